@@ -30,8 +30,11 @@ from billing.focus import (
     StatementLine,
     Totals,
     focus_csv,
+    focus_rows,
     statement_csv,
 )
+from billing.focus.csv_files import STATEMENT_COLUMNS
+from billing.focus.lines import ZERO
 from billing.focus.parquet import focus_parquet
 from billing.models import Transfer
 from billing.queries import budget_figures
@@ -71,18 +74,50 @@ def rows_of(text: Iterator[str]) -> list[dict[str, str]]:
     return list(csv.DictReader(StringIO("".join(text))))
 
 
-def test_the_lines_of_ten_thousand_random_months_add_up_to_the_last_digit() -> None:
-    random = Random(6)  # noqa: S311 (not a secret)
-    for _ in range(10_000):
+def cents_half_even(micros: int) -> int:
+    """The oracle's rounding, in whole numbers: millionths to cents."""
+    whole, rest = divmod(abs(micros), 10_000)
+    whole += rest > 5_000 or (rest == 5_000 and whole % 2 == 1)
+    return whole if micros >= 0 else -whole
+
+
+def a_random_line(draw: Random) -> tuple[StatementLine, int]:
+    """A charge, fee or correction, and its millionths."""
+    kind = draw.choice(("settle", "settle", "charge", "reverse"))
+    micros = draw.randrange(10**9) if draw.random() < 0.7 else draw.randrange(10**5) * 5_000
+    micros = -micros if kind == "reverse" else micros
+    fee = draw.choice(("", "", "no_show")) if kind == "settle" else ""
+    peak = draw.randrange(micros + 1) if kind == "settle" and not fee else 0
+    line = a_line(
+        str(Decimal(micros) / 10**6), kind=kind, fee=fee, booking=f"BK-{draw.randrange(3)}",
+        surcharge=Decimal(peak) / 10**6,
+    )  # fmt: skip
+    return line, micros
+
+
+@pytest.mark.parametrize("months", [1_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_the_lines_of_random_months_add_up_to_the_last_digit(months: int) -> None:
+    """In the sums, the CSV and the FOCUS file, against an oracle that counts in whole numbers."""
+    draw = Random(6)  # noqa: S311 (not a secret)
+    for _ in range(months):
+        drawn = [a_random_line(draw) for _ in range(draw.randrange(1, 7))]
+        lines, micros = [line for line, _ in drawn], [each for _, each in drawn]
+        cents = Decimal(sum(map(cents_half_even, micros))) / 100
         total = Totals()
-        exact = [Decimal(random.randrange(-(10**9), 10**9)) / 10**6 for _ in range(4)]
-        lines = [a_line(str(each)) for each in exact]
         for line in lines:
             total.add(line)
-        assert total.amount == sum(line.amount for line in lines)
-        assert total.amount == total.amount.quantize(Decimal("0.01"))
-        assert total.exact + total.rounding == total.amount
-        assert abs(total.rounding) <= Decimal("0.005") * len(lines)
+        assert (total.amount, total.exact) == (cents, Decimal(sum(micros)) / 10**6)
+        uses = {
+            f"BK-{number}": LineUse(ZERO, Decimal(draw.randrange(10**9)) / 10**6, ZERO, None)
+            for number in range(draw.randrange(3))
+        }
+        *_, last = statement_csv(lines, uses)
+        row = next(csv.reader([last]))
+        at = STATEMENT_COLUMNS.index
+        assert (Decimal(row[at("amount")]), Decimal(row[at("exact")])) == (cents, total.exact)
+        focus = focus_rows(lines, ("helix", "Helix"), NOVEMBER.starts, uses)
+        billed = [each["BilledCost"] for each in focus]
+        assert sum(billed) == total.exact  # type: ignore[arg-type]
 
 
 def test_a_csv_ends_with_its_sums_and_holds_no_formula() -> None:

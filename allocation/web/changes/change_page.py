@@ -44,6 +44,8 @@ from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import refused_page, tenant_page
 
+PROPOSED = ("classes", "starts")
+
 
 @dataclass(frozen=True, slots=True)
 class Preview:
@@ -73,15 +75,17 @@ def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
     """Shows the form; `act=look` shows what the change would do, `act=change` makes it.
 
     `shift` and `grow` in the address are seconds by which a bar was dragged on the timeline; with
-    `part` only what that would do is answered, for the timeline itself.
+    `part` only what that would do is answered, for the timeline itself. `classes` and `starts` are
+    fields that a link proposes.
     """
     booking, ctx = access_booking_to_change(actor, label), page_context(actor, timezone.now())
     form = ChangeForm.of(booking, ctx.zone)
     drag = None if request.method == "POST" else _drag(request.GET)
-    if request.method != "POST" and drag is None:
+    proposed = {name: request.GET[name] for name in PROPOSED if name in request.GET}
+    if request.method != "POST" and drag is None and not proposed:
         return _answer(request, booking, ctx, form)
     if drag is None:
-        form = form.typed(request.POST.dict())
+        form = form.typed(request.POST.dict() if request.method == "POST" else proposed)
     else:
         form = form.dragged(booking, *drag).scoped(request.GET.get("scope", ""))
     is_whole = booking.series is not None and scope_of(dict(form.values)) is not Scope.THIS

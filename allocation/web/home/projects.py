@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -13,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import Booking
+from allocation.queries.bookings.held_use import IDLE_PERCENT, held_use_of
 from allocation.queries.bookings.projects import (
     FORECAST_DAYS,
     BudgetHistory,
@@ -30,20 +33,25 @@ from allocation.queries.bookings.spending import (
     spend_by_person,
     spend_by_tier,
 )
+from allocation.queries.bookings.statements import StatementOf
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.solver.model.inputs import UNITS_PER_GPU
+from allocation.web.home.remedies import remedies_of
 from allocation.web.money.budget_page import label_fields
 from allocation.web.parts.burndown import Burndown, burndown
 from billing.queries import BudgetFigures
-from billing.rules import money_text
+from billing.rules import Period, money_text
 from billing.web.budget_bar import BudgetBar, budget_bar
 from tenants.access import Actor, access_project
-from tenants.models import GpuClass, Role
+from tenants.models import GpuClass, Project, Role
 from tenants.platform.errors import Refused
 from tenants.platform.labels import labels_read
 from tenants.services import project_labels_set
 from tenants.web.frame import tenant_page
+
+IDLE_DAYS = 7
+"""A month of readings takes seconds at a large site."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,15 @@ class BookingRow:
     what: str
     when: str
     cost: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdleMoney:
+    """Reserved but unused time of the last days: its price, its share, and the energy of all."""
+
+    cost: str
+    note: str
+    energy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +144,7 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
         "running": running,
         "coming": coming,
         "members": members_of(project=found),
+        "idle": idle_money(found, now),
         "label_fields": label_fields(found.labels, found.external_ref, request, refusal),
         "may_edit": actor.may_lead(found.id),
         "may_book": actor.may_book(found.id) and found.is_open,
@@ -134,12 +152,30 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
     }
     if money is not None:
         budget_id, currency = money.effect.budget_id, money.effect.currency
+        context["budget_id"] = budget_id
+        context["remedies"] = remedies_of(found, money, actor, now)
         context["by_tier"] = _shares(spend_by_tier(project=found, budget_id=budget_id), currency)
         if context["sees_people"]:
             people = spend_by_person(project=found, budget_id=budget_id)
             context["by_person"] = _shares(people, currency)
     status = 422 if refusal else 200
     return render(request, "allocation/project.html", context, status=status)
+
+
+def idle_money(project: Project, now: datetime) -> IdleMoney | None:
+    """Returns what held time without use has cost in the last days; None without readings."""
+    today = now.astimezone(UTC).date()
+    days = Period(today - timedelta(days=IDLE_DAYS - 1), today + timedelta(days=1))
+    use = held_use_of(StatementOf(project.tenant_id, days, project), settings.CARBON_GRAMS_PER_KWH)
+    if not use.hours:
+        return None
+    share = f"{100 * use.unused_hours / use.hours:.0f} % of {use.hours:,.1f} GPU-hours"
+    co2 = "" if use.co2_kg is None else f", {use.co2_kg:,.1f} kg of CO₂"
+    return IdleMoney(
+        cost=money_text(use.unused_cost, "EUR"),
+        note=f"{share} in {IDLE_DAYS} days had no process or were below {IDLE_PERCENT} % busy",
+        energy=f"{use.kwh:,.1f} kWh{co2}",
+    )
 
 
 def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:
