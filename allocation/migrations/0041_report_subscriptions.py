@@ -18,7 +18,7 @@ WALL = protect("allocation_reportsubscription") + tenant_key(
 class Migration(migrations.Migration):
     dependencies = [
         ("allocation", "0040_spend_variances"),
-        ("tenants", "0020_mails_of_messages"),
+        ("tenants", "0021_mails_of_messages"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
     operations = [

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0019_policy_hooks")]
+    dependencies = [("tenants", "0020_labs")]
     operations = [
         migrations.RemoveConstraint("mail", "mail_about_one"),
         migrations.AddConstraint(

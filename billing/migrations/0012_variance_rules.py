@@ -5,7 +5,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0010_reference")]
+    dependencies = [("billing", "0011_price_drafts")]
     operations = [
         migrations.AddField(
             "budget",
