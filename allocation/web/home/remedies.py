@@ -16,7 +16,7 @@ from tenants.access import Actor
 from tenants.models import GpuClass, Project
 
 # The state of bookings that wait or are planned: these can still get other terms.
-CHANGEABLE = (State.QUEUED, State.SCHEDULED)
+CHANGEABLE = (State.REQUESTED, State.QUEUED, State.SCHEDULED)
 LEAST_HALF = 1800
 NIGHT_HOURS = 48
 

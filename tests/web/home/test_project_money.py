@@ -27,10 +27,11 @@ def site(db: None) -> Site:
 
 def test_a_budget_that_runs_out_has_proposals_that_act(site: Site) -> None:
     now = timezone.now()
-    made = said(site.lead.post("bookings", {"project": "folding", "request": "1 h100 for 1h"}))
+    made = said(site.lead.post("bookings", {"project": "folding", "request": "1 h100 for 2h"}))
     with as_system():
-        project, booking = Project.objects.get(slug="folding"), Booking.objects.get()
-        Booking.objects.update(duration_seconds=7200, price_per_hour=Decimal("1.5"))
+        project = Project.objects.get(slug="folding")
+        Booking.objects.update(price_per_hour=Decimal("1.5"))
+        booking = Booking.objects.get()
         figures = budget_figures(project_id=project.id, at=now)
         assert figures is not None
         soon = now.date() + timedelta(days=2)
