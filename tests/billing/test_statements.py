@@ -20,6 +20,7 @@ from allocation.models import Booking
 from allocation.queries.bookings.statements import (
     GROUPS,
     StatementOf,
+    group_page,
     statement_lines,
     statement_of,
     statement_page,
@@ -357,6 +358,12 @@ def test_the_kept_sums_are_those_of_the_lines_in_every_grouping(site: Site) -> N
                     name = ticket if by == "ticket" else getattr(line, by, team)
                     expected.setdefault(name, Totals()).add(line)
                 assert dict(statement_of(of, by).groups) == expected
+                for name, sums in expected.items():
+                    page = group_page(of, by, name, offset=0, limit=99)
+                    found = Totals()
+                    for line in page:
+                        found.add(line)
+                    assert found == sums
             pages = [statement_page(of, offset=first, limit=5) for first in range(0, 50, 5)]
             assert [line for page in pages for line in page] == lines[::-1]
 
@@ -423,6 +430,12 @@ def test_people_read_statements_of_their_projects_and_admins_of_all(site: Site) 
     member, admin = site.client(), site.client(admin=True)
     page = "/t/helix/statements"
     assert "€12.35" in admin.get(page, {"month": "2026-11", "by": "gpu_class"}).content.decode()
+    mara = site.member.user.username
+    only = {"month": "2026-11", "by": "person", "only": mara}
+    assert f"of {mara}," in admin.get(page, only).content.decode()
+    sums = admin.get(f"{page}/2026-11/sums.csv", {"by": "person"}).content.decode()
+    assert sums.splitlines()[1].startswith(f"{mara},1,0,12.35,")
+    assert admin.get(f"{page}/2026-11/sums.csv", {"by": "shoe"}).status_code == 422
     mine = member.get(page, {"month": "2026-11"}).content.decode()
     assert "€12.35" in mine
     assert "all projects" not in mine

@@ -108,6 +108,7 @@ NO_PAGES = {
         "ops-unbooked",
         "campaign-new",
         "statement-file",
+        "statement-sums",
     ),
     # Where a provider sends the browser back to.
     "sign-on-callback",

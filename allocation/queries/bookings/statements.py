@@ -94,6 +94,15 @@ GROUP BY 1
 """  # noqa: S608 (our own text)
 
 
+_LINE_NAMES = _NAMES | {
+    "tier": "coalesce(b.tier_id, '')",
+    "gpu_class": "coalesce(b.planned_class, '')",
+    "ticket": _TICKET,
+}
+_OF_GROUP = (
+    _LINES.format(which=f"{_OF_MONTH} AND {{value}} = %(name)s").replace("'{}'", "'{{}}'")
+    + "ORDER BY t.at DESC, t.id DESC LIMIT %(limit)s OFFSET %(offset)s"
+)
 CHUNK = 2_000
 
 
@@ -203,6 +212,17 @@ def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[Statemen
     facts = _facts(of, of.month.first_second, of.month.last_second)
     chosen = [row[0] for row in _rows(_CHOSEN, facts | {"limit": limit, "offset": offset})]
     return [_line(row) for row in _rows(_PAGE, {"chosen": chosen})]
+
+
+def group_page(
+    of: StatementOf, by: str, name: str, *, offset: int, limit: int
+) -> list[StatementLine]:
+    """A page of the lines of one group as in `group_check`, the latest first."""
+    facts = _facts(of, of.month.first_second, of.month.last_second)
+    facts |= {"limit": limit, "offset": offset, "name": name, "label": by.removeprefix(LABEL)}
+    return [
+        _line(row) for row in _rows(_OF_GROUP.format(value=_LINE_NAMES.get(by, _LABELLED)), facts)
+    ]
 
 
 def _facts(of: StatementOf, starts: date, ends: date) -> dict[str, Any]:

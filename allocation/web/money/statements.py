@@ -25,13 +25,15 @@ from allocation.queries.bookings.statements import (
     LABEL,
     Statement,
     StatementOf,
+    group_check,
+    group_page,
     is_group,
     label_keys,
     statement_of,
     statement_page,
 )
 from allocation.web.money.disputes import dispute_act, disputes_shown
-from billing.focus import Totals
+from billing.focus import Totals, csv_row
 from billing.rules import CENT, Period, money_text, month_of, period_text
 from billing.services import month_close
 from tenants.access import Actor
@@ -66,6 +68,8 @@ class GroupRow:
     amount: str
     lines: int
     percent: Decimal
+    href: str
+    is_chosen: bool
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -84,8 +88,12 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not is_group(by):
         by = "project" if project is None else "person"
     statement = statement_of(StatementOf(actor.tenant_id, month, project), by)
-    number = _page_read(form.get("page", ""), statement.totals.lines)
-    context = _context(actor, statement, by) | _lines_page(statement, by, number)
+    only = dict(statement.groups).get(form["only"]) if "only" in form else None
+    chosen = form["only"] if only is not None else None
+    count = statement.totals.lines if only is None else only.lines
+    number = _page_read(form.get("page", ""), count)
+    context = _context(actor, statement, by, chosen)
+    context |= _lines_page(statement, by, number, chosen, count)
     context |= disputes_shown(actor, month, project)
     context["use"] = _use_words(statement)
     return render(request, "allocation/statements.html", context)
@@ -131,7 +139,26 @@ def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) ->
     return cast(HttpResponse, statement_file_make(of, tenant, kind).response())
 
 
-def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
+@require_safe
+@tenant_page
+def statement_sums(request: HttpRequest, actor: Actor, month: str) -> HttpResponse:
+    """Returns the sums of a month's statement by a group (`?by=person`) as CSV."""
+    of = StatementOf(
+        actor.tenant_id, month_read(month), project_read(actor, request.GET.get("project", ""))
+    )
+    by = group_check(request.GET.get("by", "person"))
+    rows = [csv_row((by, "lines", "corrections", "amount", "exact", "currency"))]
+    statement = statement_of(of, by)
+    for name, each in statement.groups:
+        sums = (each.lines, each.corrections, each.amount, each.exact, statement.currency)
+        rows.append(csv_row((name, *sums)))
+    response = HttpResponse("".join(rows), content_type="text/csv; charset=utf-8")
+    name = f"spend-by-{by.replace(':', '-')}-{of.month.starts:%Y-%m}.csv"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) -> dict[str, object]:
     of = statement.of
     slug = of.project.slug if of.project else ""
     names = GROUP_NAMES | {LABEL + key: key for key in label_keys(of)}
@@ -151,7 +178,12 @@ def _context(actor: Actor, statement: Statement, by: str) -> dict[str, object]:
         "exact": f"{statement.totals.exact:f} {currency}",
         "in_budgets": money_text(statement.totals.exact, currency),
         "rounding": _rounding_words(statement.totals, currency),
-        "groups": _group_rows(statement),
+        "groups": _group_rows(statement, by, chosen),
+        "chosen": None if chosen is None else chosen or "none",
+        "all_url": "?" + urlencode(_query(month, slug) | {"by": by}) + "#lines",
+        "sums_url": reverse("statement-sums", args=[actor.tenant_slug, f"{month.starts:%Y-%m}"])
+        + "?"
+        + urlencode({"project": slug, "by": by}),
         "tabs": [
             (name, label, "?" + urlencode(_query(month, slug) | {"by": name}))
             for name, label in names.items()
@@ -199,18 +231,25 @@ def _page_read(text: str, lines: int) -> int:
     return max(1, min(last, int(text[:9]))) if text.isascii() and text.isdigit() else 1
 
 
-def _lines_page(statement: Statement, by: str, number: int) -> dict[str, object]:
+def _lines_page(
+    statement: Statement, by: str, number: int, chosen: str | None, count: int
+) -> dict[str, object]:
     """A page of the lines, the latest first, with the addresses of its neighbours."""
     of, first = statement.of, (number - 1) * SHOWN
-    lines = statement_page(of, offset=first, limit=SHOWN)
     query = _query(of.month, of.project.slug if of.project else "") | {"by": by}
+    if chosen is None:
+        lines = statement_page(of, offset=first, limit=SHOWN)
+    else:
+        lines = group_page(of, by, chosen, offset=first, limit=SHOWN)
+        query["only"] = chosen
     return {
         "lines": [(line, money_text(line.amount, line.currency)) for line in lines],
         "first": first + 1,
         "last": first + len(lines),
+        "line_count": count,
         "newer": f"?{urlencode(query | {'page': number - 1})}#lines" if number > 1 else "",
         "older": f"?{urlencode(query | {'page': number + 1})}#lines"
-        if first + len(lines) < statement.totals.lines
+        if first + len(lines) < count
         else "",
     }
 
@@ -230,7 +269,9 @@ def _query(month: Period, slug: str) -> dict[str, str]:
     return query | {"project": slug} if slug else query
 
 
-def _group_rows(statement: Statement) -> list[GroupRow]:
+def _group_rows(statement: Statement, by: str, chosen: str | None) -> list[GroupRow]:
+    of = statement.of
+    query = _query(of.month, of.project.slug if of.project else "") | {"by": by}
     top = max((abs(each.amount) for _, each in statement.groups), default=Decimal(0)) or Decimal(1)
     return [
         GroupRow(
@@ -238,6 +279,8 @@ def _group_rows(statement: Statement) -> list[GroupRow]:
             amount=money_text(each.amount, statement.currency),
             lines=each.lines,
             percent=(abs(each.amount) * 100 / top).quantize(Decimal("0.01")),
+            href="?" + urlencode(query | {"only": name}) + "#lines",
+            is_chosen=name == chosen,
         )
         for name, each in statement.groups
     ]
@@ -245,6 +288,7 @@ def _group_rows(statement: Statement) -> list[GroupRow]:
 
 urlpatterns = [
     path("t/<slug:tenant>/statements", statements, name="statements"),
+    path("t/<slug:tenant>/statements/<slug:month>/sums.csv", statement_sums, name="statement-sums"),
     path(
         "t/<slug:tenant>/statements/<slug:month>.<str:kind>", statement_file, name="statement-file"
     ),
