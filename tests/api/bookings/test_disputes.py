@@ -85,10 +85,11 @@ def test_everybody_concerned_learns_of_a_dispute_and_of_its_answer(
     site: Site, settings: Settings
 ) -> None:
     settings.MAIL_ON = True
-    operator, now = an_operator(), timezone.now()
+    operator = an_operator()
     with as_system():
         User.objects.filter(id=operator.id).update(email="otto@example.org")
     site.lead.post(f"statements/{MONTH}/dispute", NOTE)
+    now = timezone.now()
     with as_system():
         outbox_relay(now)
         assert _notified("dispute.raised") == {site.people["admin"].id, site.people["operator"].id}
