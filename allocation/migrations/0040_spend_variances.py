@@ -17,7 +17,7 @@ WALL = protect("allocation_spendvariance", grants="SELECT") + tenant_key(
 class Migration(migrations.Migration):
     dependencies = [
         ("allocation", "0039_entries_that_exclude"),
-        ("billing", "0012_variance_rules"),
+        ("billing", "0013_variance_rules"),
     ]
     operations = [
         migrations.CreateModel(

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0011_price_drafts")]
+    dependencies = [("billing", "0012_slice_prices")]
     operations = [
         migrations.AddField(
             "budget",

@@ -7,7 +7,7 @@ NO_LABELS = models.Value({}, output_field=models.JSONField())
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0012_variance_rules")]
+    dependencies = [("billing", "0013_variance_rules")]
     operations = [
         migrations.AddField(
             "budget",
