@@ -16,7 +16,7 @@ WALL = protect("allocation_spendvariance", grants="SELECT") + tenant_key(
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0039_entries_that_exclude"),
+        ("allocation", "0042_jira_approvals"),
         ("billing", "0013_variance_rules"),
     ]
     operations = [
