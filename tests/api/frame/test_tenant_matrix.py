@@ -165,7 +165,6 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     campaign = said(site.lead.post("campaigns", {"project": "folding", "name": "Ablation"}))
     note = {"project": "folding", "note": "Too much."}
     dispute = said(site.lead.post(f"statements/{timezone.now():%Y-%m}/dispute", note))
-    report = said(site.lead.post("reports", {"project": "folding", "cadence": "weekly"}))
     webhook = said(site.lead.post("webhooks", HOOK))
     robot = {"name": "CI", "project": "folding"}
     account = said(site.lead.post("service-accounts", robot))
@@ -191,7 +190,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "requirement_id": a_requirement(site),
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
-        "report_id": lambda: report["id"],
+        "report_id": a_report(site),
         "offer_id": an_offer(site),
         "entry_id": an_entry(site),
         "reference": lambda: booking["number"],
@@ -212,6 +211,12 @@ def a_requirement(site: Site) -> Callable[[], str]:
     text = {"of": "tier", "target": "spot", "kind": "training", "name": "Safety", "text": "Ask."}
     made = said(site.admin.post("requirements", text))
     return lambda: str(made["id"])
+
+
+def a_report(site: Site) -> Callable[[], str]:
+    """A statement that the lead gets by mail."""
+    report = said(site.lead.post("reports", {"project": "folding", "cadence": "weekly"}))
+    return lambda: str(report["id"])
 
 
 def an_entry(site: Site) -> Callable[[], str]:
