@@ -37,6 +37,7 @@ JOIN billing_budget own
   ON own.account_id = CASE t.kind WHEN 'reverse' THEN t.credit_id ELSE t.debit_id END
 LEFT JOIN allocation_booking b ON b.id = t.reference
 LEFT JOIN tenants_project p ON p.id = own.project_id
+LEFT JOIN tenants_lab lab ON lab.id = p.lab_id
 LEFT JOIN tenants_user u ON u.id = b.owner_id
 LEFT JOIN billing_campaign c ON c.id = b.campaign_id
 WHERE {which}
