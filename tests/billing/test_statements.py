@@ -325,6 +325,14 @@ def test_a_statement_has_charges_and_corrections_of_its_month(site: Site) -> Non
     assert (who, sums.amount) == (site.member.user.username, Decimal("10.25"))
 
 
+def sum_of(lines: list[StatementLine]) -> Totals:
+    """The sums of the lines."""
+    found = Totals()
+    for line in lines:
+        found.add(line)
+    return found
+
+
 def test_the_kept_sums_are_those_of_the_lines_in_every_grouping(site: Site) -> None:
     """Half cents on both sides, corrections, two projects, two days and a duplicate of a charge."""
     random = Random(15)  # noqa: S311 (not a secret)
@@ -360,11 +368,7 @@ def test_the_kept_sums_are_those_of_the_lines_in_every_grouping(site: Site) -> N
                     expected.setdefault(name, Totals()).add(line)
                 assert dict(statement_of(of, by).groups) == expected
                 for name, sums in expected.items():
-                    page = group_page(of, by, name, offset=0, limit=99)
-                    found = Totals()
-                    for line in page:
-                        found.add(line)
-                    assert found == sums
+                    assert sum_of(group_page(of, by, name, offset=0, limit=99)) == sums
             pages = [statement_page(of, offset=first, limit=5) for first in range(0, 50, 5)]
             assert [line for page in pages for line in page] == lines[::-1]
 
