@@ -5,7 +5,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0021_override_mails")]
+    dependencies = [("tenants", "0023_directory")]
     operations = [
         migrations.RemoveConstraint("mail", "mail_about_one"),
         migrations.AddConstraint(

@@ -17,8 +17,8 @@ WALL = protect("allocation_reportsubscription") + tenant_key(
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0043_spend_variances"),
-        ("tenants", "0022_mails_of_messages"),
+        ("allocation", "0044_spend_variances"),
+        ("tenants", "0024_mails_of_messages"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
     operations = [

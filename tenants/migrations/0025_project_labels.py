@@ -5,7 +5,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0022_mails_of_messages")]
+    dependencies = [("tenants", "0024_mails_of_messages")]
     operations = [
         migrations.AddField(
             "project",

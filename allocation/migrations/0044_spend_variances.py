@@ -16,7 +16,7 @@ WALL = protect("allocation_spendvariance", grants="SELECT") + tenant_key(
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("allocation", "0042_jira_approvals"),
+        ("allocation", "0043_requirements"),
         ("billing", "0013_variance_rules"),
     ]
     operations = [
