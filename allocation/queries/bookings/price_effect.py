@@ -2,11 +2,12 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from django.db import connection
@@ -28,6 +29,8 @@ SELECT n.name, p.name, t.kind, t.fee, t.amount, t.surcharge, t.at, b.price_per_h
        b.price_lines::text,
        b.peak_surcharge, b.peak_zone, b.peak_weekly::text, b.planned_class, b.tier_id,
        (b.ask->>'count')::int, b.ask->>'profile', (b.ask->>'share')::int,
+       CASE WHEN jsonb_array_length(coalesce(nullif(b.ask->'groups', 'null'), '[]')) > 0
+            THEN b.ask::text ELSE '' END,
        least(coalesce(b.released_at, b.ended_at, t.at), t.at)
 FROM billing_transfer t
 JOIN billing_budget own
@@ -132,6 +135,8 @@ class _Charge:
     count: int
     profile: str | None
     share: int | None
+    mixed: str
+    """The whole request of a booking of several groups."""
     ends: datetime
 
     def spell(self, hours: PeakHours) -> Spell:
@@ -158,21 +163,40 @@ class _Rates:
 
     def of(self, row: _Charge) -> Rate | None:
         """The rate of the booking of a charge; None without a price."""
-        key = row.gpu_class, row.tier, row.count, row.profile, row.share
+        key = row.gpu_class, row.tier, row.count, row.profile, row.share, row.mixed
         if key not in self._found:
-            price = self._prices.get((row.gpu_class, row.tier))
-            units = _units(row.gpu_class, row.count, row.profile, row.share)
-            self._found[key] = (
-                price.of(row.profile, row.count, units).rate(units) if price and units else None
-            )
+            rates = [self._of_part(part, row.tier) for part in _parts(row)]
+            known = [rate for rate in rates if rate is not None]
+            self._found[key] = _together(known) if len(known) == len(rates) else None
         return self._found[key]
 
+    def _of_part(self, part: AskDocument, tier: str) -> Rate | None:
+        price = self._prices.get((part.classes[0], tier))
+        units = ask_units(part).get(part.classes[0])
+        if price is None or not units:
+            return None
+        return price.of(part.profile, part.count, units).rate(units)
 
-def _units(gpu_class: str, count: int, profile: str | None, share: int | None) -> int | None:
-    ask = AskDocument(
-        count, (gpu_class,), profile, "any", required=False, duration=HOUR, share=share
+
+def _parts(row: _Charge) -> tuple[AskDocument, ...]:
+    """The groups of the booking, each as a request of its own."""
+    if row.mixed:
+        return AskDocument.from_json(json.loads(row.mixed)).parts
+    return (
+        AskDocument(
+            row.count, (row.gpu_class,), row.profile, "any", required=False, duration=HOUR,
+            share=row.share,
+        ),
+    )  # fmt: skip
+
+
+def _together(rates: Sequence[Rate]) -> Rate:
+    hours = next((rate.hours for rate in rates if rate.peak != rate.plain), rates[0].hours)
+    plain, peak = (
+        sum((price(rate) for rate in rates), ZERO)
+        for price in (attrgetter("plain"), attrgetter("peak"))
     )
-    return ask_units(ask).get(gpu_class)
+    return Rate(plain, peak, hours)
 
 
 @lru_cache(maxsize=1024)

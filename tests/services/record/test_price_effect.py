@@ -3,23 +3,40 @@
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from allocation.queries.bookings.price_effect import last_month, price_effect
+from allocation.rules.ask import AskGroup
 from allocation.rules.states import State
 from billing.models import PriceBook
 from billing.rates import PeakHours
 from billing.rules import month_of
 from billing.services import Charge, DraftTerms, Peaks, hold_place, hold_settle
-from tests.builders_allocation import HOUR, NOW, Lab, a_booking, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_model, an_ask
 from tests.roles import as_system
 
 EVENINGS = PeakHours("UTC", tuple((day, 18, 24) for day in range(7)))
 
 
-def charged(lab: Lab, amount: str, **facts: object) -> None:
+def test_a_mixed_booking_is_recomputed_group_by_group(lab: Lab) -> None:
+    a_model("b200-180gb", product="NVIDIA B200")
+    with as_system():
+        # An hour of two H100 at 4.80 and a B200 at 10.
+        ask = replace(an_ask(2), groups=(AskGroup("b200"),))
+        charged(lab, "19.60", ask=ask, price_per_hour=Decimal("19.60"))
+        terms = DraftTerms({("h100", "standard"): Decimal(5), ("b200", "standard"): Decimal(12)})
+        both = price_effect(terms.current("EUR"), month_of(NOW.date()))
+        lacking = DraftTerms({("h100", "standard"): Decimal(5)})
+        unknown = price_effect(lacking.current("EUR"), month_of(NOW.date()))
+    assert (both.old, both.new) == (Decimal("19.60"), Decimal(22))
+    assert (unknown.unpriced, unknown.new) == (1, Decimal("19.60"))
+
+
+def charged(lab: Lab, amount: str, **facts: Any) -> None:  # noqa: ANN401 (fields of a booking)
     """A booking that is over and was charged; it ended at 20:00."""
     ends = NOW.replace(hour=20, minute=0)
-    ask = an_ask(profile="3g.40gb") if facts.pop("is_slice", False) else an_ask(2)
+    usual = an_ask(profile="3g.40gb") if facts.pop("is_slice", False) else an_ask(2)
+    ask = facts.pop("ask", usual)
     booking = a_booking(lab.project, lab.actor.user_id, state=State.ENDED, ask=ask, held="100")
     for name, value in {"planned_class": "h100", "released_at": ends, **facts}.items():
         setattr(booking, name, value)
