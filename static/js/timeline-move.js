@@ -68,7 +68,7 @@ export class Move {
   get isChanged() { return this.shift !== 0 || this.grow !== 0; }
 
   words() {
-    const clock = (time) => new Intl.DateTimeFormat('sv-SE', {
+    const clock = (time) => new Intl.DateTimeFormat('en-GB', {
       timeZone: this.view.zone, weekday: 'short', hour: '2-digit', minute: '2-digit',
     }).format(new Date(time));
     return `${clock(this.starts)} – ${clock(this.ends)}`;
