@@ -226,8 +226,9 @@ def _others(effect: Effect | None) -> tuple[str, ...]:
     found = []
     if effect.delays:
         count = len(effect.delays)
-        found.append(f"Delays {count} booking{'' if count == 1 else 's'} of your organisation")
-        found += [_delay(each) for each in effect.delays[:MOST_DELAYS]]
+        named = ", ".join(_delay(each) for each in effect.delays[:MOST_DELAYS])
+        many = f"{count} booking{'' if count == 1 else 's'}"
+        found.append(f"Delays {many} of your organisation: {named}")
     if effect.pauses:
         found.append(f"Pauses {', '.join(effect.pauses[:MOST_DELAYS])}")
     return tuple(found)
