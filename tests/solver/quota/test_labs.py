@@ -21,6 +21,7 @@ from tests.solver.builders import (
     a_request,
     a_snapshot,
     an_ask,
+    gpus,
 )
 from tests.solver.quota.limit_tree import LimitTree, Work
 from tests.solver.quota.test_quota import answer, available, starts
@@ -224,3 +225,32 @@ def test_owners_name_the_limits_of_their_person_once() -> None:
         None,
         None,
     ]
+
+
+def test_a_lab_and_a_person_make_two_wait_on_two_classes() -> None:
+    """Ann's three are too many for the lab beside P; Bob has the one A100 that he may have."""
+    fleet = gpus(8) + gpus(4, node="n2", gpu_class="a100", model="a100-40gb")
+    limits = (*TestCycle.LIMITS, a_limit("b", 2, "a100"))
+    second = LabLimit("lab-2", "b", "a100", 2 * GPU, None, 0, ("b-x",))
+    his = replace(
+        a_held("n2-0", booking="a9", ends=HOUR, tenant="b", project="b-x", tier="flex"),
+        owner="bob",
+    )
+    asks = a_request("b2", an_ask(1, "a100"), tier="flex", tenant="b", project="b-x", hours=1)
+    site = TestCycle().site(3, labs=(TestCycle.LAB, second))
+    site = replace(
+        site,
+        gpus=fleet,
+        limits=limits,
+        held=(*site.held, his),
+        requests=(*site.requests, replace(asks, owner="bob")),
+        persons=(
+            PersonLimit("a", "ann", "h100", 8 * GPU),
+            PersonLimit("b-x", "", "a100", GPU),
+        ),
+    )
+    plan = solve(site, POLICY)
+    assert starts(plan) == {"b1": 2 * HOUR, "b2": HOUR}
+    codes = [answer(plan, name)[0].code for name in ("b1", "b2")]
+    assert codes == ["lab_quota", "person_quota"]
+    assert answer(plan, "b2")[0].facts["whose"] == "project"
