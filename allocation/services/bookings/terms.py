@@ -160,18 +160,17 @@ def longer_terms(booking: Booking, seconds: int, now: datetime) -> Terms:
     """The terms of a booking with GPUs that ends so many seconds later, at the prices of now. The
     surcharge of peak hours is the one that it was booked with."""
     old, granted = terms_of(booking), granted_seconds(booking)
-    ask, units = AskDocument.from_json(booking.ask), ask_units(AskDocument.from_json(booking.ask))
-    names = list(units) if ask.groups else [booking.planned_class]
-    total, shelf = sum(units[name] for name in names), PriceShelf.read(now)
-    prices = (
-        shelf.price(name, booking.tier_id, now)
-        .of(ask.on(name).profile, ask.on(name).count, units[name])
-        .per_gpu_hour
-        * units[name]
-        for name in names
+    ask, shelf = AskDocument.from_json(booking.ask), PriceShelf.read(now)
+    names = ask.all_classes if ask.groups else (booking.planned_class,)
+    prices = {name: shelf.price(name, booking.tier_id, now) for name in names}
+    units = ask_units(ask)
+    total = sum(units[name] for name in names)
+    costs = (
+        price.of(ask.on(name).profile, ask.on(name).count, units[name]).per_gpu_hour * units[name]
+        for name, price in prices.items()
     )
     # The price of one GPU-hour: for a mixed booking, the mean of its groups.
-    price = sum(prices, Decimal(0)) / total
+    price = sum(costs, Decimal(0)) / total
     was, will = Size(granted, total), Size(granted + seconds, total)
     before = _as_long_as(price_lines_of(booking), granted)
     lines = lines_after(before, was, will, price)

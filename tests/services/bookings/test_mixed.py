@@ -1,14 +1,12 @@
 """Bookings of several GPU classes: quoted, held, run, charged and shown as one."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
-from allocation.models import Booking, GpuModel
+from allocation.models import Booking
 from allocation.queries.bookings.statements import StatementOf, statement_lines
 from allocation.rules.ask import AskDocument, AskGroup
 from allocation.services.bookings.bookings import booking_release, booking_request
@@ -18,11 +16,10 @@ from billing.rules import month_of
 from billing.services import price_book_publish
 from tenants.platform.errors import Refused
 from tests.builders import a_gpu_class, a_quota, a_tier
-from tests.builders_allocation import Lab, a_lab, a_model, a_policy, a_wish, an_ask
+from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
-from tests.servers.servers import Servers
 from tests.services.paused import all_is_well
-from tests.services.plant import Plant, a_plant, fresh, rows_of
+from tests.services.plant import Plant, fresh, rows_of
 
 HOUR = timedelta(hours=1)
 H100, L40S = Decimal(3), Decimal(1)
@@ -33,29 +30,12 @@ def a_mixed_ask(h100: int = 1, l40s: int = 2, hours: float = 2) -> AskDocument:
 
 
 @pytest.fixture
-def mixed_plant(real_db: Servers, tmp_path: Path) -> Iterator[Plant]:
-    """A node of two H100 and three L40S, with prices for both."""
-    a_model(enrolled=False)
-    l40s = a_gpu_class("l40s")
-    with as_system():
-        GpuModel.objects.create(
-            slug="l40s", product_name="NVIDIA L40S", gpu_class=l40s, memory_mb=46_068
-        )
-    a_policy()
-    a_tier()
-    with a_plant(tmp_path, simulate="h100:2,l40s:3") as plant:
-        with as_system():
-            price_book_publish(
-                actor_id=None,
-                valid_from=plant.now,
-                prices={("h100", "standard"): H100, ("l40s", "standard"): L40S},
-                now=plant.now,
-            )
-        yield plant
-
-
-@pytest.fixture
 def lab(mixed_plant: Plant) -> Lab:
+    """A lab with a guarantee and a price of both classes."""
+    now = mixed_plant.now
+    with as_system():
+        prices = {("h100", "standard"): H100, ("l40s", "standard"): L40S}
+        price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
     lab = a_lab("helix", gpus=0)
     a_quota(lab.tenant, a_gpu_class("l40s"), guaranteed=8)
     return lab
