@@ -10,6 +10,7 @@ from functools import partial
 from uuid import uuid4
 
 from allocation.models import Booking, BookingArray, WaitOffer
+from allocation.rules.ask import AskGroup
 from allocation.rules.states import TERMINAL, State
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
 from allocation.services.bookings.bookings import (
@@ -49,6 +50,8 @@ class Game:
     arrays: list[BookingArray] = field(default_factory=list)
     had: dict[object, int] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
+    is_mixed: bool = False
+    """Some bookings have a group of L40S, too, at the same price."""
 
     def play(self) -> None:
         """From the first request until all are over."""
@@ -108,9 +111,12 @@ class Game:
         draw, now = self.rng, self.plant.now
         starts = now + draw.choice((10, 40, 90)) * MINUTE if draw.random() < 0.5 else None
         ask = an_ask(draw.choice((1, 2)), hours=draw.choice((10, 30, 60)) / 60, starts=starts)
+        if self.is_mixed and draw.random() < 0.7:
+            ask = replace(ask, groups=(AskGroup("l40s", draw.choice((1, 2))),))
         wish = a_wish(self.lab.project, ask)
         if starts is not None:
-            wish = replace(wish, waitlist=draw.choice(("", "auto", "offer")))
+            modes = ("", "auto") if ask.groups else ("", "auto", "offer")
+            wish = replace(wish, waitlist=draw.choice(modes))
         booking_request(actor=self.lab.actor, request=wish, now=now)
         self.story.append(f"{ask.count} GPUs at {starts or 'any time'} {wish.waitlist}")
 
@@ -201,6 +207,8 @@ class Game:
         assert all_is_well()
 
 
-def play(plant: Plant, lab: Lab, seed: int, acts: int) -> None:
+def play(plant: Plant, lab: Lab, seed: int, acts: int, *, is_mixed: bool = False) -> None:
     """One game of so many acts, with a lab of its own."""
-    Game(plant, random.Random(seed), lab, acts).play()  # noqa: S311 (a game, not a secret)
+    game = Game(plant, random.Random(seed), lab, acts)  # noqa: S311 (a game, not a secret)
+    game.is_mixed = is_mixed
+    game.play()

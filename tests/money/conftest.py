@@ -1,5 +1,5 @@
-"""The plant of the services' tests."""
+"""The plants of the services' tests."""
 
-from tests.services.conftest import plant
+from tests.services.conftest import mixed_plant, plant
 
-__all__ = ["plant"]
+__all__ = ["mixed_plant", "plant"]
