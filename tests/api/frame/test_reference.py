@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from allocation.models import ApprovalRule, MigPlacement
+from allocation.models import ApprovalRule, MigPlacement, Requirement
 from billing.models import Account, Guardrail
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
 from billing.services import budget_put, price_book_publish
@@ -82,6 +82,13 @@ CHANGES: dict[str, tuple[Callable[[Site], object], str]] = {
             created_by_id=site.people["admin"].id,
         ),
         "awaiting_approval",
+    ),
+    "a class demands a text": (
+        lambda site: Requirement.objects.create(
+            gpu_class_id="h100", kind="terms", name="Fair use", text="x", version=1,
+            created=timezone.now(), created_by_id=site.people["operator"].id,
+        ),
+        "terms_missing",
     ),
 }  # fmt: skip
 
