@@ -10,6 +10,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from allocation.services.decide.cycle import cycle_run, tick_run
+from allocation.services.decide.replays import replays_run, sample_request
 from allocation.services.decide.self_check import invariants_run
 from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
@@ -20,6 +21,7 @@ from allocation.services.publish.publish import publish_due
 from allocation.services.record.forecasts import forecasts_store
 from allocation.services.record.liveness import program_seen
 from allocation.services.record.variances import variances_store
+from allocation.services.runs.ends_soon import ends_soon_notify
 from allocation.services.runs.idle_use import idle_watch
 from allocation.services.runs.no_shows import presence_watch
 from allocation.services.runs.start import slow_starts_notify
@@ -28,6 +30,8 @@ from tenants.platform.log_ids import log_ids
 
 # The longest rest between two turns: back-to-back turns would starve web requests and reports.
 MAX_REST_SECONDS = 2.0
+# Replays of one task; what is left waits for the next minute.
+REPLAYS_AT_ONCE = 10
 # A turn may compute for MOST_SOLVE_SECONDS, and read and write before and after. The broker gives
 # its task to another worker meanwhile, which finds the lock of the turn taken.
 SOFT_TIME_LIMIT, TIME_LIMIT = MOST_SOLVE_SECONDS + 60, MOST_SOLVE_SECONDS + 75
@@ -105,11 +109,13 @@ def allocation_stalls() -> None:
 
 @shared_task(name="allocation.presence")
 def allocation_presence() -> None:
-    """Warns owners of unused and idle bookings and ends no-shows, unless the clock has jumped."""
+    """Warns owners of unused, idle and ending bookings and ends no-shows, unless the clock has
+    jumped."""
     reading = clock_read()
     if not clock_in_doubt(reading):
         presence_watch(reading.wall)
         idle_watch(reading.wall)
+        ends_soon_notify(reading.wall)
 
 
 @shared_task(name="allocation.telemetry")
@@ -149,3 +155,11 @@ def allocation_invariants() -> None:
     """Checks all invariants; the result is at /statusz."""
     task_request_clear("allocation.invariants")
     invariants_run(timezone.now())
+
+
+@shared_task(name="decisions.replay")
+def decisions_replay() -> None:
+    """Replays the decisions that people asked for, and asks for the sample of the night."""
+    task_request_clear("decisions.replay")
+    sample_request(timezone.now())
+    replays_run(timezone.now, most=REPLAYS_AT_ONCE)

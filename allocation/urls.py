@@ -17,6 +17,7 @@ from allocation.web.bookings import (
     waitlist,
 )
 from allocation.web.changes import change_page
+from allocation.web.decisions import pages as decision_pages
 from allocation.web.fleet import (
     compaction,
     fleet_pages,
@@ -51,6 +52,7 @@ urlpatterns = [
     *list_page.urlpatterns,
     *booking_pages.urlpatterns,
     *change_page.urlpatterns,
+    *decision_pages.urlpatterns,
     *waitlist.urlpatterns,
     *series.urlpatterns,
     *arrays.urlpatterns,

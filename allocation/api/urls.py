@@ -57,6 +57,7 @@ from allocation.api.bookings.waitlist import (
     WaitList,
     WaitOffers,
 )
+from allocation.api.decisions.decisions import DecisionOne, DecisionReplays, Decisions
 from allocation.api.fleet.bookings import SiteBookings
 from allocation.api.fleet.bulk import BulkActs, BulkPreview
 from allocation.api.fleet.catalogue import (
@@ -392,6 +393,9 @@ urlpatterns = [
         RequirementPeople.as_view(),
         name="api-requirement-people",
     ),
+    path("decisions", Decisions.as_view(), name="api-decisions"),
+    path("decisions/<int:number>", DecisionOne.as_view(), name="api-decision"),
+    path("decisions/<int:number>/replay", DecisionReplays.as_view(), name="api-decision-replay"),
     path("stops", Stops.as_view(), name="api-stops"),
     path("stops/preview", StopPreview.as_view(), name="api-stop-preview"),
     path("stops/<uuid:stop_id>/end", StopEnd.as_view(), name="api-stop-end"),

@@ -15,6 +15,7 @@ from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import (
     Decision,
     DecisionPiece,
+    DecisionReplay,
     MachineClock,
     PolicyVersion,
     QueuePlace,
@@ -67,6 +68,7 @@ __all__ = [
     "CounterOffer",
     "Decision",
     "DecisionPiece",
+    "DecisionReplay",
     "Dependency",
     "EnrolmentToken",
     "EventCounter",

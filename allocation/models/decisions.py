@@ -1,5 +1,7 @@
 """Decisions of the solver, stored so that each can be replayed byte for byte."""
 
+import uuid
+
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -107,6 +109,61 @@ class DecisionPiece(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["decision", "number"], name="decision_piece_once"),
+        ]
+
+
+class DecisionReplay(models.Model):
+    """A stored decision that is solved again: asked for by a person, or part of the nightly sample
+    (`asked_by` is null)."""
+
+    class Outcome(models.TextChoices):
+        SAME = "same", "Same result"
+        DIFFERENT = "different", "Another result"
+        DAMAGED = "damaged", "The stored bytes are damaged"
+        ARCHIVED = "archived", "Its documents are in the archive"
+        FAILED = "failed", "It did not end"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    decision = models.ForeignKey(Decision, on_delete=models.PROTECT, related_name="replays")
+    asked_at = models.DateTimeField()
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    started_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    outcome = models.CharField(max_length=10, choices=Outcome.choices, blank=True)
+    note = models.CharField(max_length=200, blank=True, help_text="What is wrong, if anything.")
+    comparison = models.CharField(
+        max_length=8, blank=True, help_text="`bytes`, or `meaning` for a plan of format 1."
+    )
+    snapshot_sha256 = models.CharField(max_length=64, blank=True)
+    plan_sha256 = models.CharField(max_length=64, blank=True)
+    software = models.CharField(max_length=160, blank=True, help_text="That replayed it.")
+    took_ms = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ["-asked_at", "id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["decision"],
+                condition=models.Q(finished_at=None),
+                name="replay_one_open",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(finished_at=None, outcome="")
+                | (models.Q(finished_at__isnull=False) & ~models.Q(outcome="")),
+                name="replay_ends_with_an_outcome",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["asked_at"], name="replay_open", condition=models.Q(finished_at=None)
+            ),
+            models.Index(fields=["decision", "-asked_at"], name="replay_of_decision"),
+            models.Index(
+                fields=["-asked_at"], name="replay_nightly", condition=models.Q(asked_by=None)
+            ),
         ]
 
 

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from allocation.queries.decisions.samples import replay_metrics
 from allocation.queries.fleet.metrics import database_size_metrics, delay_metrics, metrics_of
 from allocation.services.decide.self_check import self_check_read
 from allocation.services.record.liveness import programs_read, reader_lag_read
@@ -51,6 +52,7 @@ def metrics_all(now: datetime) -> list[Metric]:
         found = [
             *metrics_of(now),
             *delay_metrics(now),
+            *replay_metrics(now),
             *database_size_metrics(),
             *_outbox(now),
             *_mails(),

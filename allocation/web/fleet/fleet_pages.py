@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Decision, Maintenance, Node
+from allocation.queries.decisions.samples import sample_report
 from allocation.queries.fleet.fleet import (
     Block,
     GpuNow,
@@ -262,7 +263,7 @@ def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows how well claims hold, and the latest cycles that changed something."""
     decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]
     rows = [DecisionRow(decision, _outcome(decision)) for decision in decisions]
-    context = {"decisions": rows, "claims": claims_block(timezone.now())}
+    context = {"decisions": rows, "claims": claims_block(timezone.now()), "sample": sample_report()}
     return render(request, "allocation/ops_decisions.html", context)
 
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from portal.storage.archive import Limits, archive_write
 
-DECISIONS_DAYS = 90
+DECISIONS_DAYS = 30
 HISTORIES_DAYS = 400
 LOG_DAYS = 400
 LEAST_DAYS = 7

@@ -1,0 +1,1 @@
+"""Reads decisions for people: the bookings that each changed, and the reasons."""
