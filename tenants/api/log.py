@@ -22,10 +22,10 @@ class LogQuery(PageQuery):
     """The log, and a filter."""
 
     log = serializers.ChoiceField(
-        choices=["tenant", "platform"],
+        choices=["tenant", "own", "platform"],
         required=False,
         default="tenant",
-        help_text="`tenant` (its admins), or `platform` (operators).",
+        help_text="`tenant` (its admins), `own` acts in the tenant, or `platform` (operators).",
     )
     actor = Text(required=False, max_length=150, help_text="Sign-in name of who acted.")
     kind = Text(required=False, max_length=40, help_text="Kind of the object, as in `node`.")
@@ -57,15 +57,16 @@ class Log(ApiView):
 
     @described(
         "list_audit",
-        "The log of the tenant (its admins) or of the platform (operators)",
+        "The log of the tenant (its admins), of the platform (operators), or of your own acts",
         answer=page(LogEntryOut),
         query=LogQuery,
     )
     def get(self, request: Request) -> Response:
         """Lists entries, the newest first."""
         with self.tx():
-            if self.query["log"] == "tenant":
-                require_tenant_admin(self.actor)
+            if self.query["log"] != "platform":
+                if self.query["log"] == "tenant":
+                    require_tenant_admin(self.actor)
                 return self._page(tenant=True)
             self.require_operator()
             with operator_tx():
@@ -79,6 +80,7 @@ class Log(ApiView):
             about=query.get("object", ""),
             since=query.get("since"),
             until=query.get("until"),
+            own_id=self.user.pk if query["log"] == "own" else None,
         )
         tenant_id = self.actor.tenant_id if tenant else None
         entries, next_cursor = page_of(

@@ -24,7 +24,11 @@ class AuditEntry(models.Model):
     detail = models.JSONField(default=dict)
 
     class Meta:
-        indexes = [models.Index(fields=["tenant", "-at"], name="audit_latest")]
+        indexes = [
+            models.Index(fields=["tenant", "-at", "-id"], name="audit_newest"),
+            models.Index(fields=["tenant", "actor", "-at", "-id"], name="audit_by_actor"),
+            models.Index(fields=["tenant", "object_kind", "-at", "-id"], name="audit_by_kind"),
+        ]
 
 
 class AuditSeal(models.Model):

@@ -82,13 +82,16 @@ def _cursor_values(cursor: str, scope: str, length: int) -> list[Any]:
 
 def _after(keys: Sequence[str], values: Sequence[Any]) -> Q:
     """The condition for rows after `values` in the order of `keys`: a > x or (a = x and b > y) …"""
+    first, last = keys[0].removeprefix("-"), values[0]
+    # A bound for an index: the conditions that follow are alternatives, which use none.
+    bound = Q(**{f"{first}__{'lte' if keys[0].startswith('-') else 'gte'}": last})
     condition, same = Q(), Q()
     for key, value in zip(keys, values, strict=True):
         name = key.removeprefix("-")
         beyond = "lt" if key.startswith("-") else "gt"
         condition |= same & Q(**{f"{name}__{beyond}": value})
         same &= Q(**{name: value})
-    return condition
+    return bound & condition
 
 
 def _plain(row: object, key: str) -> str | int:

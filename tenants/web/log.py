@@ -18,7 +18,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from tenants.access import Actor, require_tenant_admin
+from tenants.access import Actor
 from tenants.models import AuditEntry, User
 from tenants.platform.csv_text import plain
 from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
@@ -41,6 +41,8 @@ COLUMNS = ("time", "who", "action", "kind", "object", "before", "after", "detail
 OPS_LINKS = {
     "clock": "/ops/fleet",
     "compaction_order": "/ops/compaction",
+    "announcement": "/ops/announcements",
+    "decision": "/ops/decisions/{}",
     "dispute": "/ops/disputes",
     "override": "/ops/overrides",
     "maintenance": "/ops/maintenance",
@@ -97,11 +99,12 @@ class LogForm(forms.Form):
     since = forms.DateField(required=False)
     until = forms.DateField(required=False)
 
-    def wanted(self) -> LogFilter:
-        """Returns the filter; invalid fields are ignored."""
+    def wanted(self, own: int | None = None) -> LogFilter:
+        """Returns the filter; invalid fields are ignored. `own`: only acts of this account."""
         said = self.cleaned_data
         until: date | None = said.get("until")
         return LogFilter(
+            own_id=own,
             actor=said.get("who", "").strip(),
             kind=said.get("kind", ""),
             about=said.get("about", "").strip(),
@@ -128,37 +131,40 @@ def ops_log_csv(request: HttpRequest, operator: User) -> HttpResponse:
 @require_safe
 @tenant_page
 def log(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Shows the tenant's log to its admins."""
-    require_tenant_admin(actor)
-    context = _context(request, actor.tenant_id, f"/t/{actor.tenant_slug}/")
+    """Shows the tenant's log to its admins; to everybody else their own acts."""
+    own = None if actor.is_tenant_admin else actor.user_id
+    context = _context(request, actor.tenant_id, f"/t/{actor.tenant_slug}/", own)
     return render(request, "tenants/log.html", context | {"base": f"/t/{actor.tenant_slug}/log"})
 
 
 @require_safe
 @tenant_page
 def log_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Exports the log as CSV."""
-    require_tenant_admin(actor)
-    return _csv(request, actor.tenant_id, actor.tenant_slug)
+    """Exports the same entries as CSV."""
+    own = None if actor.is_tenant_admin else actor.user_id
+    return _csv(request, actor.tenant_id, actor.tenant_slug, own)
 
 
-def _context(request: HttpRequest, tenant_id: UUID | None, base: str = "") -> dict[str, Any]:
+def _context(
+    request: HttpRequest, tenant_id: UUID | None, base: str = "", own: int | None = None
+) -> dict[str, Any]:
     form = LogForm(request.GET)
     form.is_valid()
-    page = log_page(log_entries(tenant_id, form.wanted()), request.GET.get("after", ""))
+    page = log_page(log_entries(tenant_id, form.wanted(own)), request.GET.get("after", ""))
     names = log_names(page.entries)
     asked = {name: form.data.get(name, "") for name in form.fields if form.data.get(name)}
     return {
         "form": form,
         "asked": {name: form.data.get(name, "") for name in form.fields},
         "rows": [_row(entry, names, base) for entry in page.entries],
+        "is_own": own is not None,
         "kinds": [
             ("", "All kinds"),
             *((kind, kind.replace("_", " ")) for kind in log_kinds(tenant_id)),
         ],
         "errors": dict.fromkeys(form.errors, "Enter a date as 2026-11-22."),
         "example": "BK-2041" if tenant_id else "gpu-a1-01",
-        "seal": seal_state(tenant_id),
+        "seal": seal_state(tenant_id) if own is None else None,
         "csv": f".csv?{urlencode(asked)}",
         "first": f"?{urlencode(asked)}" if request.GET.get("after") else "",
         "next": f"?{urlencode(asked | {'after': page.next_cursor})}" if page.next_cursor else "",
@@ -202,10 +208,12 @@ def _href(entry: AuditEntry, name: str, base: str) -> str:
     return "" if address is None else base + address.format(name)
 
 
-def _csv(request: HttpRequest, tenant_id: UUID | None, name: str) -> HttpResponse:
+def _csv(
+    request: HttpRequest, tenant_id: UUID | None, name: str, own: int | None = None
+) -> HttpResponse:
     form = LogForm(request.GET)
     form.is_valid()
-    entries = list(log_entries(tenant_id, form.wanted())[:MOST_EXPORTED])
+    entries = list(log_entries(tenant_id, form.wanted(own))[:MOST_EXPORTED])
     names = log_names(entries)
     text = io.StringIO()
     writer = csv.writer(text)
