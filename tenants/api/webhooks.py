@@ -10,12 +10,13 @@ from rest_framework.response import Response
 
 from tenants.api.base import ApiView, list_response
 from tenants.models import Webhook, WebhookDelivery
-from tenants.platform.fields import Strict, Text
+from tenants.platform.fields import Instant, Strict, Text
 from tenants.platform.labels import Labels
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
 from tenants.services.webhooks import (
     WebhookTerms,
+    deliveries_resend,
     delivery_resend,
     log_of,
     webhook_change,
@@ -27,6 +28,8 @@ from tenants.services.webhooks import (
     webhook_test,
     webhooks_of,
 )
+
+RESENT_STATES = [WebhookDelivery.State.FAILED.value, WebhookDelivery.State.DROPPED.value]
 
 
 class WebhookIn(Strict):
@@ -290,6 +293,46 @@ class DeliveryResend(ApiView):
                 actor=self.actor, webhook_id=webhook_id, delivery_id=delivery_id, now=self.now
             )
             return Response(DeliveryOut(made).data, status=202)
+
+        return self.once(work)
+
+
+class ResendIn(Strict):
+    """Which messages to send again."""
+
+    since = Instant(help_text="Messages that were queued at this time or later.")
+    states = serializers.ListField(
+        child=serializers.ChoiceField(choices=RESENT_STATES),
+        required=False,
+        default=RESENT_STATES,
+        allow_empty=False,
+        help_text="`failed`, `dropped` or both.",
+    )
+
+
+class ResentOut(serializers.Serializer[Any]):
+    """How many messages were queued again."""
+
+    count = serializers.IntegerField()
+
+
+class DeliveriesResend(ApiView):
+    """Many messages that are sent again."""
+
+    @described(
+        "act_resend_webhook_deliveries",
+        "Send failed and dropped messages again, at most 1,000, in their order",
+        answer=ResentOut,
+        request=ResendIn,
+        status=202,
+    )
+    def post(self, request: Request, webhook_id: UUID) -> HttpResponseBase:
+        """Queues new deliveries with the same event ids, except of what was sent again already."""
+        sent = self.sent(ResendIn)
+
+        def work() -> Response:
+            count = deliveries_resend(actor=self.actor, webhook_id=webhook_id, now=self.now, **sent)
+            return Response({"count": count}, status=202)
 
         return self.once(work)
 

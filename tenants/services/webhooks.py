@@ -1,13 +1,13 @@
 """Writes webhooks: made by admins for a tenant and by leads for a project."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from tenants.access import Actor, access_project
 from tenants.audit import audit_record
@@ -22,6 +22,8 @@ from tenants.services.webhook_targets import target_address
 
 MAX_WEBHOOKS = 50
 MAX_PATTERNS = 40
+MAX_RESENT = 1_000
+"""Messages that are sent again at once."""
 OVERLAP = timedelta(hours=24)
 """After a rotation messages carry the signatures of both secrets for this long."""
 SWITCHED_OFF = "Switched off by {}."
@@ -210,9 +212,51 @@ def delivery_resend(
         found.due = now
         found.save(update_fields=["due"])
         return found
-    return WebhookDelivery.objects.create(
+    made = _again(found, now)
+    made.save(force_insert=True)
+    return made
+
+
+@transaction.atomic
+def deliveries_resend(
+    *, actor: Actor, webhook_id: UUID, since: datetime, states: Collection[str], now: datetime
+) -> int:
+    """Sends all failed or dropped messages since a time again, in their order; returns how many.
+
+    A message that was sent again already, and waits or was delivered, is left out.
+
+    Raises:
+        Refused: `not_found`, `webhook_disabled` or `too_many_messages`.
+    """
+    webhook = _enabled(actor, webhook_id, Webhook.Kind.WEBHOOK)
+    later = webhook.deliveries.filter(key=OuterRef("key"), id__gt=OuterRef("id"))
+    found = webhook.deliveries.filter(state__in=states, created__gte=since).exclude(type=TEST)
+    rows = list(found.filter(~Exists(later)).order_by("id")[: MAX_RESENT + 1])
+    if len(rows) > MAX_RESENT:
+        raise Refused(
+            "too_many_messages",
+            f"More than {MAX_RESENT:,} messages. Choose a later time.",
+            "invalid",
+            "since",
+            numbers={"most": MAX_RESENT},
+        )
+    WebhookDelivery.objects.bulk_create([_again(each, now) for each in rows])
+    if rows:
+        audit_record(
+            tenant_id=actor.tenant_id,
+            actor_id=actor.user_id,
+            action="webhook.resent",
+            target=("webhook", webhook.id),
+            now=now,
+            detail={"name": webhook.name, "after": {"messages": len(rows)}},
+        )
+    return len(rows)
+
+
+def _again(found: WebhookDelivery, now: datetime) -> WebhookDelivery:
+    return WebhookDelivery(
         tenant_id=found.tenant_id,
-        webhook=webhook,
+        webhook_id=found.webhook_id,
         event_id=found.event_id,
         key=found.key,
         type=found.type,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,9 +18,10 @@ from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import denied, missing
 from tenants.platform.form_actions import FormAction, form_action_run
 from tenants.platform.labels import labels_read, labels_text
-from tenants.rules.event_types import EVENT_TYPES
+from tenants.rules.event_types import EVENT_TYPES, TEST
 from tenants.services.webhooks import (
     WebhookTerms,
+    deliveries_resend,
     delivery_resend,
     log_of,
     may_have_webhooks,
@@ -36,6 +37,7 @@ from tenants.services.webhooks import (
 from tenants.web.frame import tenant_page
 
 PAGE_ROWS = 50
+_LOST = (WebhookDelivery.State.FAILED, WebhookDelivery.State.DROPPED)
 _ANY_PROJECT = "All projects"
 
 
@@ -136,6 +138,7 @@ def _actions(actor: Actor, webhook_id: UUID, secrets: list[str]) -> Mapping[str,
         "change": lambda form: _change(actor, webhook_id, form),
         "test": act(webhook_test, "Test message queued. Its answer appears in the log."),
         "resend": lambda form: _resend(actor, webhook_id, form),
+        "resend-all": lambda _: _resend_all(actor, webhook_id),
         "rotate": lambda _: _rotate(actor, webhook_id, secrets),
         "on": act(webhook_enabled_set, "Webhook switched on.", is_enabled=True),
         "off": act(webhook_enabled_set, "Webhook switched off.", is_enabled=False),
@@ -170,6 +173,18 @@ def _resend(actor: Actor, webhook_id: UUID, form: QueryDict) -> str:
         raise missing("delivery", "delivery")
     delivery_resend(actor=actor, webhook_id=webhook_id, delivery_id=int(number), now=timezone.now())
     return "Message queued."
+
+
+def _resend_all(actor: Actor, webhook_id: UUID) -> str:
+    now = timezone.now()
+    count = deliveries_resend(
+        actor=actor,
+        webhook_id=webhook_id,
+        since=now - timedelta(days=30),
+        states=_LOST,
+        now=now,
+    )
+    return f"{count} message{'' if count == 1 else 's'} queued again."
 
 
 def _rotate(actor: Actor, webhook_id: UUID, secrets: list[str]) -> str:
@@ -234,6 +249,7 @@ def delivery_log(webhook: Webhook, query: QueryDict) -> dict[str, Any]:
         "log": [_row(each) for each in found[:PAGE_ROWS]],
         "older": found[PAGE_ROWS - 1].id if len(found) > PAGE_ROWS else None,
         "only": only,
+        "lost": webhook.deliveries.filter(state__in=_LOST).exclude(type=TEST).count(),
         "states": [("", "All"), *WebhookDelivery.State.choices],
     }
 

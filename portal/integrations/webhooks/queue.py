@@ -11,6 +11,7 @@ from portal.integrations.webhooks.post import GONE
 from tenants.models import Webhook, WebhookDelivery
 from tenants.rules.event_types import TEST
 from tenants.rules.webhooks import RETRY_PERIOD, next_try
+from tenants.services.people_messages import PeopleMessage, people_message_put
 from tenants.services.webhooks import webhook_disable
 
 # A sender that dies returns its deliveries after this time; an attempt takes at most ten seconds.
@@ -19,8 +20,12 @@ CLAIM = timedelta(seconds=60)
 # names that resolve slowly, hold up nobody else.
 AT_ONCE_EACH, AT_ONCE_TENANT = 4, 40
 
-# Deliveries of one subject wait for each other; the first of every webhook comes before the second
-# of any.
+# A message that fails holds up later ones of its subject for this long: if the receiver has taken
+# others since, and otherwise. Its own attempts continue for a day.
+HELD_UP, HELD_UP_SILENT = timedelta(minutes=15), timedelta(hours=2)
+
+# Deliveries of one subject wait for each other, but not for one that is held up for too long since
+# it was queued. The first of every webhook comes before the second of any.
 _DUE = """
 WITH busy AS (
   SELECT tenant_id, webhook_id, count(*) AS many FROM tenants_webhookdelivery
@@ -29,13 +34,16 @@ due AS (
   SELECT d.id, d.tenant_id, d.webhook_id, d.due,
          row_number() OVER (PARTITION BY d.webhook_id ORDER BY d.due, d.id) AS place,
          row_number() OVER (PARTITION BY d.tenant_id ORDER BY d.due, d.id) AS of_tenant
-  FROM tenants_webhookdelivery d
+  FROM tenants_webhookdelivery d JOIN tenants_webhook w ON w.id = d.webhook_id
   WHERE d.state = 'pending' AND d.due <= %(now)s
     AND (d.claimed_until IS NULL OR d.claimed_until <= %(now)s)
     AND (d.subject IS NULL OR NOT EXISTS (
       SELECT FROM tenants_webhookdelivery e
       WHERE e.webhook_id = d.webhook_id AND e.subject = d.subject AND e.state = 'pending'
-        AND e.id < d.id)))
+        AND e.id < d.id
+        AND (e.first_tried IS NULL OR e.claimed_until > %(now)s
+          OR e.created > %(silent)s AND NOT (
+            e.created <= %(held)s AND coalesce(w.last_delivered > e.first_tried, false))))))
 SELECT due.id FROM due
 WHERE due.place + coalesce(
     (SELECT b.many FROM busy b WHERE b.webhook_id = due.webhook_id), 0) <= %(each)s
@@ -63,7 +71,14 @@ def deliveries_claim(most: int, now: datetime) -> list[Attempt]:
             row.pk
             for row in WebhookDelivery.objects.raw(
                 _DUE,
-                {"now": now, "each": AT_ONCE_EACH, "tenant": AT_ONCE_TENANT, "most": most},
+                {
+                    "now": now,
+                    "each": AT_ONCE_EACH,
+                    "tenant": AT_ONCE_TENANT,
+                    "most": most,
+                    "held": now - HELD_UP,
+                    "silent": now - HELD_UP_SILENT,
+                },
             )
         ]
         rows = list(
@@ -121,9 +136,24 @@ def _disable(webhook: Webhook, delivery: WebhookDelivery, answer: Answer, now: d
     if answer.is_final:
         return
     if answer.status == GONE:
-        webhook_disable(webhook, "The receiver answered 410 Gone.", now)
+        _switch_off(webhook, "The receiver answered 410 Gone.", now)
     elif delivery.type != TEST and _took_nothing_since(webhook, now - RETRY_PERIOD):
-        webhook_disable(webhook, "No message was delivered for 24 hours.", now)
+        _switch_off(webhook, "No message was delivered for 24 hours.", now)
+
+
+def _switch_off(webhook: Webhook, reason: str, now: datetime) -> None:
+    """Switches the webhook off and notifies the person who made it."""
+    webhook_disable(webhook, reason, now)
+    is_jira = webhook.kind == Webhook.Kind.JIRA
+    message = PeopleMessage(
+        kind="webhook.failing",
+        title=f"{webhook.name} was switched off",
+        text=f"{reason} Waiting messages were dropped; send them again when it works.",
+        path="settings/jira" if is_jira else f"settings/webhooks/{webhook.id}",
+        audience="people",
+        people=[webhook.created_by_id],
+    )
+    people_message_put(webhook.tenant_id, message, now)
 
 
 def _took_nothing_since(webhook: Webhook, at: datetime) -> bool:

@@ -24,6 +24,8 @@ from portal.integrations.webhooks.publish import RETENTION, events_sweep
 from portal.integrations.webhooks.queue import (
     AT_ONCE_EACH,
     CLAIM,
+    HELD_UP,
+    HELD_UP_SILENT,
     attempt_settle,
     deliveries_claim,
 )
@@ -34,6 +36,7 @@ from tenants.queries import webhooks_lag
 from tenants.rules.event_types import EVENT_TYPES, event_type
 from tenants.services.webhooks import (
     WebhookTerms,
+    deliveries_resend,
     delivery_resend,
     webhook_create,
     webhook_secret_rotate,
@@ -46,6 +49,7 @@ from tests.servers.servers import ROOT
 from tests.services.webhook_receiver import Receiver, a_receiver
 
 STATES = WebhookDelivery.State
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -164,6 +168,55 @@ def test_a_failing_message_holds_back_its_booking_only(lab: Lab, receiver: Recei
     assert receiver.got[0][0]["webhook-id"] == receiver.got[2][0]["webhook-id"]
     assert bodies[3]["type"] == "booking.started"
     assert len(receiver.verified(hook.secret)) == 4
+
+
+def test_later_messages_overtake_one_that_fails_for_too_long(lab: Lab, receiver: Receiver) -> None:
+    Hook(lab, receiver.url)
+    happened(booked(lab), "starting", "started")
+    receiver.statuses = [500, 500]
+    assert len(sent()) == 1
+    # As long as the receiver takes nothing at all, the order stays for two hours.
+    assert [answer.status for answer in sent(NOW + HELD_UP)] == [500]
+    receiver.statuses = [204, 500]
+    assert len(sent(NOW + HELD_UP_SILENT)) == 2
+    with as_system():
+        WebhookDelivery.objects.all().delete()
+    # One that takes other messages loses this order after a quarter of an hour.
+    happened(booked(lab), "starting", "started")
+    receiver.statuses = [500]
+    sent()
+    soon, later = NOW + timedelta(minutes=1), NOW + HELD_UP
+    happened(booked(lab), "ended", now=soon)
+    receiver.statuses = [500, 204]
+    assert len(sent(soon)) == 2
+    receiver.got.clear()
+    receiver.statuses = [500]
+    sent(later - timedelta(seconds=1))
+    assert types(receiver) == ["booking.starting"]
+    receiver.statuses = [204]
+    sent(later)
+    assert types(receiver)[-1] == "booking.started"
+
+
+def test_lost_messages_are_sent_again_together(lab: Lab, receiver: Receiver) -> None:
+    hook = Hook(lab, receiver.url)
+    happened(booked(lab), "starting", "started", "ended")
+    with as_system():
+        WebhookDelivery.objects.update(state=STATES.FAILED, settled=NOW)
+
+    def again(since: datetime) -> int:
+        with tenant_tx(lab.tenant_id):
+            return deliveries_resend(
+                actor=hook.actor, webhook_id=hook.row.id, since=since, now=NOW,
+                states=[STATES.FAILED],
+            )  # fmt: skip
+
+    assert again(NOW + DAY) == 0
+    assert again(NOW) == 3
+    # They wait now, so they are not queued a second time.
+    assert again(NOW) == 0
+    sent()
+    assert types(receiver) == ["booking.starting", "booking.started", "booking.ended"]
 
 
 def test_a_receiver_that_never_answers_is_tried_for_a_day_and_then_switched_off(
