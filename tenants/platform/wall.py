@@ -33,6 +33,17 @@ def tenant_tx(tenant_id: UUID) -> Iterator[None]:
             _tenant_setting_write(cursor, before)
 
 
+@contextmanager
+def tenant_read_tx(tenant_id: UUID) -> Iterator[None]:
+    """As `tenant_tx`, but the database refuses to write, and nothing is kept."""
+    with tenant_tx(tenant_id), transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION READ ONLY")
+        yield
+        # The setting lasts as long as the transaction, unless its savepoint is rolled back.
+        transaction.set_rollback(True)
+
+
 def _tenant_setting_read(cursor: Any) -> str:  # noqa: ANN401 (Django's cursors have no type of their own)
     cursor.execute("SELECT current_setting('portal.tenant', true)")
     return cursor.fetchone()[0] or ""
