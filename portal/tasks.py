@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 
 from allocation.services.jira.process import messages_process, messages_sweep
 from allocation.services.record.liveness import program_seen
+from portal.integrations.chat.send import chat_send as chats_send
 from portal.integrations.live.push import beat
 from portal.integrations.mail.queueing import resets_queue
 from portal.integrations.mail.send import mails_send, mails_sweep
@@ -17,6 +18,7 @@ from portal.integrations.relay import outbox_sweep as sweep
 from portal.integrations.webhooks.publish import events_sweep
 from portal.storage.audit_sources import audit_seal_all
 from tenants.outbox import task_request_clear
+from tenants.services.chat import chat_sweep
 from tenants.services.notifications import notifications_sweep
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ def outbox_sweep() -> None:
     sweep(timezone.now())
     mails_sweep(timezone.now())
     notifications_sweep(timezone.now())
+    chat_sweep(timezone.now())
     events_sweep(timezone.now())
     messages_sweep(timezone.now())
 
@@ -50,6 +53,13 @@ def mail_send() -> None:
     now = timezone.now()
     resets_queue(now)
     mails_send(now)
+
+
+@shared_task(name="chat.send")
+def chat_send() -> None:
+    """Sends the chat messages that are due."""
+    task_request_clear("chat.send")
+    chats_send(timezone.now())
 
 
 @shared_task(name="jira.process")

@@ -1,4 +1,4 @@
-"""Removes expired sessions, links, invitations and idempotency keys."""
+"""Removes what has expired, and notifies people before their tokens expire."""
 
 from datetime import timedelta
 
@@ -7,9 +7,11 @@ from django.utils import timezone
 
 from tenants.models import IdempotencyKey, Invitation
 from tenants.services.mail_links import links_sweep
+from tenants.services.operator_access import access_sweep
 from tenants.services.passkeys import passkey_challenges_sweep
 from tenants.services.sessions import sessions_sweep
 from tenants.services.sign_on.attempts import attempts_sweep
+from tenants.services.token_expiry import tokens_expiring_notify
 
 KEYS_KEPT = timedelta(days=7)
 INVITATIONS_KEPT = timedelta(days=30)
@@ -27,3 +29,5 @@ def sweep() -> None:
     links_sweep(now)
     attempts_sweep(now)
     passkey_challenges_sweep(now)
+    tokens_expiring_notify(now)
+    access_sweep(now)

@@ -3,8 +3,11 @@
 from django.urls import path
 
 from tenants.web.accounts import ops_accounts
+from tenants.web.announcements import urlpatterns as announcement_urls
+from tenants.web.chat import urlpatterns as chat_urls
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
 from tenants.web.notifications import urlpatterns as notification_urls
+from tenants.web.operator_access import urlpatterns as access_urls
 from tenants.web.people import people
 from tenants.web.policy_hook import urlpatterns as policy_hook_urls
 from tenants.web.quotas import ops_quotas, quotas
@@ -19,6 +22,9 @@ urlpatterns = [
     path("t/<slug:tenant>/quotas", quotas, name="quotas"),
     path("t/<slug:tenant>/tiers", tiers, name="tiers"),
     path("t/<slug:tenant>/settings", settings, name="settings"),
+    *announcement_urls,
+    *chat_urls,
+    *access_urls,
     *notification_urls,
     *service_account_urls,
     *policy_hook_urls,

@@ -270,6 +270,7 @@ _SENTENCES: dict[str, Text] = {
     ),
     "checked_in": gettext_lazy("%(actor)s checked in."),
     "process_seen": gettext_lazy("The first process was seen on its GPUs."),
+    "ends_soon": gettext_lazy("Ends soon. Extend it if its GPUs are free."),
     "no_show_warned": gettext_lazy(
         "No process was seen for %(absent)s min. Start a program, check in or release the booking: "
         "in %(left)s min it ends as a no-show."

@@ -79,6 +79,7 @@ class EventChoice(Strict):
     event = serializers.ChoiceField(choices=list(TYPES))
     in_app = Flag()
     mail = serializers.ChoiceField(choices=list(MAIL_CHOICES))
+    chat = Flag(required=False, help_text="To your chat channels; without it, it stays.")
 
 
 class NotificationSettingsBody(Strict):
@@ -98,6 +99,7 @@ class EventChoiceOut(serializers.Serializer[Any]):
     about = serializers.CharField()
     in_app = serializers.BooleanField()
     mail = serializers.ChoiceField(choices=list(MAIL_CHOICES))
+    chat = serializers.BooleanField(help_text="To your chat channels, if you have any.")
 
 
 class NotificationSettingsOut(serializers.Serializer[Any]):
@@ -205,7 +207,11 @@ class MyNotificationSettings(ApiView):
             if daily_at is None:
                 raise invalid("bad_clock", "Write a time of day like 08:00.", "daily_at")
             chosen = {
-                each["event"]: Choice(each["in_app"], each["mail"])
+                each["event"]: Choice(
+                    each["in_app"],
+                    each["mail"],
+                    each.get("chat", choice_of(row.choices, each["event"]).chat),
+                )
                 for each in sent.get("events", [])
             }
             terms = NotificationTerms(
@@ -236,6 +242,7 @@ def _shown(row: NotificationSettings) -> dict[str, Any]:
                 "about": kind.about,
                 "in_app": choice.in_app,
                 "mail": choice.mail,
+                "chat": choice.chat,
             }
         )
     return {

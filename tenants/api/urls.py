@@ -2,6 +2,8 @@
 
 from django.urls import path
 
+from tenants.api.announcements import AnnouncementDismiss, Announcements, AnnouncementWithdraw
+from tenants.api.chat import ChatChannelOne, ChatChannels, ChatChannelTest, ChatMessages
 from tenants.api.device_sign_in import DeviceSignIns, DeviceTokens
 from tenants.api.events import Events
 from tenants.api.invitations import (
@@ -21,6 +23,7 @@ from tenants.api.notifications import (
     Notifications,
     NotificationsReadAll,
 )
+from tenants.api.operator_access import OperatorAccessEnd, OperatorAccesses
 from tenants.api.people import People, PersonOne
 from tenants.api.policy_hook import (
     PolicyHookCalls,
@@ -40,6 +43,7 @@ from tenants.api.service_accounts import (
 from tenants.api.tenants import Tenants
 from tenants.api.webhooks import (
     Deliveries,
+    DeliveriesResend,
     DeliveryResend,
     WebhookEnabled,
     WebhookOne,
@@ -93,6 +97,31 @@ urlpatterns = [
     path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
     path("audit", Log.as_view(), name="api-audit"),
     path("events", Events.as_view(), name="api-events"),
+    path("announcements", Announcements.as_view(), name="api-announcements"),
+    path(
+        "announcements/<uuid:announcement_id>/withdraw",
+        AnnouncementWithdraw.as_view(),
+        name="api-announcement-withdraw",
+    ),
+    path(
+        "announcements/<uuid:announcement_id>/dismiss",
+        AnnouncementDismiss.as_view(),
+        name="api-announcement-dismiss",
+    ),
+    path("chat-channels", ChatChannels.as_view(), name="api-chat-channels"),
+    path("chat-channels/<uuid:channel_id>", ChatChannelOne.as_view(), name="api-chat-channel"),
+    path("chat-channels/<uuid:channel_id>/test", ChatChannelTest.as_view(), name="api-chat-test"),
+    path(
+        "chat-channels/<uuid:channel_id>/messages",
+        ChatMessages.as_view(),
+        name="api-chat-messages",
+    ),
+    path("operator-access", OperatorAccesses.as_view(), name="api-operator-access"),
+    path(
+        "operator-access/<uuid:access_id>/end",
+        OperatorAccessEnd.as_view(),
+        name="api-operator-access-end",
+    ),
     path("webhooks", Webhooks.as_view(), name="api-webhooks"),
     path("webhooks/<uuid:webhook_id>", WebhookOne.as_view(), name="api-webhook"),
     path("webhooks/<uuid:webhook_id>/enabled", WebhookEnabled.as_view(), name="api-webhook-on"),
@@ -100,6 +129,11 @@ urlpatterns = [
     path("webhooks/<uuid:webhook_id>/test", WebhookTest.as_view(), name="api-webhook-test"),
     path(
         "webhooks/<uuid:webhook_id>/deliveries", Deliveries.as_view(), name="api-webhook-deliveries"
+    ),
+    path(
+        "webhooks/<uuid:webhook_id>/resend",
+        DeliveriesResend.as_view(),
+        name="api-webhook-resend-all",
     ),
     path(
         "webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",

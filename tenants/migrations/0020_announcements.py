@@ -1,4 +1,4 @@
-"""Announcements of operators; mails about any message that carries its own words."""
+"""Announcements of operators."""
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
@@ -53,14 +53,6 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('at', models.DateTimeField()),
             ],
-        ),
-        migrations.RemoveConstraint(
-            model_name='mail',
-            name='mail_about_one',
-        ),
-        migrations.AddConstraint(
-            model_name='mail',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('booking__isnull', False), ('invitation', None)), models.Q(('booking', None), ('invitation__isnull', False)), models.Q(('booking', None), ('invitation', None), ('kind', 'password.reset')), models.Q(('booking', None), ('invitation', None), ('message__isnull', False)), _connector='OR'), name='mail_about_one'),
         ),
         migrations.AddField(
             model_name='announcement',

@@ -1,10 +1,13 @@
 """People and organisations, their limits, the audit log, and outgoing messages."""
 
+from tenants.models.announcements import Announcement, AnnouncementDismissal
+from tenants.models.chat import ChatChannel, ChatMessage
 from tenants.models.directory import DirectoryPerson, DirectoryToken
 from tenants.models.labs import LabLead, LabQuota, PersonQuota, QuotaWindow
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.messages import Mail, MailLink, OutboxMessage, PasswordReset
 from tenants.models.notifications import Notification, NotificationSettings
+from tenants.models.operator_access import OperatorAccess
 from tenants.models.organisations import (
     GpuClass,
     IdempotencyKey,
@@ -32,10 +35,14 @@ from tenants.models.tokens import ApiToken, Scope, TokenManager
 from tenants.models.webhooks import PublishedEvent, Webhook, WebhookDelivery
 
 __all__ = [
+    "Announcement",
+    "AnnouncementDismissal",
     "ApiToken",
     "ArchiveFile",
     "AuditEntry",
     "AuditSeal",
+    "ChatChannel",
+    "ChatMessage",
     "DirectoryPerson",
     "DirectoryToken",
     "GpuClass",
@@ -50,6 +57,7 @@ __all__ = [
     "Membership",
     "Notification",
     "NotificationSettings",
+    "OperatorAccess",
     "OutboxMessage",
     "Passkey",
     "PasskeyChallenge",

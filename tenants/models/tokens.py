@@ -57,6 +57,9 @@ class ApiToken(models.Model):
     last_used = models.DateTimeField(null=True, blank=True)
     last_address = models.GenericIPAddressField(null=True, blank=True)
     revoked = models.DateTimeField(null=True, blank=True)
+    warned = models.DateTimeField(
+        null=True, blank=True, help_text="When its person was notified that it expires soon."
+    )
     made_with = models.ForeignKey(
         "self",
         on_delete=models.PROTECT,

@@ -6,10 +6,15 @@ from datetime import datetime
 from typing import Any
 
 ACTIONS = {
+    "access.ended": "ended the access of an operator",
+    "access.opened": "opened the data for an operator",
+    "access.page_read": "read a page as an operator",
     "account.closed": "closed the account {object}",
     "account.created": "created the account {object}",
     "account.erased": "erased the personal data of {object}",
     "account.opened": "reopened the account {object}",
+    "announcement.published": "published an announcement",
+    "announcement.withdrawn": "withdrew an announcement",
     "approval.approved": "approved booking {object}",
     "approval.declined": "declined booking {object}",
     "approval.countered": "offered something else for booking {object}",
@@ -41,6 +46,8 @@ ACTIONS = {
     "budget.variance_rule_set": "set when spend of {object} is unusual",
     "calendar.made": "created {object}",
     "calendar.revoked": "revoked {object}",
+    "chat_channel.created": "added the chat channel {object}",
+    "chat_channel.deleted": "deleted the chat channel {object}",
     "clock.accepted": "accepted the portal's clock as it is",
     "compaction.order": "ordered running work to move, with booking {object}",
     "compaction.ordered": "ordered running work to move for {object}",
@@ -49,6 +56,7 @@ ACTIONS = {
     "directory_token.set": "created the directory's token of {object}",
     "report.subscribe": "gets a statement by mail",
     "report.unsubscribe": "gets a statement by mail no more",
+    "decision.replayed": "replayed decision {object}",
     "dispute.answered": "answered a dispute of the statement of {object}",
     "dispute.raised": "disputed the statement of {object}",
     "dispute.withdrawn": "withdrew a dispute of the statement of {object}",
@@ -161,6 +169,7 @@ ACTIONS = {
     "webhook.deleted": "deleted the webhook {object}",
     "webhook.disabled": "switched off the webhook {object}",
     "webhook.enabled": "switched on the webhook {object}",
+    "webhook.resent": "sent messages of the webhook {object} again",
     "webhook.rotated": "made a new secret for the webhook {object}",
     "workload.set": "set the speeds of {object}",
 }

@@ -27,6 +27,7 @@ EVENT_TYPES = {
     "booking.start_slow": "The start of a booking takes longer than usual.",
     "booking.started": "The GPUs were handed over.",
     "booking.checked_in": "A process was seen, or a person checked in.",
+    "booking.ends_soon": "A running booking ends in 30 minutes.",
     "booking.no_show_warned": "Nobody uses the GPUs; the booking ends soon.",
     "booking.no_show": "The booking ends because nobody used it.",
     "booking.idle_warned": "All GPUs are idle; the booking can end or be paused soon.",

@@ -11,10 +11,16 @@ MAIL_CHOICES: Mapping[MailChoice, str] = {"now": "At once", "daily": "Once a day
 # Mails that can wait do so for this long, so that related ones are sent as one.
 BUNDLING_DELAY = timedelta(minutes=2)
 
+# A booking that was on the waiting list is scheduled: the same event, another row of preferences.
+WINDOW = "booking.window_given"
+
 
 @dataclass(frozen=True, slots=True)
 class NotificationType:
-    """A row of a person's preferences. `outcomes` maps kinds of messages to a headline's end."""
+    """A row of a person's preferences. `outcomes` maps kinds of messages to a headline's end.
+
+    `mail` and `chat` are the defaults; messages go to chat only if the person has a channel.
+    """
 
     name: str
     label: str
@@ -22,6 +28,8 @@ class NotificationType:
     outcomes: Mapping[str, str]
     mail: MailChoice = "now"
     is_optional: bool = True
+    in_app: bool = True
+    chat: bool = True
 
 
 NOTIFICATION_TYPES = (
@@ -46,6 +54,26 @@ NOTIFICATION_TYPES = (
             "booking.idle_ended": "was ended: its GPUs were idle",
         },
         is_optional=False,
+    ),
+    NotificationType(
+        "booked",
+        "Booked, changed, cancelled",
+        "A booking got its GPUs and its time, or they changed. Its mail has a calendar entry.",
+        {
+            "booking.scheduled": "is booked",
+            "booking.changed": "was changed",
+            "booking.cancelled": "was cancelled",
+        },
+        mail="never",
+        in_app=False,
+        chat=False,
+    ),
+    NotificationType(
+        "ending",
+        "Ends in 30 minutes",
+        "A running booking ends soon; it can be extended if its GPUs are free.",
+        {"booking.ends_soon": "ends in 30 minutes"},
+        mail="never",
     ),
     NotificationType(
         "start",
@@ -99,7 +127,7 @@ NOTIFICATION_TYPES = (
         "A place is offered to a booking, or it got the window that it has waited for.",
         {
             "booking.offered": "is offered a place",
-            "booking.scheduled": "got the window that it waited for",
+            WINDOW: "got the window that it waited for",
         },
     ),
     NotificationType(
@@ -162,6 +190,35 @@ NOTIFICATION_TYPES = (
         {"policy_hook.failing": "fails"},
     ),
     NotificationType(
+        "access",
+        "Access of operators",
+        "An operator reads the data of an organisation that you administer.",
+        {"access.opened": "is read by an operator"},
+        is_optional=False,
+    ),
+    NotificationType(
+        "token",
+        "Expiring tokens",
+        "An API token of yours expires within a week.",
+        {"token.expiring": "expires soon"},
+        chat=False,
+    ),
+    NotificationType(
+        "webhook",
+        "Failing webhooks",
+        "A webhook that you made was switched off, because nothing could be delivered.",
+        {"webhook.failing": "was switched off"},
+        chat=False,
+    ),
+    NotificationType(
+        "announcement",
+        "Announcements",
+        "The platform's operators announce something, such as maintenance.",
+        {"announcement.published": "was announced"},
+        mail="never",
+        chat=False,
+    ),
+    NotificationType(
         "message",
         "Messages of operators",
         "The platform's operators wrote to you about a booking.",
@@ -201,6 +258,7 @@ class Choice:
 
     in_app: bool
     mail: MailChoice
+    chat: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +273,10 @@ class MailTimes:
 def choice_of(stored: Mapping[str, Any], name: str) -> Choice:
     """Returns the choice for a type, from a stored mapping of those that were made."""
     kind, chosen = TYPES[name], stored.get(name, {})
-    in_app = chosen.get("in_app", True) or not kind.is_optional
+    in_app = chosen.get("in_app", kind.in_app) or not kind.is_optional
     mail = chosen.get("mail", kind.mail)
-    return Choice(in_app, mail if mail in get_args(MailChoice) else kind.mail)
+    chat = bool(chosen.get("chat", kind.chat))
+    return Choice(in_app, mail if mail in get_args(MailChoice) else kind.mail, chat)
 
 
 def mail_due(

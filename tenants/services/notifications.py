@@ -69,7 +69,10 @@ def notification_settings_set(
     _terms_check(terms)
     row = notification_settings_of(actor.tenant_id, actor.user_id)
     before = _values(row)
-    chosen = {name: {"in_app": c.in_app, "mail": c.mail} for name, c in terms.choices.items()}
+    chosen = {
+        name: {"in_app": c.in_app, "mail": c.mail, "chat": c.chat}
+        for name, c in terms.choices.items()
+    }
     row, _ = NotificationSettings.objects.update_or_create(
         tenant_id=actor.tenant_id,
         user_id=actor.user_id,
@@ -146,5 +149,8 @@ def _values(row: NotificationSettings) -> dict[str, str]:
     }
     for name in TYPES:
         choice = choice_of(row.choices, name)
-        values[name] = f"{'inbox' if choice.in_app else 'no inbox'}, mail {choice.mail}"
+        values[name] = (
+            f"{'inbox' if choice.in_app else 'no inbox'}, mail {choice.mail}, "
+            f"{'chat' if choice.chat else 'no chat'}"
+        )
     return values

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import wraps
 from http import HTTPStatus
@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.contrib.auth.views import redirect_to_login
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template import loader
@@ -18,12 +18,19 @@ from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 
 from tenants.access import Actor, actor_in, tenants_of
-from tenants.models import Project, Tenant, User
+from tenants.models import Announcement, Project, Tenant, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.form_text import form_text_error
 from tenants.platform.log_ids import log_id
-from tenants.platform.wall import operator_tx, require_operators_process, tenant_tx
+from tenants.platform.wall import (
+    operator_tx,
+    require_operators_process,
+    tenant_read_tx,
+    tenant_tx,
+)
 from tenants.queries import unread_count
+from tenants.services.announcements import announcements_shown
+from tenants.services.operator_access import AccessView, access_page_read, access_view
 from tenants.services.policy_hooks.calls import hook_asking
 from tenants.services.second_factor import is_protected
 from tenants.web.step_up import page_step_up, step_up
@@ -54,6 +61,7 @@ class Frame:
     zone: str
     needs_factor: bool = False
     unread: int = 0
+    access: AccessView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,9 @@ def tenant_page(view: View) -> View:
         user = request.user
         if not isinstance(user, User):
             return redirect_to_login(_back(request))
+        access = access_view(user, tenant, timezone.now()) if user.is_staff else None
+        if access is not None:
+            return _read_as(request, access, lambda actor: view(request, actor, **url_kwargs))
         try:
             actor = actor_in(user, tenant, timezone.now())
         except Refused as refusal:
@@ -109,6 +120,36 @@ def tenant_page(view: View) -> View:
         return _guarded(request, answer, lambda: tenant_tx(actor.tenant_id), actor.time_zone)
 
     return page
+
+
+def _read_as(
+    request: HttpRequest, access: AccessView, view: Callable[[Actor], HttpResponse]
+) -> HttpResponse:
+    """Shows a page to an operator with an open access, and writes that it was read.
+
+    Whatever would change something is refused, and the database would refuse it, too.
+    """
+    log_id(user=access.operator_id)
+    actor = access.actor
+    refusal = Refused(
+        "read_only_access",
+        f"You read this organisation's pages as {access.person or 'one of its admins'}. Nothing "
+        "can be changed meanwhile; end the access first.",
+        "denied",
+    )
+    if request.method not in ("GET", "HEAD"):
+        return refused_page(request, refusal)
+    access_page_read(access, request.get_full_path(), timezone.now())
+
+    def answer() -> HttpResponse:
+        request.META[FRAME] = replace(_tenant_frame(actor), access=access)
+        return view(actor)
+
+    try:
+        return _guarded(request, answer, lambda: tenant_read_tx(actor.tenant_id), actor.time_zone)
+    except InternalError:
+        # The database's answer to a write in a transaction that only reads.
+        return refused_page(request, refusal)
 
 
 def operator_page(view: View) -> View:
@@ -181,7 +222,7 @@ def busy_page() -> HttpResponse:
 
 def shell(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `is_operator`, `theme`,
-    `needs_factor`, `unread` (of notifications)."""
+    `needs_factor`, `unread` (of notifications), `announcements`."""
     frame = request.META.get(FRAME)
     user = getattr(request, "user", None)
     is_operator = isinstance(user, User) and user.is_staff
@@ -197,8 +238,17 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "is_operator": is_operator,
         "needs_factor": frame.needs_factor,
         "unread": frame.unread,
+        "operator_access": frame.access,
+        "announcements": lambda: _announcements(user, frame),
         "theme": theme if (theme := request.COOKIES.get("theme")) in THEMES else "",
     }
+
+
+def _announcements(user: object, frame: Frame) -> list[Announcement]:
+    """What operators announce to the reader."""
+    tenant_id = frame.actor.tenant_id if frame.actor else None
+    user_id = user.pk if isinstance(user, User) else None
+    return announcements_shown(timezone.now(), user_id=user_id, tenant_id=tenant_id)
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -310,7 +360,6 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
 )
-ADMINS_ONLY = ("log",)
 OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
     ("Bookings", "bookings", "cal"),
@@ -321,6 +370,8 @@ OPERATOR_NAV = (
     ("Quotas", "quotas", "gauge"),
     ("Tenants", "tenants", "people"),
     ("Accounts", "accounts", "user"),
+    ("Access", "access", "shield"),
+    ("Announcements", "announcements", "bell"),
     ("Decisions", "decisions", "flask"),
     ("Log", "log", "log"),
 )
@@ -347,11 +398,7 @@ def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:
         groups = [
             NavGroup(
                 label,
-                tuple(
-                    _item(path, base, *link)
-                    for link in links
-                    if frame.actor.is_tenant_admin or link[1] not in ADMINS_ONLY
-                ),
+                tuple(_item(path, base, *link) for link in links),
             )
             for label, links in TENANT_NAV
         ]

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from tenants.access import Actor
-from tenants.models import Notification, NotificationSettings, User
+from tenants.models import ChatChannel, Notification, NotificationSettings, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.form_actions import form_action_run, id_read
 from tenants.platform.pagination import LIMIT_DEFAULT, page_of
@@ -37,6 +37,11 @@ from tenants.web.frame import tenant_page
 ICONS = {
     "pause": "pause",
     "no_show": "warn",
+    "booked": "cal",
+    "ending": "clock",
+    "access": "shield",
+    "token": "tag",
+    "webhook": "link",
     "start": "play",
     "plan": "clock",
     "run": "repeat",
@@ -48,6 +53,7 @@ ICONS = {
     "to_approve": "check",
     "budget": "coin",
     "policy_hook": "shield",
+    "announcement": "log",
     "message": "people",
 }
 
@@ -130,6 +136,9 @@ def notification_settings_page(request: HttpRequest, actor: Actor) -> HttpRespon
             name: typed.get(name, "") if typed else (f"{value:%H:%M}" if value else "")
             for name, value in times.items()
         },
+        "has_chat": ChatChannel.objects.filter(
+            tenant_id=actor.tenant_id, user=actor.user_id
+        ).exists(),
         "me": User.objects.get(id=actor.user_id),
         "refusal": refusal,
     }
@@ -193,7 +202,8 @@ def _typed(form: QueryDict, name: str) -> Choice:
     mail = _mail_typed(form, name)
     if mail is None:
         raise Refused("unknown_choice", "Choose when mails are sent.", "invalid", f"mail-{name}")
-    return Choice(f"in_app-{name}" in form or not TYPES[name].is_optional, mail)
+    is_in_app = f"in_app-{name}" in form or not TYPES[name].is_optional
+    return Choice(is_in_app, mail, f"chat-{name}" in form)
 
 
 def _shown(form: QueryDict | None, row: NotificationSettings, name: str) -> Choice:
@@ -202,7 +212,7 @@ def _shown(form: QueryDict | None, row: NotificationSettings, name: str) -> Choi
     if form is None:
         return stored
     is_in_app = f"in_app-{name}" in form or not TYPES[name].is_optional
-    return Choice(is_in_app, _mail_typed(form, name) or stored.mail)
+    return Choice(is_in_app, _mail_typed(form, name) or stored.mail, f"chat-{name}" in form)
 
 
 def _mail_typed(form: QueryDict, name: str) -> MailChoice | None:

@@ -56,6 +56,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("book-later", "/t/helix/book?q=6+h100+8h"),
         ("book-pin", "/t/helix/book?q=1+h100+2h+on+gpu-a1-01/0"),
         ("series", "series:"),
+        ("decisions", "/t/helix/decisions"),
+        ("decision", "decision:/t/helix"),
         ("approvals-own", "/t/helix/approvals"),
         ("overrides-ask", "/t/helix/overrides?kind=quota&gpu_class=h100&amount=2"),
         ("node-shared", "/t/helix/fleet/gpu-c1-01"),
@@ -83,6 +85,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("approval-rules", "/t/helix/approvals/rules"),
         ("stand-ins", "/t/helix/approvals/stand-ins"),
         ("webhooks", "/t/helix/settings/webhooks"),
+        ("chat", "/t/helix/settings/chat"),
         ("webhook", "webhook:"),
         ("service-accounts", "/t/helix/settings/service-accounts"),
         ("service-account", "service-account:"),
@@ -113,6 +116,9 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-tenants", "/ops/tenants"),
         ("ops-accounts", "/ops/accounts"),
         ("ops-decisions", "/ops/decisions"),
+        ("ops-decision", "decision:"),
+        ("ops-access", "/ops/access"),
+        ("ops-announcements", "/ops/announcements"),
         ("ops-log", "/ops/log"),
         ("ops-catalogue", "/ops/catalogue"),
         ("ops-setup", "/ops/setup"),
@@ -274,9 +280,11 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
     if kind == "approval":
         page.goto(found.tenant("approvals"))
         return _href(page, found, "[data-approval] h2 a")
-    if kind in ("webhook", "service-account", "jira"):
-        page.goto(found.tenant("settings/jira" if kind == "jira" else f"settings/{kind}s"))
-        return _href(page, found, "main tbody th a")
+    if kind in ("webhook", "service-account", "jira", "decision"):
+        listed = found.tenant("settings/jira" if kind == "jira" else f"settings/{kind}s")
+        is_decision = kind == "decision"
+        page.goto(f"{found.url}{query or '/ops'}/decisions" if is_decision else listed)
+        return _href(page, found, f"main tbody {'td' if is_decision else 'th'} a")
     page.goto(f"{found.tenant('bookings')}?{query}")
     return _href(page, found, "#bookings-list td a")
 

@@ -103,6 +103,10 @@ NO_PAGES = {
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
     *(
         "ops-stop-end",
+        "decision-replay",
+        "ops-decision-replay",
+        "announcement-dismiss",
+        "announcement-tenant-dismiss",
         "ops-clock",
         "ops-gpu-mode",
         "ops-unbooked",

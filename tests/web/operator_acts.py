@@ -35,9 +35,12 @@ from billing.services import (
     price_draft_create,
 )
 from tenants.models import GpuClass, SecondFactor, Tier, User
+from tenants.services.announcements import AnnouncementTerms, announcement_publish
+from tenants.services.operator_access import AccessTerms, access_begin
 from tests.api.builders import Site
 from tests.builders import an_operator
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
+from tests.builders_pauses import a_decision
 
 NODE = "gpu-a1-01"
 
@@ -60,6 +63,23 @@ class Act:
 def _drafted(site: Site) -> Values:
     draft = policy_draft(document={"grid": 600}, now=timezone.now())
     return {"number": draft.number}
+
+
+def _announced_to_all(site: Site) -> Values:
+    now = timezone.now()
+    terms = AnnouncementTerms("Cables are replaced.", "info", now, now + HOUR)
+    made = announcement_publish(operator=site.people["operator"], terms=terms, now=now)
+    return {"announcement": str(made.id), "announcement_id": str(made.id)}
+
+
+def _accessed(site: Site) -> Values:
+    terms = AccessTerms(site.tenant.slug, "Help", HOUR)
+    made = access_begin(operator=site.people["operator"], terms=terms, now=timezone.now())
+    return {"access": str(made.id), "access_id": str(made.id)}
+
+
+def _decided(site: Site) -> Values:
+    return {"number": a_decision(timezone.now()).id}
 
 
 def _drained(site: Site) -> Values:
@@ -310,6 +330,11 @@ _ACCOUNT = {"username": "nina", "name": "Nina", "email": "", "password": "correc
 
 _CORRECTION = {"tenant": "helix", "amount": "1.5", "reason": "The node lied."}
 _TRAINING = {"kind": "training", "name": "Safety", "text": "Ask."}
+_ANNOUNCEMENT = {
+    "text": "Cables are replaced.",
+    "level": "info",
+    "until": (timezone.now() + 2 * HOUR).isoformat(),
+}
 _OUTAGE = {"for": "20m", "reason": "x"}
 _POLICY = {
     name: policy_text(name, value) for name, value in (policy_values({}) | {"grid": 600}).items()
@@ -454,8 +479,42 @@ ACTS: dict[str, Act] = {
     "ops/portal end": Act("outage.ended", "portal_mode", made=_announced),
     "ops/portal freeze": Act("freeze.begun", "portal_mode", {"reason": "x"}, has_before=False),
     "ops/portal thaw": Act("freeze.ended", "portal_mode", made=_frozen),
+    "ops/access begin": Act(
+        "access.opened",
+        "operator_access",
+        {"tenant": "helix", "reason": "Help", "for": "60"},
+        has_before=False,
+    ),
+    "ops/access end": Act("access.ended", "operator_access", made=_accessed, has_before=False),
+    "post api/v1/operator-access": Act(
+        "access.opened",
+        "operator_access",
+        {"tenant": "helix", "reason": "Help", "length": "PT1H"},
+        has_before=False,
+    ),
+    "post api/v1/operator-access/<uuid:access_id>/end": Act(
+        "access.ended", "operator_access", made=_accessed, has_before=False
+    ),
+    "ops/announcements publish": Act(
+        "announcement.published", "announcement", _ANNOUNCEMENT, has_before=False
+    ),
+    "ops/announcements withdraw": Act(
+        "announcement.withdrawn", "announcement", made=_announced_to_all, has_before=False
+    ),
+    "post api/v1/announcements": Act(
+        "announcement.published", "announcement", _ANNOUNCEMENT, has_before=False
+    ),
+    "post api/v1/announcements/<uuid:announcement_id>/withdraw": Act(
+        "announcement.withdrawn", "announcement", made=_announced_to_all, has_before=False
+    ),
     "ops/stops": Act(
         "stop.begun", "stop", {"what": "tier:spot", "reason": "x", "for": "2h"}, has_before=False
+    ),
+    "ops/decisions/<int:number>/replay": Act(
+        "decision.replayed", "decision", made=_decided, has_before=False
+    ),
+    "post api/v1/decisions/<int:number>/replay": Act(
+        "decision.replayed", "decision", made=_decided, has_before=False
     ),
     "ops/stops/<uuid:stop_id>/end": Act("stop.ended", "stop", made=_stopped),
     "post api/v1/stops": Act(
@@ -600,4 +659,4 @@ ASKING = {
     "post api/v1/maintenance/preview",
     "post api/v1/stops/preview",
 }
-PLACES = {"name": NODE, "index": "0", "slug": "standard"}
+PLACES = {"name": NODE, "index": "0", "slug": "standard", "number": "1"}

@@ -24,11 +24,11 @@ from portal.integrations.mail.sections import Section
 from portal.integrations.notifications.override_people import ASKED as OVERRIDE_ASKED
 from portal.integrations.notifications.override_people import KINDS as OVERRIDE_KINDS
 from portal.integrations.notifications.override_people import note_of
-from portal.integrations.notifications.recipients import APPROVAL, OFFERED
+from portal.integrations.notifications.recipients import APPROVAL, OFFERED, SCHEDULED
 from portal.integrations.notifications.words_of_payloads import words_of
 from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
-from tenants.rules.notifications import OUTCOMES
+from tenants.rules.notifications import OUTCOMES, WINDOW
 from tenants.services.mail_links import (
     RESET_LIFETIME,
     invitation_link_create,
@@ -63,7 +63,8 @@ def section_of(mail: Mail, now: datetime) -> Section | None:
         return None
     said = (event.text, *_new_start(event, zone), f"That was at {_moment(event.at, zone)}.")
     entry = next(booking_events(Booking.objects.filter(id=booking.id)), None)
-    return Section(f"{title} {OUTCOMES[mail.kind]}", said, href, entry)
+    outcome = OUTCOMES[WINDOW if mail.kind == SCHEDULED and booking.waitlist else mail.kind]
+    return Section(f"{title} {outcome}", said, href, entry)
 
 
 def _offer(booking: Booking, title: str, scene: PageContext) -> Section | None:
@@ -103,7 +104,7 @@ def _about_account(mail: Mail, now: datetime) -> Section | None:
     if mail.kind == DUE:
         return report_section(mail)
     if mail.invitation is None:
-        return _of_payload(mail)
+        return _of_payload(mail) or _with_own_words(mail)
     return _invitation(mail, now) if mail.user else _invitation_to_address(mail, now)
 
 
@@ -135,6 +136,22 @@ def _override(mail: Mail) -> Section | None:
     page = "ops/overrides" if is_operators else f"t/{note.row.tenant.slug}/overrides"
     link = "Decide" if mail.kind == OVERRIDE_ASKED else "Open the exceptions"
     return Section(note.title, tuple(said), f"{settings.PUBLIC_URL}/{page}", link=link)
+
+
+def _with_own_words(mail: Mail) -> Section | None:
+    """A message that carries its words; None after a week, when it is deleted."""
+    message = OutboxMessage.objects.filter(id=mail.message or 0, tenant=mail.tenant).first()
+    if message is None or mail.tenant is None or mail.user is None:
+        return None
+    said = message.payload
+    if "text" not in said:
+        return None
+    sentences = [said["text"]]
+    if said["until"]:
+        until = datetime.fromisoformat(said["until"])
+        sentences.append(f"By {_moment(until, zone_of(mail.user.time_zone))}.")
+    href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/{said['path']}"
+    return Section(said["title"], tuple(sentences), href, link="Open the page")
 
 
 def _password_reset(mail: Mail, now: datetime) -> Section | None:

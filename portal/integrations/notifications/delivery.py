@@ -1,4 +1,4 @@
-"""Writes what a person wants: an entry of the inbox, a mail, both or neither."""
+"""Writes what a person wants: an entry of the inbox, a mail, chat messages, or nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -7,9 +7,11 @@ from uuid import UUID
 from django.conf import settings
 
 from allocation.services.operate.disputes import RAISED
+from portal.integrations.notifications.chats import chat_messages
 from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
 from portal.integrations.notifications.recipients import Recipient, people_of, recipients_of
 from tenants.models import (
+    ChatMessage,
     KnownPerson,
     Mail,
     Membership,
@@ -18,6 +20,7 @@ from tenants.models import (
     OutboxMessage,
     User,
 )
+from tenants.outbox import task_request
 from tenants.rules.notifications import (
     BUNDLING_DELAY,
     TYPE_OF_KIND,
@@ -26,6 +29,7 @@ from tenants.rules.notifications import (
     choice_of,
     mail_due,
 )
+from tenants.services.chat import TASK as CHAT_TASK
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 
@@ -49,6 +53,9 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
     chosen = _settings_of(found)
     reached = [each for each in found if _place(each) in people]
     Notification.objects.bulk_create(_entries(reached, chosen), ignore_conflicts=True)
+    chats = chat_messages(reached, people, chosen, now)
+    if ChatMessage.objects.bulk_create(chats, ignore_conflicts=True):
+        task_request(CHAT_TASK)
     if not settings.MAIL_ON:
         return False
     mails = list(_mails(reached, people, chosen, now))
@@ -100,7 +107,7 @@ def _entries(
     for each in recipients:
         settings_of = chosen.get(_place(each))
         stored = settings_of.choices if settings_of else {}
-        if not choice_of(stored, TYPE_OF_KIND[each.message.kind].name).in_app:
+        if not choice_of(stored, TYPE_OF_KIND[each.kind].name).in_app:
             continue
         yield Notification(
             tenant_id=each.message.tenant_id,
@@ -130,7 +137,7 @@ def _mails(
             continue
         if user.mails == User.Mails.URGENT and kind not in URGENT:
             continue
-        choice = choice_of(own.choices if own else {}, TYPE_OF_KIND[kind].name).mail
+        choice = choice_of(own.choices if own else {}, TYPE_OF_KIND[each.kind].name).mail
         times = MailTimes(own.quiet_from, own.quiet_until, own.daily_at) if own else MailTimes()
         due = mail_due(now, zone_of(user.time_zone), choice, times, can_wait=each.can_wait)
         if due is not None:

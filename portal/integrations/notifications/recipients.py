@@ -12,7 +12,7 @@ from allocation.queries.bookings.approvals import approvers_of
 from portal.integrations.notifications.override_people import KINDS, note_of, people_of_note
 from portal.integrations.notifications.words_of_payloads import words_of
 from tenants.models import Membership, OutboxMessage, Role
-from tenants.rules.notifications import OF_ELEMENTS, OUTCOMES, URGENT
+from tenants.rules.notifications import OF_ELEMENTS, OUTCOMES, URGENT, WINDOW
 
 APPROVAL = "booking.approval_requested"
 STARTED = "booking.started"
@@ -33,6 +33,13 @@ class Recipient:
     until: datetime | None = None
     booking: UUID | None = None
     can_wait: bool = True
+    project: UUID | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind by which the person chooses: a window from a waiting list is one of its own."""
+        is_window = self.message.kind == SCHEDULED and self.message.payload.get("waitlist")
+        return WINDOW if is_window else self.message.kind
 
 
 def recipients_of(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[Recipient]:
@@ -43,11 +50,13 @@ def recipients_of(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[
         if message.kind in KINDS:
             yield from _of_override(message)
         yield from _of_payloads(message)
+        if "audience" in message.payload and "title" in message.payload:
+            yield from _addressed(message)
 
 
 def _is_of_owner(message: OutboxMessage) -> bool:
-    if message.kind == SCHEDULED:
-        # Only the owner who waited on a list is notified; others know their planned start.
+    if message.kind == SCHEDULED and message.payload.get("waitlist"):
+        # An offer that was accepted is no news.
         return bool(message.payload.get("waitlist") == "auto")
     is_about_one = message.kind.startswith("booking.") and message.kind != APPROVAL
     return is_about_one and message.kind in OUTCOMES
@@ -69,13 +78,19 @@ def _owners(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
         yield Recipient(
             message=message,
             user_id=booking.owner_id,
-            title=f"{_name(booking)} {OUTCOMES[message.kind]}",
+            title=f"{_name(booking)} {_outcome(message)}",
             text=event.text if event else "",
             path="offers" if message.kind == OFFERED else f"bookings/{booking.label}",
             until=(event.until or event.starts) if event else None,
             booking=booking.id,
             can_wait=message.kind not in URGENT and not is_fixed_start,
+            project=booking.project_id,
         )
+
+
+def _outcome(message: OutboxMessage) -> str:
+    is_window = message.kind == SCHEDULED and message.payload.get("waitlist")
+    return OUTCOMES[WINDOW if is_window else message.kind]
 
 
 def _approvers(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Recipient]:
@@ -116,6 +131,7 @@ def _of_payloads(message: OutboxMessage) -> Iterator[Recipient]:
             title=words.headline,
             text=" ".join(words.sentences),
             path=words.path,
+            project=UUID(project) if (project := message.payload.get("project")) else None,
         )
 
 
@@ -148,6 +164,27 @@ def _of_override(message: OutboxMessage) -> Iterator[Recipient]:
             text=note.text,
             path="overrides",
             until=note.until,
+        )
+
+
+def _addressed(message: OutboxMessage) -> Iterator[Recipient]:
+    """Yields the audience of a message that carries its own words."""
+    said = message.payload
+    rows = Membership.objects.filter(tenant_id=message.tenant_id)
+    if said["audience"] == "admins":
+        rows = rows.filter(role=Role.TENANT_ADMIN)
+    elif said["audience"] == "people":
+        rows = rows.filter(user_id__in=said["people"])
+    until = datetime.fromisoformat(said["until"]) if said["until"] else None
+    for user_id in rows.values_list("user_id", flat=True).order_by("user_id").distinct():
+        yield Recipient(
+            message=message,
+            user_id=user_id,
+            title=said["title"],
+            text=said["text"],
+            path=said["path"],
+            until=until,
+            can_wait=message.kind not in URGENT,
         )
 
 

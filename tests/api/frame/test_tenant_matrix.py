@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 from pytest_django import Settings
 
-from allocation.models import WaitEntry, WaitOffer
+from allocation.models import BookingEvent, WaitEntry, WaitOffer
 from allocation.rules.approvals import Step
 from allocation.rules.states import State
 from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
@@ -60,6 +60,10 @@ OPEN = {
     "price-books/drafts/<uuid:draft_id>/publish",
     # A text of a class is everybody's: tests/api/bookings/test_requirements.py.
     "requirements/<uuid:requirement_id>/accept",
+    "operator-access/<uuid:access_id>/end",
+    # Everybody may close a banner that they see.
+    "announcements/<uuid:announcement_id>/dismiss",
+    "announcements/<uuid:announcement_id>/withdraw",
     "disputes/<uuid:dispute_id>/answer",
     # A month belongs to nobody; the project is in the body.
     "statements/<str:month>/dispute",
@@ -83,7 +87,8 @@ BODIES: dict[str, Any] = {
     "service-accounts": {"name": "CI", "scopes": ["read"]},
     "/secret": {},
     "/test": {},
-    "/resend": {},
+    "/deliveries/<int:delivery_id>/resend": {},
+    "webhook_id>/resend": {"since": "2026-01-01T00:00:00Z"},
     "/enabled": {"is_enabled": True},
     "webhook_id": HOOK,
     "connection_id": JIRA_SITE,
@@ -166,6 +171,8 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     note = {"project": "folding", "note": "Too much."}
     dispute = said(site.lead.post(f"statements/{timezone.now():%Y-%m}/dispute", note))
     webhook = said(site.lead.post("webhooks", HOOK))
+    chat = {"url": "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js", "project": "folding"}
+    channel = said(site.lead.post("chat-channels", chat))
     robot = {"name": "CI", "project": "folding"}
     account = said(site.lead.post("service-accounts", robot))
     jira = said(site.admin.post("jira", JIRA_SITE))
@@ -181,6 +188,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "account_id": lambda: account["id"],
         "username": lambda: site.people["viewer"].username,
         "webhook_id": lambda: webhook["id"],
+        "channel_id": lambda: channel["id"],
         "delivery_id": lambda: "1",
         "approval_id": lambda: approval["id"],
         "override_id": lambda: override["id"],
@@ -193,6 +201,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "report_id": a_report(site),
         "offer_id": an_offer(site),
         "entry_id": an_entry(site),
+        "number": a_decision_of(site),
         "reference": lambda: booking["number"],
         "slug": lambda: "folding",
         "budget_id": lambda: str(site.budget.id),
@@ -231,6 +240,18 @@ def an_entry(site: Site) -> Callable[[], str]:
     return lambda: str(entry.id)
 
 
+def a_decision_of(site: Site) -> Callable[[], str]:
+    """A decision that changed a booking of Helix."""
+    booking = a_booking(site.project, site.people["researcher"].id, state=State.QUEUED)
+    decision = a_decision(timezone.now())
+    with as_system():
+        BookingEvent.objects.create(
+            tenant=site.tenant, booking=booking, at=timezone.now(), kind="queued", state="queued",
+            sentence="Waits.", detail={"decision": decision.id},
+        )  # fmt: skip
+    return lambda: str(decision.id)
+
+
 def an_offer(site: Site) -> Callable[[], str]:
     """An open offer to Helix."""
     booking = a_booking(site.project, site.people["researcher"].id, state=State.OFFERED, held="0")
@@ -254,6 +275,7 @@ NOBODYS = {
     "account_id": str(uuid4()),
     "username": "nobody",
     "webhook_id": str(uuid4()),
+    "channel_id": str(uuid4()),
     "delivery_id": "999999",
     "approval_id": str(uuid4()),
     "override_id": str(uuid4()),
@@ -261,6 +283,8 @@ NOBODYS = {
     "stand_in_id": str(uuid4()),
     "stop_id": str(uuid4()),
     "draft_id": str(uuid4()),
+    "access_id": str(uuid4()),
+    "announcement_id": str(uuid4()),
     "version_id": str(uuid4()),
     "requirement_id": str(uuid4()),
     "campaign_id": str(uuid4()),

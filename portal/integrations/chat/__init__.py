@@ -1,0 +1,1 @@
+"""Messages to chat services, sent by a process of their own."""
