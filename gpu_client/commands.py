@@ -14,6 +14,7 @@ import typer
 
 from gpu_client.api import Client, Document
 from gpu_client.config import config_load
+from gpu_client.motd import motd
 from gpu_client.node import NotOnThisNode, booking_environment, booking_run
 from gpu_client.offers import offers_app, waitlist
 from gpu_client.output import (
@@ -34,6 +35,7 @@ app.add_typer(hook_app, name="hook")
 app.command()(login)
 app.command()(logout)
 app.command()(waitlist)
+app.command()(motd)
 app.add_typer(offers_app, name="offers")
 
 HAS_PLACE = frozenset({"scheduled", "starting", "active", "pausing", "ending", "ended"})

@@ -28,7 +28,7 @@ class EventBooking(serializers.Serializer[Any]):
 
 
 class EventDetails(serializers.Serializer[Any]):
-    """What happened, to a booking, a budget, a dispute or the prices."""
+    """What happened, to a booking, a budget, a dispute, the prices, a node, a GPU or the policy."""
 
     booking = EventBooking(required=False)
     budget = serializers.DictField(
@@ -43,6 +43,11 @@ class EventDetails(serializers.Serializer[Any]):
     price_book = serializers.DictField(
         required=False, help_text="For `price_book.…`: version, valid_from and note."
     )
+    node = serializers.DictField(required=False, help_text="For `node.…`: its name.")
+    gpu = serializers.DictField(
+        required=False, help_text="For `gpu.…`: id, node, index and health."
+    )
+    policy = serializers.DictField(required=False, help_text="For `policy.…`: the version.")
     message = serializers.CharField(help_text="A sentence for people.")
     detail = serializers.DictField(help_text="More values, such as `starts` or `until`.")
 

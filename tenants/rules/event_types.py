@@ -76,8 +76,16 @@ EVENT_TYPES = {
     "dispute.raised": "A statement, or a booking in it, is disputed.",
     "dispute.answered": "An operator answered a dispute.",
     "price_book.published": "Other prices were published.",
+    "node.unreachable": "A node does not answer; it gets no new work.",
+    "node.reachable": "A node answers again.",
+    "gpu.unhealthy": "A GPU was taken out of service.",
+    "gpu.returned": "An operator returned a GPU to service.",
+    "policy.activated": "Another version of the policy is live.",
 }
 """Names and what they mean, in the order of a booking's life."""
+
+SITE_GROUPS = ("node.", "gpu.", "policy.")
+"""Events of no tenant, which webhooks of whole organisations get."""
 
 # Kinds of the history whose public name differs.
 _RENAMED = {"booking.pause_noticed": "booking.pause_notified"}

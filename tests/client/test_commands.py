@@ -2,6 +2,7 @@
 
 import json
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
-from gpu_client import commands, offers, sign_in
+from gpu_client import commands, motd, offers, sign_in
 from gpu_client.api import Client
+from gpu_client.motd import motd_lines
 from gpu_client.words import iso_length
 from tests.api.builders import Site, a_site
 
@@ -60,7 +62,7 @@ def portal_answer(request: httpx.Request) -> httpx.Response:
 @pytest.fixture
 def mara(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     portal = httpx.MockTransport(portal_answer)
-    for module in (commands, sign_in):
+    for module in (commands, motd, sign_in):
         monkeypatch.setattr(module, "Client", lambda config: Client(config, portal))
     return Terminal(tmp_path, site.researcher.token or "")
 
@@ -79,6 +81,32 @@ def test_a_token_is_saved_for_its_owner_only(mara: Terminal) -> None:
     refused = mara.run("login", "--url", url, "--token", f"{token}x", status=5)
     assert "Send a valid token" in refused.stderr
     assert not mara.file.exists()
+
+
+def test_the_message_of_the_day_says_what_ends_and_what_is_idle(mara: Terminal) -> None:
+    now = datetime(2026, 11, 25, 12, tzinfo=UTC)
+
+    def booking(number: str, node: str, minutes: int, idle: str | None = None) -> dict[str, Any]:
+        until = (now + timedelta(minutes=minutes)).isoformat()
+        return {
+            "number": number, "name": "", "state": "active", "idle_veto_until": idle,
+            "allocations": [{"node": node, "gpu_index": 3}], "ended_at": None,
+            "window": {"planned_ends": until, "ends": None},
+        }  # fmt: skip
+
+    rows = [
+        booking("BK-1", "n1", 30), booking("BK-2", "n2", 30),
+        booking("BK-3", "n1", 300, idle=now.isoformat()),
+    ]  # fmt: skip
+    text = "\n".join(motd_lines(rows, "n1", now))
+    assert "gpu extend BK-1 1h" in text
+    assert "gpu still-needed BK-3" in text
+    assert "gpu extend BK-3" not in text
+    assert "BK-2" not in text
+    # A login never fails by it: neither without bookings nor without a token.
+    assert mara.run("motd").stdout == ""
+    mara.environment.pop("GPU_TOKEN")
+    assert mara.run("motd").output == ""
 
 
 def test_a_booking_from_the_question_to_its_end(mara: Terminal) -> None:

@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
 from allocation.rules.nodes.health import Action, error_name, finding_of
+from allocation.services.record.site_events import gpu_event
 from allocation.words.fleet import fleet_sentence
 from tenants.outbox import task_request
 
@@ -82,6 +83,7 @@ def gpus_lost(gpus: Iterable[Gpu], now: datetime) -> None:
             node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.LOST, at=now,
             sentence=gpu.health_reason,
         )  # fmt: skip
+        gpu_event("unhealthy", gpu, gpu.node, gpu.health_reason, now)
         task_request("allocation.cycle")
 
 
@@ -231,6 +233,7 @@ def _mark(node: Node, gpu: Gpu, action: Action, why: str, now: datetime) -> None
     for each in broken:
         if action is Action.FINISH and each.health != Gpu.Health.OK:
             continue
+        was_fine = each.health == Gpu.Health.OK
         is_lost = Gpu.Health.LOST in (each.health, "lost" if action is Action.LOST else "")
         each.health = Gpu.Health.LOST if is_lost else Gpu.Health.DRAINING
         each.health_reason = why[:200]
@@ -238,4 +241,6 @@ def _mark(node: Node, gpu: Gpu, action: Action, why: str, now: datetime) -> None
         if action is not Action.FINISH:
             each.drain_by = min(each.drain_by or now, now)
         each.save(update_fields=["health", "health_reason", "needs_operator", "drain_by"])
+        if was_fine:
+            gpu_event("unhealthy", each, node, each.health_reason, now)
     task_request("allocation.cycle")

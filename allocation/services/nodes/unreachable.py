@@ -12,6 +12,7 @@ from django.db import transaction
 
 from allocation.models import GpuEvent, Node
 from allocation.rules.nodes.unreachable import AnswerStates, Beat
+from allocation.services.record.site_events import node_event
 from allocation.words.fleet import fleet_sentence
 from tenants.outbox import task_request
 
@@ -50,6 +51,7 @@ def _unreachable_note(node: Node, now: datetime) -> None:
             at=since,
             sentence=fleet_sentence("unreachable"),
         )
+        node_event("unreachable", node, fleet_sentence("unreachable"), now)
     logger.warning("%s does not answer", node.name)
     task_request("allocation.cycle")
 
@@ -72,5 +74,6 @@ def _reachable_note(node: Node, now: datetime) -> None:
         GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.UNREACHABLE, until=None).update(
             until=now
         )
+        node_event("reachable", node, f"{node.name} answers again.", now)
     logger.warning("%s answers again", node.name)
     task_request("allocation.cycle")

@@ -7,6 +7,7 @@ from django.db.models import Q, QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, Node, Occupancy
 from allocation.services.nodes.fleet import node_audit, node_state_set, operator_event
+from allocation.services.record.site_events import gpu_event
 from allocation.services.runs.end import STARTED, allocation_empty
 from allocation.services.runs.interrupt import Interruption, drain_notify, run_interrupt
 from allocation.words.events import event_text
@@ -70,6 +71,7 @@ def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
     done = _note_read(note)
     sentence = fleet_sentence("gpu_returned", operator=operator.username, note=done, reason=was)
     operator_event(gpu.node, gpu, sentence, now)
+    gpu_event("returned", gpu, gpu.node, f"{_where(gpu)} is in service again.", now)
     after = {"gpu": gpu.index, "health": gpu.health, "note": done}
     node_audit(operator, gpu.node, "gpu.returned", now, before=before, after=after)
     task_request("allocation.cycle")

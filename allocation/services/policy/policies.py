@@ -12,6 +12,7 @@ from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX, presence_policy
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX, node_policy_of
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.unbooked_use import escalations_from_policy
+from allocation.services.record.site_events import policy_event
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
 from allocation.solver.model.policy import ORDER_KEYS, VICTIM_RULES
@@ -224,6 +225,7 @@ def policy_publish(
             **policy_changes(live.document, version.document),
         )
         escalations_from_policy(node_policy_of(version.document), now)
+        policy_event(version, now)
     return version
 
 

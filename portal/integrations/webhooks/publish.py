@@ -11,7 +11,7 @@ from django.db import connection
 from allocation.models import BookingEvent
 from allocation.services.jira.calls import calls_of_events
 from tenants.models import OutboxMessage, PublishedEvent, Webhook, WebhookDelivery
-from tenants.rules.event_types import EVENT_TYPES, event_type, is_wanted
+from tenants.rules.event_types import EVENT_TYPES, SITE_GROUPS, event_type, is_wanted
 
 RETENTION = timedelta(days=30)
 # Messages about these are events as they are; all others are about bookings.
@@ -43,12 +43,13 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
     messages = list(messages)
     prices = [message for message in messages if message.kind.startswith("price_book.")]
     plain = [message for message in messages if message.kind.startswith(PLAIN)]
+    of_site = [message for message in messages if message.kind.startswith(SITE_GROUPS)]
     wanted = {
         message.payload["event"]: (kind, message.payload["version"])
         for message in messages
         if (kind := event_type(message.kind)) is not None and "event" in message.payload
     }
-    if not wanted and not plain and not prices:
+    if not (wanted or plain or prices or of_site):
         return 0
     rows = BookingEvent.objects.filter(id__in=wanted).select_related(
         "booking__project", "booking__owner"
@@ -59,6 +60,7 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
             *(_event(found[key], *facts) for key, facts in wanted.items() if key in found),
             *(_plain_event(message) for message in plain),
             *(_prices_event(message) for message in prices),
+            *(_site_event(message) for message in of_site),
         ]
     )
     _queue(events, now)
@@ -135,6 +137,17 @@ def _prices_event(message: OutboxMessage) -> PublishedEvent:
             "message": EVENT_TYPES[message.kind],
             "detail": {},
         },
+    )
+
+
+def _site_event(message: OutboxMessage) -> PublishedEvent:
+    return PublishedEvent(
+        tenant_id=message.tenant_id,
+        project_id=None,
+        subject=message.payload["subject"],
+        type=message.kind,
+        at=message.created,
+        data={**message.payload["data"], "message": message.payload["message"], "detail": {}},
     )
 
 

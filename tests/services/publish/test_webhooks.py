@@ -14,7 +14,9 @@ from django.utils import timezone
 from pytest_django import Settings
 from standardwebhooks import WebhookVerificationError
 
-from allocation.models import Booking
+from allocation.models import Booking, Gpu
+from allocation.services.nodes.health import gpus_lost
+from allocation.services.policy.policies import policy_publish
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from portal.integrations.answers import Answer
@@ -196,6 +198,22 @@ def test_later_messages_overtake_one_that_fails_for_too_long(lab: Lab, receiver:
     receiver.statuses = [204]
     sent(later)
     assert types(receiver)[-1] == "booking.started"
+
+
+def test_events_of_the_site_go_to_whole_organisations(lab: Lab, receiver: Receiver) -> None:
+    whole = Hook(lab, receiver.url, "gpu.*", "policy.activated")
+    of_project = Hook(lab, f"{receiver.url}/2", "*", project=lab.project.slug)
+    with as_system():
+        gpu = Gpu.objects.select_related("node").get()
+        gpus_lost([gpu], NOW)
+        policy_publish(document={"grid": 600}, now=NOW)
+        outbox_relay(NOW)
+    sent()
+    assert types(receiver) == ["gpu.unhealthy", "policy.activated"]
+    data = json.loads(receiver.got[0][1])["data"]
+    assert (data["gpu"]["node"], data["gpu"]["health"]) == (gpu.node.name, "lost")
+    assert len(whole.states()) == 2
+    assert of_project.states() == []
 
 
 def test_lost_messages_are_sent_again_together(lab: Lab, receiver: Receiver) -> None:
