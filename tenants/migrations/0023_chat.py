@@ -22,7 +22,7 @@ WALL = "\n".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("tenants", "0021_audit_search"),
+        ("tenants", "0022_audit_search"),
     ]
 
     operations = [
