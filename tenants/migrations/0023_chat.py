@@ -14,6 +14,7 @@ WALL = "\n".join(
         # A test message, and the log of a deleted channel.
         protect("tenants_chatmessage", grants="SELECT, INSERT, DELETE"),
         tenant_key("tenants_chatmessage", "channel_id", "tenants_chatchannel"),
+        tenant_key("tenants_chatchannel", "project_id", "tenants_project"),
         "GRANT SELECT (warned), INSERT (warned) ON tenants_apitoken TO portal_web;",
     ]
 )
