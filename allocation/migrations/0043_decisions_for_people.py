@@ -53,7 +53,7 @@ CREATE INDEX event_of_decision ON allocation_bookingevent
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("allocation", "0039_entries_that_exclude"),
+        ("allocation", "0042_jira_approvals"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -38,7 +38,7 @@ GRANT EXECUTE ON FUNCTION portal_operator_access(bytea, text, timestamptz)
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("tenants", "0023_chat"),
+        ("tenants", "0024_chat"),
     ]
 
     operations = [

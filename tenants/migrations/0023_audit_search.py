@@ -20,7 +20,7 @@ CREATE INDEX audit_of_{name} ON tenants_auditentry
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("tenants", "0021_announcements"),
+        ("tenants", "0022_announcements"),
     ]
 
     operations = [
