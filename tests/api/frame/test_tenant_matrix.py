@@ -171,8 +171,6 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     note = {"project": "folding", "note": "Too much."}
     dispute = said(site.lead.post(f"statements/{timezone.now():%Y-%m}/dispute", note))
     webhook = said(site.lead.post("webhooks", HOOK))
-    chat = {"url": "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js", "project": "folding"}
-    channel = said(site.lead.post("chat-channels", chat))
     robot = {"name": "CI", "project": "folding"}
     account = said(site.lead.post("service-accounts", robot))
     jira = said(site.admin.post("jira", JIRA_SITE))
@@ -188,7 +186,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "account_id": lambda: account["id"],
         "username": lambda: site.people["viewer"].username,
         "webhook_id": lambda: webhook["id"],
-        "channel_id": lambda: channel["id"],
+        "channel_id": a_channel(site),
         "delivery_id": lambda: "1",
         "approval_id": lambda: approval["id"],
         "override_id": lambda: override["id"],
@@ -226,6 +224,13 @@ def a_report(site: Site) -> Callable[[], str]:
     """A statement that the lead gets by mail."""
     report = said(site.lead.post("reports", {"project": "folding", "cadence": "weekly"}))
     return lambda: str(report["id"])
+
+
+def a_channel(site: Site) -> Callable[[], str]:
+    """A chat channel of a project of Helix."""
+    url = "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js"
+    channel = said(site.lead.post("chat-channels", {"url": url, "project": "folding"}))
+    return lambda: str(channel["id"])
 
 
 def an_entry(site: Site) -> Callable[[], str]:
