@@ -53,7 +53,7 @@ CREATE INDEX event_of_decision ON allocation_bookingevent
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("allocation", "0042_jira_approvals"),
+        ("allocation", "0045_report_subscriptions"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

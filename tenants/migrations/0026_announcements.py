@@ -27,7 +27,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON tenants_announcement TO portal_system, p
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("tenants", "0021_override_mails"),
+        ("tenants", "0025_project_labels"),
     ]
 
     operations = [

@@ -20,7 +20,7 @@ CREATE INDEX audit_of_{name} ON tenants_auditentry
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("tenants", "0022_announcements"),
+        ("tenants", "0026_announcements"),
     ]
 
     operations = [

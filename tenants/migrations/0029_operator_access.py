@@ -38,7 +38,7 @@ GRANT EXECUTE ON FUNCTION portal_operator_access(bytea, text, timestamptz)
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("tenants", "0024_chat"),
+        ("tenants", "0028_chat"),
     ]
 
     operations = [

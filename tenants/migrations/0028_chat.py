@@ -23,7 +23,7 @@ WALL = "\n".join(
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("tenants", "0023_audit_search"),
+        ("tenants", "0027_audit_search"),
     ]
 
     operations = [
