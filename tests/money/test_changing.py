@@ -33,7 +33,7 @@ def test_nobody_gains_by_bookings_of_several_classes(mixed_plant: Plant) -> None
     prices, now = {(name, "standard"): PRICE for name in ("h100", "l40s")}, mixed_plant.now
     with as_system():
         price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
-    games(mixed_plant, range(3, 5), acts=8, is_mixed=True)
+    games(mixed_plant, range(3, 4), acts=6, is_mixed=True)
 
 
 @pytest.mark.long
