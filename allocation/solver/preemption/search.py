@@ -250,15 +250,15 @@ class Preemption:
         left, demand = self._to_notify(found), found.demand
         if left and demand.groups and not self._may_pause_together(demand, found.starts):
             return False
-        told = 0
+        counted = 0
         for part in demand.parts if left else ():
             claim = self._victim_rules.claim(part, found.starts)
             candidates = self._victim_rules.candidates(claim) if claim else ()
             chosen = [each for each in candidates if each.runner.booking in left]
             if claim is not None and chosen and not self._is_allowed(request, claim, chosen):
                 return False
-            told += len(chosen)
-        return told == len(left)
+            counted += len(chosen)
+        return counted == len(left)
 
     def first_outs(self, gpu_class: str) -> list[int]:
         """The first seconds at which running bookings of a class can be out."""
