@@ -67,6 +67,7 @@ SEEDED = {
     "series": "series",
     "budget": "budget",
     "budget-variance": "budget-variance",
+    "draft": "price-draft",
     "approval": "approval",
     "webhook": "webhook",
     "service-account": "service-account",
