@@ -29,7 +29,7 @@ PEOPLE, DAYS, ROUNDS = 200, 400, 10
 _FILL = """
 INSERT INTO tenants_auditentry (tenant_id, at, actor_id, action, object_kind, object_id, detail)
 SELECT %(tenant)s, %(since)s + n * %(step)s * interval '1 second',
-       (%(people)s::int[])[1 + (n * 7919) %% array_length(%(people)s::int[], 1)],
+       (%(people)s::int[])[1 + (n::bigint * 7919) %% array_length(%(people)s::int[], 1)],
        CASE WHEN n %% 5 > 0 THEN 'booking.request' WHEN n %% 50 = 0 THEN 'budget.set'
             ELSE 'membership.set' END,
        CASE WHEN n %% 5 > 0 THEN 'booking' WHEN n %% 50 = 0 THEN 'budget' ELSE 'membership' END,
