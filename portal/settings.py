@@ -273,6 +273,10 @@ SPECTACULAR_SETTINGS = {
     # Two fields with the same choices share one enum.
     "ENUM_NAME_OVERRIDES": {
         "ActEnum": ["book", "quote"],
+        "AnnouncementLevelEnum": ["info", "wait", "risk"],
+        "ApproverRoleEnum": ["lead", "admin"],
+        "BudgetLevelEnum": ["tenant", "project", "campaign", "person"],
+        "RequirementKindEnum": ["terms", "training"],
         "BulkActEnum": ["message", "release", "pause"],
         "OfferStateEnum": ["open", "accepted", "declined", "expired", "withdrawn"],
         "ApprovalStateEnum": ["open", "approved", "declined", "expired", "withdrawn"],

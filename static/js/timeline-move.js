@@ -1,5 +1,5 @@
 // A booking's bar while it is dragged or moved by keys: the old bar stays, an outline shows the new
-// time, and what is added is hatched. A card beside it says what that costs and asks for it.
+// time, and what is added is hatched. A card next to it says what that costs and asks for it.
 const EDGE = 8;
 const FINGER = 18;
 const REST = 250;
@@ -139,7 +139,7 @@ class Card {
     this.settle();
   }
 
-  // Beside the outline, inside the window.
+  // Next to the outline, inside the window.
   place() {
     const [bar, card] = [this.move.element.getBoundingClientRect(), this.element.getBoundingClientRect()];
     const left = Math.max(8, Math.min(bar.left, innerWidth - card.width - 8));

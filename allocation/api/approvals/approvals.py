@@ -85,7 +85,7 @@ class DelayOut(serializers.Serializer[Any]):
     after = serializers.DateTimeField(allow_null=True, help_text="Null: no planned start.")
 
 
-class EffectOut(serializers.Serializer[Any]):
+class ApprovalEffectOut(serializers.Serializer[Any]):
     """What would happen if it was approved now."""
 
     starts = serializers.DateTimeField(allow_null=True, help_text="Null: no start yet.")
@@ -121,7 +121,7 @@ class ApprovalOneOut(ApprovalOut):
     place_until = serializers.DateTimeField(
         source="booking.place_until", allow_null=True, help_text="How long its place is kept."
     )
-    effect = EffectOut(
+    effect = ApprovalEffectOut(
         allow_null=True, help_text="Null: over, or not computed: a later end, or a large site."
     )
     alternative = AlternativeOut(allow_null=True)
