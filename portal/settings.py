@@ -276,6 +276,7 @@ SPECTACULAR_SETTINGS = {
         "AnnouncementLevelEnum": ["info", "wait", "risk"],
         "ApproverRoleEnum": ["lead", "admin"],
         "BudgetLevelEnum": ["tenant", "project", "campaign", "person"],
+        "MemberRoleEnum": ["viewer", "researcher", "lead", "tenant_admin"],
         "RequirementKindEnum": ["terms", "training"],
         "BulkActEnum": ["message", "release", "pause"],
         "OfferStateEnum": ["open", "accepted", "declined", "expired", "withdrawn"],
