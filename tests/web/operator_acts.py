@@ -36,6 +36,7 @@ from billing.services import (
 )
 from tenants.models import GpuClass, SecondFactor, Tier, User
 from tenants.services.announcements import AnnouncementTerms, announcement_publish
+from tenants.services.labs.windows import WindowTerms, tenant_window_add
 from tenants.services.operator_access import AccessTerms, access_begin
 from tests.api.builders import Site
 from tests.builders import an_operator
@@ -151,6 +152,17 @@ def _with_l9(site: Site) -> Values:
 def _trained(site: Site) -> Values:
     WorkSpeed.objects.create(workload="training", gpu_class_id="h100", thousandths=1000)
     return {"slug": "training"}
+
+
+def _limited(site: Site) -> Values:
+    made = tenant_window_add(
+        operator=site.people["operator"],
+        tenant=site.tenant,
+        gpu_class="h100",
+        terms=WindowTerms(448_000),
+        now=timezone.now(),
+    )
+    return {"window_id": str(made.id)}
 
 
 def _on_its_own(site: Site) -> Values:
@@ -583,6 +595,9 @@ ACTS: dict[str, Act] = {
         "quota_window",
         {"tenant": "helix", "gpu_class": "h100", "limit_units": 448_000},
         has_before=False,
+    ),
+    "delete api/v1/quota-windows/<uuid:window_id>": Act(
+        "quota_window.removed", "quota_window", made=_limited, has_after=False
     ),
     "put api/v1/workloads/<slug:slug>": Act(
         "workload.set", "workload", {"speeds": {"h100": 500}}, _trained

@@ -74,7 +74,8 @@ def tier_requirement_set(*, actor: Actor, terms: RequirementTerms, now: datetime
 def class_requirement_end(*, operator: User, requirement_id: UUID, now: datetime) -> Requirement:
     """Ends a requirement of a GPU class. In `operator_tx`. Raises Refused `not_found`."""
     row = _locked(requirement_id, tenant_id=None)
-    row.ended = now
+    # Times of REST are whole seconds, and a page's may be later in the same second.
+    row.ended = max(now, row.created)
     row.save(update_fields=["ended"])
     platform_record(
         operator_id=operator.pk,
@@ -92,7 +93,8 @@ def tier_requirement_end(*, actor: Actor, requirement_id: UUID, now: datetime) -
     """Ends a requirement of the tenant. Raises Refused `not_allowed` or `not_found`."""
     require_tenant_admin(actor)
     row = _locked(requirement_id, tenant_id=actor.tenant_id)
-    row.ended = now
+    # Times of REST are whole seconds, and a page's may be later in the same second.
+    row.ended = max(now, row.created)
     row.save(update_fields=["ended"])
     _audit(actor, "requirement.ended", row, now, {})
     return row

@@ -168,12 +168,15 @@ def _record(row: QuotaWindow, action: str, user_id: int, now: datetime) -> None:
     }
     owner = row.project or row.lab
     if owner is None:
+        is_added = action == "quota_window.added"
+        said = {"tenant": row.tenant.slug, **values}
         platform_record(
             operator_id=user_id,
             action=action,
             target=("quota_window", row.id),
             now=now,
-            after={"tenant": row.tenant.slug, **values},
+            before=None if is_added else said,
+            after=said if is_added else None,
         )
     audit_record(
         tenant_id=row.tenant_id,
