@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import date
 from itertools import islice
-from typing import IO
+from typing import IO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,7 +36,7 @@ def focus_parquet(
 def _groups(rows: Iterator[dict[str, object]]) -> Iterator[list[dict[str, object]]]:
     while group := list(islice(rows, GROUP)):
         # Arrow writes a map as a list of pairs.
-        yield [row | {"Tags": [*row["Tags"].items()]} for row in group]  # type: ignore[attr-defined]
+        yield [row | {"Tags": [*cast("dict[str, str]", row["Tags"]).items()]} for row in group]
 
 
 def _type(name: str) -> pa.DataType:

@@ -23,7 +23,8 @@ from tenants.rules.audit_words import ACTIONS
 from tests.api.builders import Site, a_site
 from tests.roles import as_system
 from tests.web.crawl import filled, routes, views
-from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act, Values, my_draft
+from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act
+from tests.web.operator_sites import Values, my_draft
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "203.0.113.9"

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
 from tempfile import SpooledTemporaryFile
@@ -53,8 +54,11 @@ def statement_file_make(of: StatementOf, tenant: Tenant, kind: str) -> Statement
     """The statement as a file of a kind in `FILES`."""
     content_type, write = FILES[kind]
     owner = of.project.slug if of.project else tenant.slug
-    content = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (the response closes it)
-    write(of, tenant, content)
+    with ExitStack() as closes:
+        content = closes.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
+        write(of, tenant, content)
+        # From here on the response closes it.
+        closes.pop_all()
     name = f"statement-{owner}-{_days_name(of.month)}.{kind}"
     return StatementFile(name, content_type, content)
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from allocation.models import Approval, Booking, PolicyVersion
 from allocation.services.bookings.approval_requests import booking_as_asked
+from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.snapshot.snapshot import instant, requests_of, snapshot_read
@@ -81,8 +82,9 @@ def _effect(
     try:
         # What a change is about stands where it is until then; a new request stands nowhere.
         has_change = any(each.change is not None for each in group)
-        before = solve(site if has_change else without, policy)
-        after = solve(replace(without, requests=added), policy)
+        with gc_paused():
+            before = solve(site if has_change else without, policy)
+            after = solve(replace(without, requests=added), policy)
     except SOLVER_FAULTS:
         # The cycle reports a fault of its own; here the page shows the rest of the request.
         return None

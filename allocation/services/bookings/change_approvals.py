@@ -116,9 +116,9 @@ def approval_replace(actor: Actor, booking: Booking, needed: Needed, now: dateti
     approvals = _together(booking)
     bookings = _bookings_of(approvals)
     counters_replace((each.id for each in approvals), now)
-    for each in approvals:
-        each.state, each.decided = Approval.State.WITHDRAWN, now
-        each.save(update_fields=["state", "decided"])
+    for approval in approvals:
+        approval.state, approval.decided = Approval.State.WITHDRAWN, now
+        approval.save(update_fields=["state", "decided"])
     askable_check(actor, booking.project_id, needed)
     # A series that was cut in two is decided in two parts.
     for series in {each.series_id for each in bookings}:

@@ -13,11 +13,11 @@ from django.db import connection
 from allocation.models import Booking
 from allocation.rules.states import State
 from allocation.services.record.places import place_of
+from allocation.services.snapshot.demands import host_resources
 from allocation.services.snapshot.snapshot import (
     MOST_PENDING,
     calendar_read,
     held_until,
-    host_resources,
     seconds,
 )
 from allocation.solver import Held, Limit, Place, Policy, Snapshot

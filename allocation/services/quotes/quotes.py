@@ -17,7 +17,8 @@ from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import Market, QuoteOption, quote_option
 from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
-from allocation.services.snapshot.snapshot import seconds, solver_ask
+from allocation.services.snapshot.demands import solver_ask
+from allocation.services.snapshot.snapshot import seconds
 from allocation.solver import (
     Availability,
     QuoteRequest,

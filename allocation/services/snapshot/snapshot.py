@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q
 
 from allocation.models import Allocation, Booking, BookingChange, Pause, WaitMode
-from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument, AskGroup
+from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.states import EXTENDABLE, WAITING, State
 from allocation.services.record.open_pauses import OPEN, pauses_unneeded
 from allocation.services.record.places import place_of, place_of_row
@@ -19,6 +19,7 @@ from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.compaction_orders import orders_read
+from allocation.services.snapshot.demands import host_resources, solver_ask
 from allocation.services.snapshot.entries import entries_of, entries_waiting
 from allocation.services.snapshot.hardware import (
     gpus_read,
@@ -39,7 +40,6 @@ from allocation.services.snapshot.quota_rows import (
     used_read,
 )
 from allocation.solver import (
-    Ask,
     Change,
     Extension,
     Held,
@@ -150,42 +150,6 @@ def seconds(instant: datetime) -> int:
 def instant(moment: int) -> datetime:
     """The UTC time of Unix seconds."""
     return datetime.fromtimestamp(moment, UTC)
-
-
-def solver_ask(document: AskDocument) -> Ask:
-    """A request document as input of the solver."""
-    return Ask(
-        count=document.count,
-        classes=tuple(document.classes),
-        profile=document.profile,
-        together=document.together,
-        required=document.required,
-        share=document.share,
-        cores=document.cores * 1_000,
-        memory=document.memory * 1_024,
-        pin=document.pin,
-        groups=tuple(map(_group_of, document.groups)),
-    )
-
-
-def _group_of(group: AskGroup) -> Ask:
-    return Ask(
-        count=group.count,
-        classes=(group.gpu_class,),
-        profile=group.profile,
-        together=group.together,
-        required=group.required,
-        cores=group.cores * 1_000,
-        memory=group.memory * 1_024,
-    )
-
-
-def host_resources(booking: Booking, gpu_class: str = "") -> tuple[int, int]:
-    """Cores (thousandths) and memory (MiB) for each of a booking's places, of a mixed one on this
-    class."""
-    groups = booking.ask.get("groups", ())
-    ask = next((each for each in groups if each["gpu_class"] == gpu_class), booking.ask)
-    return ask.get("cores", 0) * 1_000, ask.get("memory", 0) * 1_024
 
 
 def held_read(now: datetime, only: Bookings = None) -> tuple[Held, ...]:

@@ -23,8 +23,9 @@ from allocation.solver.cycle.planned_starts import planned_start_reserve
 from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn, criterion
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.strengths import Whose
+from allocation.solver.cycle.takers import Takers, connected_classes
 from allocation.solver.model.demand import Fit, demands_of
-from allocation.solver.model.inputs import Change, Extension, Place, Request
+from allocation.solver.model.inputs import Change, Extension, Request
 from allocation.solver.reasons.blockers import out_of_service
 from allocation.solver.reasons.explain import possible_demands
 from allocation.solver.state.start_times import last_start
@@ -47,7 +48,7 @@ class Walk:
         self._kept, self._planned, self._broken = dict(kept), kept, broken
         self._earliest: dict[str, list[int]] = {}
         self._series = series_of(t.request for t in turns if t.request.promise is None)
-        self._parts = _connected_classes(turns)
+        self._parts = connected_classes(turns)
         depth = outcome.state.policy.plan_depth
         self._behind_depth = behind_the_depth(turns, depth, self._part_of)
         self._expected: dict[str, list[int]] = {}
@@ -60,7 +61,7 @@ class Walk:
         self._freed: dict[str, Fit] = {}
         self._lifted: deque[int] = deque()
         self._later: list[Turn] = []
-        self._takers = _Takers()
+        self._takers = Takers()
         self._resumes: list[tuple[Key, str, Turn]] = []
         self._running: dict[str, Request] = {}
         self._changed = set(changed)
@@ -489,49 +490,3 @@ class Walk:
     def _part_of(self, request: Request) -> str:
         """The name of the connected classes of a request."""
         return self._parts[request.ask.classes[0]] if request.ask.classes else ""
-
-
-class _Takers:
-    """Who took which places since the walk began."""
-
-    def __init__(self) -> None:
-        self._on: dict[str, list[tuple[Fit, Place, Turn]]] = {}
-        self._last: dict[tuple[str, str], Turn] = {}
-
-    def add(self, found: Fit, cause: Turn) -> None:
-        for place in found.places:
-            self._on.setdefault(place.gpu, []).append((found, place, cause))
-        for each in found.demand.parts:
-            name = each.gpu_class
-            self._last[name, found.demand.owners[0]] = self._last[name, ""] = cause
-
-    def of(self, old: Fit, request: Request) -> Turn | None:
-        """The booking for which the places or the quota of an old start were taken."""
-        near = [
-            (not _meets(place, other), cause.key, cause)
-            for place in old.places
-            for found, other, cause in self._on.get(place.gpu, ())
-            if found.starts < old.ends and old.starts < found.ends
-        ]
-        if near:
-            return min(near, key=lambda each: each[:2])[2]
-        name = old.demand.gpu_class
-        return self._last.get((name, request.tenant)) or self._last.get((name, ""))
-
-
-def _meets(one: Place, other: Place) -> bool:
-    return one.start < other.start + other.size and other.start < one.start + one.size
-
-
-def _connected_classes(turns: Iterable[Turn]) -> dict[str, str]:
-    """For each class the name of all that requests connect with it: the smallest of them."""
-    parts: dict[str, str] = {}
-    for classes in sorted({turn.request.ask.all_classes for turn in turns}):
-        names = {parts.get(name, name) for name in classes}
-        least = min(names, default="")
-        for name in classes:
-            parts[name] = least
-        for name, part in parts.items():
-            if part in names:
-                parts[name] = least
-    return parts

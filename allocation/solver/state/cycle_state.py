@@ -1,6 +1,6 @@
 """The mutable state of a cycle, built from a snapshot."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
@@ -11,10 +11,8 @@ import numpy as np
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import (
-    SLOTS_PER_GPU,
     UNITS_PER_GPU,
     Held,
-    Maintenance,
     Place,
     Request,
     Snapshot,
@@ -26,6 +24,7 @@ from allocation.solver.quota.quota import Block, Quota, Use
 from allocation.solver.state.running import RunningBookings, running_bookings_of
 from allocation.solver.state.space import NoRoomCache, Space
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
+from allocation.solver.timeline.maintenance import MaintenanceCalendar
 from allocation.solver.timeline.mig_modes import apply_mode_policy
 
 _CHUNK = 256
@@ -475,51 +474,3 @@ def _take(state: CycleState, gang: Gang, places: list[Place], window: Window) ->
         state.firm.hosts.add(places, host_resources, window)
         if name in state.firm.gpus:
             state.firm.gpus[name].add(places, *window)
-
-
-class MaintenanceCalendar:
-    """Maintenance windows by class, without GPUs that the fleet does not have."""
-
-    def __init__(self, blackouts: Iterable[Maintenance], class_of: Mapping[str, str]) -> None:
-        self._by_class: dict[str, list[Maintenance]] = {}
-        for blackout in blackouts:
-            name = class_of.get(blackout.gpu)
-            if name is not None:
-                self._by_class.setdefault(name, []).append(blackout)
-
-    def instants(self, gpu_class: str) -> list[int]:
-        """Begins and ends of the windows."""
-        found = self._by_class.get(gpu_class, ())
-        return [moment for blackout in found for moment in (blackout.starts, blackout.ends)]
-
-    def add(self, gpu_class: str, calendar: GpuCalendar) -> None:
-        """Take the whole GPUs, whatever runs on them."""
-        for blackout in self._by_class.get(gpu_class, ()):
-            whole = Place(blackout.gpu, None, 0, SLOTS_PER_GPU)
-            calendar.add((whole,), blackout.starts, blackout.ends)
-
-    def outlasting(self, gpu_class: str, begun: int, until: int) -> dict[str, int]:
-        """GPUs in maintenance from before `begun` until after `until`, and the end of each."""
-        return {
-            blackout.gpu: blackout.ends
-            for blackout in self._by_class.get(gpu_class, ())
-            if blackout.starts < begun and until < blackout.ends
-        }
-
-    def away(
-        self, gpu_class: str, window: Window, gpus: Iterable[str] | None = None
-    ) -> tuple[int, int]:
-        """How many GPUs of the class, or of `gpus`, are in maintenance at some instant of [starts,
-        ends), and when the last of those returns (0 for none)."""
-        if gpu_class not in self._by_class:
-            return 0, 0
-        named = None if gpus is None else set(gpus)
-        found = [
-            blackout
-            for blackout in self._by_class.get(gpu_class, ())
-            if blackout.starts < window[1]
-            and window[0] < blackout.ends
-            and (named is None or blackout.gpu in named)
-        ]
-        gpus_away = len({blackout.gpu for blackout in found})
-        return gpus_away, max((blackout.ends for blackout in found), default=0)

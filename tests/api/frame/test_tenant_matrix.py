@@ -95,6 +95,7 @@ BODIES: dict[str, Any] = {
     "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
     "extend": {"by": "PT1H"},
     "guardrails": {"rungs": []},
+    "variance-rule": {"percent": 50, "amount": "5"},
     "budgets": {"amount": "5"},
     "campaigns": {"is_open": False},
     "labs/<slug:lab>/leads": {"username": "vera"},

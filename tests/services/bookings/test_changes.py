@@ -360,17 +360,17 @@ def test_what_waits_for_its_approval_is_asked_for_anew_when_it_changes(
 ) -> None:
     mine = requested(lab, window(4, 2, 9))
     first, kept_until = asked_of(mine), fresh(mine).place_until
-    patched(lab, mine, duration=3600)
+    patched(lab, mine, duration=8 * 3600)
     again = asked_of(mine)
     assert (fresh(mine).state, fresh(mine).revision) == ("awaiting_approval", 2)
     assert (again.digest != first.digest, fresh(mine).place_until) == (True, kept_until)
-    assert held(mine) == Decimal("19.20")
+    assert held(mine) == Decimal("153.60")
     with pytest.raises(Refused) as refused:
         decided(lead, first, now=SOON)
     assert refused.value.code == "approval_over"
     decided(lead, again, now=SOON)
     turn(LATER)
-    assert windows(mine) == [(2, 3)] * 4
+    assert windows(mine) == [(2, 10)] * 4
 
 
 def test_the_database_makes_no_change_behind_its_approvers(lab: Lab, lead: Actor) -> None:

@@ -29,11 +29,11 @@ EVENT = Event("moved", event_text("unplaceable"))
 # Other things with a state, by the names that they have where it is assigned.
 NOT_BOOKINGS = {
     "node", "live", "invitation", "place", "pause", "delivery", "approval", "change",
-    "self.change", "message", "array", "row", "offer",
+    "self.change", "message", "array", "row", "offer", "counter", "draft",
 }  # fmt: skip
 OTHER_STATES = (
     "Allocation.State.", "Approval.State.", "BookingArray.State.", "Override.State.",
-    "WebhookDelivery.State.",
+    "WebhookDelivery.State.", "CounterOffer.State.",
 )  # fmt: skip
 GUARDED = {"state", "version"} | {
     name for names in (*CLEARED_IN.values(), *CLEARED_BY.values()) for name in names

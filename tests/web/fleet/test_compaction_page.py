@@ -62,7 +62,7 @@ def test_one_press_orders_what_is_shown_and_the_page_says_what_became_of_it(
     assert "A place is taken." in operator.get(PAGE).content.decode()
     with as_system():
         CompactionOrder.objects.update(declined="")
-    assert f"by decision {decision.id}" in operator.get(PAGE).content.decode()
+    assert f"decision {decision.id}" in operator.get(PAGE).content.decode()
 
 
 def test_what_is_no_proposal_any_more_changes_nothing(operator: Client) -> None:

@@ -1,0 +1,41 @@
+"""What a booking asks for, as the solver reads it."""
+
+from allocation.models import Booking
+from allocation.rules.ask import AskDocument, AskGroup
+from allocation.solver import Ask
+
+
+def solver_ask(document: AskDocument) -> Ask:
+    """A request document as input of the solver."""
+    return Ask(
+        count=document.count,
+        classes=tuple(document.classes),
+        profile=document.profile,
+        together=document.together,
+        required=document.required,
+        share=document.share,
+        cores=document.cores * 1_000,
+        memory=document.memory * 1_024,
+        pin=document.pin,
+        groups=tuple(map(_group_of, document.groups)),
+    )
+
+
+def _group_of(group: AskGroup) -> Ask:
+    return Ask(
+        count=group.count,
+        classes=(group.gpu_class,),
+        profile=group.profile,
+        together=group.together,
+        required=group.required,
+        cores=group.cores * 1_000,
+        memory=group.memory * 1_024,
+    )
+
+
+def host_resources(booking: Booking, gpu_class: str = "") -> tuple[int, int]:
+    """Cores (thousandths) and memory (MiB) for each of a booking's places, of a mixed one on this
+    class."""
+    groups = booking.ask.get("groups", ())
+    ask = next((each for each in groups if each["gpu_class"] == gpu_class), booking.ask)
+    return ask.get("cores", 0) * 1_000, ask.get("memory", 0) * 1_024
