@@ -280,7 +280,7 @@ def without_interludes(schedule: Schedule) -> None:
     schedule.has_interludes = False
 
 
-@pytest.mark.faults
+@pytest.mark.long
 def test_everything_that_may_happen_does() -> None:
     """In seeds among which are those of what is rare."""
     seeds = (160, 556, 563, *range(269, 440))
