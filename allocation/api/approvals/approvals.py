@@ -109,7 +109,10 @@ class HistoryOut(serializers.Serializer[Any]):
 
     bookings = serializers.IntegerField()
     charged = Money(max_digits=20)
-    gpu_hours = serializers.DecimalField(source="hours", max_digits=20, decimal_places=2)
+    gpu_hours = serializers.DecimalField(
+        source="hours", max_digits=20, decimal_places=2,
+        help_text="Of whole GPUs, as far as nodes have sent readings.",
+    )  # fmt: skip
     idle_gpu_hours = serializers.DecimalField(source="idle_hours", max_digits=20, decimal_places=2)
     no_shows = serializers.IntegerField()
     declined = serializers.IntegerField()

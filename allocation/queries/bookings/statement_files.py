@@ -136,7 +136,7 @@ def _use_notes(use: HeldUse, currency: str) -> tuple[str, ...]:
         return ()
     co2 = "" if use.co2_kg is None else f", {use.co2_kg:,.1f} kg of CO2"
     return (
-        f"Reserved but unused: {use.unused_hours:,.1f} of {use.hours:,.1f} GPU-hours,"
+        f"Reserved but unused: {use.unused_hours:,.1f} of {use.hours:,.1f} measured GPU-hours,"
         f" {money_text(use.unused_cost, currency)} of the charges.",
         f"Energy: {use.kwh:,.1f} kWh{co2}.",
     )

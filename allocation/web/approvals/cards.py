@@ -294,7 +294,7 @@ def _history(history: PersonHistory, currency: str) -> str:
     ]
     if history.hours:
         idle = history.idle_hours * 100 / history.hours
-        parts.insert(1, f"{history.hours:.1f} GPU-hours used, {idle:.0f} % of them idle")
+        parts.insert(1, f"{history.hours:.1f} GPU-hours measured, {idle:.0f} % of them idle")
     if history.declined:
         parts.append(f"{history.declined} declined")
     return ", ".join(parts)

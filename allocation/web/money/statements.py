@@ -210,7 +210,7 @@ def _use_words(statement: Statement) -> dict[str, str] | None:
     use = held_use_of(statement.of, settings.CARBON_GRAMS_PER_KWH)
     if not use.hours:
         return None
-    share = f"{100 * use.unused_hours / use.hours:.0f} % of {use.hours:,.1f} GPU-hours"
+    share = f"{100 * use.unused_hours / use.hours:.0f} % of {use.hours:,.1f} measured GPU-hours"
     source = "measured"
     if use.assumed_kwh:
         source = f"{use.assumed_kwh:,.1f} kWh of it assumed from the GPUs' design power"
