@@ -71,7 +71,8 @@ def cause_sentence(part: Mapping[str, Any], currency: str) -> str:
             "planned": planned,
         }
     if part["cause"] == "volume":
-        return _("%(after)s GPU-hours instead of %(before)s.") % facts
+        hours = {name: f"{Decimal(facts[name]):,}" for name in ("before", "after")}
+        return _("%(after)s GPU-hours instead of %(before)s.") % hours
     if part["cause"] == "price":
         before, after = (money_text(Decimal(facts[name]), currency) for name in ("before", "after"))
         return _("A GPU-hour cost %(after)s on average instead of %(before)s.") % {
