@@ -140,8 +140,9 @@ class Crawler:
             method, path, body, content_type=content_type, QUERY_STRING=query,
             headers=dict(self.headers),
         )  # fmt: skip
-        # What is not read to its end would stay open.
-        answer.close()
+        if answer.streaming:
+            # A file that is not read to its end would stay open.
+            b"".join(answer)
         wrong = answer.status_code >= 500
         if path.startswith("/api/v1/") and answer.status_code >= 400 and method != "HEAD":
             wrong = wrong or answer["Content-Type"] != "application/problem+json"

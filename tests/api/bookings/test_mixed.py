@@ -20,7 +20,9 @@ ASK = {"groups": GROUPS, "duration": "PT2H"}
 @pytest.fixture
 def mixed(site: Site) -> Site:
     """The site with four L40S on its node, and a price for them."""
-    l40s, now = a_gpu_class("l40s", label="L40S 48 GB"), timezone.now()
+    l40s = a_gpu_class("l40s", label="L40S 48 GB")
+    # Requests have whole seconds, so a later fraction would be a price of the future.
+    now = timezone.now().replace(microsecond=0)
     with as_system():
         model = GpuModel.objects.create(
             slug="l40s", product_name="NVIDIA L40S", gpu_class=l40s, memory_mb=46_068
