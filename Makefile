@@ -30,7 +30,7 @@ test:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check random
 	$(BIN)/python -m pytest -q -n 3 -m "not faults and not browser and not bench and not long and not containers and not engines"
-	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m "(faults or browser) and not long and not containers"
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "(faults or browser) and not long and not containers"
 
 random: $(TESTING)
 	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1

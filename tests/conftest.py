@@ -35,16 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
     django.setup()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group tests by file for `--dist loadgroup`, and those of the seeded site together.
-
-    That site takes longer to start than its tests take.
-    """
-    for item in items:
-        is_on_site = "running" in getattr(item, "fixturenames", ()) and "browser" in item.keywords
-        item.add_marker(pytest.mark.xdist_group("site" if is_on_site else str(item.path)))
-
-
 @pytest.fixture(scope="session")
 def servers(pytestconfig: pytest.Config) -> Servers:
     """The servers of this process; ask it to start what you need."""
