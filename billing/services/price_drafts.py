@@ -74,7 +74,7 @@ class DraftTerms:
         return cls(prices, peaks, slices, draft.valid_from, draft.note)
 
     def current(self, currency: str) -> dict[tuple[str, str], CurrentPrice]:
-        """The prices by (class, tier), as if they were in force."""
+        """The draft's prices by (class, tier), in the form of prices in force."""
         return {
             key: CurrentPrice(
                 0,

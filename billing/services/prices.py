@@ -82,6 +82,22 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
             f"Somebody else has just published version {book.version}."
             " Check it, then publish yours again.",
         ) from error
+    _prices_create(book, prices, peaks, slices)
+    audit_everywhere(
+        actor_id=actor_id,
+        action="prices.published",
+        target=("price_book", book.version),
+        now=now,
+        detail={
+            "before": _kept_of(latest) if latest else {},
+            "after": prices_kept(prices, peaks, slices)
+            | {"valid_from": valid_from.isoformat(), "note": book.note},
+        },
+    )
+    return book
+
+
+def _prices_create(book: PriceBook, prices: Prices, peaks: Peaks, slices: SlicePrices) -> None:
     Price.objects.bulk_create(
         Price(
             book=book,
@@ -103,22 +119,12 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
         )
         for (gpu_class, tier, profile), (price, peak) in sorted(slices.items())
     )
-    audit_everywhere(
-        actor_id=actor_id,
-        action="prices.published",
-        target=("price_book", book.version),
-        now=now,
-        detail={
-            "before": prices_kept(
-                prices_of(latest), Peaks(latest.hours, peak_prices_of(latest)), slices_of(latest)
-            )
-            if latest
-            else {},
-            "after": prices_kept(prices, peaks, slices)
-            | {"valid_from": valid_from.isoformat(), "note": book.note},
-        },
-    )
-    return book
+
+
+def _kept_of(book: PriceBook) -> dict[str, str]:
+    """The prices of a version as the log keeps them."""
+    peaks = Peaks(book.hours, peak_prices_of(book))
+    return prices_kept(prices_of(book), peaks, slices_of(book))
 
 
 def price_book_check(

@@ -1,6 +1,6 @@
 """The page of labs: who uses what, limits of persons, and limits at some times."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -38,6 +38,8 @@ from tenants.services.labs.limits import lab_quota_set, person_quota_set
 from tenants.services.labs.windows import WindowTerms, window_add, window_remove
 from tenants.web.frame import tenant_page
 from tenants.web.parts import Field
+
+Choices = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,22 +267,28 @@ def _day(form: QueryDict, name: str) -> date | None:
         raise invalid("bad_date", "Write a date as 2027-01-31.", name) from error
 
 
+class _Fields:
+    """Fields of several forms: one that was refused has what was typed, others are new."""
+
+    def __init__(self, sent: QueryDict, refusal: Refused | None) -> None:
+        self._sent, self._refusal = sent, refusal
+
+    def field(self, of: str, name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401
+        """The field of a form; `value` is what it has before somebody types."""
+        value, error = more.pop("value", ""), ""
+        if self._refusal is not None and self._sent.get("act") == of:
+            value = self._sent.get(name, "")
+            error = self._refusal.sentence if self._refusal.param == name else ""
+        return Field(
+            name, label, value, hint=hint, error=error, required=False, id=f"{of}-{name}", **more
+        )
+
+
 def _forms(
     actor: Actor, projects: Sequence[Project], sent: QueryDict, refusal: Refused | None
 ) -> dict[str, Any]:
     """The fields of the forms: empty, or as typed when one was refused."""
-    act = sent.get("act") if refusal is not None else None
-
-    def field(of: str, name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401
-        is_sent = act == of
-        is_wrong = is_sent and refusal is not None and refusal.param == name
-        error = refusal.sentence if refusal is not None and is_wrong else ""
-        typed = sent.get(name, "") if is_sent else more.pop("value", "")
-        more.pop("value", None)
-        return Field(
-            name, label, typed, hint=hint, error=error, required=False, id=f"{of}-{name}", **more
-        )
-
+    field = _Fields(sent, refusal).field
     labs = [(lab.slug, lab.name) for lab in labs_seen(actor).filter(is_open=True)]
     classes = list(GpuClass.objects.values_list("slug", "label"))
     led = labs_led(actor)
@@ -291,27 +299,10 @@ def _forms(
     if actor.is_tenant_admin:
         owners += [(f"lab:{slug}", f"{name} (lab)") for slug, name in labs]
     whole = [("", "The whole organisation")] if actor.is_tenant_admin else []
-    chosen = set(sent.getlist("weekdays")) if act == "window" else set()
+    is_typed = refusal is not None and sent.get("act") == "window"
+    chosen = set(sent.getlist("weekdays")) if is_typed else set()
     return {
-        "create": [
-            field("create", "name", "Name"),
-            field("create", "slug", "Short name", "Lowercase letters, digits and hyphens."),
-        ],
-        "move": [
-            field("move", "project", "Project", choices=where),
-            field("move", "lab", "Lab", choices=[("", "No lab"), *labs]),
-        ],
-        "lead": [
-            field("lead", "lab", "Lab", choices=labs),
-            field("lead", "username", "Sign-in name", "Sets quotas of the lab's projects."),
-        ],
-        "quota": [
-            field("quota", "lab", "Lab", choices=labs),
-            field("quota", "gpu_class", "GPU class", choices=classes),
-            field("quota", "guaranteed", "GPUs guaranteed", inputmode="decimal"),
-            field("quota", "borrow", "Borrows at most", placeholder="no limit"),
-            field("quota", "lend", "Lends at most", placeholder="all"),
-        ],
+        **_lab_forms(field, labs, classes, where),
         "person": [
             field("person", "project", "In", choices=[*whole, *where]),
             field("person", "username", "Sign-in name", "Empty: everybody without an own limit."),
@@ -332,6 +323,33 @@ def _forms(
         "has_labs": bool(labs),
         "may_limit": bool(where or whole),
         "may_time": bool(owners),
+    }
+
+
+def _lab_forms(
+    field: Callable[..., Field], labs: Choices, classes: Choices, projects: Choices
+) -> dict[str, list[Field]]:
+    """The forms of labs themselves."""
+    return {
+        "create": [
+            field("create", "name", "Name"),
+            field("create", "slug", "Short name", "Lowercase letters, digits and hyphens."),
+        ],
+        "move": [
+            field("move", "project", "Project", choices=projects),
+            field("move", "lab", "Lab", choices=[("", "No lab"), *labs]),
+        ],
+        "lead": [
+            field("lead", "lab", "Lab", choices=labs),
+            field("lead", "username", "Sign-in name", "Sets quotas of the lab's projects."),
+        ],
+        "quota": [
+            field("quota", "lab", "Lab", choices=labs),
+            field("quota", "gpu_class", "GPU class", choices=classes),
+            field("quota", "guaranteed", "GPUs guaranteed", inputmode="decimal"),
+            field("quota", "borrow", "Borrows at most", placeholder="no limit"),
+            field("quota", "lend", "Lends at most", placeholder="all"),
+        ],
     }
 
 

@@ -86,9 +86,9 @@ def person_quota_set(
     before = known.limit_units if known else None
     if before == limit_units:
         return known
-    quota = None
     if limit_units is None:
         rows.delete()
+        quota = known
     else:
         quota, _ = rows.update_or_create(
             tenant_id=actor.tenant_id,
@@ -97,22 +97,28 @@ def person_quota_set(
             gpu_class=model,
             defaults={"limit_units": limit_units},
         )
-    target = quota or known
+    if quota is not None:
+        _person_limit_record(actor, quota, before, limit_units, now)
+    return quota if limit_units is not None else None
+
+
+def _person_limit_record(
+    actor: Actor, quota: PersonQuota, before: int | None, after: int | None, now: datetime
+) -> None:
     audit_record(
         tenant_id=actor.tenant_id,
         actor_id=actor.user_id,
         action="person_quota.set",
-        target=("person_quota", target.id if target else ""),
+        target=("person_quota", quota.id),
         now=now,
         detail={
-            "person": person.username if person else "everybody",
-            "in_project": where.slug if where else None,
-            "gpu_class": model.slug,
+            "person": quota.user.username if quota.user else "everybody",
+            "in_project": quota.project.slug if quota.project else None,
+            "gpu_class": quota.gpu_class_id,
             "before": {"limit_units": before},
-            "after": {"limit_units": limit_units},
+            "after": {"limit_units": after},
         },
     )
-    return quota
 
 
 def project_to_limit(actor: Actor, slug: str) -> Project:
