@@ -10,12 +10,18 @@ from pathlib import Path
 
 import django
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 
 def main(folder: Path, nodes: list[str]) -> None:
     """Migrates, seeds (both are idempotent) and creates tokens for new nodes."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     django.setup()
+    if _is_of_another_version():
+        sys.exit(
+            "Another version made this demo's data. `make clean-demo` removes it; then start again."
+        )
     call_command("migrate", interactive=False, verbosity=0)
     try:
         call_command("seed_demo")
@@ -25,6 +31,12 @@ def main(folder: Path, nodes: list[str]) -> None:
     for node in nodes:
         if not (folder / node).exists():
             _token_write(folder / node)
+
+
+def _is_of_another_version() -> bool:
+    """True if the database has run a migration that this version does not have."""
+    loader = MigrationLoader(connection)
+    return loader.applied_migrations.keys() - loader.disk_migrations.keys() != set()
 
 
 def _token_write(path: Path) -> None:

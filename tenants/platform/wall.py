@@ -102,11 +102,12 @@ def system_table(table: str) -> str:
     return f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO portal_system, portal_ops;\n"
 
 
-def tenant_key(table: str, column: str, target: str) -> str:
+def tenant_key(table: str, column: str, target: str, *, cascade: bool = False) -> str:
     """SQL for a foreign key within the tenant, because row security does not cover plain ones."""
+    deletes = " ON DELETE CASCADE" if cascade else ""
     return f"""
 ALTER TABLE {table} ADD CONSTRAINT {table}_{column}_in_tenant
-  FOREIGN KEY (tenant_id, {column}) REFERENCES {target} (tenant_id, id);
+  FOREIGN KEY (tenant_id, {column}) REFERENCES {target} (tenant_id, id){deletes};
 """
 
 
@@ -118,3 +119,10 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON {table}
 CREATE TRIGGER never_truncated BEFORE TRUNCATE ON {table}
   FOR EACH STATEMENT EXECUTE FUNCTION portal_append_only();
 """
+
+
+def callable_by(*functions: str, roles: str = "portal_web, portal_system, portal_ops") -> str:
+    """SQL that lets `roles` call these functions, and nobody else but their owner."""
+    named = ", ".join(functions)
+    grant = f"GRANT EXECUTE ON FUNCTION {named} TO {roles};" if roles else ""
+    return f"\nREVOKE EXECUTE ON FUNCTION {named} FROM PUBLIC;\n{grant}\n"

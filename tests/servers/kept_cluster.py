@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".pytest_cache" / "postgres"
 MADE_FROM = (
-    "*/migrations/*.py",
+    "*/migrations/**/*.py",
     "portal/storage/*.py",
     "portal/launch/embedded.py",
     "portal/settings.py",

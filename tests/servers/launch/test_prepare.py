@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from portal.launch import prepare
 from portal.management.commands import seed_demo
 from tenants.platform.errors import invalid
+from tests.roles import as_role
 
 
+@pytest.mark.django_db
 def test_data_of_another_day_that_can_not_go_on_names_the_way_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -27,3 +30,19 @@ def test_data_of_another_day_that_can_not_go_on_names_the_way_out(
     )
     with pytest.raises(SystemExit, match="`make clean-demo` removes it"):
         prepare.main(tmp_path, [])
+
+
+@pytest.mark.django_db
+def test_data_of_other_migrations_names_the_way_out_and_nothing_is_migrated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with as_role("portal_owner"), connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO django_migrations (app, name, applied)"
+            " VALUES ('billing', '0002_ledger', now())"
+        )
+    called: list[str] = []
+    monkeypatch.setattr(prepare, "call_command", lambda name, **_: called.append(name))
+    with pytest.raises(SystemExit, match=r"Another version .* `make clean-demo` removes it"):
+        prepare.main(tmp_path, [])
+    assert called == []

@@ -1,0 +1,1 @@
+"""What the tables of hardware and bookings hold to, as SQL: one module for each noun."""

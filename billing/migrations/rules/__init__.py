@@ -1,0 +1,1 @@
+"""What the tables of money hold to, as SQL: one module for each noun."""

@@ -1,0 +1,33 @@
+"""The audit log, its seals, and the files into which old rows are moved."""
+
+from tenants.platform.wall import append_only, protect
+
+# The triggers refuse everybody; these roles may not even try.
+LOG = (
+    protect("tenants_auditentry", grants="SELECT, INSERT")
+    + append_only("tenants_auditentry")
+    + protect("tenants_auditseal", grants="SELECT")
+    + append_only("tenants_auditseal")
+    + protect("tenants_archivefile", grants="SELECT")
+    + append_only("tenants_archivefile")
+    + """
+REVOKE UPDATE, DELETE ON tenants_auditentry, tenants_auditseal FROM portal_system, portal_ops;
+REVOKE INSERT, UPDATE, DELETE ON tenants_archivefile FROM portal_system, portal_ops;
+"""
+)
+
+# The expressions of `tenants.services.audit_log`: one index for each place of a name.
+NAMES = """
+CREATE INDEX audit_of_object ON tenants_auditentry (tenant_id, upper(object_id));
+CREATE INDEX audit_of_label ON tenants_auditentry (tenant_id, upper(detail ->> 'label'))
+  WHERE upper(detail ->> 'label') IS NOT NULL;
+""" + "".join(
+    f"""
+CREATE INDEX audit_of_{name} ON tenants_auditentry
+  (tenant_id, upper(detail #>> '{{after,{name}}}'))
+  WHERE upper(detail #>> '{{after,{name}}}') IS NOT NULL;
+"""
+    for name in ("where", "for", "tenant")
+)
+
+SQL = LOG + NAMES
