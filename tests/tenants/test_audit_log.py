@@ -171,6 +171,10 @@ def test_rest_has_both_logs_for_those_who_may_read_them() -> None:
     assert entry["detail"] == {"label": "BK-7", "state": "cancelled"}
     (entry,) = said(site.operator.get("audit", log="platform", kind="node"))["items"]
     assert (entry["before"], entry["address"]) == ({"state": "ready"}, "192.0.2.7")
+    # In any case of its letters, and only in the own log, although another tenant has a BK-7, too.
+    assert [each["object"] for each in said(site.admin.get("audit", object="bk-7"))["items"]] == [
+        entry["object"] for entry in said(site.admin.get("audit", kind="booking"))["items"]
+    ]
     first = said(site.admin.get("audit", limit="1"))
     rest = said(site.admin.get("audit", limit="200", cursor=first["next"]))["items"]
     with as_system():
