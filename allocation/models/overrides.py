@@ -23,9 +23,18 @@ class Override(models.Model):
         GPU_HOURS = "gpu_hours", "GPU-hours"
         BUDGET = "budget", "Budget"
         LENGTH = "length", "Length of a booking"
+        LAB_QUOTA = "lab_quota", "GPUs of a lab at once"
+        PERSON_QUOTA = "person_quota", "Your GPUs at once"
+        SHORTER = "shorter", "Shortest length of a booking"
         NOTICE = "notice", "Time before the start"
+        START_HOURS = "start_hours", "Hours of starts"
+        TIER_CLASS = "tier_class", "Classes of a tier"
+        TIER_AUDIENCE = "tier_audience", "People of a tier"
         OPEN_BOOKINGS = "open_bookings", "Open bookings"
         OPEN_GPUS = "open_gpus", "GPUs of a person at once"
+
+    # Limits of GPUs at once, for which a booking that waits can have an exception of its own.
+    OF_QUOTA = (Kind.QUOTA, Kind.LAB_QUOTA, Kind.PERSON_QUOTA)
 
     class Decider(models.TextChoices):
         OPERATOR = "operator", "Operator"
@@ -46,7 +55,7 @@ class Override(models.Model):
     # Whose limit
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        help_text="Whose limit it is about; null for that of the whole organisation.",
+        help_text="Whose limit it is about, or whose lab's; null for the whole organisation.",
     )  # fmt: skip
     person = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
@@ -62,7 +71,8 @@ class Override(models.Model):
     amount = models.DecimalField(
         max_digits=20,
         decimal_places=6,
-        help_text="On top of the limit: quota units, GPU-hours, money, seconds, bookings or GPUs.",
+        help_text="On top of the limit: quota units, GPU-hours, money, seconds, bookings or GPUs."
+        " 1 where a rule without a number is lifted.",
     )
     is_once = models.BooleanField(default=False, help_text="For one booking, whenever it runs.")
     booking = models.ForeignKey(
@@ -128,7 +138,28 @@ class Override(models.Model):
                     kind__in=["quota", "gpu_hours"], gpu_class__isnull=False, tier=None, budget=None
                 )
                 | Q(
-                    kind__in=["length", "notice"],
+                    kind="lab_quota",
+                    gpu_class__isnull=False,
+                    tier=None,
+                    budget=None,
+                    project__isnull=False,
+                )
+                | Q(
+                    kind="person_quota",
+                    gpu_class__isnull=False,
+                    tier=None,
+                    budget=None,
+                    person__isnull=False,
+                )
+                | Q(
+                    kind="tier_class",
+                    gpu_class__isnull=False,
+                    tier__isnull=False,
+                    budget=None,
+                    project__isnull=False,
+                )
+                | Q(
+                    kind__in=["length", "notice", "shorter", "start_hours", "tier_audience"],
                     gpu_class=None,
                     tier__isnull=False,
                     budget=None,
@@ -152,7 +183,11 @@ class Override(models.Model):
             models.CheckConstraint(
                 condition=Q(booking=None, is_once=False)
                 | Q(is_once=True, kind="length")
-                | Q(is_once=True, kind="quota", booking__isnull=False),
+                | Q(
+                    is_once=True,
+                    kind__in=["quota", "lab_quota", "person_quota"],
+                    booking__isnull=False,
+                ),
                 name="override_booking_once",
             ),
             models.CheckConstraint(

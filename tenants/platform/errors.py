@@ -20,13 +20,19 @@ _OWNER_TEXTS = {
 }
 # What can be asked for, by the kind of its limit.
 _MORE_TEXTS = {
-    "quota": "%s more GPUs",
-    "gpu_hours": "%s more GPU-hours",
-    "budget": "%s more budget",
-    "length": "%s h more",
-    "notice": "a start %s h beyond the notice",
-    "open_bookings": "%s more open bookings",
-    "open_gpus": "%s more GPUs at once",
+    "quota": "{} more GPUs",
+    "lab_quota": "{} more GPUs for the lab",
+    "person_quota": "{} more GPUs for you",
+    "gpu_hours": "{} more GPU-hours",
+    "budget": "{} more budget",
+    "length": "{} h more",
+    "shorter": "{} h less",
+    "notice": "a start {} h beyond the notice",
+    "open_bookings": "{} more open bookings",
+    "open_gpus": "{} more GPUs at once",
+    "start_hours": "a start outside these hours",
+    "tier_class": "this class in the tier",
+    "tier_audience": "the use of this tier",
 }
 
 
@@ -64,15 +70,20 @@ class Refused(Exception):
     @property
     def more_words(self) -> str:
         """What `more` asks for, as in `2 more GPUs`."""
-        kind, amount = self.more.get("kind", ""), self.more.get("amount", "")
-        if kind in ("length", "notice"):
-            amount = f"{int(amount) / 3600:.1f}".removesuffix(".0")
-        return _MORE_TEXTS.get(kind, "%s more") % amount
+        return more_text(self.more)
 
     @property
     def owner_text(self) -> str:
         """Who set the rule, as text for people; empty without an owner."""
         return "" if self.owner is None else _OWNER_TEXTS.get(self.owner, f"set for {self.owner}")
+
+
+def more_text(more: Mapping[str, str]) -> str:
+    """What a request for an exception asks for, as in `2 more GPUs`."""
+    kind, amount = more.get("kind", ""), more.get("amount", "")
+    if kind in ("length", "shorter", "notice"):
+        amount = f"{int(amount) / 3600:.1f}".removesuffix(".0")
+    return _MORE_TEXTS.get(kind, "{} more").format(amount)
 
 
 def missing(noun: str, param: str | None = None) -> Refused:

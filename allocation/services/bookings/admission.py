@@ -411,16 +411,22 @@ def _inner_refusal(project: Project, use: Use, block: Block) -> Refused:
     """Returns the refusal by the limit of a person, whose name has a space, or of the lab."""
     scope, is_person, _account = block.owner.partition(" ")
     numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
+    more = {"gpu_class": use.gpu_class, "amount": gpus_text(use.units - block.most)}
+    owner = "tenant_admin"
     if is_person:
         is_project = scope == str(project.id)
         where = project.name if is_project else _("your organisation")
         code = "person_quota"
         sentence = refusal_text(code, where=where, **numbers)
+        if is_project:
+            owner, more["project"] = "lead", project.slug
     else:
+        more["project"] = project.slug
         lab = Lab.objects.get(id=block.owner)
         code = "lab_quota"
         sentence = refusal_text("quota_limit", name=_("The lab %(lab)s") % {"lab": lab}, **numbers)
-    return refusal(code, sentence, "quota", "request", owner="tenant_admin", numbers=numbers)
+    more["kind"] = code
+    return refusal(code, sentence, "quota", "request", owner=owner, numbers=numbers, more=more)
 
 
 def _more_of(needs: _QuotaRequest, use: Use, block: Block, *, is_operators: bool) -> dict[str, str]:

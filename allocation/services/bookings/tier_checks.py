@@ -65,7 +65,7 @@ def audience_check(use: TierUse) -> None:
     elif version.audience != TierVersion.Audience.EVERYBODY and not _is_among(use, version):
         is_leads = version.audience == TierVersion.Audience.LEADS
         who = "Only leads and admins" if is_leads else "Only admins"
-    if not who:
+    if not who or _lifted(Override.Kind.TIER_AUDIENCE, use):
         return
     others = Tier.objects.exclude(slug=use.tier.slug).values_list("slug", "name")
     names = ", ".join(name for _, name in others) or "–"
@@ -75,6 +75,7 @@ def audience_check(use: TierUse) -> None:
         "denied",
         "tier",
         alternatives=[{"tier": slug, "name": name} for slug, name in others],
+        more=_more(Override.Kind.TIER_AUDIENCE, use),
     )
 
 
@@ -92,7 +93,11 @@ def classes_within(
     """Returns the classes that the tier is open for. Raises Refused `tier_class` if none is, or
     with `every` if one is not."""
     allowed = use.limits.classes
-    found = {name: needed for name, needed in units.items() if not allowed or name in allowed}
+    found = {
+        name: needed
+        for name, needed in units.items()
+        if not allowed or name in allowed or _lifted(Override.Kind.TIER_CLASS, use, name)
+    }
     if found and not (every and len(found) < len(units)):
         return found
     closed = next(name for name in units if name not in found)
@@ -103,13 +108,19 @@ def classes_within(
         "invalid",
         "request",
         numbers=facts,
+        more=_more(Override.Kind.TIER_CLASS, use) | {"gpu_class": closed},
     )
 
 
 def shortest_check(use: TierUse, seconds: int) -> None:
     """Raises Refused `shorter_than_tier`."""
     least = use.limits.shortest
-    if seconds < (least.value or 0):
+    short = (least.value or 0) - seconds
+    if short <= 0:
+        return
+    is_beyond = seconds < (use.limits.bounds.shortest or 0)
+    need = Need(use.project, use.tier, use.person_id, use.booking, short, is_beyond)
+    if override_for(Override.Kind.SHORTER, need, use.now) is None:
         raise refusal(
             "shorter_than_tier",
             refusal_text(
@@ -119,6 +130,7 @@ def shortest_check(use: TierUse, seconds: int) -> None:
             "request",
             owner=least.owner,
             numbers={"asked": seconds, "limit": least.value},
+            more=_more(Override.Kind.SHORTER, use, short),
         )
 
 
@@ -145,7 +157,10 @@ def start_check(use: TierUse, ask: AskDocument, not_before: datetime) -> datetim
         over = ahead - most.value
         if _notice_override(use, over, is_beyond=_bound(use, "most_lead") < ahead) is None:
             raise _too_far(use, most, over)
-    if limits.hours is not None and (ask.starts is None or not limits.hours.has(ask.starts)):
+    is_outside = limits.hours is not None and (
+        ask.starts is None or not limits.hours.has(ask.starts)
+    )
+    if is_outside and not _lifted(Override.Kind.START_HOURS, use):
         raise _outside_hours(use, not_before)
     return not_before
 
@@ -161,9 +176,23 @@ def _notice_override(use: TierUse, seconds: int, *, is_beyond: bool) -> Override
     return override_for(kind, need, use.now)
 
 
-def _more(use: TierUse, seconds: int) -> dict[str, str]:
+def _lifted(kind: Override.Kind, use: TierUse, gpu_class: str | None = None) -> bool:
+    """Whether an exception lifts a rule of the tier that has no number."""
+    need = Need(
+        use.project,
+        use.tier,
+        use.person_id,
+        use.booking,
+        amount=1,
+        is_beyond=False,
+        gpu_class=gpu_class,
+    )
+    return override_for(kind, need, use.now) is not None
+
+
+def _more(kind: Override.Kind, use: TierUse, amount: int = 1) -> dict[str, str]:
     where = {"tier": use.tier.slug, "project": use.project.slug}
-    return {"kind": "notice", "amount": str(seconds), **where}
+    return {"kind": str(kind), "amount": str(amount), **where}
 
 
 def _too_soon(use: TierUse, least: Limit) -> Refused:
@@ -180,7 +209,7 @@ def _too_soon(use: TierUse, least: Limit) -> Refused:
         numbers={"limit": least.value},
         alternatives=[{"starts": earliest.isoformat()}],
         # What is short grows until somebody decides.
-        more=_more(use, least.value or 0),
+        more=_more(Override.Kind.NOTICE, use, least.value or 0),
     )
 
 
@@ -193,7 +222,7 @@ def _too_far(use: TierUse, most: Limit, seconds: int) -> Refused:
         "request",
         owner=most.owner,
         numbers={"horizon_seconds": most.value},
-        more=_more(use, seconds),
+        more=_more(Override.Kind.NOTICE, use, seconds),
     )
 
 
@@ -210,4 +239,5 @@ def _outside_hours(use: TierUse, not_before: datetime) -> Refused:
         "request",
         numbers={"hours": text, "zone": zone},
         alternatives=[{"starts": following.isoformat()}] if following else [],
+        more=_more(Override.Kind.START_HOURS, use),
     )

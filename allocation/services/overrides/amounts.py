@@ -9,6 +9,22 @@ from billing.rules import money_text
 from tenants.platform.errors import invalid
 from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_text
 
+# What an exception allows, by its kind.
+_WORDS = {
+    Override.Kind.QUOTA: "{gpus} more at once ({gpu_class})",
+    Override.Kind.LAB_QUOTA: "{gpus} more at once for the lab ({gpu_class})",
+    Override.Kind.PERSON_QUOTA: "{gpus} more at once for one person ({gpu_class})",
+    Override.Kind.GPU_HOURS: "{number} GPU-hours of {gpu_class} more",
+    Override.Kind.BUDGET: "{money} more budget",
+    Override.Kind.LENGTH: "{time} longer than {tier} allows",
+    Override.Kind.SHORTER: "{time} shorter than {tier} demands",
+    Override.Kind.NOTICE: "{time} beyond the notice that {tier} demands",
+    Override.Kind.OPEN_BOOKINGS: "{number} more open booking{s}",
+    Override.Kind.OPEN_GPUS: "{number} more GPU{s} of a person at once",
+    Override.Kind.START_HOURS: "Starts of {tier} outside its hours",
+    Override.Kind.TIER_CLASS: "{tier} on {gpu_class}",
+    Override.Kind.TIER_AUDIENCE: "Use of {tier}",
+}
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
@@ -17,7 +33,7 @@ def amount_of(kind: Override.Kind, text: str) -> Decimal:
     if not _NUMBER.fullmatch(text.strip()):
         raise invalid("bad_amount", refusal_text("override_amount"), "amount")
     amount = Decimal(text.strip())
-    if kind != Override.Kind.QUOTA:
+    if kind not in Override.OF_QUOTA:
         return amount
     # What a slice needs has no end as a decimal number of GPUs.
     return (amount * UNITS_PER_GPU).to_integral_value()
@@ -25,7 +41,7 @@ def amount_of(kind: Override.Kind, text: str) -> Decimal:
 
 def amount_shown(row: Override) -> str:
     """The amount as a plain number: quota in GPUs."""
-    if row.kind == Override.Kind.QUOTA:
+    if row.kind in Override.OF_QUOTA:
         return gpus_text(int(row.amount))
     return f"{row.amount.normalize():f}"
 
@@ -33,21 +49,13 @@ def amount_shown(row: Override) -> str:
 def amount_words(row: Override) -> str:
     """What it is about, as in `2 GPUs more at once (H100)`."""
     number = amount_shown(row)
-    if row.kind == Override.Kind.QUOTA:
-        return f"{number} GPU{'' if number == '1' else 's'} more at once ({row.gpu_class})"
-    if row.kind == Override.Kind.GPU_HOURS:
-        return f"{number} GPU-hours of {row.gpu_class} more"
-    if row.kind == Override.Kind.BUDGET:
-        return f"{money_text(row.amount, 'EUR')} more budget"
-    if row.kind == Override.Kind.LENGTH:
-        return f"{seconds_text(int(row.amount))} longer than {row.tier} allows"
-    if row.kind == Override.Kind.NOTICE:
-        return f"{seconds_text(int(row.amount))} beyond the notice that {row.tier} demands"
-    is_gpus = row.kind == Override.Kind.OPEN_GPUS
-    what = "GPU of a person at once" if is_gpus else "open booking"
-    return f"{number} more {what if number == '1' else _many(what)}"
-
-
-def _many(what: str) -> str:
-    first, *rest = what.split(" of ")
-    return " of ".join([f"{first}s", *rest])
+    many = "" if number == "1" else "s"
+    return _WORDS[Override.Kind(row.kind)].format(
+        number=number,
+        s=many,
+        gpus=f"{number} GPU{many}",
+        money=money_text(row.amount, "EUR"),
+        time=seconds_text(int(row.amount)),
+        tier=row.tier,
+        gpu_class=row.gpu_class,
+    )

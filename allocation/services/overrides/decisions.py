@@ -237,7 +237,7 @@ def _apply(row: Override, name: str, person_id: int, now: datetime) -> None:
             booking,
             event=Event("override_granted", text, person_id),
             now=now,
-            has_override=booking.has_override or row.kind == Override.Kind.QUOTA,
+            has_override=booking.has_override or row.kind in Override.OF_QUOTA,
         )
     task_request("allocation.cycle")
 
@@ -259,7 +259,7 @@ def _ended(row: Override, person_id: int, name: str, now: datetime) -> Override:
     row.state, row.ended = Override.State.ENDED, now
     row.save(update_fields=["state", "ended"])
     override_record(person_id, "override.ended", row, now)
-    if row.booking_id is not None and row.kind == Override.Kind.QUOTA:
+    if row.booking_id is not None and row.kind in Override.OF_QUOTA:
         booking = booking_lock(row.booking_id)
         others = booking.overrides.filter(kind=row.kind, state=Override.State.GRANTED)
         text = event_text("override_ended", actor=name)

@@ -27,8 +27,14 @@ MOST = {
     Override.Kind.QUOTA: Decimal(100_000 * 56_000),
     Override.Kind.GPU_HOURS: Decimal(10**8),
     Override.Kind.BUDGET: Decimal(10**9),
+    Override.Kind.LAB_QUOTA: Decimal(100_000 * 56_000),
+    Override.Kind.PERSON_QUOTA: Decimal(100_000 * 56_000),
     Override.Kind.LENGTH: Decimal(90 * 86_400),
+    Override.Kind.SHORTER: Decimal(90 * 86_400),
     Override.Kind.NOTICE: Decimal(366 * 86_400),
+    Override.Kind.START_HOURS: Decimal(1),
+    Override.Kind.TIER_CLASS: Decimal(1),
+    Override.Kind.TIER_AUDIENCE: Decimal(1),
     Override.Kind.OPEN_BOOKINGS: Decimal(10**4),
     Override.Kind.OPEN_GPUS: Decimal(10**5),
 }
@@ -36,10 +42,17 @@ MOST = {
 # Limits of a tier: an exception is for the person who asked for it.
 OF_TIERS = (
     Override.Kind.LENGTH,
+    Override.Kind.SHORTER,
     Override.Kind.NOTICE,
+    Override.Kind.START_HOURS,
+    Override.Kind.TIER_CLASS,
+    Override.Kind.TIER_AUDIENCE,
     Override.Kind.OPEN_BOOKINGS,
     Override.Kind.OPEN_GPUS,
 )
+# Rules without a number: an exception lifts them.
+LIFTED = (Override.Kind.START_HOURS, Override.Kind.TIER_CLASS, Override.Kind.TIER_AUDIENCE)
+_OF_CLASSES = (*Override.OF_QUOTA, Override.Kind.GPU_HOURS, Override.Kind.TIER_CLASS)
 _OF_PEOPLE = (Override.Kind.OPEN_BOOKINGS, Override.Kind.OPEN_GPUS)
 
 
@@ -113,7 +126,7 @@ def override_of(actor: Actor, wanted: Wanted, now: datetime) -> Override:
     )
     _subject_set(actor, row, wanted)
     until_check(row.until, now)
-    is_of_booking = kind == Override.Kind.QUOTA and booking is not None
+    is_of_booking = kind in Override.OF_QUOTA and booking is not None
     if row.is_once and kind != Override.Kind.LENGTH and not is_of_booking:
         raise invalid("bad_kind", refusal_text("override_never_once"), "once")
     return row
@@ -147,6 +160,8 @@ def decider_of(row: Override) -> Override.Decider:
         return Override.Decider.OPERATOR
     if row.budget is not None and row.budget.level in (Budget.Level.CAMPAIGN, Budget.Level.PERSON):
         return Override.Decider.LEAD
+    if row.kind == Override.Kind.PERSON_QUOTA and row.project is not None:
+        return Override.Decider.LEAD
     is_quota = row.kind in (Override.Kind.QUOTA, Override.Kind.GPU_HOURS)
     if is_quota and row.project is None:
         return Override.Decider.OPERATOR
@@ -155,12 +170,14 @@ def decider_of(row: Override) -> Override.Decider:
 
 def is_beyond_bounds(row: Override) -> bool:
     """Whether the operator's bound of the tier is lower than what the row gives."""
-    if row.tier is None:
+    if row.tier is None or row.kind in LIFTED:
         return False
     limits, amount = tier_limits(row.tenant_id, row.tier, row.asked), int(row.amount)
     bounds = limits.bounds
     if row.kind == Override.Kind.LENGTH:
         return (limits.longest.value or 0) + amount > (bounds.longest or 0)
+    if row.kind == Override.Kind.SHORTER:
+        return (limits.shortest.value or 0) - amount < (bounds.shortest or 0)
     if row.kind == Override.Kind.OPEN_BOOKINGS:
         most = bounds.most_open
         return most is not None and (limits.most_open.value or 0) + amount > most
@@ -175,22 +192,29 @@ def is_beyond_bounds(row: Override) -> bool:
 
 def _subject_set(actor: Actor, row: Override, wanted: Wanted) -> None:
     """Sets what the limit is about, and who decides."""
-    if row.kind == Override.Kind.BUDGET:
+    kind = Override.Kind(row.kind)
+    if kind == Override.Kind.BUDGET:
         if wanted.budget is None:
             raise missing("budget", "budget")
         row.budget = access_budget(actor, wanted.budget)
         row.project = row.budget.project
-    elif row.kind in (Override.Kind.QUOTA, Override.Kind.GPU_HOURS):
+    if kind in _OF_CLASSES:
         row.gpu_class = GpuClass.objects.filter(slug=wanted.gpu_class).first()
         if row.gpu_class is None:
             raise missing("GPU class", "gpu_class")
-    else:
-        row.tier = Tier.objects.filter(slug=wanted.tier).first() if wanted.tier else None
-        if row.tier is None and row.kind not in _OF_PEOPLE:
-            raise missing("tier", "tier")
-        if row.project is None:
-            raise missing("project", "project")
+    if kind in OF_TIERS:
+        _tier_set(row, wanted.tier)
+    if row.project is None and kind in (*OF_TIERS, Override.Kind.LAB_QUOTA):
+        raise missing("project", "project")
+    if kind == Override.Kind.PERSON_QUOTA:
+        row.person_id = row.booking.owner_id if row.booking else actor.user_id
     row.decider = decider_of(row)
+
+
+def _tier_set(row: Override, slug: str) -> None:
+    row.tier = Tier.objects.filter(slug=slug).first() if slug else None
+    if row.tier is None and row.kind not in _OF_PEOPLE:
+        raise missing("tier", "tier")
 
 
 def _booking_read(actor: Actor, label: str) -> Booking | None:

@@ -36,6 +36,7 @@ class Need:
     booking: Booking | None
     amount: int
     is_beyond: bool
+    gpu_class: str | None = None
 
 
 def override_for(kind: str, need: Need, now: datetime) -> Override | None:
@@ -50,6 +51,7 @@ def override_for(kind: str, need: Need, now: datetime) -> Override | None:
         kind=kind,
         project=need.project,
         tier=need.tier,
+        gpu_class=need.gpu_class,
         amount__gte=need.amount,
     )
     if need.is_beyond:

@@ -9,6 +9,8 @@ from allocation.rules.states import TERMINAL
 from allocation.services.snapshot.quota_rows import GPU_HOUR
 from allocation.solver import Override
 
+_KINDS = (*OverrideRow.OF_QUOTA, OverrideRow.Kind.GPU_HOURS)
+
 
 def overrides_read(now: datetime) -> tuple[Override, ...]:
     """Granted overrides of quota and GPU-hours that still count; row-level security may narrow them
@@ -16,16 +18,16 @@ def overrides_read(now: datetime) -> tuple[Override, ...]:
     rows = OverrideRow.objects.filter(
         Q(until__gt=now) | Q(is_once=True, booking__isnull=False),
         state=OverrideRow.State.GRANTED,
-        kind__in=[OverrideRow.Kind.QUOTA, OverrideRow.Kind.GPU_HOURS],
+        kind__in=_KINDS,
     ).exclude(booking__state__in=TERMINAL)
-    return tuple(map(_override_of, rows.order_by("id")))
+    return tuple(map(_override_of, rows.select_related("project").order_by("id")))
 
 
 def _override_of(row: OverrideRow) -> Override:
     is_hours = row.kind == OverrideRow.Kind.GPU_HOURS
     return Override(
         id=str(row.id),
-        owner=str(row.project_id or row.tenant_id),
+        owner=_owner_of(row),
         gpu_class=row.gpu_class_id or "",
         starts=0 if row.starts is None else int(row.starts.timestamp()),
         ends=0 if row.until is None else int(row.until.timestamp()),
@@ -33,3 +35,12 @@ def _override_of(row: OverrideRow) -> Override:
         unit_seconds=int(row.amount * GPU_HOUR) if is_hours else 0,
         booking=str(row.booking_id) if row.booking_id else "",
     )
+
+
+def _owner_of(row: OverrideRow) -> str:
+    """Whose limit rises: that of the organisation, of a lab, of a project, or of a person there."""
+    if row.kind == OverrideRow.Kind.LAB_QUOTA and row.project is not None:
+        # A project that has left its lab has no limit of a lab.
+        return str(row.project.lab_id)
+    scope = str(row.project_id or row.tenant_id)
+    return f"{scope} {row.person_id}" if row.kind == OverrideRow.Kind.PERSON_QUOTA else scope

@@ -332,8 +332,8 @@ def _trees(
 ) -> Trees:
     counted = [tier for tier in tiers if tier.counts]
     projects = {row.owner for row in rows if row.parent is not None}
-    # No guarantee of a tenant rises: only its projects may have more of it.
-    inside = _exceptions(each for each in overrides if each.owner in projects)
+    # No guarantee of a tenant rises: only its labs, projects and persons may have more of it.
+    inside = _exceptions(each for each in overrides if each.owner in projects or " " in each.owner)
     lending = tree(lending_tree(rows, capacity), exceptions=_exceptions(overrides))
     guarantee = tree(guarantee_tree(rows), exceptions=inside)
     none_paused = not any(tier.pausable for tier in counted)

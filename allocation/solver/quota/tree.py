@@ -164,15 +164,15 @@ class Tree:
         self._usage = StepFunction(grid, len(nodes) + len(owners), np.int64)
         self._ways: dict[tuple[str, ...], OwnerPath] = {}
         self._most: dict[str, int] = {}
-        self._raise_caps()
+        self._raise_caps(exceptions.raised)
 
     def preallocate(self, instants: Iterable[int]) -> None:
         """Create the rows for these starts and ends; before anything is added."""
         self._usage.preallocate(instants)
-        self._raise_caps()
+        self._raise_caps(self.exceptions.raised)
 
-    def _raise_caps(self) -> None:
-        for owner, units, starts, ends in self.exceptions.raised:
+    def _raise_caps(self, raised: Iterable[tuple[str, int, int, int]]) -> None:
+        for owner, units, starts, ends in raised:
             if owner in self._raised:
                 rows = self._usage.cut(starts, starts if ends >= FOREVER else ends)
                 rows = slice(rows.start, None if ends >= FOREVER else rows.stop)
@@ -202,6 +202,9 @@ class Tree:
                 return None
             self.nodes[name] = Node(name, None, 0, 0, most)
             self._column[name] = self._usage.widen()
+            if name in self.exceptions.owners:
+                self._raised[name] = self._usage.widen()
+                self._raise_caps(row for row in self.exceptions.raised if row[0] == name)
         return self.nodes[name]
 
     def add(self, path: OwnerPath, units: int, window: tuple[int, int]) -> None:

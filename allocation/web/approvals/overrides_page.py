@@ -22,7 +22,13 @@ from allocation.services.overrides.decisions import (
     override_grant,
     override_withdraw,
 )
-from allocation.services.overrides.requests import OF_TIERS, Wanted, kind_read, override_ask
+from allocation.services.overrides.requests import (
+    LIFTED,
+    OF_TIERS,
+    Wanted,
+    kind_read,
+    override_ask,
+)
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import moment_words
@@ -38,7 +44,10 @@ _UNITS = {
     Override.Kind.QUOTA: "GPUs more at once",
     Override.Kind.GPU_HOURS: "GPU-hours more",
     Override.Kind.BUDGET: "More budget (EUR)",
+    Override.Kind.LAB_QUOTA: "GPUs more at once",
+    Override.Kind.PERSON_QUOTA: "GPUs more at once",
     Override.Kind.LENGTH: "Seconds more",
+    Override.Kind.SHORTER: "Seconds less",
     Override.Kind.NOTICE: "Seconds sooner or later",
     Override.Kind.OPEN_BOOKINGS: "Open bookings more",
     Override.Kind.OPEN_GPUS: "GPUs more at once",
@@ -60,6 +69,7 @@ class OverrideCard:
     person: str
     when: str
     amount: str
+    has_amount: bool
     until: str
     decides: bool
     is_mine: bool
@@ -172,6 +182,7 @@ def _card(actor: Actor, row: Override, ctx: PageContext) -> OverrideCard:
         person=(person.get_full_name() or person.get_username()) if person else "",
         when=when,
         amount=amount_shown(row),
+        has_amount=row.kind not in LIFTED,
         until=f"{ends.astimezone(ctx.zone):%Y-%m-%d}",
         decides=may_decide(actor, row) and row.asked_by_id != actor.user_id,
         is_mine=row.asked_by_id == actor.user_id,
@@ -196,7 +207,9 @@ def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, 
         for name in ("gpu_class", "tier", "budget", "booking")
         if typed.get(name)
     ]
-    about = typed.get("gpu_class") or typed.get("tier") or ""
+    if kind in LIFTED:
+        hidden.append(("amount", "1"))
+    about = " on ".join(filter(None, (typed.get("tier"), typed.get("gpu_class"))))
     projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
     choices = [(each.slug, each.name) for each in projects if actor.may_book(each.id)]
     needs_project = kind in OF_TIERS and not typed.get("project")
@@ -208,7 +221,7 @@ def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, 
         if needs_project
         else None,
         "fields": [
-            field("amount", _UNITS[kind], inputmode="decimal"),
+            *([field("amount", _UNITS[kind], inputmode="decimal")] if kind in _UNITS else []),
             field("until", "Until (optional)", "Else the owner of the limit says.", type="date"),
             field("reason", "Reason (optional)"),
         ],

@@ -34,6 +34,7 @@ from allocation.web.parts.times import clock, length_words, moment_words, window
 from allocation.words.reasons import stored_sentence
 from billing.peak_text import peak_words
 from billing.rules import money_text
+from tenants.platform.errors import more_text
 
 CHECKS = (
     ("together", "GPUs free together", "Enough GPUs are free together."),
@@ -112,6 +113,7 @@ class BookingSummary:
     undo_seconds: int
     borrowed: str
     more: str
+    more_words: str
 
 
 def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> BookingSummary:
@@ -122,6 +124,7 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
     can_undo = may_change and state in BEFORE_START and since < UNDO
     waits = state in (*WAITS, State.PAUSED)
     has_reasons = (booking.reasons or ctx.frozen) and (waits or state == State.SCHEDULED)
+    more = more_for(booking) if may_change and waits else {}
     return BookingSummary(
         headline=_headline(booking, ctx),
         detail=_detail(booking, ctx),
@@ -140,7 +143,8 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         can_keep_idle=may_change and can_keep_idle(booking),
         idle=idle_words(booking, ctx),
         can_undo=can_undo,
-        more=urlencode(more_for(booking)) if may_change and waits else "",
+        more=urlencode(more),
+        more_words=more_text(more) if more else "",
         undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
         borrowed=_borrowed(booking, ctx) if state in OPEN else "",
     )

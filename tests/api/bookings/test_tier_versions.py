@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import F
+from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking, TierVersion
 from tenants.models import AuditEntry, Tier
 from tenants.platform.wall import tenant_tx
+from tests import builders
 from tests.api.builders import Api, Site, a_site, row_counts, said
 from tests.roles import as_system
 
@@ -143,6 +145,46 @@ def test_notice_and_hours_of_starts(site: Site) -> None:
     allowed = datetime.fromisoformat(closed["alternatives"][0]["starts"]).astimezone(UTC)
     assert (allowed.weekday(), allowed.minute) == (5, 0)
     booked(site.researcher, ask={**ASK, "starts": allowed.isoformat()})
+
+
+def granted(site: Site, asker: Api, problem: dict[str, Any]) -> dict[str, str]:
+    """What a refusal says to ask for, once the admin has granted it."""
+    more: dict[str, str] = problem["ask_for_more"]
+    asked = asker.post("overrides", more)
+    assert said(asked)["decider"] == "tenant_admin", asked.content
+    answer = site.admin.post(f"overrides/{said(asked)['id']}/grant", {})
+    assert answer.status_code == 200, answer.content
+    return more
+
+
+def test_an_exception_lifts_each_rule_of_a_tier_for_the_person_who_asked(site: Site) -> None:
+    builders.a_gpu_class("a100")
+    version(
+        site.admin, audience="leads", min_seconds=1800, classes=["a100"],
+        start_hours="Sat 10-12", zone="Europe/Berlin",
+    )  # fmt: skip
+    where = {"tier": "spot", "project": "folding", "amount": "1"}
+    short = {"request": "1 h100 for 10m"}
+    mara = site.researcher
+    audience = granted(site, mara, refused(mara, "tier_audience", **short))
+    assert audience == {"kind": "tier_audience", **where}
+    of_class = granted(site, mara, refused(mara, "tier_class", **short))
+    assert of_class == {"kind": "tier_class", "gpu_class": "h100", **where}
+    length = granted(site, mara, refused(mara, "shorter_than_tier", **short))
+    assert length == {"kind": "shorter", **where, "amount": "1200"}
+    hours = granted(site, mara, refused(mara, "start_hours", **short))
+    assert hours == {"kind": "start_hours", **where}
+    booked(mara, **short)
+    refused(site.lead, "tier_class", **short)
+    page = Client()
+    page.force_login(site.people["researcher"])
+    shown = page.get("/t/helix/overrides").content.decode()
+    assert "Starts of Spot outside its hours" in shown
+    assert "20m shorter than Spot demands" in shown
+    form = page.get("/t/helix/overrides", hours).content.decode()
+    assert '<input type="hidden" name="amount" value="1">' in form
+    too_many = {**hours, "amount": "2"}
+    assert said(mara.post("overrides", too_many))["code"] == "bad_amount"
 
 
 def test_open_bookings_of_a_person_are_counted_and_raised(site: Site) -> None:

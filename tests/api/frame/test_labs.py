@@ -137,6 +137,32 @@ def test_a_booking_above_a_limit_is_refused_with_whose_it_is(site: Site) -> None
     assert refused(site.lead, "PUT", "person-quotas", everywhere) == (403, "not_allowed")
 
 
+def test_an_exception_raises_the_limit_of_a_lab_or_of_a_person(site: Site) -> None:
+    a_lab(site, gpus=3)
+    four = {"project": "folding", "tier": "spot", "request": "4 h100 for 10m"}
+    two = {**four, "request": "2 h100 for 10m"}
+    limit = {"project": "folding", "gpu_class": "h100", "limit_units": UNITS_PER_GPU}
+    where = {"gpu_class": "h100", "project": "folding", "amount": "1"}
+    cases: list[tuple[str, dict[str, str], str, Api]] = [
+        ("lab_quota", four, "tenant_admin", site.admin),
+        ("person_quota", two, "lead", site.lead),
+    ]
+    for kind, body, decider, owner in cases:
+        more = said(site.researcher.post("bookings", body))["ask_for_more"]
+        assert more == {"kind": kind, **where}
+        asked = said(site.researcher.post("overrides", more))
+        assert (asked["decider"], asked["amount"]) == (decider, "1")
+        key = f"overrides/{asked['id']}/grant"
+        assert refused(site.researcher, "POST", key, {}) == (403, "not_allowed")
+        assert said(owner.post(key, {}))["state"] == "granted"
+        assert site.researcher.post("bookings", body).status_code == 201
+        assert site.lead.put("person-quotas", limit).status_code == 200
+    # The exception of a person is for nobody else.
+    assert said(site.lead.post("bookings", two))["code"] == "person_quota"
+    no_project = {"kind": "lab_quota", "gpu_class": "h100", "amount": "1"}
+    assert refused(site.researcher, "POST", "overrides", no_project) == (422, "not_found")
+
+
 def test_a_limit_at_some_times_raises_and_lowers_what_may_be_booked(site: Site) -> None:
     """Folding has two and borrows two: six are possible in the times with a limit of six."""
     booking = {"project": "folding", "tier": "spot", "request": "6 h100 for 10m"}

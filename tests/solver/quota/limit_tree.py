@@ -76,6 +76,7 @@ class LimitTree:
         for scope in (new.tenant, new.project):
             rows = {row.person: row.most for row in self.persons if row.scope == scope}
             most = rows.get(new.person, rows.get("", NEVER_FULL))
+            most += self._raised(f"{scope} {new.person}", hour)
             used = sum(
                 work.units
                 for work in [*known, new]
@@ -117,13 +118,16 @@ class LimitTree:
         is_tenant = self.above[owner] == "*"
         if is_cut and is_tenant:
             return own
+        return own + (1 << 56 if borrow is None else borrow) + self._raised(owner, hour)
+
+    def _raised(self, owner: str, hour: int) -> int:
+        """How much higher its limit is at an hour."""
         moment = self.origin + 3600 * hour
-        raised = sum(
+        return sum(
             step.units
             for step in self.steps
             if step.owner == owner and step.starts <= moment < step.ends
         )
-        return own + (1 << 56 if borrow is None else borrow) + raised
 
     def _use(self, owner: str, known: Sequence[Work], hour: int) -> int:
         now = [work for work in known if work.first <= hour < work.last]

@@ -116,7 +116,7 @@ def _drawn(chance: Random) -> tuple[LimitTree, Snapshot]:
         Override(
             f"w{number}", owner, "h100", NOON + first * HOUR, NOON + last * HOUR, more * GPU
         )
-        for number, owner in enumerate(("a", "la", "a1", "lb", "b"))
+        for number, owner in enumerate(("a", "la", "a1", "lb", "b", "a x", "a1 x", "b1 y"))
         for first, last in [sorted(chance.sample(range(HOURS + 1), 2))]
         for more in [chance.choice([-2, -1, 1, 2])]
         if chance.random() < 0.5
@@ -188,6 +188,23 @@ class TestCycle:
             (why, *_) = answer(plan)
             assert (why.code, why.facts["whose"]) == ("person_quota", whose)
             assert (why.facts["limit"], why.frees_at) == (4 * GPU, NOON + 2 * HOUR)
+
+    @pytest.mark.parametrize(
+        ("more", "at"),
+        [
+            (Override("o1", "a ann", "h100", NOON, NOON + HOUR, GPU), 0),
+            (Override("o1", "a bob", "h100", NOON, NOON + HOUR, GPU), 2 * HOUR),
+            (Override("o1", "a ann", "h100", NOON, NOON + HOUR // 2, GPU), 2 * HOUR),
+            (Override("o1", "a ann", "h100", 0, 0, GPU, booking="b1"), 0),
+        ],
+        ids=["enough", "of another", "ends before", "for the booking"],
+    )
+    def test_an_override_raises_the_limit_of_a_person(self, more: Override, at: int) -> None:
+        persons = (PersonLimit("a", "", "h100", 4 * GPU),)
+        site = self.site(2, persons=persons, overrides=(more,))
+        (asked,) = site.requests
+        site = replace(site, requests=(replace(asked, override=more.booking),))
+        assert starts(solve(site, POLICY)) == {"b1": at}
 
     def test_a_booking_fits_a_lower_limit_over_its_whole_window(self) -> None:
         """Two of the lab until 4 h, at night; forever: a request that never fits has no start."""
