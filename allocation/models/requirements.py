@@ -76,7 +76,10 @@ class Requirement(models.Model):
 
 
 class Acceptance(models.Model):
-    """A person accepted a text, or has had a training, until a date. Rows never change."""
+    """A person accepted a text, or has had a training, until a date.
+
+    Rows never change but for the notice before they run out.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -86,6 +89,9 @@ class Acceptance(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     at = models.DateTimeField(help_text="When it was accepted, or the day of the training.")
     until = models.DateTimeField(null=True, blank=True, help_text="Null: without an end.")
+    warned_days = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="So many days before its end was the last notice."
+    )
     address = models.GenericIPAddressField(null=True, blank=True)
     recorded = models.DateTimeField()
     recorded_by = models.ForeignKey(
@@ -95,9 +101,15 @@ class Acceptance(models.Model):
     class Meta:
         ordering = ["-recorded", "id"]
         indexes = [
-            models.Index(fields=["tenant", "user", "requirement"], name="acceptance_of_user")
+            models.Index(fields=["tenant", "user", "requirement"], name="acceptance_of_user"),
+            models.Index(
+                fields=["until"], name="acceptance_running_out", condition=Q(until__isnull=False)
+            ),
         ]
         constraints = [
+            models.CheckConstraint(
+                condition=Q(warned_days=None) | Q(until__isnull=False), name="acceptance_warned"
+            ),
             models.CheckConstraint(
                 condition=Q(until=None) | Q(until__gt=F("at")), name="acceptance_ends_after"
             ),

@@ -204,6 +204,13 @@ NOTIFICATION_TYPES = (
         chat=False,
     ),
     NotificationType(
+        "training",
+        "Training and texts that run out",
+        "A training of yours, or your acceptance of a text, runs out in 14 or 3 days.",
+        {"requirement.expiring": "runs out soon"},
+        chat=False,
+    ),
+    NotificationType(
         "webhook",
         "Failing webhooks",
         "A webhook that you made was switched off, because nothing could be delivered.",

@@ -53,7 +53,8 @@ class QuoteOption:
     `pause_basis` says what the risk was computed from; empty if it is never paused. `pauses` is the
     number of running bookings that would be paused for it. `latest` is the latest start that is to
     be expected by its `strength`. `most` is the price at another start with more peak hours. A
-    mixed option has `lines`, one for each group.
+    mixed option has `lines`, one for each group. `to_accept` is the id of a text that its tier
+    demands and the person has not accepted; a note says so.
     """
 
     kind: str
@@ -79,6 +80,7 @@ class QuoteOption:
     latest: datetime
     notes: tuple[str, ...]
     lines: tuple[GroupLine, ...] = ()
+    to_accept: str = ""
 
     @property
     def sentence(self) -> str:

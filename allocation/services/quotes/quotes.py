@@ -17,6 +17,7 @@ from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import Market, QuoteOption, quote_option
 from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
+from allocation.services.requirements.checks import requirement_missing
 from allocation.services.snapshot.demands import solver_ask
 from allocation.services.snapshot.snapshot import seconds
 from allocation.solver import (
@@ -90,7 +91,11 @@ def quote_make(
         quote_option(option, (tiers[option.tier], admission.tier), request.ask, zone, market)
         for option in best_options(found, MAX_OPTIONS)
     )
-    options = tuple(option for option in made if option is not None)
+    options = tuple(
+        option if option.tier == admission.tier.slug else _with_missing(option, actor, now)
+        for option in made
+        if option is not None
+    )
     starts = options[0].starts if options else admission.not_before
     return Quote(
         options=options,
@@ -105,6 +110,20 @@ def quote_make(
         lock=price_lock(now),
         waits=own.blocked is not None and own.blocked.code == "none_in_service",
     )
+
+
+def _with_missing(option: QuoteOption, actor: Actor, now: datetime) -> QuoteOption:
+    """Returns the option of another tier with a note of a text or training that is missing."""
+    missing = requirement_missing(
+        tenant_id=actor.tenant_id,
+        person_id=actor.user_id,
+        tier=option.tier,
+        classes=option.ask.all_classes,
+        now=now,
+    )
+    if missing is None:
+        return option
+    return replace(option, notes=(missing.sentence, *option.notes), to_accept=missing.to_accept)
 
 
 def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:

@@ -62,10 +62,27 @@ def requirements_check(
 ) -> None:
     """Checks what the tier and each of the classes demand of the person.
 
-    A service account stands for the person who created it.
-
     Raises:
         Refused: `terms_missing` or `training_missing`.
+    """
+    found = requirement_missing(
+        tenant_id=tenant_id, person_id=person_id, tier=tier, classes=classes, now=now
+    )
+    if found is not None:
+        raise found
+
+
+def requirement_missing(
+    *,
+    tenant_id: UUID,
+    person_id: int | None,
+    tier: str,
+    classes: Sequence[str],
+    now: datetime,
+) -> Refused | None:
+    """Returns the refusal for the first requirement that the person does not meet.
+
+    A service account stands for the person who created it.
     """
     wanted = [
         each
@@ -73,12 +90,13 @@ def requirements_check(
         if each.tier_id == tier or each.gpu_class_id in classes
     ]
     if not wanted or person_id is None:
-        return
+        return None
     of = ServiceAccount.objects.filter(user=person_id).values_list("created_by", flat=True)
     person = next(iter(of), person_id)
     for state in requirement_states(wanted, tenant_id=tenant_id, person_id=person, now=now):
         if not state.is_met:
-            raise _refusal(state)
+            return _refusal(state)
+    return None
 
 
 def requirements_of(tenant_id: UUID) -> Q:

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, transaction
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Acceptance, Requirement
-from tenants.models import AuditEntry, User
+from allocation.services.requirements.expiry import requirements_expiring_notify
+from portal.integrations.notifications.delivery import people_notify
+from tenants.models import AuditEntry, Notification, OutboxMessage, User
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, a_site, row_counts, said
 from tests.roles import as_system
@@ -130,3 +133,43 @@ def test_the_page_accepts_by_one_click_and_rows_cant_be_forged(site: Site) -> No
             username=f"erased-{site.people['researcher'].id}"
         )
         assert Acceptance.objects.get().address is None, "erasing forgets the address"
+
+
+def test_a_quote_says_what_another_tier_demands(site: Site) -> None:
+    made = demand(site.admin)
+    quoted = said(site.researcher.post("quotes", {**WANTED, "tier": "standard"}))
+    notes = {each["tier"]: " ".join(each["notes"]) for each in quoted["options"]}
+    assert "“Fair use”, version 1" in notes["spot"]
+    assert "Fair use" not in notes["standard"]
+    page = Client()
+    page.force_login(site.people["researcher"])
+    shown = page.get("/t/helix/book", {"q": "1 h100 1h standard", "project": "folding"})
+    assert f'href="/t/helix/requirements#r-{made["id"]}"' in shown.content.decode()
+    assert site.researcher.post("quotes", WANTED).status_code == 403
+
+
+def test_people_are_notified_before_a_training_runs_out_once_each_time(site: Site) -> None:
+    training = {**TEXT, "of": "class", "target": "h100", "kind": "training", "name": "Safety"}
+    made = demand(site.operator, **training, valid_days=60)
+    day = {"user": "mara", "day": timezone.now().date().isoformat()}
+    path = f"requirements/{made['id']}/acceptances"
+    assert site.admin.post(path, day).status_code == 201
+    with as_system():
+        ends = Acceptance.objects.get().until
+        assert ends is not None
+        sent = [
+            requirements_expiring_notify(ends - timedelta(days=days)) for days in (15, 13, 12, 2, 1)
+        ]
+        people_notify(list(OutboxMessage.objects.filter(kind="requirement.expiring")), ends)
+        (first, second) = Notification.objects.order_by("id")
+    assert sent == [0, 1, 0, 1, 0]
+    assert {first.title, second.title} == {"Your training “Safety” runs out soon"}
+    assert (first.user_id, first.path) == (
+        site.people["researcher"].pk, f"requirements#r-{made['id']}"
+    )  # fmt: skip
+    # A new training replaces the old one, which says nothing any more.
+    with as_system():
+        Acceptance.objects.update(warned_days=None, recorded=F("recorded") - timedelta(days=1))
+    assert site.admin.post(path, day).status_code == 201
+    with as_system():
+        assert requirements_expiring_notify(ends - timedelta(days=2)) == 1
