@@ -363,12 +363,26 @@ def event_data(event: PublishedEvent) -> dict[str, Any]:
     }
 
 
+# An entry whose page is one of these is in the inbox of an operator, not in that of a tenant.
+OPERATORS_PAGES = "/ops/"
 UNREAD_SHOWN = 99
 
 
 def notifications_of(tenant_id: UUID, user_id: int) -> QuerySet[Notification]:
     """A person's inbox in the tenant."""
-    return Notification.objects.filter(tenant_id=tenant_id, user_id=user_id)
+    mine = Notification.objects.filter(tenant_id=tenant_id, user_id=user_id)
+    return mine.exclude(path__startswith=OPERATORS_PAGES)
+
+
+def operator_notifications(user_id: int) -> QuerySet[Notification]:
+    """What waits for an operator in all tenants; in `operator_tx`."""
+    return Notification.objects.filter(user_id=user_id, path__startswith=OPERATORS_PAGES)
+
+
+def operator_unread_count(user_id: int) -> int:
+    """How many entries an operator has not read; counts to one more than is shown."""
+    unread = operator_notifications(user_id).filter(read=None)
+    return unread.order_by()[: UNREAD_SHOWN + 1].count()
 
 
 def unread_count(tenant_id: UUID, user_id: int) -> int:

@@ -8,6 +8,7 @@ from tenants.web.chat import urlpatterns as chat_urls
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
 from tenants.web.notifications import urlpatterns as notification_urls
 from tenants.web.operator_access import urlpatterns as access_urls
+from tenants.web.operator_inbox import urlpatterns as operator_inbox_urls
 from tenants.web.people import people
 from tenants.web.policy_hook import urlpatterns as policy_hook_urls
 from tenants.web.quotas import ops_quotas, quotas
@@ -26,6 +27,7 @@ urlpatterns = [
     *chat_urls,
     *access_urls,
     *notification_urls,
+    *operator_inbox_urls,
     *service_account_urls,
     *policy_hook_urls,
     *webhook_urls,

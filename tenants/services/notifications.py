@@ -10,9 +10,13 @@ from django.db import transaction
 
 from tenants.access import Actor
 from tenants.audit import audit_record
-from tenants.models import Notification, NotificationSettings
+from tenants.models import Notification, NotificationSettings, User
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.queries import notification_settings_of, notifications_of
+from tenants.queries import (
+    notification_settings_of,
+    notifications_of,
+    operator_notifications,
+)
 from tenants.rules.notifications import MAIL_CHOICES, TYPES, Choice, choice_of
 
 RETENTION = timedelta(days=90)
@@ -55,6 +59,11 @@ def notifications_mark_read(
         if own.count() != len(set(only)):
             raise missing("notification", "ids")
     return own.filter(read=None).update(read=now)
+
+
+def operator_notifications_mark_read(*, operator: User, now: datetime) -> int:
+    """Marks all entries of an operator as read; returns how many were unread. In `operator_tx`."""
+    return operator_notifications(operator.pk).filter(read=None).update(read=now)
 
 
 @transaction.atomic

@@ -28,7 +28,7 @@ from tenants.platform.wall import (
     tenant_read_tx,
     tenant_tx,
 )
-from tenants.queries import unread_count
+from tenants.queries import operator_unread_count, unread_count
 from tenants.services.announcements import announcements_shown
 from tenants.services.operator_access import AccessView, access_page_read, access_view
 from tenants.services.policy_hooks.calls import hook_asking
@@ -171,7 +171,8 @@ def operator_page(view: View) -> View:
 
         def answer() -> HttpResponse:
             needs_factor = not is_protected(user)
-            request.META[FRAME] = Frame(None, None, (), user.time_zone, needs_factor)
+            unread = operator_unread_count(user.pk)
+            request.META[FRAME] = Frame(None, None, (), user.time_zone, needs_factor, unread)
             if request.method == "POST" and (asked := step_up(request, user)) is not None:
                 return asked
             return view(request, user, **url_kwargs)
@@ -362,7 +363,8 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 )
 OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
-    ("Bookings", "bookings", "cal"),
+    ("Timeline", "timeline", "cal"),
+    ("Bookings", "bookings", "list"),
     ("Catalogue", "catalogue", "list"),
     ("Tiers", "tiers", "tiers"),
     ("Policy", "policy", "shield"),

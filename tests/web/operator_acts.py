@@ -380,8 +380,9 @@ ACTS |= {
 }  # fmt: skip
 # The same as the act named, once for each model that waits for it: without any, nothing is done.
 AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}
-# They answer a question by a POST, and write nothing.
+# They answer a question by a POST, or mark an own inbox as read, and write nothing else.
 ASKING = {
+    "ops/inbox all-read",
     "post api/v1/fleet/bookings/acts/preview",
     "post api/v1/maintenance/preview",
     "post api/v1/stops/preview",

@@ -6,9 +6,12 @@ from uuid import UUID
 
 from django.conf import settings
 
-from allocation.services.operate.disputes import RAISED
 from portal.integrations.notifications.chats import chat_messages
-from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
+from portal.integrations.notifications.operators import (
+    asked_of_operators,
+    entry_of,
+    mails_to_operators,
+)
 from portal.integrations.notifications.recipients import Recipient, people_of, recipients_of
 from tenants.models import (
     ChatMessage,
@@ -22,7 +25,6 @@ from tenants.models import (
 )
 from tenants.outbox import task_request
 from tenants.rules.notifications import (
-    BUNDLING_DELAY,
     TYPE_OF_KIND,
     URGENT,
     MailTimes,
@@ -43,9 +45,12 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
     Call it in the transaction that marks the messages as sent. A repeated message has no effect.
     """
     found = list(recipients_of(messages, now))
-    to_operators: list[Mail] = []
-    if settings.MAIL_ON:
-        to_operators = [*_operators_mails(messages, now), *_dispute_mails(messages, now)]
+    asked = list(asked_of_operators(messages))
+    # One entry for each message: who belongs to the organisation has theirs there.
+    members = {(each.user_id, each.message.id) for each in found}
+    entries = [each for each in asked if (each.operator.pk, each.message.id) not in members]
+    Notification.objects.bulk_create(map(entry_of, entries), ignore_conflicts=True)
+    to_operators = list(mails_to_operators(asked, now)) if settings.MAIL_ON else []
     Mail.objects.bulk_create(to_operators, ignore_conflicts=True)
     if not found:
         return bool(to_operators)
@@ -61,21 +66,6 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
     mails = list(_mails(reached, people, chosen, now))
     Mail.objects.bulk_create(mails, ignore_conflicts=True)
     return bool(to_operators) or any(mail.due <= now for mail in mails)
-
-
-def _operators_mails(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[Mail]:
-    """Yields mails to operators, who belong to no organisation: what they are asked to decide."""
-    for message in messages:
-        note = note_of(message) if message.kind == ASKED else None
-        for user in operators_of_note(message.kind, note.row) if note is not None else ():
-            yield Mail(
-                tenant_id=message.tenant_id,
-                user_id=user.pk,
-                message=message.id,
-                kind=message.kind,
-                at=message.created,
-                due=now,
-            )
 
 
 def _people(recipients: Sequence[Recipient]) -> Mapping[Place, User]:
@@ -150,20 +140,6 @@ def _mails(
                 at=each.message.created,
                 due=due,
             )
-
-
-def _dispute_mails(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[Mail]:
-    """Operators answer disputes of all organisations, also where they are no members."""
-    raised = [each for each in messages if each.kind == RAISED]
-    if not raised:
-        return
-    operators = User.objects.filter(is_staff=True, is_active=True).exclude(email="")
-    for user in operators.exclude(mails=User.Mails.NONE).order_by("id"):
-        for message in raised:
-            yield Mail(
-                user=user, message=message.id, kind=message.kind, at=message.created,
-                due=now + BUNDLING_DELAY,
-            )  # fmt: skip
 
 
 def _place(recipient: Recipient) -> Place:

@@ -231,6 +231,17 @@ def test_one_click_asks_with_the_numbers_of_the_refusal(site: Site) -> None:
     assert (row.kind, int(row.amount), row.project_id) == ("quota", 112_000, site.project.id)
 
 
+def _inbox_check(otto: Client, member: Client) -> None:
+    """The request is in the inbox of an operator, and unread until it is marked."""
+    inbox = otto.get("/ops/inbox").content.decode()
+    assert "1 unread request" in inbox
+    assert "mara asks for more than a limit allows" in inbox
+    assert "1 unread" in otto.get("/ops/inbox/bell").content.decode()
+    assert member.get("/ops/inbox").status_code == 404
+    assert otto.post("/ops/inbox", {"act": "all-read"}).status_code == 302
+    assert "unread" not in otto.get("/ops/inbox").content.decode()
+
+
 def test_operators_decide_on_their_page_and_each_side_is_notified(
     site: Site, mailoutbox: list[EmailMessage], settings: Settings
 ) -> None:
@@ -245,6 +256,7 @@ def test_operators_decide_on_their_page_and_each_side_is_notified(
         mails_send(timezone.now())
     assert [mail.subject for mail in mailoutbox] == ["mara asks for more than a limit allows"]
     otto = page(site, "operator")
+    _inbox_check(otto, page(site, "admin"))
     assert "A deadline" in otto.get("/ops/overrides").content.decode()
     assert page(site, "researcher").get("/ops/overrides").status_code in (403, 404)
     grant = {"act": "grant", "override": str(row.id), "amount": "1", "until": "soon"}

@@ -1,0 +1,77 @@
+"""What tenants ask the operators for: an entry of each operator's inbox, and a mail."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from allocation.services.operate.disputes import RAISED
+from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
+from portal.integrations.notifications.words_of_payloads import words_of
+from tenants.models import Mail, Notification, OutboxMessage, User
+from tenants.rules.notifications import BUNDLING_DELAY
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request to an operator. `path` is the operators' page on which it is answered."""
+
+    message: OutboxMessage
+    operator: User
+    title: str
+    text: str
+    path: str
+
+
+def asked_of_operators(messages: Sequence[OutboxMessage]) -> Iterator[Asked]:
+    """Yields each request for each operator, who need not be a member of the organisation."""
+    for message in messages:
+        if message.kind == ASKED:
+            yield from _overrides(message)
+        if message.kind == RAISED:
+            yield from _disputes(message)
+
+
+def entry_of(asked: Asked) -> Notification:
+    """Returns the unsaved entry of the operator's inbox."""
+    return Notification(
+        tenant_id=asked.message.tenant_id,
+        user_id=asked.operator.pk,
+        message=asked.message.id,
+        kind=asked.message.kind,
+        title=asked.title[:160],
+        text=asked.text[:400],
+        path=asked.path,
+        at=asked.message.created,
+    )
+
+
+def mails_to_operators(found: Iterable[Asked], now: datetime) -> Iterator[Mail]:
+    """Yields the mails about them to operators who have an address and want mails."""
+    for asked in found:
+        if not asked.operator.email or asked.operator.mails == User.Mails.NONE:
+            continue
+        is_dispute = asked.message.kind == RAISED
+        yield Mail(
+            # A member of the organisation reads about a dispute by their own settings.
+            tenant_id=None if is_dispute else asked.message.tenant_id,
+            user_id=asked.operator.pk,
+            message=asked.message.id,
+            kind=asked.message.kind,
+            at=asked.message.created,
+            due=now + BUNDLING_DELAY if is_dispute else now,
+        )
+
+
+def _overrides(message: OutboxMessage) -> Iterator[Asked]:
+    note = note_of(message)
+    for operator in operators_of_note(message.kind, note.row) if note is not None else ():
+        yield Asked(message, operator, note.title, note.text, "/ops/overrides")
+
+
+def _disputes(message: OutboxMessage) -> Iterator[Asked]:
+    words = words_of(message.kind, message.payload)
+    if words is None:
+        return
+    for operator in User.objects.filter(is_staff=True, is_active=True).order_by("id"):
+        text = " ".join(words.sentences)
+        yield Asked(message, operator, words.headline, text, "/ops/disputes")
