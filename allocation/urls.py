@@ -41,13 +41,14 @@ from allocation.web.site import (
     speeds,
     stops,
 )
-from allocation.web.timeline import timeline_page
+from allocation.web.timeline import site_timeline, timeline_page
 
 urlpatterns = [
     *start_page.urlpatterns,
     *personal_steps.urlpatterns,
     *search.urlpatterns,
     *timeline_page.urlpatterns,
+    *site_timeline.urlpatterns,
     *panel.urlpatterns,
     *list_page.urlpatterns,
     *booking_pages.urlpatterns,

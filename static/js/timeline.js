@@ -61,7 +61,7 @@ class View {
 
 const laneOf = (row) => row.querySelector('.lane');
 const rowOf = (element) => element.closest('.tl-row');
-const isBookable = (row) => ['gpu', 'slot', 'node'].some((kind) => row.classList.contains(kind));
+const isBookable = (row) => !view.grid.hasAttribute('data-fixed') && ['gpu', 'slot', 'node'].some((kind) => row.classList.contains(kind));
 
 // --- focus ---------------------------------------------------------------------------------------
 

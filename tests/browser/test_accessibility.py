@@ -89,6 +89,7 @@ NO_PAGES = {
         "booking-wait",
         "booking-still-needed",
         "notification-bell",
+        "ops-bell",
     ),
     *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
     *(

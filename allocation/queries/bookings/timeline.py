@@ -1,7 +1,7 @@
 """The timeline for one reader: own and project bookings by name, all others as anonymous blocks."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -55,22 +55,30 @@ def timeline_read(
     )
     for block in blocks_joined(chain.from_iterable(found)):
         blocks[block.gpu].append(block)
-    gpus = list(
-        Gpu.objects.select_related("node__rack", "model", "gpu_class").order_by(
-            "gpu_class__order", "gpu_class_id", "node__rack__name", "node__name", "index"
-        )
-    )
+    gpus = gpus_read()
     classes = {gpu.gpu_class_id: gpu.gpu_class.label for gpu in gpus}
     shown = [gpu for gpu in gpus if not gpu_class or gpu.gpu_class_id == gpu_class]
     return Timeline(
-        groups=tuple(_groups(shown, blocks, _away(shown, window), free)),
-        waiting=tuple(_waiting(actor)),
+        groups=tuple(groups_of(shown, blocks, away_of(shown, window), free)),
+        waiting=tuple(
+            waiting_rows(
+                bookings_visible(actor), lambda row: (visible_booking(row), _kind(actor, row))
+            )
+        ),
         classes=tuple(classes.items()),
         waitlisted=waitlisted_by_class(actor, window.starts, window.ends),
     )
 
 
-def _away(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[MaintenancePeriod]]:
+def gpus_read() -> list[Gpu]:
+    """All devices in the order of the timeline."""
+    rows = Gpu.objects.select_related("node__rack", "model", "gpu_class")
+    return list(
+        rows.order_by("gpu_class__order", "gpu_class_id", "node__rack__name", "node__name", "index")
+    )
+
+
+def away_of(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[MaintenancePeriod]]:
     """Open maintenance within the window, by GPU."""
     found: dict[UUID, list[MaintenancePeriod]] = defaultdict(list)
     for gpu, maintenance in maintenance_by_gpu(maintenance_open(window.starts), gpus):
@@ -81,12 +89,13 @@ def _away(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[MaintenancePer
     return found
 
 
-def _groups(
+def groups_of(
     gpus: Iterable[Gpu],
     blocks: Mapping[UUID, Sequence[Block]],
     maintenance: Mapping[UUID, Sequence[MaintenancePeriod]],
     free: Mapping[UUID, tuple[Stretch, ...]],
 ) -> Iterator[ClassGroup]:
+    """The devices with what is on them, by class and rack."""
     placements = _placements()
     tree: dict[tuple[str, str, str], dict[str, list[GpuRow]]] = {}
     for gpu in gpus:
@@ -165,26 +174,38 @@ def _own_blocks(actor: Actor, window: Window, now: datetime) -> Iterator[Block]:
         over = row.state == Allocation.State.ENDED
         if over and not is_known:
             continue
-        ends = _end_of(row, now)
+        ends = allocation_end(row, now)
         if ends <= row.period.lower:
             continue
-        yield Block(
-            gpu=row.gpu_id,
-            start=row.start,
-            size=row.size,
-            whole=row.mode != Gpu.Mode.SLICED,
-            shared=row.mode == Gpu.Mode.SHARED,
-            share=row.share,
-            profile=row.profile,
-            starts=row.period.lower,
-            ends=ends,
+        yield allocation_block(
+            row,
+            ends,
             kind=_kind(actor, row.booking) if is_known else "other",
             booking=visible_booking(row.booking) if is_known else None,
-            over=over,
         )
 
 
-def _end_of(row: Allocation, now: datetime) -> datetime:
+def allocation_block(
+    row: Allocation, ends: datetime, *, kind: Kind, booking: VisibleBooking | None
+) -> Block:
+    """The block of an allocation until `ends`."""
+    return Block(
+        gpu=row.gpu_id,
+        start=row.start,
+        size=row.size,
+        whole=row.mode != Gpu.Mode.SLICED,
+        shared=row.mode == Gpu.Mode.SHARED,
+        share=row.share,
+        profile=row.profile,
+        starts=row.period.lower,
+        ends=ends,
+        kind=kind,
+        booking=booking,
+        over=row.state == Allocation.State.ENDED,
+    )
+
+
+def allocation_end(row: Allocation, now: datetime) -> datetime:
     """The planned end, or the actual one if the booking ended early."""
     ends: datetime = row.period.upper
     if row.state == Allocation.State.ENDED:
@@ -203,23 +224,34 @@ def _own_reservations(actor: Actor, window: Window) -> Iterator[Block]:
     ).select_related("tier", "project", "array")
     for row in rows.order_by("id"):
         is_known = actor.role_in(row.project_id) is not None
-        if row.planned_starts is None or row.planned_ends is None:
-            continue
-        for place in row.planned_places:
-            yield Block(
-                gpu=UUID(place["gpu"]),
-                start=place["start"],
-                size=place["size"],
-                whole=place["profile"] is None,
-                profile=place["profile"],
-                shared=place.get("share") is not None,
-                share=place.get("share"),
-                starts=row.planned_starts,
-                ends=row.planned_ends,
-                kind=_kind(actor, row) if is_known else "other",
-                booking=visible_booking(row) if is_known else None,
-                expected=True,
-            )
+        yield from reservation_blocks(
+            row,
+            kind=_kind(actor, row) if is_known else "other",
+            booking=visible_booking(row) if is_known else None,
+        )
+
+
+def reservation_blocks(
+    row: Booking, *, kind: Kind, booking: VisibleBooking | None
+) -> Iterator[Block]:
+    """The blocks of a waiting booking's planned places."""
+    if row.planned_starts is None or row.planned_ends is None:
+        return
+    for place in row.planned_places:
+        yield Block(
+            gpu=UUID(place["gpu"]),
+            start=place["start"],
+            size=place["size"],
+            whole=place["profile"] is None,
+            profile=place["profile"],
+            shared=place.get("share") is not None,
+            share=place.get("share"),
+            starts=row.planned_starts,
+            ends=row.planned_ends,
+            kind=kind,
+            booking=booking,
+            expected=True,
+        )
 
 
 _FOREIGN = """
@@ -251,10 +283,12 @@ def _foreign_blocks(window: Window) -> Iterator[Block]:
             )
 
 
-def _waiting(actor: Actor) -> Iterator[WaitingRow]:
-    """The waiting bookings by start; the elements of an array are one row."""
-    waiting = bookings_visible(actor).filter(state__in=(State.REQUESTED, State.QUEUED))
-    rows = waiting.select_related("tier", "project", "array")
+def waiting_rows(
+    bookings: QuerySet[Booking], seen_as: Callable[[Booking], tuple[VisibleBooking, Kind]]
+) -> Iterator[WaitingRow]:
+    """Those of the bookings that wait, by start; the elements of an array are one row."""
+    waiting = bookings.filter(state__in=(State.REQUESTED, State.QUEUED))
+    rows = waiting.select_related("tenant", "tier", "project", "array")
     of_arrays = rows.filter(array__isnull=False).order_by(
         "array_id", "planned_starts", "array_index"
     )
@@ -270,9 +304,10 @@ def _waiting(actor: Actor) -> Iterator[WaitingRow]:
     late = datetime.max.replace(tzinfo=UTC)
     for row in sorted(found, key=lambda each: (each.planned_starts or late, each.submitted)):
         runs, ends = seen[row.array_id] if row.array_id else (1, row.planned_ends)
+        booking, kind = seen_as(row)
         yield WaitingRow(
-            booking=visible_booking(row).of_array(runs),
-            kind=_kind(actor, row),
+            booking=booking.of_array(runs),
+            kind=kind,
             starts=None if row.is_unplanned else row.planned_starts,
             ends=ends,
             gpu_class=row.planned_class,

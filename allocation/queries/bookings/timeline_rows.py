@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.utils.functional import cached_property
@@ -28,7 +29,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class VisibleBooking:
-    """The visible details of a booking on the timeline, or of `runs` elements of an array."""
+    """The visible details of a booking on the timeline, or of `runs` elements of an array.
+
+    `tenant` is the slug of its tenant on an operator's timeline, else empty.
+    """
 
     label: str
     name: str
@@ -38,6 +42,12 @@ class VisibleBooking:
     project: str
     array: str = ""
     runs: int = 1
+    tenant: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells it from others: its number, on an operator's timeline with its tenant."""
+        return f"{self.tenant}/{self.label}" if self.tenant else self.label
 
     @property
     def title(self) -> str:
@@ -47,7 +57,9 @@ class VisibleBooking:
 
     @property
     def path(self) -> str:
-        """The page of the booking, or of the array."""
+        """The page of the booking, or of the array; for operators the list that has it."""
+        if self.tenant:
+            return f"bookings?{urlencode({'tenant': self.tenant, 'q': self.label})}"
         return f"arrays/{self.array}" if self.runs > 1 else f"bookings/{self.label}"
 
     def of_array(self, runs: int) -> "VisibleBooking":

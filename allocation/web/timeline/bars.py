@@ -69,7 +69,7 @@ def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewO
         width=percent_text(width),
         top=origin.top + BAR_GAP,
         height=origin.height - 2 * BAR_GAP,
-        key=f"{origin.key}@{booking.label}" + f"@{block.starts:%d%H%M}" * (booking.runs > 1),
+        key=f"{origin.key}@{booking.key}" + f"@{block.starts:%d%H%M}" * (booking.runs > 1),
         title=f"{shape}{booking.title}" if width > TEXT_WIDTH else "",
         sub=sub,
         name=name,
@@ -118,7 +118,7 @@ def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) ->
     own = sum(block.kind == "mine" for block in blocks)
     kind = "mine" if own else "proj" if any(b.booking for b in blocks) else ""
     count = f"{len(blocks)} slices"
-    labels = {block.booking.label if block.booking else "" for block in blocks} - {""}
+    paths = {block.booking.path if block.booking else "" for block in blocks} - {""}
     left, width = _stretch(look, starts, ends)
     words = window_words(starts, ends, look.span.zone, look.now)
     return Bar(
@@ -131,7 +131,7 @@ def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) ->
         title=count if width > TEXT_WIDTH else "",
         sub="",
         name=f"{count}{f', {own} yours' * bool(own)}, GPU {origin.gpu} on {origin.node}, {words}",
-        href=f"{look.base}bookings/{labels.pop()}" if len(labels) == 1 else "",
+        href=f"{look.base}{paths.pop()}" if len(paths) == 1 else "",
         count=len(blocks),
     )
 
@@ -191,7 +191,7 @@ def waiting_bar(waiting: WaitingRow, look: ViewOptions) -> Bar:
         width=percent_text(width),
         top=2 * BAR_GAP,
         height=ROW - 4 * BAR_GAP,
-        key=f"wait@{booking.label}",
+        key=f"wait@{booking.key}",
         title=title,
         sub="",
         name=f"{booking.title}, {booking.tier}, {words}",

@@ -55,7 +55,7 @@ def _gangs(timeline: Timeline) -> Counter[GangKey]:
     """Counts the whole GPUs of each known booking in each of its windows."""
     gpus = (gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus)
     return Counter(
-        (block.booking.label, block.starts, block.ends)
+        (block.booking.key, block.starts, block.ends)
         for gpu in gpus
         for block in gpu.blocks
         if block.booking is not None and block.whole and not block.shared
@@ -191,7 +191,7 @@ def _gpu_rows(
             gang = _gang(node, place, block)
             drawn.update(id(each) for each in gang)
             booking = block.booking
-            whole = booking and look.gangs.get((booking.label, block.starts, block.ends))
+            whole = booking and look.gangs.get((booking.key, block.starts, block.ends))
             height = _height(node, place, len(gang), look)
             wide = BarOrigin(key, node.name, gpu.index, height, len(gang), whole or 1)
             row.bars.append(bar_of(block, wide, look))
@@ -330,7 +330,7 @@ def _waiting_row(waiting: WaitingRow, look: ViewOptions) -> Row:
     booking = waiting.booking
     return Row(
         kind="wait",
-        key=f"wait/{booking.label}",
+        key=f"wait/{booking.key}",
         level=2,
         name=booking.title,
         end=booking.tier,

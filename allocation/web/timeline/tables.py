@@ -79,7 +79,7 @@ def booked_rows(timeline: Timeline, look: ViewOptions) -> list[BookedRow]:
     for node, gpu in _gpus(timeline):
         for block in gpu.blocks:
             if block.booking is not None:
-                places[block.booking.label].append((node, gpu, block))
+                places[block.booking.key].append((node, gpu, block))
     found = sorted(places.values(), key=lambda each: each[0][2].starts)
     rows = [_seen_row(each, look) for each in found]
     return [*rows, *_waiting_rows(timeline, look)]

@@ -43,7 +43,7 @@ SNAP_MINUTES = {"6h": 15, "24h": 60, "3d": 180, "2w": 720}
 class Address:
     """The page's query, and links with changed values."""
 
-    KEYS = ("from", "span", "class", "view", "free", "open")
+    KEYS = ("from", "span", "class", "view", "free", "open", "tenant", "tier")
 
     def __init__(self, request: HttpRequest) -> None:
         self.path = request.path
@@ -80,25 +80,26 @@ def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         span=span,
         now=now,
         base=f"/t/{actor.tenant_slug}/",
-        open_nodes=_open(address.get("open")),
-        free=_free(address.get("free")),
-        prices=_prices(now),
+        open_nodes=opened_nodes(address.get("open")),
+        free=free_hours(address.get("free")),
+        prices=prices_read(now),
     )
     is_list = address.get("view") == "list"
     context = {
         "is_list": is_list,
         "grid_url": address.link(part="grid"),
-        **(_list(timeline, look) if is_list else _grid(timeline, look, address)),
+        **(list_context(timeline, look) if is_list else grid_context(timeline, look, address)),
     }
     if request.GET.get("part") == "grid":
         name = "list" if is_list else "grid"
         return render(request, f"allocation/timeline_{name}.html", context)
-    context["bar"] = _bar(address, span, timeline)
+    context["bar"] = bar_context(address, span, timeline)
     context |= panel_context(request, actor, now)
     return render(request, "allocation/timeline.html", context)
 
 
-def _grid(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
+def grid_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
+    """The context of the grid."""
     groups = grid_groups(timeline, look)
     _toggles(groups, address)
     span, now = look.span, look.now
@@ -123,11 +124,13 @@ def _grid(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, 
     }
 
 
-def _list(timeline: Timeline, look: ViewOptions) -> dict[str, Any]:
+def list_context(timeline: Timeline, look: ViewOptions) -> dict[str, Any]:
+    """The context of the list."""
     return {"free_rows": free_rows(timeline, look), "booked_rows": booked_rows(timeline, look)}
 
 
-def _bar(address: Address, span: Span, timeline: Timeline) -> dict[str, Any]:
+def bar_context(address: Address, span: Span, timeline: Timeline) -> dict[str, Any]:
+    """The links above a timeline: time, zoom, view, classes and free hours."""
     starts, length, zone = span.window.starts, span.window.length, span.zone
     zoom, gpu_class, free = span.zoom.key, address.get("class"), address.get("free")
     hours = {f"{count}h": count for count in FREE_HOURS}
@@ -177,18 +180,20 @@ def _toggles(groups: Iterable[Group], address: Address) -> None:
         row.toggle = address.link(open=",".join(sorted(chosen | opened ^ {row.node})) or "-")
 
 
-def _open(value: str) -> frozenset[str] | None:
+def opened_nodes(value: str) -> frozenset[str] | None:
+    """The nodes that the address opens; None: the default."""
     return frozenset(value.split(",")) if value else None
 
 
-def _free(value: str) -> timedelta | None:
+def free_hours(value: str) -> timedelta | None:
+    """The hours that a GPU has to be free, from the address."""
     hours = value.removesuffix("h")
     if not (hours.isascii() and hours.isdigit() and len(hours) < 4):
         return None
     return timedelta(hours=int(hours))
 
 
-def _prices(now: datetime) -> dict[str, str]:
+def prices_read(now: datetime) -> dict[str, str]:
     """Returns the price of a GPU-hour in the standard tier by class."""
     return {
         gpu_class: money_text(price.per_gpu_hour, price.currency)

@@ -1,6 +1,7 @@
 """The operators' list of all tenants' bookings, as a page and over REST, and their messages."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -9,12 +10,12 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from allocation.models import Booking, BookingEvent
+from allocation.models import Booking, BookingEvent, Gpu
 from portal.integrations.mail.message import section_of
 from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Mail, OutboxMessage, User
 from tests.api.builders import Site, a_site, said
-from tests.builders_allocation import Lab, a_booking, a_lab
+from tests.builders_allocation import Lab, a_booking, a_lab, an_allocation
 from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +67,43 @@ def test_open_bookings_of_all_tenants_are_found_by_each_filter(two: Two) -> None
     member = Client()
     member.force_login(two.site.people["admin"])
     assert member.get(PAGE).status_code == 404
+
+
+def test_the_timeline_has_bookings_of_all_tenants_by_name_and_hides_others_of_a_filter(
+    two: Two,
+) -> None:
+    with as_system():
+        gpu = Gpu.objects.all()[0]
+        now = timezone.now().replace(microsecond=0)
+        hour = timedelta(hours=1)
+        an_allocation(two.own, gpu, starts=now - hour, ends=now + hour)
+        place = {"gpu": str(gpu.id), "start": 0, "size": 8, "profile": None}
+        Booking.objects.filter(id=two.foreign.id).update(
+            planned_starts=now + 2 * hour, planned_ends=now + 3 * hour, planned_places=[place]
+        )
+    shown = two.operator.get("/ops/timeline").content.decode()
+    tenant = two.other.project.tenant
+    own, foreign = (
+        f'href="/ops/bookings?tenant={slug}&amp;q={each.label}"'
+        for each, slug in ((two.own, "helix"), (two.foreign, tenant.slug))
+    )
+    assert own in shown
+    assert foreign in shown
+    assert f"{tenant.name} · {two.other.project.name}" in shown
+    assert "data-fixed" in shown
+    one = two.operator.get("/ops/timeline?tenant=north").content.decode()
+    assert own not in one
+    assert "busy, someone else&#x27;s booking" in one
+    assert foreign in one
+    # What is filtered out still takes its GPU.
+    table = two.operator.get("/ops/timeline?view=list&tier=no-such").content.decode()
+    assert "No bookings in this period" in table
+    assert "/book?q=" not in table
+    part = two.operator.get("/ops/timeline?part=grid&class=none&from=x&span=x").content.decode()
+    assert "<html" not in part
+    member = Client()
+    member.force_login(two.site.people["admin"])
+    assert member.get("/ops/timeline").status_code == 404
 
 
 def test_a_message_reaches_the_owners_of_open_bookings_once(two: Two, settings: Settings) -> None:

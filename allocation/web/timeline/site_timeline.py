@@ -1,0 +1,72 @@
+"""The operators' timeline over all tenants, as a grid or a list."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from allocation.queries.bookings.site_timeline import Shown, site_timeline_read
+from allocation.services.quotes.free_times import free_times_read
+from allocation.web.timeline.elements import ViewOptions
+from allocation.web.timeline.span import span_read
+from allocation.web.timeline.timeline_page import (
+    Address,
+    bar_context,
+    free_hours,
+    grid_context,
+    list_context,
+    opened_nodes,
+    prices_read,
+)
+from tenants.models import Tier, User
+from tenants.queries import tenants_all
+from tenants.web.frame import operator_page, zone_of
+
+
+@require_safe
+@operator_page
+def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
+    """The query of a tenant's timeline, and `tenant=<slug>&tier=`; `part=grid` is the grid alone.
+
+    Bars lead to the list of bookings, where operators act on them.
+    """
+    now = timezone.now().replace(microsecond=0)
+    address = Address(request)
+    zone = zone_of(operator.time_zone)
+    span = span_read(key=address.get("span"), since=address.get("from"), zone=zone, now=now)
+    window = span.window
+    shown = Shown(address.get("class"), address.get("tenant"), address.get("tier"))
+    free = free_times_read(is_operator=True, since=window.starts, until=window.ends, now=now)
+    timeline = site_timeline_read(window=window, shown=shown, now=now, free=free.by_gpu)
+    look = ViewOptions(
+        span=span,
+        now=now,
+        base="/ops/",
+        open_nodes=opened_nodes(address.get("open")),
+        free=free_hours(address.get("free")),
+        prices=prices_read(now),
+    )
+    is_list = address.get("view") == "list"
+    context = {
+        "is_list": is_list,
+        "is_site": True,
+        "grid_url": address.link(part="grid"),
+        **(list_context(timeline, look) if is_list else grid_context(timeline, look, address)),
+    }
+    if request.GET.get("part") == "grid":
+        name = "list" if is_list else "grid"
+        return render(request, f"allocation/timeline_{name}.html", context)
+    context["bar"] = bar_context(address, span, timeline)
+    context["kept"] = [(key, text) for key, text in address.values.items() if key not in CHOICES]
+    context["choices"] = [
+        ("tenant", "All tenants", [(each.slug, each.name) for each in tenants_all()], shown.tenant),
+        ("tier", "All tiers", list(Tier.objects.values_list("slug", "name")), shown.tier),
+    ]
+    return render(request, "allocation/ops_timeline.html", context)
+
+
+CHOICES = ("tenant", "tier")
+"""Filters of the form; the others are links."""
+
+urlpatterns = [path("ops/timeline", ops_timeline, name="ops-timeline")]
