@@ -46,7 +46,7 @@ class VisibleBooking:
 
     @property
     def key(self) -> str:
-        """What tells it from others: its number, on an operator's timeline with its tenant."""
+        """Identifies it: by its number, on an operator's timeline with its tenant."""
         return f"{self.tenant}/{self.label}" if self.tenant else self.label
 
     @property

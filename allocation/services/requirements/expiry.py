@@ -50,7 +50,7 @@ def _message(row: Acceptance) -> PeopleMessage:
     return PeopleMessage(
         kind=EXPIRING,
         title=f"{what} “{wanted.name}” runs out soon",
-        text=f"The {wanted.target} asks for it. {way_out} before, so that you can go on booking.",
+        text=f"The {wanted.target} asks for it. {way_out} before, so that you can keep booking.",
         path=f"requirements#r-{wanted.id}",
         audience="people",
         people=[row.user_id],

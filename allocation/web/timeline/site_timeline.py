@@ -51,6 +51,7 @@ def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
     context = {
         "is_list": is_list,
         "is_site": True,
+        "keys": "arrow keys move, Enter opens",
         "grid_url": address.link(part="grid"),
         **(list_context(timeline, look) if is_list else grid_context(timeline, look, address)),
     }

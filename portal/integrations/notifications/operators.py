@@ -64,7 +64,9 @@ def mails_to_operators(found: Iterable[Asked], now: datetime) -> Iterator[Mail]:
 
 def _overrides(message: OutboxMessage) -> Iterator[Asked]:
     note = note_of(message)
-    for operator in operators_of_note(message.kind, note.row) if note is not None else ():
+    if note is None:
+        return
+    for operator in operators_of_note(message.kind, note.row):
         yield Asked(message, operator, note.title, note.text, "/ops/overrides")
 
 
