@@ -6,57 +6,162 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('allocation', '0002_rules'),
-        ('billing', '0002_rules'),
-        ('tenants', '0003_audit_named'),
+        ("allocation", "0002_rules"),
+        ("billing", "0002_rules"),
+        ("tenants", "0003_audit_named"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.RemoveConstraint(
-            model_name='override',
-            name='override_booking_once',
+            model_name="override",
+            name="override_booking_once",
         ),
         migrations.RemoveConstraint(
-            model_name='override',
-            name='override_fits_its_kind',
+            model_name="override",
+            name="override_fits_its_kind",
         ),
         migrations.AddField(
-            model_name='acceptance',
-            name='warned_days',
-            field=models.PositiveSmallIntegerField(blank=True, help_text='So many days before its end was the last notice.', null=True),
+            model_name="acceptance",
+            name="warned_days",
+            field=models.PositiveSmallIntegerField(
+                blank=True, help_text="So many days before its end was the last notice.", null=True
+            ),
         ),
         migrations.AlterField(
-            model_name='override',
-            name='amount',
-            field=models.DecimalField(decimal_places=6, help_text='On top of the limit: quota units, GPU-hours, money, seconds, bookings or GPUs. 1 where a rule without a number is lifted.', max_digits=20),
+            model_name="override",
+            name="amount",
+            field=models.DecimalField(
+                decimal_places=6,
+                help_text="On top of the limit: quota units, GPU-hours, money, seconds, bookings or GPUs. 1 where a rule without a number is lifted.",
+                max_digits=20,
+            ),
         ),
         migrations.AlterField(
-            model_name='override',
-            name='kind',
-            field=models.CharField(choices=[('quota', 'GPUs at once'), ('gpu_hours', 'GPU-hours'), ('budget', 'Budget'), ('length', 'Length of a booking'), ('lab_quota', 'GPUs of a lab at once'), ('person_quota', 'Your GPUs at once'), ('shorter', 'Shortest length of a booking'), ('notice', 'Time before the start'), ('start_hours', 'Hours of starts'), ('tier_class', 'Classes of a tier'), ('tier_audience', 'People of a tier'), ('open_bookings', 'Open bookings'), ('open_gpus', 'GPUs of a person at once')], max_length=16),
+            model_name="override",
+            name="kind",
+            field=models.CharField(
+                choices=[
+                    ("quota", "GPUs at once"),
+                    ("gpu_hours", "GPU-hours"),
+                    ("budget", "Budget"),
+                    ("length", "Length of a booking"),
+                    ("lab_quota", "GPUs of a lab at once"),
+                    ("person_quota", "Your GPUs at once"),
+                    ("shorter", "Shortest length of a booking"),
+                    ("notice", "Time before the start"),
+                    ("start_hours", "Hours of starts"),
+                    ("tier_class", "Classes of a tier"),
+                    ("tier_audience", "People of a tier"),
+                    ("open_bookings", "Open bookings"),
+                    ("open_gpus", "GPUs of a person at once"),
+                ],
+                max_length=16,
+            ),
         ),
         migrations.AlterField(
-            model_name='override',
-            name='project',
-            field=models.ForeignKey(blank=True, db_constraint=False, help_text="Whose limit it is about, or whose lab's; null for the whole organisation.", null=True, on_delete=django.db.models.deletion.PROTECT, to='tenants.project'),
+            model_name="override",
+            name="project",
+            field=models.ForeignKey(
+                blank=True,
+                db_constraint=False,
+                help_text="Whose limit it is about, or whose lab's; null for the whole organisation.",
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                to="tenants.project",
+            ),
         ),
         migrations.AddIndex(
-            model_name='acceptance',
-            index=models.Index(condition=models.Q(('until__isnull', False)), fields=['until'], name='acceptance_running_out'),
+            model_name="acceptance",
+            index=models.Index(
+                condition=models.Q(("until__isnull", False)),
+                fields=["until"],
+                name="acceptance_running_out",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='acceptance',
-            constraint=models.CheckConstraint(condition=models.Q(('warned_days', None), ('until__isnull', False), _connector='OR'), name='acceptance_warned'),
+            model_name="acceptance",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("warned_days", None), ("until__isnull", False), _connector="OR"
+                ),
+                name="acceptance_warned",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='override',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('budget', None), ('gpu_class__isnull', False), ('kind__in', ['quota', 'gpu_hours']), ('tier', None)), models.Q(('budget', None), ('gpu_class__isnull', False), ('kind', 'lab_quota'), ('project__isnull', False), ('tier', None)), models.Q(('budget', None), ('gpu_class__isnull', False), ('kind', 'person_quota'), ('person__isnull', False), ('tier', None)), models.Q(('budget', None), ('gpu_class__isnull', False), ('kind', 'tier_class'), ('project__isnull', False), ('tier__isnull', False)), models.Q(('budget', None), ('gpu_class', None), ('kind__in', ['length', 'notice', 'shorter', 'start_hours', 'tier_audience']), ('project__isnull', False), ('tier__isnull', False)), models.Q(('budget', None), ('gpu_class', None), ('is_once', False), ('kind__in', ['open_bookings', 'open_gpus'])), models.Q(('budget__isnull', False), ('gpu_class', None), ('is_once', False), ('kind', 'budget'), ('tier', None)), _connector='OR'), name='override_fits_its_kind'),
+            model_name="override",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("budget", None),
+                        ("gpu_class__isnull", False),
+                        ("kind__in", ["quota", "gpu_hours"]),
+                        ("tier", None),
+                    ),
+                    models.Q(
+                        ("budget", None),
+                        ("gpu_class__isnull", False),
+                        ("kind", "lab_quota"),
+                        ("project__isnull", False),
+                        ("tier", None),
+                    ),
+                    models.Q(
+                        ("budget", None),
+                        ("gpu_class__isnull", False),
+                        ("kind", "person_quota"),
+                        ("person__isnull", False),
+                        ("tier", None),
+                    ),
+                    models.Q(
+                        ("budget", None),
+                        ("gpu_class__isnull", False),
+                        ("kind", "tier_class"),
+                        ("project__isnull", False),
+                        ("tier__isnull", False),
+                    ),
+                    models.Q(
+                        ("budget", None),
+                        ("gpu_class", None),
+                        (
+                            "kind__in",
+                            ["length", "notice", "shorter", "start_hours", "tier_audience"],
+                        ),
+                        ("project__isnull", False),
+                        ("tier__isnull", False),
+                    ),
+                    models.Q(
+                        ("budget", None),
+                        ("gpu_class", None),
+                        ("is_once", False),
+                        ("kind__in", ["open_bookings", "open_gpus"]),
+                    ),
+                    models.Q(
+                        ("budget__isnull", False),
+                        ("gpu_class", None),
+                        ("is_once", False),
+                        ("kind", "budget"),
+                        ("tier", None),
+                    ),
+                    _connector="OR",
+                ),
+                name="override_fits_its_kind",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='override',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('booking', None), ('is_once', False)), models.Q(('is_once', True), ('kind', 'length')), models.Q(('booking__isnull', False), ('is_once', True), ('kind__in', ['quota', 'lab_quota', 'person_quota'])), _connector='OR'), name='override_booking_once'),
+            model_name="override",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("booking", None), ("is_once", False)),
+                    models.Q(("is_once", True), ("kind", "length")),
+                    models.Q(
+                        ("booking__isnull", False),
+                        ("is_once", True),
+                        ("kind__in", ["quota", "lab_quota", "person_quota"]),
+                    ),
+                    _connector="OR",
+                ),
+                name="override_booking_once",
+            ),
         ),
     ]
