@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import NamedTuple
 
-from allocation.solver import Assign, Place, Plan, Request, Snapshot, Waiting
+from allocation.solver import Ask, Assign, Place, Plan, Request, Snapshot, Waiting
 from allocation.solver.model.inputs import Held, Limit, Model, Together
 
 Row = tuple[Place, int, int]
@@ -103,17 +103,19 @@ def mixed(snapshot: Snapshot, plan: Plan) -> list[tuple[str, str]]:
 def beyond_hosts(snapshot: Snapshot, plan: Plan) -> list[tuple[str, int]]:
     """(node, second) at which more cores or memory are given than the node has."""
     node_of = {gpu.id: gpu.node for gpu in snapshot.gpus}
+    class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
     asks = {request.booking: request.ask for request in snapshot.requests}
     rows = [
         (node_of[place.gpu], ask.cores, ask.memory, given.starts, given.ends)
         for given in given_by(plan)
-        for ask in (asks[given.booking],)
         for place in given.places
+        for ask in (_part_on(asks[given.booking], class_of[place.gpu]),)
     ]
-    held = {row.booking: row for row in snapshot.held}
+    held = {(row.booking, class_of[row.place.gpu]): row for row in snapshot.held}
     rows += [
-        (node_of[place.gpu], held[name].cores, held[name].memory, starts, ends)
+        (node_of[place.gpu], row.cores, row.memory, starts, ends)
         for name, (place, starts, ends) in held_by(snapshot, plan)
+        for row in (held[name, class_of[place.gpu]],)
     ]
     hosts = {host.id: (host.cores, host.memory) for host in snapshot.hosts}
     bad = []
@@ -129,13 +131,16 @@ def illegal(snapshot: Snapshot, plan: Plan) -> list[Place]:
     """Given places that the hardware could not make, in a fixed mode, or out of service."""
     gpus = {gpu.id: gpu for gpu in snapshot.gpus}
     models = {model.slug: model for model in snapshot.models}
+    asks = {request.booking: request.ask for request in snapshot.requests}
     bad = []
     for given in given_by(plan):
+        groups = asks[given.booking].groups if given.booking in asks else ()
+        classes = {given.gpu_class, *(name for each in groups for name in each.classes)}
         for place in given.places:
             gpu = gpus[place.gpu]
             mode = "whole" if place.profile is None else "sliced"
             modes = (None, mode, "shared") if place.share else (None, mode)
-            fits = gpu.usable and gpu.mode in modes and gpu.gpu_class == given.gpu_class
+            fits = gpu.usable and gpu.mode in modes and gpu.gpu_class in classes
             if not fits or not _is_legal(models[gpu.model], place):
                 bad.append(place)
     return bad
@@ -185,12 +190,34 @@ def torn(snapshot: Snapshot, plan: Plan) -> list[str]:
     ]
     for given in given_by(plan):
         ask = requests[given.booking].ask
-        level = ask.together if ask.required and ask.count > 1 else "any"
-        shapes = {place.shape for place in given.places}
-        is_whole = len(given.places) == ask.count and shapes == {ask.shape}
-        if not is_whole or _groups(snapshot, given.places, level) != 1:
+        if not _is_all_there(snapshot, ask, given.places):
             bad.append(given.booking)
     return bad
+
+
+def _is_all_there(snapshot: Snapshot, ask: Ask, places: tuple[Place, ...]) -> bool:
+    """True for as many places as were asked for, of the right shape and together: of a mixed
+    request in each of its groups."""
+    class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+    if len(places) != count_of(ask):
+        return False
+    for part in (ask, *ask.groups):
+        mine = [each for each in places if not ask.groups or class_of[each.gpu] in part.classes]
+        level = part.together if part.required and part.count > 1 else "any"
+        is_whole = len(mine) == part.count and {each.shape for each in mine} == {part.shape}
+        if not is_whole or _groups(snapshot, mine, level) != 1:
+            return False
+    return True
+
+
+def count_of(ask: Ask) -> int:
+    """Places of all groups of a request."""
+    return ask.count + sum(each.count for each in ask.groups)
+
+
+def _part_on(ask: Ask, gpu_class: str) -> Ask:
+    """The group of a mixed request on this class."""
+    return next((each for each in ask.groups if gpu_class in each.classes), ask)
 
 
 def moved_wrongly(snapshot: Snapshot, plan: Plan, freeze_horizon: int) -> list[str]:

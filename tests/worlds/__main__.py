@@ -64,6 +64,7 @@ def main() -> int:
         "worlds": len(found),
         "cycles": sum(each.cycles for _, each in found),
         "pauses": sum(each.pauses for _, each in found),
+        "mixed": sum(each.mixed for _, each in found),
         **{kind: sum(each.wishes[kind] for _, each in found) for kind in WISHES},
         **{kind: sum(len(asdict(each)[kind]) for _, each in found) for kind in kinds},
         "seconds": round(time.monotonic() - began, 1),

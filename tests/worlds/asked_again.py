@@ -145,7 +145,7 @@ class Wished:
                 continue
             mine = [r for r in world.rows if r.tenant == request.tenant]
             planned = [r for r in world.waiting.values() if r.tenant == request.tenant]
-            units = 56_000 * (sum(r.ask.count for r in planned) + len(mine))
+            units = 56_000 * (sum(truth.count_of(r.ask) for r in planned) + len(mine))
             is_within = units <= sure.get((request.tenant, gpu_class), 0)
             is_free_project = (request.project, gpu_class) not in sure
             rows = [r for r in mine if r.booking == request.booking]
@@ -249,7 +249,9 @@ def _is_simple(request: Request, gpu_class: str) -> bool:
     """One whole GPU of the class, with nothing else that could be in the way."""
     ask = request.ask
     is_whole = ask.count == 1 and ask.profile is None and ask.share is None
-    is_free = not (ask.cores or ask.pin or request.fixed or request.latest or request.paused)
+    is_free = not (
+        ask.cores or ask.pin or ask.groups or request.fixed or request.latest or request.paused
+    )
     return is_whole and is_free and ask.classes == (gpu_class,) and request.tier != "spot"
 
 

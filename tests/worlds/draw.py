@@ -9,12 +9,13 @@ from allocation.solver import Ask, Gpu, Host, Limit, Policy, Tier
 from allocation.solver.model.inputs import Together
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.jobs import HOUR, Job
+from tests.worlds.mixed import is_large, is_mixed, jobs_mix
 from tests.worlds.wishes import Wishes, wishes_draw
 
 PROJECTS = ("p", "q")
 PEOPLE = ("ann", "bob", "eve")
 SLICES = {"h100": ("1g.10gb", "2g.20gb", "3g.40gb"), "a100": ("1g.5gb", "2g.10gb")}
-MODELS = {"h100": "h100-80gb", "a100": "a100-40gb"}
+MODELS = {"h100": "h100-80gb", "a100": "a100-40gb", "l40s": "l40s"}
 CORES = 64_000
 # Of the hours of GPUs that the world has in its time, so much is asked for: a backlog.
 CROWDING = 3.5
@@ -30,7 +31,8 @@ class Size:
     bookings: int
 
 
-SMALL, LARGE = Size(2, (1, 3), 2 * HOUR, 18), Size(3, (2, 4), 5 * HOUR, 60)
+SMALL, LARGE = Size(2, (1, 3), 2 * HOUR, 18), Size(3, (2, 4), 5 * HOUR, 46)
+MIXED = Size(2, (2, 4), 2 * HOUR, 10)
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,15 @@ class Drawn:
 def world_draw(seed: int) -> Drawn:
     """The world of this number: always the same one."""
     chance = Random(seed)  # noqa: S311  a made-up world, the same each time
-    is_plain, size = seed % 3 == 0, LARGE if seed % 32 == 16 else SMALL
-    fleet = tuple(_fleet(chance, size, is_plain=is_plain))
+    is_plain, size = seed % 3 == 0, LARGE if is_large(seed) else SMALL
+    of_both = is_mixed(seed, is_plain=is_plain)
+    size = MIXED if of_both else size
+    fleet = tuple(_fleet(chance, size, is_plain=is_plain, of_both=of_both))
     tiers = tuple(_tiers(chance, is_plain=is_plain))
     tenants = [f"t{number}" for number in range(chance.randint(2, 4))]
     limits = tuple(_limits(chance, fleet, tenants, is_plain=is_plain))
     jobs = tuple(_jobs(chance, size, fleet, tiers, limits, is_plain=is_plain))
+    jobs = jobs_mix(seed, jobs, limits, tiers) if of_both else jobs
     jobs, wishes = wishes_draw(seed, jobs, limits, tiers, is_plain=is_plain)
     return Drawn(
         policy=Policy(1, cool_down=chance.choice((1, 600, 1_800))),
@@ -86,16 +91,21 @@ def world_draw(seed: int) -> Drawn:
     )
 
 
-def _fleet(chance: Random, size: Size, *, is_plain: bool) -> Iterator[Gpu]:
-    for number in range(chance.randint(1, size.nodes)):
-        gpu_class = "h100" if is_plain else chance.choice(("h100", "h100", "a100"))
+def _fleet(chance: Random, size: Size, *, is_plain: bool, of_both: bool) -> Iterator[Gpu]:
+    """The GPUs of each node; with `of_both` the first has H100, and all others another class."""
+    other = chance.choice(("a100", "l40s")) if of_both else "h100"
+    for number in range(size.nodes if of_both else chance.randint(1, size.nodes)):
+        if of_both:
+            gpu_class = other if number else "h100"
+        else:
+            gpu_class = "h100" if is_plain else chance.choice(("h100", "h100", "a100"))
         yield from gpus(
             chance.randint(*size.gpus),
             gpu_class,
             MODELS[gpu_class],
             node=f"n{number}",
             rack=f"r{number % 2}",
-            mode=None if gpu_class == "h100" else "sliced",
+            mode="sliced" if gpu_class == "a100" else None,
         )
 
 
@@ -166,7 +176,7 @@ def _ask(chance: Random, fleet: tuple[Gpu, ...], *, is_plain: bool) -> Ask:
     gpu_class = chance.choice(sorted({gpu.gpu_class for gpu in fleet}))
     if is_plain:
         return Ask(1, ("h100",), None, "any", required=False)
-    if gpu_class == "a100" or chance.random() < 0.3:
+    if gpu_class == "a100" or (gpu_class in SLICES and chance.random() < 0.3):
         profile = chance.choice(SLICES[gpu_class])
         return Ask(chance.choice((1, 1, 2)), (gpu_class,), profile, "any", required=False)
     if chance.random() < 0.1:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from allocation.solver import (
+    Ask,
     Extension,
     Held,
     Limit,
@@ -283,7 +284,7 @@ class World:
             self.request_of(job),
             booking=f"longer {job.name}",
             submitted=self.now,
-            ask=replace(job.ask, classes=(self._class_of(row),)),
+            ask=job.ask if job.ask.groups else replace(job.ask, classes=(self._class_of(row),)),
             duration=job.extended_by,
             earliest=row.ends,
             latest=None,
@@ -293,6 +294,11 @@ class World:
 
     def _class_of(self, row: Held) -> str:
         return next(gpu.gpu_class for gpu in self.drawn.gpus if gpu.id == row.place.gpu)
+
+    def _ask_on(self, ask: Ask, gpu: str) -> Ask:
+        """The group of a mixed request that this GPU is of."""
+        name = next(each.gpu_class for each in self.drawn.gpus if each.id == gpu)
+        return next((each for each in ask.groups if each.classes == (name,)), ask)
 
     def _unneeded(self) -> Iterator[Extension]:
         """Those told to leave for a booking that is over."""
@@ -396,12 +402,12 @@ class World:
                 pauses=run.pauses,
                 granted=(self.cycles, self._grants),
                 preemptor=run.is_preemptor,
-                cores=asked.ask.cores,
+                cores=self._ask_on(asked.ask, place.gpu).cores,
                 memory=asked.ask.memory,
                 owner=asked.owner,
                 pinned=bool(asked.ask.pin),
                 level=None
-                if asked.paused or asked.ask.pin
+                if asked.paused or asked.ask.pin or asked.ask.groups
                 else (asked.ask.together if asked.ask.required and asked.ask.count > 1 else "any"),
             )
             for place in places

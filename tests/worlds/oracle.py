@@ -43,6 +43,8 @@ class Found:
     later: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     messages: int = 0
+    mixed: int = 0
+    """Bookings of several classes that have started."""
     wishes: dict[str, int] = field(default_factory=dict)
 
 
@@ -96,6 +98,7 @@ class Oracle:
         left = sorted(world.runs.keys() - world.ended.keys() - world.refused.keys())
         self.found.violations += [f"{name} was never served" for name in left]
         self.found.bookings = len(world.runs)
+        self.found.mixed = sum(bool(world.runs[name].job.ask.groups) for name in world.started)
         self.found.wishes = world.people.counts
         self.found.messages = sum(self._messages.later.values())
         self.found.makespan = max(world.ended.values(), default=NOON) - NOON
@@ -124,8 +127,21 @@ class Oracle:
             yield f"{site.now}: {place} can't be made"
         for name in truth.torn(asked, plan):
             yield f"{site.now}: {name} is torn apart"
+        yield from self._groups(site)
         for owner, gpu_class, _ in () if self._cut else self._over(turn):
             yield f"{site.now}: {owner} is over its limit of {gpu_class}"
+
+    def _groups(self, site: Snapshot) -> Iterator[str]:
+        """Mixed bookings of which a group is missing, has another size or another window."""
+        for name in sorted({row.booking for row in self.world.rows}):
+            ask = self.world.runs[name].job.ask
+            if not ask.groups:
+                continue
+            rows = self.world.rows_of(name)
+            there = Counter(self._classes[row.place.gpu] for row in rows)
+            asked = {part.classes[0]: part.count for part in (ask, *ask.groups)}
+            if there != asked or len({(row.starts, row.ends) for row in rows}) > 1:
+                yield f"{site.now}: {name} has {dict(there)} of {asked}"
 
     def _over(self, turn: Turn) -> list[tuple[str, str, int]]:
         names = {row.booking for row in turn.plan.assigns}
@@ -153,9 +169,16 @@ class Oracle:
         for row in self.world.rows:
             if not row.pausing:
                 by_name.setdefault(row.booking, []).append(row)
-        return [self._block(name, rows) for name, rows in sorted(by_name.items())]
+        return list(self._blocks(by_name))
 
-    def _block(self, name: str, rows: list[Held]) -> Block:
+    def _blocks(self, by_name: dict[str, list[Held]]) -> Iterator[Block]:
+        """One for each booking, of a mixed one one for each of its classes."""
+        for name, rows in sorted(by_name.items()):
+            for gpu_class in sorted({self._classes[row.place.gpu] for row in rows}):
+                of_class = [row for row in rows if self._classes[row.place.gpu] == gpu_class]
+                yield self._block_of(name, of_class)
+
+    def _block_of(self, name: str, rows: list[Held]) -> Block:
         tier = self._tiers[rows[0].tier]
         return Block(
             name,
@@ -214,14 +237,15 @@ class Oracle:
                 name,
                 job.tenant,
                 job.project,
-                job.ask.classes[0],
-                self._units_asked(job.ask),
+                ask.classes[0],
+                self._units_asked(ask),
                 (job.tier.priority, not job.tier.pausable),
                 10**9,
                 job.tier.counts,
             )
             for name in sorted(names & set(self.world.waiting))
             for job in (runs[name].job,)
+            for ask in (job.ask, *job.ask.groups)
         ]
 
     def _units_asked(self, ask: Ask) -> int:
@@ -249,7 +273,8 @@ class Oracle:
         for name, pause in sorted(told.items()):
             victim = next(block for block in before if block.name == name)
             claimant = self.world.runs[pause.beneficiary].job
-            is_inside = name in self.inside(before, last=name)
+            of_class = [block for block in before if block.gpu_class == victim.gpu_class]
+            is_inside = name in self.inside(of_class, last=name)
             if is_inside and claimant.tenant != victim.tenant:
                 yield f"{turn.site.now}: {name} inside its guarantee, for {pause.beneficiary}"
             if victim.counts and not self._tiers[claimant.tier.slug].counts:
@@ -266,7 +291,7 @@ class Oracle:
         by_name: dict[str, list[Held]] = {}
         for row in rows:
             by_name.setdefault(row.booking, []).append(row)
-        return [self._block(name, rows) for name, rows in sorted(by_name.items())]
+        return list(self._blocks(by_name))
 
     # Rest.
 
@@ -311,14 +336,20 @@ class Oracle:
 
     def _may_be_later(self, turn: Turn, request: Request, wait: Waiting) -> bool:
         """Whether a booking may be the cause: of an expected start any one that is ahead by a rule
-        of the order, of a guaranteed one only its own organisation's."""
+        of the order, of a guaranteed one only its own organisation's: one that is new, or that an
+        event from outside has made later."""
         strength = request.promise.strength if request.promise is not None else None
         if wait.delayed_by is None or wait.delayed_by.code != "overtaken":
             return False
         if strength == "guaranteed":
-            runs = self.world.runs
-            return request.tenant in {runs[name].job.tenant for name in self._new(turn)}
+            runs, causes = self.world.runs, self._new(turn) | self._moved_by_events(turn)
+            return request.tenant in {runs[name].job.tenant for name in causes}
         return strength == "expected"
+
+    def _moved_by_events(self, turn: Turn) -> set[str]:
+        """Bookings whose starts are later by an event that has happened."""
+        causes = {w.booking: w.delayed_by.code for w in turn.plan.waits if w.delayed_by is not None}
+        return {name for name, code in causes.items() if NAMED.get(code) in self._happened}
 
     def _is_true(self, turn: Turn, wait: Waiting) -> bool:
         """Whether others are the cause, for the first starts that a world makes later."""
@@ -373,12 +404,13 @@ class Oracle:
         return (
             is_whole
             and tier.counts
-            and not (ask.cores or ask.pin or request.fixed or request.latest)
+            and not (ask.cores or ask.pin or ask.groups or request.fixed or request.latest)
             and request.earliest <= site.now
         )
 
     def _is_within(self, request: Request, use: list[Block]) -> bool:
-        """Inside its project's and its tenant's part, whatever else of the tenant is there."""
+        """Inside its project's and its tenant's part, whatever else of the tenant is there, and
+        next to what its other projects never lend."""
         gpu_class = request.ask.classes[0]
         sure = self._guaranteed(request.tenant, gpu_class) or 0
         mine = [b for b in use if b.tenant == request.tenant and b.gpu_class == gpu_class]
@@ -389,14 +421,21 @@ class Oracle:
             if row.pausing and row.tenant == request.tenant
         )
         planned = sum(
-            UNITS * r.ask.count
+            UNITS * truth.count_of(r.ask)
             for r in self.world.waiting.values()
             if r.tenant == request.tenant and r.booking != request.booking and r.promise
         )
         project = self._guaranteed(request.project, gpu_class)
         own = sum(b.units for b in mine if b.project == request.project)
         in_project = project is None or own + UNITS <= project
-        return in_project and mine_counted + told + planned + UNITS <= sure
+        kept = sum(
+            max(0, row.guaranteed - row.lend)
+            for row in self.world.limits
+            if (row.parent, row.gpu_class) == (request.tenant, gpu_class)
+            and row.owner != request.project
+            and row.lend is not None
+        )
+        return in_project and mine_counted + told + planned + kept + UNITS <= sure
 
     # The bound of a guarantee.
 

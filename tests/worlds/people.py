@@ -250,9 +250,11 @@ class People:
             return None if before.ask.pin or before.ask.share else replace(before, ask=ask)
         if edit.kind == "fewer":
             ask = replace(before.ask, count=count - 1)
-            return None if count == 1 else replace(before, ask=ask)
+            return None if count == 1 or ask.groups else replace(before, ask=ask)
         if edit.kind == "tier":
-            tiers = [t for t in world.drawn.tiers if t.pausable and t.slug != before.tier]
+            pausable = not before.ask.groups
+            tiers = [t for t in world.drawn.tiers if t.pausable is pausable]
+            tiers = [t for t in tiers if t.slug != before.tier]
             tier = tiers[edit.after % len(tiers)]
             return replace(before, tier=tier.slug, priority=tier.priority)
         step = 1_800 if edit.kind == "later" else -1_200

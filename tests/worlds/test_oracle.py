@@ -23,6 +23,8 @@ SHARING = (66, 29)
 IN_TIME = (1013, 1186)
 """Worlds with a resume that is planned while its pause is under way, and with a pause that is right
 because of what starts later."""
+MIXED = 37
+"""A world with bookings of two classes."""
 GPU = 56_000
 STD, FLEX, LOW = (50, True), (40, False), (20, False)
 
@@ -206,3 +208,15 @@ def test_a_start_is_told_once_when_it_leaves_the_announced_range() -> None:
     assert told(8, 10 + 1 / 60) == 0, "a minute late is on time"
     assert told(8, 11, 12, 13) == 1, "the new range is what was told then"
     assert told(8, 11, 8, 11) == 2
+
+
+def test_a_mixed_booking_without_one_of_its_groups_is_found() -> None:
+    world = World.of(MIXED)
+    asked = {job.name for job in world.drawn.jobs if job.ask.groups}
+    turn, name = next(
+        (turn, row.booking) for turn in world.turns() for row in world.rows if row.booking in asked
+    )
+    assert [each for each in Oracle(world)._hardware(turn) if name in each] == []
+    rows = world.rows_of(name)
+    world.rows = [row for row in world.rows if row.id != rows[-1].id]
+    assert any(f"{name} has" in each for each in Oracle(world)._hardware(turn))

@@ -79,7 +79,7 @@ def wishes_draw(
             made[-1] = _listed(chance, job, wishes)
         elif roll < 0.55 and len(made) > 1:
             wishes.parents[job.name] = chance.choice(made[:-1]).name
-        elif roll < 0.59:
+        elif roll < 0.59 and not job.ask.groups:
             made += _elements(chance, job, wishes)
     edits += _series_edits(seed, jobs)
     overrides = () if is_plain else tuple(_overrides(chance, limits, jobs))
@@ -146,7 +146,7 @@ def _series_edits(seed: int, jobs: tuple[Job, ...]) -> Iterator[Edit]:
 
 
 def _listed(chance: Random, job: Job, wishes: Wishes) -> Job:
-    if chance.random() < 0.4:
+    if job.ask.groups or chance.random() < 0.4:
         starts = chance.randint(300, 6 * HOUR)
         wishes.listed[job.name] = Listed("auto", (), ())
         earliest = job.at + starts
