@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -91,7 +92,7 @@ class Changes:
         etag = (await self._rest.get(f"/bookings/{number}")).headers["ETag"]
         headers = {"If-Match": etag}
         answer = await self._rest.patch(
-            f"/bookings/{number}", json={"duration": 1_800}, headers=headers
+            f"/bookings/{number}", json={"duration": "PT30M"}, headers=headers
         )
         self.answered.append(time.monotonic() - due)
         if answer.status_code != httpx.codes.ACCEPTED:
@@ -114,7 +115,9 @@ async def changes(rest: httpx.AsyncClient, options: argparse.Namespace) -> Body:
     first = _first()
     count = int(options.rate * options.seconds)
     starts = (first + timedelta(hours=number // 8) for number in range(count))
-    numbers = [await booked(rest, body(SLICES, at, 900)) for at in starts]
+    answer = await batch_sent(rest, [body(SLICES, at, 900) for at in starts])
+    numbers = [item["booking"]["number"] for item in answer.json()["items"]]
+    await until(partial(are_decided, rest), "undecided")
     load = Changes(rest)
     await load.run(numbers, options.rate)
     return {
@@ -126,6 +129,24 @@ async def changes(rest: httpx.AsyncClient, options: argparse.Namespace) -> Body:
     }
 
 
+async def batch_sent(rest: httpx.AsyncClient, items: list[Body]) -> httpx.Response:
+    """The answer to one batch, with one key, of which all items are accepted."""
+    answer = await rest.post(
+        "/bookings/batch",
+        json={"items": items, "mode": "all"},
+        headers={"Idempotency-Key": str(uuid4())},
+    )
+    if answer.status_code != httpx.codes.CREATED:
+        raise WrongResult(answer.text[:500])
+    return answer
+
+
+async def are_decided(rest: httpx.AsyncClient) -> bool:
+    """Whether no booking of the project waits for its first decision."""
+    asked: Body = {"project": SLICES["project"], "state": "requested", "limit": 1}
+    return not (await rest.get("/bookings", params=asked)).json()["items"]
+
+
 async def batch(rest: httpx.AsyncClient) -> Body:
     """One batch, with one key."""
     first = _first() + timedelta(days=5)
@@ -133,20 +154,9 @@ async def batch(rest: httpx.AsyncClient) -> Body:
         body(SLICES, first + timedelta(minutes=15 * (number // 4)), 900) for number in range(BATCH)
     ]
     began = time.monotonic()
-    answer = await rest.post(
-        "/bookings/batch",
-        json={"items": items, "mode": "all"},
-        headers={"Idempotency-Key": str(uuid4())},
-    )
+    await batch_sent(rest, items)
     answered = time.monotonic() - began
-    if answer.status_code != httpx.codes.CREATED:
-        raise WrongResult(answer.text[:500])
-
-    async def are_decided() -> bool:
-        asked: Body = {"project": SLICES["project"], "state": "requested", "limit": 1}
-        return not (await rest.get("/bookings", params=asked)).json()["items"]
-
-    await until(are_decided, "undecided")
+    await until(partial(are_decided, rest), "undecided")
     return {
         "items": BATCH,
         "answered_s": round(answered, 2),
@@ -158,7 +168,7 @@ async def offers(rest: httpx.AsyncClient, times: int) -> Body:
     """From a cancelled booking to the offer of its room."""
     seconds = []
     for number in range(times):
-        starts = _first() + timedelta(days=20, hours=2 * number)
+        starts = _first() + timedelta(days=15, hours=2 * number)
         asked = body(NODE, starts, 3_600)
         taken = [await booked(rest, asked)]
         while True:
