@@ -2,12 +2,21 @@
 
 from billing.focus.csv_files import focus_csv, statement_csv
 from billing.focus.csv_rows import csv_row, instant_text
-from billing.focus.lines import FEES, LineUse, StatementLine, Totals, Uses
+from billing.focus.lines import (
+    FEES,
+    ClassShare,
+    LineUse,
+    StatementLine,
+    Totals,
+    Uses,
+    lines_by_class,
+)
 from billing.focus.rows import FOCUS_COLUMNS, focus_rows
 
 __all__ = [
     "FEES",
     "FOCUS_COLUMNS",
+    "ClassShare",
     "LineUse",
     "StatementLine",
     "Totals",
@@ -16,5 +25,6 @@ __all__ = [
     "focus_csv",
     "focus_rows",
     "instant_text",
+    "lines_by_class",
     "statement_csv",
 ]

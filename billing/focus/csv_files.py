@@ -5,7 +5,7 @@ from datetime import date
 from decimal import Decimal
 
 from billing.focus.csv_rows import csv_row
-from billing.focus.lines import ZERO, LineUse, StatementLine, Totals, Uses
+from billing.focus.lines import ZERO, LineUse, StatementLine, Totals, Uses, lines_by_class
 from billing.focus.rows import FOCUS_COLUMNS, focus_rows
 
 NO_USES: Uses = {}
@@ -19,12 +19,12 @@ STATEMENT_COLUMNS = (
 def statement_csv(lines: Iterable[StatementLine], uses: Uses = NO_USES) -> Iterator[str]:
     """The lines as CSV, with a last row that has their sums.
 
-    The first line of a booking has its use. Bookings that have no charge in the month yet have a
-    row of the kind `use` without an amount.
+    A booking of several classes has a line for each. The first line of a booking has its use.
+    Bookings that have no charge in the month yet have a row of the kind `use` without an amount.
     """
     yield csv_row(STATEMENT_COLUMNS)
     total, currency, left = Totals(), "", dict(uses)
-    for line in lines:
+    for line in lines_by_class(lines):
         total.add(line)
         currency = line.currency
         yield csv_row(_cells(_charge(line) | _used(left.pop(line.booking, None))))

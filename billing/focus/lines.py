@@ -1,6 +1,6 @@
 """Lines of a statement, their sums, and how the held time behind them was used."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -25,6 +25,15 @@ class LineUse:
     unused_cost: Decimal
     kwh: Decimal
     co2_kg: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """A group of a booking of several classes, and its weight: what it costs for an hour."""
+
+    gpu_class: str
+    profile: str
+    weight: Decimal
 
 
 Uses = Mapping[str, LineUse]
@@ -57,10 +66,16 @@ class StatementLine:
     profile: str = ""
     """Of a booking of slices."""
     ticket: str = ""
+    shares: tuple[ClassShare, ...] = ()
+    """The groups of a booking of several classes."""
+    cents: Decimal | None = None
+    """The amount of a line of one group: those of all groups add up to that of the booking."""
 
     @property
     def amount(self) -> Decimal:
         """The amount of the line: the exact one, rounded half-even to cents."""
+        if self.cents is not None:
+            return self.cents
         return self.exact.quantize(CENT, rounding=ROUND_HALF_EVEN)
 
     @property
@@ -87,6 +102,46 @@ class StatementLine:
             return None
         return (self.surcharge / (self.peak_per_hour - self.per_hour)).quantize(LEDGER_STEP)
 
+    def by_class(self) -> "tuple[StatementLine, ...]":
+        """The line, divided by the groups of a booking of several classes.
+
+        A fee is one line. Amounts, exact amounts and surcharges add up to those of the line.
+        """
+        total = sum((each.weight for each in self.shares), ZERO)
+        if not total or self.fee:
+            return (self,)
+        found, left = list[StatementLine](), replace(self, shares=(), cents=self.amount)
+        for share in self.shares[:-1]:
+            part = self._of(share, share.weight / total)
+            found.append(part)
+            left = left._without(part)
+        last = self.shares[-1]
+        return (*found, replace(left, gpu_class=last.gpu_class, profile=last.profile))
+
+    def _of(self, share: ClassShare, part: Decimal) -> "StatementLine":
+        exact = (self.exact * part).quantize(LEDGER_STEP)
+        return replace(
+            self,
+            gpu_class=share.gpu_class,
+            profile=share.profile,
+            per_hour=(self.per_hour * part).quantize(LEDGER_STEP),
+            peak_per_hour=(self.peak_per_hour * part).quantize(LEDGER_STEP),
+            surcharge=(self.surcharge * part).quantize(LEDGER_STEP),
+            exact=exact,
+            shares=(),
+            cents=exact.quantize(CENT, rounding=ROUND_HALF_EVEN),
+        )
+
+    def _without(self, part: "StatementLine") -> "StatementLine":
+        return replace(
+            self,
+            per_hour=self.per_hour - part.per_hour,
+            peak_per_hour=self.peak_per_hour - part.peak_per_hour,
+            surcharge=self.surcharge - part.surcharge,
+            exact=self.exact - part.exact,
+            cents=self.amount - part.amount,
+        )
+
     def parts(self) -> "tuple[StatementLine, ...]":
         """The line, divided by price; the exact amounts add up to that of the line."""
         if self.peak_hours is None:
@@ -96,6 +151,11 @@ class StatementLine:
         peak = replace(self, per_hour=self.peak_per_hour, surcharge=ZERO, exact=exact)
         rest = replace(self, surcharge=ZERO, exact=self.exact - exact)
         return (rest, peak) if rest.exact else (peak,)
+
+
+def lines_by_class(lines: Iterable[StatementLine]) -> Iterator[StatementLine]:
+    """The lines; those of a booking of several classes divided by class."""
+    return (part for line in lines for part in line.by_class())
 
 
 @dataclass(slots=True)
@@ -113,6 +173,13 @@ class Totals:
         self.exact += line.exact
         self.lines += 1
         self.corrections += line.is_correction
+
+    def remove(self, line: StatementLine) -> None:
+        """Counts a line no longer."""
+        self.amount -= line.amount
+        self.exact -= line.exact
+        self.lines -= 1
+        self.corrections -= line.is_correction
 
     def add_sums(self, other: "Totals") -> None:
         """Counts the lines of other sums."""

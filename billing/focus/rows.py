@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from billing.focus.lines import FEES, ZERO, LineUse, StatementLine, Uses
+from billing.focus.lines import FEES, ZERO, LineUse, StatementLine, Uses, lines_by_class
 from billing.rules import midnight, month_after
 
 FOCUS_COLUMNS = (
@@ -36,12 +36,13 @@ def focus_rows(
 ) -> Iterator[dict[str, object]]:
     """Yields the rows; their costs add up to those of the lines. `tenant` is its slug and name.
 
+    A booking of several classes has rows for each of them.
     The unused time of a booking is taken from its first charges, as rows of their own.
     """
     unused = {booking: use.unused_cost for booking, use in uses.items()}
     energy = dict(uses)
     facts = _tenant_facts(tenant, month)
-    for line in lines:
+    for line in lines_by_class(lines):
         for part in _parts(line, unused, energy):
             yield facts | _row(part)
 

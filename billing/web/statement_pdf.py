@@ -13,7 +13,7 @@ from reportlab.lib.units import mm
 from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
-from billing.focus import StatementLine, Totals
+from billing.focus import StatementLine, Totals, lines_by_class
 from billing.rules import money_text
 
 GRID = colors.HexColor("#c9cfd9")
@@ -36,7 +36,7 @@ def statement_pdf(
 ) -> None:
     """Writes a title, a line for each fact, the lines of the statement, their sum, and notes."""
     pages, total, currency = _Pages(title, facts, file), Totals(), "EUR"
-    for line in lines:
+    for line in lines_by_class(lines):
         total.add(line)
         currency = line.currency
         pages.row(_cells(line))

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from io import BytesIO, StringIO
@@ -25,8 +26,10 @@ from allocation.queries.bookings.statements import (
     statement_of,
     statement_page,
 )
+from allocation.rules.ask import AskDocument, AskGroup
 from billing.focus import (
     FOCUS_COLUMNS,
+    ClassShare,
     LineUse,
     StatementLine,
     Totals,
@@ -48,6 +51,7 @@ from billing.services import (
     hold_place,
     hold_settle,
     month_close,
+    price_book_publish,
 )
 from billing.web.statement_pdf import statement_pdf
 from tenants.models import Project, Role, Tenant
@@ -55,7 +59,7 @@ from tenants.platform.errors import Refused
 from tests.billing.builders import NOVEMBER, NOW
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, actor_now
 from tests.roles import as_system
-from tests.web.fleet_builders import a_booking
+from tests.web.fleet_builders import a_booking, a_model
 
 DECEMBER_2 = datetime(2026, 12, 2, 1, tzinfo=UTC)
 
@@ -463,3 +467,57 @@ def test_people_read_statements_of_their_projects_and_admins_of_all(site: Site) 
     )
     assert admin.post(page, {"month": "2020-01", "sure": "1"}).status_code == 302
     assert "closed on" in admin.get(page, {"month": "2020-01"}).content.decode()
+
+
+def a_mixed_line(exact: str = "39", **more: object) -> StatementLine:
+    """Three hours of 2 H100 and 4 L40S at 12 an hour together, of which an hour in peak hours."""
+    shares = (ClassShare("h100", "", Decimal(8)), ClassShare("l40s", "", Decimal(4)))
+    facts: dict[str, object] = {
+        "per_hour": Decimal(12), "peak_per_hour": Decimal(15), "surcharge": Decimal(3),
+        "shares": shares,
+    }  # fmt: skip
+    return a_line(exact, **(facts | more))
+
+
+def test_a_booking_of_several_classes_has_a_line_for_each_that_add_up() -> None:
+    lines = a_mixed_line().by_class()
+    found = [(each.gpu_class, each.exact, each.hours, each.peak_hours) for each in lines]
+    assert found == [("h100", 26, 3, 1), ("l40s", 13, 3, 1)]
+    rows = rows_of(statement_csv([a_mixed_line()]))
+    assert [row["gpu_class"] for row in rows] == ["h100", "l40s", ""]
+    focus = list(focus_rows([a_mixed_line()], ("helix", "Helix"), NOVEMBER.starts, {}))
+    assert {row["SkuId"] for row in focus} == {"h100/standard", "l40s/standard"}
+    assert sum(row["BilledCost"] for row in focus) == 39  # type: ignore[misc]  # a Decimal
+    assert len(a_mixed_line(fee="no_show").by_class()) == 1
+    draw = Random(7)  # noqa: S311 (not a secret)
+    for _ in range(300):
+        exact = Decimal(draw.randrange(-(10**9), 10**9)) / 10**6
+        shares = tuple(
+            ClassShare(name, "", Decimal(draw.randrange(1, 10**6)) / 1_000) for name in "abcd"
+        )
+        line = a_mixed_line(str(exact), shares=shares)
+        for name in ("amount", "exact", "surcharge", "per_hour"):
+            assert sum(getattr(each, name) for each in line.by_class()) == getattr(line, name)
+
+
+def test_the_class_of_each_group_has_its_part_of_a_charge(site: Site) -> None:
+    a_model()
+    a_model("l40s")
+    with as_system():
+        prices = {("h100", "standard"): Decimal(4), ("l40s", "standard"): Decimal(1)}
+        book = price_book_publish(actor_id=None, valid_from=NOW, prices=prices, now=NOW)
+        site.booking = a_booking(a_member(site.project), now=NOW)
+        ask = AskDocument.from_json(site.booking.ask)
+        mixed = replace(ask, groups=(AskGroup("l40s", 2),))
+        Booking.objects.filter(id=site.booking.id).update(
+            ask=mixed.to_json(), price_version=book.version,
+            price_per_hour=Decimal(6),
+        )  # fmt: skip
+        site.charge("3")
+        of = StatementOf(site.tenant.id, NOVEMBER)
+        before = statement_of(of, "tier").totals
+        sums = dict(statement_of(of, "gpu_class").groups)
+        (line,) = group_page(of, "gpu_class", "l40s", offset=0, limit=9)
+        assert statement_of(of, "gpu_class").totals == before
+    assert (line.gpu_class, line.exact) == ("l40s", Decimal(1))
+    assert (sums["l40s"].exact, sums["h100"].exact) == (Decimal(1), Decimal("14.345678"))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from django.db import connection
 from django.db.models import Count
 
 from allocation.models import BookingLabel
+from allocation.queries.bookings.class_shares import class_shares
 from billing.focus import StatementLine, Totals
 from billing.models import Account, Budget, ClosedMonth
 from billing.rules import Period
@@ -30,7 +31,8 @@ SELECT t.id, t.at, t.kind,
        a.currency, t.note, t.fee, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date),
        coalesce(b.ask->>'profile', ''),
        coalesce(p.labels, '{{}}') || own.labels || coalesce(b.labels, '{{}}'),
-       coalesce(nullif(b.external_ref, ''), nullif(own.external_ref, ''), p.external_ref, '')
+       coalesce(nullif(b.external_ref, ''), nullif(own.external_ref, ''), p.external_ref, ''),
+       CASE WHEN b.ask ? 'groups' THEN b.ask::text END, b.price_version
 FROM billing_transfer t
 JOIN billing_account a ON a.id = t.debit_id
 JOIN billing_budget own
@@ -97,13 +99,20 @@ GROUP BY 1
 
 _LINE_NAMES = _NAMES | {
     "tier": "coalesce(b.tier_id, '')",
-    "gpu_class": "coalesce(b.planned_class, '')",
     "ticket": _TICKET,
 }
 _OF_GROUP = (
     _LINES.format(which=f"{_OF_MONTH} AND {{value}} = %(name)s").replace("'{}'", "'{{}}'")
     + "ORDER BY t.at DESC, t.id DESC LIMIT %(limit)s OFFSET %(offset)s"
 )
+_OF_CLASS = (
+    _LINES.format(
+        which=f"{_OF_MONTH} AND (coalesce(b.planned_class, '') = %(name)s OR (t.fee = ''"
+        " AND b.ask->'groups' @> jsonb_build_array(jsonb_build_object('gpu_class', %(name)s))))"
+    )
+    + "ORDER BY t.at DESC, t.id DESC LIMIT %(limit)s OFFSET %(offset)s"
+)
+_OF_MIXED = _LINES.format(which=f"{_OF_MONTH} AND b.ask ? 'groups'")
 CHUNK = 2_000
 
 
@@ -165,9 +174,10 @@ def _inherited_keys(of: StatementOf) -> list[str]:
 
 def statement_of(of: StatementOf, by: str = "person") -> Statement:
     """Reads the statement from the sums that the ledger keeps. `by` is as in `group_check`."""
-    totals, groups = Totals(), list(spend_of(of, by).items())
-    for _, group in groups:
+    totals, kept = Totals(), _kept_sums(of, by)
+    for group in kept.values():
         totals.add_sums(group)
+    groups = list(_with_classes(of, kept, by).items())
     closed = ClosedMonth.objects.filter(tenant_id=of.tenant_id, starts=of.month.starts).first()
     accounts = Account.objects.filter(tenant_id=of.tenant_id, kind="spend")
     currency = accounts.values_list("currency", flat=True).first() or "EUR"
@@ -177,6 +187,26 @@ def statement_of(of: StatementOf, by: str = "person") -> Statement:
 
 def spend_of(of: StatementOf, by: str) -> dict[str, Totals]:
     """The charges of any days, with corrections, by a group as in `group_check`."""
+    return _with_classes(of, _kept_sums(of, by), by)
+
+
+def _with_classes(of: StatementOf, sums: dict[str, Totals], by: str) -> dict[str, Totals]:
+    """The sums; those by class with each group of a mixed booking in its own class. The ledger
+    keeps such a booking in its first class."""
+    if by != "gpu_class":
+        return sums
+    facts = _facts(of, of.month.first_second, of.month.last_second)
+    for line in map(_line, _rows(_OF_MIXED, facts)):
+        parts = line.by_class()
+        if len(parts) == 1:
+            continue
+        sums.setdefault(line.gpu_class, Totals()).remove(line)
+        for part in parts:
+            sums.setdefault(part.gpu_class, Totals()).add(part)
+    return {name: each for name, each in sums.items() if each.lines}
+
+
+def _kept_sums(of: StatementOf, by: str) -> dict[str, Totals]:
     if by in _NAMES:
         facts = _facts(of, of.month.starts, of.month.ends)
         rows = _rows(_SUMS.format(name=_NAMES[by]), facts)
@@ -204,8 +234,9 @@ def statement_lines(of: StatementOf) -> Iterator[StatementLine]:
 
 
 def _line(row: Sequence[Any]) -> StatementLine:
-    *facts, profile, labels, ticket = row
-    return StatementLine(*[*facts, json.loads(labels), profile, ticket])
+    *facts, profile, labels, ticket, ask, version = row
+    line = StatementLine(*[*facts, json.loads(labels), profile, ticket])
+    return line if ask is None else replace(line, shares=class_shares(ask, version, line.tier))
 
 
 def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[StatementLine]:
@@ -221,6 +252,9 @@ def group_page(
     """A page of the lines of one group as in `group_check`, the latest first."""
     facts = _facts(of, of.month.first_second, of.month.last_second)
     facts |= {"limit": limit, "offset": offset, "name": name, "label": by.removeprefix(LABEL)}
+    if by == "gpu_class":
+        lines = map(_line, _rows(_OF_CLASS, facts))
+        return [part for line in lines for part in line.by_class() if part.gpu_class == name]
     return [
         _line(row) for row in _rows(_OF_GROUP.format(value=_LINE_NAMES.get(by, _LABELLED)), facts)
     ]

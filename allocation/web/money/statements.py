@@ -243,7 +243,11 @@ def _lines_page(
         lines = group_page(of, by, chosen, offset=first, limit=SHOWN)
         query["only"] = chosen
     return {
-        "lines": [(line, money_text(line.amount, line.currency)) for line in lines],
+        "lines": [
+            (part, money_text(part.amount, part.currency))
+            for line in lines
+            for part in line.by_class()
+        ],
         "first": first + 1,
         "last": first + len(lines),
         "line_count": count,
