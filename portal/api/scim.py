@@ -1,25 +1,23 @@
 """SCIM 2.0 (RFC 7644) for the directory of a tenant: people, by its bearer token.
 
 The operators' process serves it: only that process creates accounts. `Users` takes list (filter
-`userName eq "…"`), create, get, replace, patch and delete; groups are the sign-in provider's.
+`userName eq "…"`), create, get, replace, patch and delete. Groups: `portal.api.scim_groups`.
 """
 
-import json
 import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
-from tenants.access import client_address
+from portal.api.scim_frame import MOST, Answer, body_of, listed, served
 from tenants.models import DirectoryPerson, Tenant, User
-from tenants.platform.errors import Refused, invalid
-from tenants.platform.wall import operator_tx, require_operators_process
+from tenants.platform.errors import invalid
 from tenants.services.directory.people import (
     PersonTerms,
     directory_people,
@@ -29,27 +27,17 @@ from tenants.services.directory.people import (
     directory_person_remove,
     is_active_in,
 )
-from tenants.services.directory.tokens import directory_of
-from tenants.services.rate_limits import call_limit_check
 
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
-LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
-ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
-PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
-CONTENT = "application/scim+json"
-MOST = 200
-LONGEST_BODY = 100_000
 _FILTER = re.compile(
     r'\s*(userName|externalId)\s+eq\s+"([^"\\\x00-\x1f]{1,255})"\s*', re.IGNORECASE
 )
-
-Answer = tuple[dict[str, Any] | None, HTTPStatus]
 
 
 @csrf_exempt
 def scim_users(request: HttpRequest) -> HttpResponse:
     """Lists people, or creates one."""
-    return _served(request, {"GET": _list, "POST": _create})
+    return served(request, {"GET": _list, "POST": _create})
 
 
 @csrf_exempt
@@ -60,7 +48,7 @@ def scim_user(request: HttpRequest, key: str) -> HttpResponse:
         return lambda request, tenant: act(request, tenant, directory_person(tenant, key))
 
     acts = {"GET": on(_get), "PUT": on(_replace), "PATCH": on(_patch), "DELETE": on(_remove)}
-    return _served(request, acts)
+    return served(request, acts)
 
 
 @csrf_exempt
@@ -82,34 +70,7 @@ def scim_config(request: HttpRequest) -> HttpResponse:
             ],
         }, HTTPStatus.OK
 
-    return _served(request, {"GET": config})
-
-
-def _served(request: HttpRequest, acts: dict[str, Callable[..., Answer]]) -> HttpResponse:
-    """Finds the directory's tenant by the token and answers with SCIM's JSON, errors as well."""
-    require_operators_process()
-    try:
-        with operator_tx():
-            tenant = _tenant(request)
-            if tenant is None:
-                return _error(HTTPStatus.UNAUTHORIZED, "Send the directory's bearer token.")
-            call_limit_check("token", f"directory {tenant.id}", timezone.now())
-            act = acts.get(request.method or "")
-            if act is None:
-                return _error(HTTPStatus.METHOD_NOT_ALLOWED, f"Use {', '.join(acts)}.")
-            body, status = act(request, tenant)
-    except Refused as refusal:
-        return _refused(refusal)
-    if body is None:
-        return HttpResponse(status=status)
-    return JsonResponse(body, status=status, content_type=CONTENT)
-
-
-def _tenant(request: HttpRequest) -> Tenant | None:
-    kind, _, clear = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not clear:
-        return None
-    return directory_of(clear, now=timezone.now(), address=client_address(request.META))
+    return served(request, {"GET": config})
 
 
 def _list(request: HttpRequest, tenant: Tenant) -> Answer:
@@ -119,16 +80,7 @@ def _list(request: HttpRequest, tenant: Tenant) -> Answer:
         if found is None:
             raise invalid("invalidFilter", 'Filter by userName eq "…".', "filter")
         people = _named(people, found[1].lower(), found[2])
-    start = max(1, _whole(request, "startIndex", 1))
-    count = min(MOST, max(0, _whole(request, "count", MOST)))
-    shown = people[start - 1 : start - 1 + count]
-    return {
-        "schemas": [LIST],
-        "totalResults": people.count(),
-        "startIndex": start,
-        "itemsPerPage": len(shown),
-        "Resources": [_shown(tenant, user) for user in shown],
-    }, HTTPStatus.OK
+    return listed(request, people, lambda user: _shown(tenant, user))
 
 
 def _named(people: Any, attribute: str, value: str) -> Any:  # noqa: ANN401 (a query of users)
@@ -139,7 +91,7 @@ def _named(people: Any, attribute: str, value: str) -> Any:  # noqa: ANN401 (a q
 
 
 def _create(request: HttpRequest, tenant: Tenant) -> Answer:
-    terms = _terms(_body(request))
+    terms = _terms(body_of(request))
     user = directory_person_create(tenant=tenant, terms=terms, now=timezone.now())
     return _shown(tenant, directory_person(tenant, user.username)), HTTPStatus.CREATED
 
@@ -149,13 +101,13 @@ def _get(_: HttpRequest, tenant: Tenant, user: User) -> Answer:
 
 
 def _replace(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
-    return _changed(tenant, user, _body(request))
+    return _changed(tenant, user, body_of(request))
 
 
 def _patch(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
     """Applies `replace` and `add` of the attributes that we keep; ignores others."""
     stated = _shown(tenant, user)
-    operations = _body(request).get("Operations")
+    operations = body_of(request).get("Operations")
     if not isinstance(operations, list):
         raise invalid("invalidSyntax", "Operations is a list.", "Operations")
     for each in operations:
@@ -231,43 +183,6 @@ def _terms(stated: dict[str, Any]) -> PersonTerms:
     if not isinstance(active, bool) or not all(isinstance(each, str) for each in texts.values()):
         raise invalid("invalidValue", "active is true or false, names are texts.", "active")
     return PersonTerms(is_active=active, **texts)
-
-
-def _body(request: HttpRequest) -> dict[str, Any]:
-    if len(request.body) > LONGEST_BODY:
-        raise invalid("invalidSyntax", "The body is too long.", "body")
-    try:
-        found = json.loads(request.body)
-    except ValueError:
-        raise invalid("invalidSyntax", "The body is no JSON.", "body") from None
-    if not isinstance(found, dict):
-        raise invalid("invalidSyntax", "The body is a JSON object.", "body")
-    return found
-
-
-def _whole(request: HttpRequest, name: str, default: int) -> int:
-    text = request.GET.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise invalid("invalidValue", f"{name} is a number.", name)
-    return int(text)
-
-
-def _refused(refusal: Refused) -> HttpResponse:
-    status = {
-        "missing": HTTPStatus.NOT_FOUND,
-        "denied": HTTPStatus.FORBIDDEN,
-        "invalid": HTTPStatus.BAD_REQUEST,
-    }.get(refusal.kind, HTTPStatus.CONFLICT)
-    if refusal.code == "too_many_requests":
-        status = HTTPStatus.TOO_MANY_REQUESTS
-    return _error(status, refusal.sentence, refusal.code)
-
-
-def _error(status: HTTPStatus, detail: str, kind: str = "") -> HttpResponse:
-    body = {"schemas": [ERROR], "status": str(int(status)), "detail": detail}
-    if kind in ("invalidFilter", "invalidSyntax", "invalidValue", "invalidPath", "uniqueness"):
-        body["scimType"] = kind
-    return JsonResponse(body, status=status, content_type=CONTENT)
 
 
 urlpatterns = [

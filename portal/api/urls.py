@@ -12,6 +12,7 @@ from portal.api.errors import PROBLEM_JSON, problem
 from portal.api.health import healthz, readyz, statusz
 from portal.api.metrics import metrics
 from portal.api.scim import urlpatterns as scim_urlpatterns
+from portal.api.scim_groups import urlpatterns as scim_group_urlpatterns
 from tenants.platform.errors import missing
 
 
@@ -37,5 +38,6 @@ urlpatterns = [
     path("metrics", metrics, name="metrics"),
     path("statusz", statusz, name="statusz"),
     *scim_urlpatterns,
+    *scim_group_urlpatterns,
     path("api/v1/", include(api_urlpatterns)),
 ]

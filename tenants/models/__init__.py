@@ -2,7 +2,7 @@
 
 from tenants.models.announcements import Announcement, AnnouncementDismissal
 from tenants.models.chat import ChatChannel, ChatMessage
-from tenants.models.directory import DirectoryPerson, DirectoryToken
+from tenants.models.directory import DirectoryGroup, DirectoryPerson, DirectoryToken
 from tenants.models.labs import LabLead, LabQuota, PersonQuota, QuotaWindow
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.messages import Mail, MailLink, OutboxMessage, PasswordReset
@@ -43,6 +43,7 @@ __all__ = [
     "AuditSeal",
     "ChatChannel",
     "ChatMessage",
+    "DirectoryGroup",
     "DirectoryPerson",
     "DirectoryToken",
     "GpuClass",

@@ -2,6 +2,7 @@
 
 import uuid
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Lower
 
@@ -19,6 +20,26 @@ class DirectoryToken(models.Model):
     created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     last_used = models.DateTimeField(null=True, blank=True)
     last_address = models.GenericIPAddressField(null=True, blank=True)
+
+
+class DirectoryGroup(models.Model):
+    """A group that the tenant's directory keeps. Its name is mapped to roles as for sign-on."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    name = models.CharField(max_length=200, help_text="`displayName` of the directory.")
+    external_id = models.CharField(max_length=255, blank=True, help_text="`externalId`.")
+    members = ArrayField(models.BigIntegerField(), help_text="Ids of accounts.")
+    created = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(Lower("name"), "tenant", name="directory_group_once"),
+            models.UniqueConstraint(fields=["tenant", "id"], name="directory_group_id_in_tenant"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class DirectoryPerson(models.Model):

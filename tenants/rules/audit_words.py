@@ -52,6 +52,8 @@ ACTIONS = {
     "compaction.order": "ordered running work to move, with booking {object}",
     "compaction.ordered": "ordered running work to move for {object}",
     "directory.created": "created the account {object} from the directory",
+    "directory.group_removed": "removed the group {object} from the directory",
+    "directory.group_set": "set the group {object} from the directory",
     "directory_token.removed": "removed the directory's token of {object}",
     "directory_token.set": "created the directory's token of {object}",
     "report.subscribe": "gets a statement by mail",

@@ -122,7 +122,7 @@ NO_PAGES = {
     # A form of one field, which only a sign-in that waits for its code reaches.
     "second-factor",
     # For a directory's program.
-    *("scim-users", "scim-user", "scim-config"),
+    *("scim-users", "scim-user", "scim-groups", "scim-group", "scim-config"),
 }
 
 

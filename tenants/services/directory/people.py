@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 from tenants.audit import audit_record, platform_record
 from tenants.models import (
     ApiToken,
+    DirectoryGroup,
     DirectoryPerson,
     KnownPerson,
     Membership,
@@ -180,6 +181,9 @@ def directory_person_remove(*, tenant: Tenant, user: User, now: datetime) -> Non
     for membership in Membership.objects.filter(tenant=tenant, user=user).order_by("id"):
         Membership.objects.filter(id=membership.id).delete()
         _note(tenant, user, "membership.removed", now, {"role": membership.role})
+    for group in DirectoryGroup.objects.filter(tenant=tenant, members__contains=[user.pk]):
+        group.members = [each for each in group.members if each != user.pk]
+        group.save(update_fields=["members"])
     SignOnIdentity.objects.filter(tenant=tenant, user=user).delete()
     DirectoryPerson.objects.filter(tenant=tenant, user=user).delete()
 

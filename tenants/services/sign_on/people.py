@@ -13,6 +13,7 @@ from django.db import transaction
 
 from tenants.audit import audit_record, platform_record
 from tenants.models import (
+    DirectoryGroup,
     KnownPerson,
     Membership,
     Role,
@@ -66,8 +67,8 @@ def sign_on_person(provider: SignOnProvider, claims: Claims, now: datetime) -> S
     """
     # People of one tenant sign in one after the other, so the same person gets one account.
     SignOnProvider.objects.select_for_update().get(tenant_id=provider.tenant_id)
-    wanted = _roles_of(provider, claims.groups)
     identity = _identity_of(provider, claims)
+    wanted = _roles_of(provider, _groups_of(provider, identity, claims))
     if identity is None:
         if not wanted:
             return SignedOn(None, _no_role(provider))
@@ -168,6 +169,29 @@ def account_named(wanted: str, name: str, tenant: Tenant) -> User:
 def roles_for_everybody_set(provider: SignOnProvider, user: User, now: datetime) -> None:
     """Gives the roles that the provider's group of everybody has."""
     _roles_set(provider, user, _roles_of(provider, frozenset()), now)
+
+
+def roles_of_groups_set(provider: SignOnProvider, user: User, now: datetime) -> str:
+    """Sets the roles that the groups of the tenant's directory give; returns a note, or "".
+
+    A note means that the person keeps a role, as the last admin.
+    """
+    names = _directory_groups(provider, user.pk)
+    return _roles_set(provider, user, _roles_of(provider, names), now)
+
+
+def _groups_of(
+    provider: SignOnProvider, identity: SignOnIdentity | None, claims: Claims
+) -> frozenset[str]:
+    """Those of the ID token, unless the tenant's directory keeps groups."""
+    if not DirectoryGroup.objects.filter(tenant_id=provider.tenant_id).exists():
+        return claims.groups
+    return _directory_groups(provider, identity.user_id) if identity else frozenset()
+
+
+def _directory_groups(provider: SignOnProvider, user_id: int) -> frozenset[str]:
+    found = DirectoryGroup.objects.filter(tenant_id=provider.tenant_id, members__contains=[user_id])
+    return frozenset(found.values_list("name", flat=True))
 
 
 def _account_create(provider: SignOnProvider, claims: Claims, now: datetime) -> User:

@@ -13,17 +13,22 @@ from tenants.models import (
     AuditEntry,
     KnownPerson,
     Membership,
+    Project,
+    Role,
     Session,
+    SignOnGroup,
+    SignOnProvider,
     Tenant,
     User,
 )
 from tenants.services.sessions import session_digest
+from tenants.services.sign_on.people import Claims, sign_on_person
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user
 from tests.roles import as_system
 from tests.web.frame.test_second_factor import is_in, key_of, with_password
 
 pytestmark = pytest.mark.django_db
-USERS = "/scim/v2/Users"
+USERS, GROUPS = "/scim/v2/Users", "/scim/v2/Groups"
 
 
 def token_for(admin: User, slug: str) -> str:
@@ -134,6 +139,111 @@ def test_the_last_admin_stays_and_bad_input_says_why() -> None:
     assert with_password(member).get("/t/helix/settings/directory").status_code == 403
     with_password(admin).post("/t/helix/settings/directory", {"act": "remove"})
     assert call(token, "GET").status_code == 401
+
+
+def a_mapping(tenant: Tenant, project: Project) -> SignOnProvider:
+    """A provider, with a group that leads the project and one that administers the tenant."""
+    with as_system():
+        provider = SignOnProvider.objects.create(
+            tenant=tenant, issuer="https://id.example", client_id="x", sealed_secret="x",
+            endpoints={}, checked=timezone.now(), is_on=True,
+        )  # fmt: skip
+        SignOnGroup.objects.create(tenant=tenant, group="lab", project=project, role=Role.LEAD)
+        SignOnGroup.objects.create(tenant=tenant, group="chiefs", role=Role.TENANT_ADMIN)
+    return provider
+
+
+def roles_of(user: User) -> set[str]:
+    with as_system():
+        return set(Membership.objects.filter(user=user).values_list("role", flat=True))
+
+
+def patched(token: str, one: str, /, **operation: object) -> Any:  # noqa: ANN401
+    return call(token, "PATCH", one, {"Operations": [operation]})
+
+
+def _foreign_group_calls(theirs: str, one: str, body: object) -> None:
+    for method, sent in (("GET", None), ("PUT", body), ("PATCH", {"Operations": []})):
+        assert call(theirs, method, one, sent).status_code == 404, method
+    assert call(theirs, "POST", GROUPS, body).status_code == 400
+
+
+def _signed_on(provider: SignOnProvider, ida: User) -> None:
+    """The directory's groups count, and not those of an ID token."""
+    with as_system():
+        claims = Claims(provider.issuer, "ida", groups=frozenset({"chiefs"}))
+        assert sign_on_person(provider, claims, timezone.now()).user == ida
+
+
+def test_groups_of_the_directory_give_and_end_roles_at_once() -> None:
+    helix, orbit = a_tenant("helix"), a_tenant("orbit")
+    admin = a_tenant_admin(helix).user
+    provider = a_mapping(helix, a_project(helix))
+    token = token_for(admin, "helix")
+    for name in ("eda", "ida"):
+        assert call(token, "POST", body=person(name, externalId=name)).status_code == 201
+    eda, ida = _user("eda@helix"), _user("ida@helix")
+    body = {"displayName": "lab", "externalId": "g-1", "members": [{"value": "eda@helix"}]}
+    made = call(token, "POST", GROUPS, body)
+    assert made.said["members"][0]["value"] == "eda@helix"
+    assert (roles_of(eda), roles_of(ida)) == ({"lead"}, set())
+    one = f"{GROUPS}/{made.said['id']}"
+    # As the directories of Microsoft and Okta send it.
+    patched(token, one, op="Add", path="members", value=[{"value": "ida@helix"}])
+    assert roles_of(ida) == {"lead"}
+    patched(token, one, op="remove", path='members[value eq "eda@helix"]')
+    assert (roles_of(eda), roles_of(ida)) == (set(), {"lead"})
+    _signed_on(provider, ida)
+    assert roles_of(ida) == {"lead"}
+    assert patched(token, one, op="replace", value={"displayName": "x"}).said["displayName"] == "x"
+    assert roles_of(ida) == set()
+    assert call(token, "PUT", one, body).said["externalId"] == "g-1"
+    assert (roles_of(eda), roles_of(ida)) == ({"lead"}, set())
+    found = call(token, "GET", f'{GROUPS}?filter=displayName eq "LAB"&excludedAttributes=members')
+    assert [each.get("members", 0) for each in found.said["Resources"]] == [0]
+    _foreign_group_calls(token_for(a_tenant_admin(orbit).user, "orbit"), one, body)
+    assert call(token, "DELETE", f"{USERS}/eda@helix").status_code == 204
+    assert call(token, "GET", one).said["members"] == []
+    assert call(token, "DELETE", one).status_code == 204
+    with as_system():
+        logged = AuditEntry.objects.filter(tenant=helix, object_kind="directory_group")
+        assert logged.filter(action="directory.group_removed").count() == 1
+
+
+def test_a_group_keeps_the_last_admin_and_bad_input_changes_nothing() -> None:
+    helix = a_tenant("helix")
+    admin = a_tenant_admin(helix).user
+    a_mapping(helix, a_project(helix))
+    token = token_for(admin, "helix")
+    value = [{"value": admin.username}]
+    made = call(token, "POST", GROUPS, {"displayName": "chiefs", "members": value})
+    one = f"{GROUPS}/{made.said['id']}"
+    for answer in (
+        patched(token, one, op="remove", path="members"),
+        patched(token, one, op="replace", path="displayName", value="others"),
+        call(token, "DELETE", one),
+    ):
+        assert answer.status_code == 409
+        assert "last admin" in answer.said["detail"]
+    assert roles_of(admin) == {"tenant_admin"}
+    bad: list[tuple[str, str, object]] = [
+        ("POST", GROUPS, {"displayName": ""}),
+        ("POST", GROUPS, {"displayName": "*"}),
+        ("POST", GROUPS, {"displayName": "a\u202eb"}),
+        ("POST", GROUPS, {"displayName": "x", "members": 7}),
+        ("POST", GROUPS, {"displayName": "x", "members": [{"value": 7}]}),
+        ("POST", GROUPS, {"displayName": "x", "members": [{"value": "no@body"}]}),
+        ("PATCH", one, {"Operations": [{"op": "move", "path": "members"}]}),
+        ("PATCH", one, {"Operations": [{"op": "add", "path": "members", "value": None}]}),
+        ("PATCH", one, {"Operations": [{"op": "add", "value": 7}]}),
+        ("GET", f"{GROUPS}?filter=members eq x", None),
+    ]
+    for method, path, body in bad:
+        assert call(token, method, path, body).status_code == 400, (path, body)
+    again = call(token, "POST", GROUPS, {"displayName": "CHIEFS"})
+    assert (again.status_code, again.said["scimType"]) == (409, "uniqueness")
+    assert call(token, "GET", f"{GROUPS}/none").status_code == 404
+    assert [each["value"] for each in call(token, "GET", one).said["members"]] == [admin.username]
 
 
 def test_admins_disable_and_enable_people_on_their_page() -> None:

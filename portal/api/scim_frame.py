@@ -1,0 +1,106 @@
+"""SCIM's frame: the directory's token, its JSON, its errors and its lists."""
+
+import json
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+
+from tenants.access import client_address
+from tenants.models import Tenant
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.wall import operator_tx, require_operators_process
+from tenants.services.directory.tokens import directory_of
+from tenants.services.rate_limits import call_limit_check
+
+LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
+ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
+CONTENT = "application/scim+json"
+MOST = 200
+LONGEST_BODY = 1_000_000
+
+M = TypeVar("M", bound=Model)
+Answer = tuple[dict[str, Any] | None, HTTPStatus]
+Act = Callable[[HttpRequest, Tenant], Answer]
+
+
+def served(request: HttpRequest, acts: Mapping[str, Act]) -> HttpResponse:
+    """Finds the directory's tenant by the token and answers with SCIM's JSON, errors as well."""
+    require_operators_process()
+    try:
+        with operator_tx():
+            tenant = _tenant(request)
+            if tenant is None:
+                return _error(HTTPStatus.UNAUTHORIZED, "Send the directory's bearer token.")
+            call_limit_check("token", f"directory {tenant.id}", timezone.now())
+            act = acts.get(request.method or "")
+            if act is None:
+                return _error(HTTPStatus.METHOD_NOT_ALLOWED, f"Use {', '.join(acts)}.")
+            body, status = act(request, tenant)
+    except Refused as refusal:
+        return _refused(refusal)
+    if body is None:
+        return HttpResponse(status=status)
+    return JsonResponse(body, status=status, content_type=CONTENT)
+
+
+def _tenant(request: HttpRequest) -> Tenant | None:
+    kind, _, clear = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not clear:
+        return None
+    return directory_of(clear, now=timezone.now(), address=client_address(request.META))
+
+
+def listed(request: HttpRequest, rows: QuerySet[M], shown: Callable[[M], dict[str, Any]]) -> Answer:
+    """Returns the page of rows that `startIndex` and `count` ask for."""
+    start = max(1, _whole(request, "startIndex", 1))
+    count = min(MOST, max(0, _whole(request, "count", MOST)))
+    page = rows[start - 1 : start - 1 + count]
+    return {
+        "schemas": [LIST],
+        "totalResults": rows.count(),
+        "startIndex": start,
+        "itemsPerPage": len(page),
+        "Resources": [shown(row) for row in page],
+    }, HTTPStatus.OK
+
+
+def body_of(request: HttpRequest) -> dict[str, Any]:
+    """Returns the body, which is a JSON object. Raises Refused `invalidSyntax`."""
+    if len(request.body) > LONGEST_BODY:
+        raise invalid("invalidSyntax", "The body is too long.", "body")
+    try:
+        found = json.loads(request.body)
+    except ValueError:
+        raise invalid("invalidSyntax", "The body is no JSON.", "body") from None
+    if not isinstance(found, dict):
+        raise invalid("invalidSyntax", "The body is a JSON object.", "body")
+    return found
+
+
+def _whole(request: HttpRequest, name: str, default: int) -> int:
+    text = request.GET.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise invalid("invalidValue", f"{name} is a number.", name)
+    return int(text)
+
+
+def _refused(refusal: Refused) -> HttpResponse:
+    status = {
+        "missing": HTTPStatus.NOT_FOUND,
+        "denied": HTTPStatus.FORBIDDEN,
+        "invalid": HTTPStatus.BAD_REQUEST,
+    }.get(refusal.kind, HTTPStatus.CONFLICT)
+    if refusal.code == "too_many_requests":
+        status = HTTPStatus.TOO_MANY_REQUESTS
+    return _error(status, refusal.sentence, refusal.code)
+
+
+def _error(status: HTTPStatus, detail: str, kind: str = "") -> HttpResponse:
+    body = {"schemas": [ERROR], "status": str(int(status)), "detail": detail}
+    if kind in ("invalidFilter", "invalidSyntax", "invalidValue", "invalidPath", "uniqueness"):
+        body["scimType"] = kind
+    return JsonResponse(body, status=status, content_type=CONTENT)
