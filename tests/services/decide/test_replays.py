@@ -25,10 +25,11 @@ from tests.services.plant import Plant
 
 
 def decided(plant: Plant, *labs: Lab) -> Booking:
-    """Books both GPUs for each lab in turn; returns the last booking of the first lab."""
-    for lab in labs:
+    """Books both GPUs for each lab, a second apart; returns the last booking of the first lab."""
+    for second, lab in enumerate(labs):
+        asked = plant.now + timedelta(seconds=second)
         with as_system():
-            booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask(2)), now=plant.now)
+            booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask(2)), now=asked)
     plant.later(timedelta(minutes=1))
     with as_system():
         last = Booking.objects.filter(tenant=labs[0].tenant).order_by("number").last()
