@@ -336,14 +336,16 @@ def a_lab(
     slug: str = "", *, money: str = "1000", limit: int = 8, gpus: int = 1, now: datetime = NOW
 ) -> Lab:
     """A lab, and the first time a node with `gpus` H100 and everything cycles need."""
-    a_model()
-    a_tier()
-    if not PriceBook.objects.exists():
-        a_policy()
-        a_price_book(valid_from=now)
-        if gpus:
-            a_node(gpus=gpus)
-    tenant = a_tenant(slug)
-    project = a_project(tenant)
-    a_quota(tenant, guaranteed=limit, limit=limit)
-    return Lab(tenant, project, an_actor(a_member(project)), a_budget(project, money, now=now))
+    with as_system():
+        a_model()
+        a_tier()
+        if not PriceBook.objects.exists():
+            a_policy()
+            a_price_book(valid_from=now)
+            if gpus:
+                a_node(gpus=gpus)
+        tenant = a_tenant(slug)
+        project = a_project(tenant)
+        a_quota(tenant, guaranteed=limit, limit=limit)
+        actor = an_actor(a_member(project))
+        return Lab(tenant, project, actor, a_budget(project, money, now=now))

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 
 from django.db import connection
 from django.db.utils import InternalError
-from psycopg import sql
 
 
 def as_system() -> AbstractContextManager[None]:
@@ -13,21 +13,29 @@ def as_system() -> AbstractContextManager[None]:
     return as_role("portal_system")
 
 
+_roles: ContextVar[str] = ContextVar("_roles", default="")
+"""The role of the innermost `as_role`, "" outside."""
+
+
 @contextmanager
 def as_role(role: str) -> Iterator[None]:
     """Inside, the current connection acts as `role`; afterwards as before."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_user")
-        before = cursor.fetchone()[0]
-        _role_set(role)
+    if _roles.get() == role:
+        yield
+        return
+    before = _role_set(role, "SELECT current_user, set_config('role', %s, false)")
+    outer = _roles.set(role)
     try:
         yield
     finally:
+        _roles.reset(outer)
         # In a failed transaction nothing can be said; its rollback takes the role back itself.
         with suppress(InternalError):
             _role_set(before)
 
 
-def _role_set(role: str) -> None:
+def _role_set(role: str, statement: str = "SELECT set_config('role', %s, false)") -> str:
+    """Sets the role by one statement; returns the first column of its row."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+        cursor.execute(statement, [role])
+        return str(cursor.fetchone()[0])
