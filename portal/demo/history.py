@@ -19,6 +19,7 @@ from allocation.services.decide.cycle import cycle_run, is_anything_undecided, t
 from allocation.services.nodes.telemetry import usage_roll_up
 from allocation.services.record.open_pauses import OPEN
 from allocation.services.runs.no_shows import presence_watch
+from allocation.services.snapshot.kept import snapshot_keeper
 from portal.demo.nodes import DemoFleet
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
@@ -63,6 +64,9 @@ def history_simulate(
         if fleet.measurements(now):
             news |= bool(presence_watch(now))
         if news or freed:
+            # More than a minute has passed, so the portal would compare a kept snapshot with a
+            # fresh one in each turn: twice the work for the same plan.
+            snapshot_keeper.forget()
             (cycle_run if news or is_anything_undecided() else tick_run)(now)
             fleet.document_read(now)
             clock = min(_clock_due(now, intervals.turn), default=until)
