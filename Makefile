@@ -24,13 +24,13 @@ clean-demo: $(RUNTIME)
 	$(BIN)/python -m portal.local --var $(VAR) --clean
 
 # First what fails soon: linters and types, next to 200 random worlds that live for days and 1,000
-# seeded schedules of faults. Then the tests, and those that kill processes or drive a browser, file by
-# file. A test waits for its database half of the time, so two cores run three processes.
+# seeded schedules of faults. Then the tests, and those that kill processes, file by file: these wait
+# for half of their time. Each of the longest tests is in `make test-long`.
 test:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check random
-	$(BIN)/python -m pytest -q -n 3 -m "not faults and not browser and not bench and not long and not containers and not engines"
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "(faults or browser) and not long and not containers"
+	$(BIN)/python -m pytest -q -n 3 -m "not faults and not bench and not long and not containers and not engines"
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile -m "faults and not long"
 
 random: $(TESTING)
 	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
@@ -40,8 +40,8 @@ random: $(TESTING)
 test-pure: $(TESTING)
 	$(BIN)/python -m pytest -q --confcutdir=tests/solver tests/solver tests/rules
 
-# The same properties and more on many more examples, on one core, and 2,000 random worlds and
-# 2,000 schedules of faults on two.
+# For each night: the longest tests, the same properties and more on many more examples, on one core,
+# and 2,000 random worlds and 2,000 schedules of faults on two.
 test-long: $(TESTING)
 	$(BIN)/python -m pytest -q -m long
 	$(BIN)/python -m tests.worlds --worlds 2000 --first-seed 1001

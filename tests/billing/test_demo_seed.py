@@ -67,6 +67,10 @@ class KilledError(Exception):
     """Somebody pressed Ctrl-C while the past was lived through."""
 
 
+# Half a minute of processor time. `make test` has other tests that start the demo itself.
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def keys(
     servers: Servers,

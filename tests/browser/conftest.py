@@ -7,7 +7,7 @@ import pytest
 from tests.browser.site import Site, site
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running() -> Iterator[Site]:
     """The site; what a test changes there it leaves, so no test counts on an empty place."""
     with site() as found:

@@ -76,6 +76,7 @@ def counted() -> Counter[str]:
         return Counter(dict(rows))
 
 
+@pytest.mark.long
 def test_one_tenant_that_books_and_cancels_delays_nobody(
     lab: Lab, neighbour: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

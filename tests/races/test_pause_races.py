@@ -100,6 +100,7 @@ def no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transition, "is_transition_allowed", lambda *_: True)
 
 
+@pytest.mark.long
 def test_of_eight_notices_for_one_booking_one_is_written(lab: Lab) -> None:
     booking = running(lab)
     written = [told(lab, booking) for _ in range(8)]
@@ -154,6 +155,7 @@ def test_without_the_look_the_database_refuses_to_pause_what_is_ending(
         assert invariants_check() == []
 
 
+@pytest.mark.long
 def test_a_withdrawal_and_a_save_at_once_are_one_or_the_other(lab: Lab) -> None:
     for number in range(ROUNDS):
         booking = running(lab, number)

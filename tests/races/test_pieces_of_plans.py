@@ -120,6 +120,7 @@ def test_what_the_database_refuses_of_a_delta_is_found_by_halves(
         assert decision_replay(second).is_equal
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", OF_PIECES)
 def test_after_a_kill_between_two_pieces_the_next_turn_decides_the_rest(
     lab: Lab, real_db: Servers, point: str
@@ -146,6 +147,7 @@ def test_after_a_kill_between_two_pieces_the_next_turn_decides_the_rest(
         assert decision_replay(Decision.objects.latest("id")).is_equal
 
 
+@pytest.mark.long
 def test_a_process_that_is_overtaken_between_two_pieces_writes_no_more(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def sent(lab: Lab, number: int) -> None:
     wait_until(is_sent, seconds=30)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("redis_client")
 def test_a_worker_keeps_its_connection_until_it_breaks(real_db: Servers) -> None:
     lab = a_lab("helix")

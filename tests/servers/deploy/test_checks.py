@@ -337,6 +337,7 @@ def test_clocks_are_compared_with_all_three_servers() -> None:
     assert "1.5 s apart" in ahead[0].msg
 
 
+@pytest.mark.long
 def test_the_command_finds_nothing_else_in_a_web_process(site: Site) -> None:
     """As the docs have it, with the web's own role; a test's PostgreSQL is not durable."""
     environment = {

@@ -94,6 +94,7 @@ def listened(server: "redis.Redis") -> None:
     wait_until(lambda: server.pubsub_numsub(DECIDED_CHANNEL)[0][1] == 1, seconds=10)
 
 
+@pytest.mark.long
 async def test_two_hundred_wait_and_others_are_served(web: Web) -> None:
     async with web.client() as rest, web.client() as others:
         crowd = [web.asking(rest, 40) for _ in range(CROWD)]

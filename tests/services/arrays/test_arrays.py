@@ -160,6 +160,7 @@ def test_an_array_that_can_not_be_is_refused_with_nothing_written(
     assert (refused.value.code, row_counts()) == (code, before)
 
 
+@pytest.mark.long
 def test_of_a_rolling_array_only_open_elements_hold_money_and_the_next_waits_for_it(
     lab: Lab,
 ) -> None:

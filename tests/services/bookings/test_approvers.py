@@ -231,6 +231,7 @@ def test_the_alternative_needs_no_approval_and_loses_nothing(lab: Lab, lead: Act
     assert refusal_of(lambda: taken(lab.actor, approval.digest)) == "approval_over"
 
 
+@pytest.mark.long
 def test_a_thousand_requests_are_the_most_and_leave_pages_and_turns_quick(
     lab: Lab, lead: Actor
 ) -> None:

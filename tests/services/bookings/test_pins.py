@@ -136,6 +136,7 @@ def test_a_quote_offers_the_start_there_and_the_one_without_the_pin(site: Lab) -
     assert "on any GPUs, without the pin" in anywhere.notes
 
 
+@pytest.mark.long
 def test_a_late_one_can_be_unpinned_in_one_step(site: Lab) -> None:
     asked(site, pinned("gpu-a1-02/1"))
     cycled()

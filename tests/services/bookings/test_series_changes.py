@@ -141,6 +141,7 @@ def test_all_dates_change_or_none_does(lab: Lab, series: Series, partial: bool) 
     assert [held(each) for each in rows] == [Decimal("19.20")] * 3
 
 
+@pytest.mark.long
 def test_less_is_given_up_at_once_and_dates_of_their_own_stay_unless_overwritten(
     lab: Lab, series: Series
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_series_that_cannot_change_loses_nothing(lab: Lab, series: Series) -> 
     assert fresh(second).revision == 2
 
 
+@pytest.mark.long
 def test_all_or_none_asks_for_one_approval_and_in_part_each_date_asks(
     lab: Lab, series: Series
 ) -> None:
@@ -207,6 +209,7 @@ def test_all_or_none_asks_for_one_approval_and_in_part_each_date_asks(
     assert states == {"awaiting_approval", "replaced"}
 
 
+@pytest.mark.long
 def test_a_series_that_waits_for_its_approval_keeps_it_if_it_shrinks_and_asks_anew_if_it_grows(
     lab: Lab,
 ) -> None:

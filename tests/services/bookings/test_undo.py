@@ -107,6 +107,7 @@ def test_what_was_added_goes_at_once(lab: Lab, decided: bool) -> None:  # noqa: 
     assert windows(mine) == [(2, 4)] * 2
 
 
+@pytest.mark.long
 def test_a_start_that_was_planned_comes_back_or_nothing_does(lab: Lab) -> None:
     """A booking that waited for its turn has its old rank and start again, but nobody has a later
     one for it."""
@@ -148,6 +149,7 @@ def test_the_end_of_a_run_is_undone_both_ways(lab: Lab) -> None:
     assert (windows(mine), held(mine)) == ([(0, 4)] * 2, Decimal("38.40"))
 
 
+@pytest.mark.long
 def test_what_giving_up_late_costs_is_not_given_back(lab: Lab) -> None:
     mine = requested(lab, window(4, 2, 4))
     turn(NOW)

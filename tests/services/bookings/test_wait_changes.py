@@ -100,6 +100,7 @@ def test_less_keeps_the_rank_and_an_impossible_wish_changes_nothing(
     assert (now_of(other).revision, entry_of(other).cost) == (1, 2 * PRICE)
 
 
+@pytest.mark.long
 def test_a_dormant_entry_is_woken_once_and_a_closed_one_not(lab: Lab, first: Booking) -> None:
     cycled(NOW)
     mine = waiting(lab, "offer")

@@ -182,6 +182,7 @@ def test_without_money_the_offer_stands_and_nothing_is_held(real_db: Servers) ->
     all_is_well()
 
 
+@pytest.mark.long
 def test_declined_or_cancelled_its_place_is_free_and_it_is_not_offered_again(lab: Lab) -> None:
     first, second = waits(lab, lab.actor, 0, gpus=2), None
     colleague = an_actor(a_member(lab.project))
@@ -202,6 +203,7 @@ def test_declined_or_cancelled_its_place_is_free_and_it_is_not_offered_again(lab
     all_is_well()
 
 
+@pytest.mark.long
 def test_two_offers_without_an_answer_end_them(lab: Lab) -> None:
     booking = waits(lab, lab.actor, 0)
     cycled(NOW)

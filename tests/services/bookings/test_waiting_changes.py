@@ -75,6 +75,7 @@ def test_a_change_waits_for_room_and_is_made_in_the_turn_after_it_frees(lab: Lab
     assert kinds(mine).count("change_waits") == 1
 
 
+@pytest.mark.long
 def test_a_change_stops_waiting_at_its_last_start_and_gives_its_money_back(lab: Lab) -> None:
     mine = requested(lab, window(8, 20, 22))
     requested(lab, window(8, 4, 5))
@@ -90,6 +91,7 @@ def test_a_change_stops_waiting_at_its_last_start_and_gives_its_money_back(lab: 
         assert not is_anything_due(NOW + 5 * HOUR - HOUR / 2)
 
 
+@pytest.mark.long
 def test_a_later_end_waits_for_room_until_ten_minutes_before_the_end(lab: Lab) -> None:
     mine = requested(lab, an_ask(8, hours=2))
     other = requested(lab, window(8, 2, 3))

@@ -107,6 +107,7 @@ def test_credited_work_that_is_not_done_again_is_paid_for(
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_the_tier_caps_what_all_pauses_credit_together(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab, an_ask(2, hours=8))
     with as_system():

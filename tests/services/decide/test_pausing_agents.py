@@ -196,6 +196,7 @@ def test_what_is_given_up_while_it_is_paused_is_forgotten_by_its_node(
     assert document(plant).generation == before.generation
 
 
+@pytest.mark.long
 @ONE_GPU
 def test_what_goes_on_elsewhere_is_forgotten_where_it_was(
     plant: Plant, lab: Lab, rival: Lab
@@ -213,6 +214,7 @@ def test_what_goes_on_elsewhere_is_forgotten_where_it_was(
     assert document(plant).suspended == ()
 
 
+@pytest.mark.long
 @ONE_GPU
 def test_it_waits_for_the_gpu_where_it_is_frozen_while_that_is_worth_it(
     plant: Plant, lab: Lab, rival: Lab

@@ -81,6 +81,7 @@ def decisions(plant: Plant) -> list[Decision]:
         return list(Decision.objects.select_related("policy").order_by("id"))
 
 
+@pytest.mark.long
 def test_every_decision_of_a_day_is_the_same_again_byte_for_byte(
     decisions: list[Decision], real_db: Servers
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_delta_whose_chain_was_changed_is_not_the_same(
         call_command("decision_replay", last.id)
 
 
+@pytest.mark.long
 def test_keyframes_are_rare_and_deltas_small(decisions: list[Decision], plant: Plant) -> None:
     """A keyframe is written at the first turn of a process, once a day, and when deltas outweigh
     it; a process never continues what another has decided meanwhile."""

@@ -97,6 +97,7 @@ def test_it_runs_on_to_its_end_and_pays_for_all_of_it(plant: Plant, lab: Lab, ri
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_once_all_is_saved_it_goes_through(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking, strong = told_after_half_an_hour(plant, lab, rival)
     with as_system():
@@ -110,6 +111,7 @@ def test_once_all_is_saved_it_goes_through(plant: Plant, lab: Lab, rival: Lab) -
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_a_save_that_was_on_its_way_ends_no_run_that_goes_on(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_save_that_was_on_its_way_ends_no_run_that_goes_on(
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_a_part_of_a_gang_that_is_saved_is_no_answer(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking, strong = told_after_half_an_hour(plant, lab, rival)
     saved(plant, booking, members=1)
@@ -174,6 +177,7 @@ def test_it_can_be_told_again_for_the_next_claim(plant: Plant, lab: Lab, rival: 
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_a_wish_for_more_time_goes_with_the_notice(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking, strong = told_after_half_an_hour(plant, lab, rival)
     with as_system():
@@ -186,6 +190,7 @@ def test_a_wish_for_more_time_goes_with_the_notice(plant: Plant, lab: Lab, rival
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_a_claim_that_starts_elsewhere_before_needs_it_no_more(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:

@@ -136,7 +136,13 @@ ODD = {"always at work", "at work without power", "power without work",
        "more memory than there is"}  # fmt: skip
 
 
-@pytest.mark.parametrize("reading", FALSE_READINGS)
+@pytest.mark.parametrize(
+    "reading",
+    [
+        pytest.param(reading, marks=[] if number < 2 else pytest.mark.long)
+        for number, reading in enumerate(FALSE_READINGS)
+    ],
+)
 def test_a_charge_is_for_the_time_of_the_assignment_whatever_the_node_measures(
     plant: Plant, lab: Lab, running: Booking, reading: str
 ) -> None:

@@ -133,6 +133,7 @@ def test_a_report_counts_once_however_often_it_comes(plant: Plant, starting: Boo
     assert [plant.receive(report) for _ in range(3)] == ["applied", "stale", "stale"]
 
 
+@pytest.mark.long
 def test_every_old_message_again_in_any_order_changes_nothing(
     plant: Plant, lab: Lab, starting: Booking
 ) -> None:

@@ -122,6 +122,7 @@ def test_the_epoch_rises_above_what_nodes_have_told_of(plant: Plant) -> None:
         assert SolverState.objects.get(id=1).epoch == far + 2
 
 
+@pytest.mark.long
 def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
     plant: Plant, lab: Lab
 ) -> None:
@@ -149,6 +150,7 @@ def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
     assert fresh(booking).state == "active"
 
 
+@pytest.mark.long
 def test_after_a_recovery_bookings_that_only_nodes_know_are_named_by_their_last_documents(
     plant: Plant, lab: Lab
 ) -> None:

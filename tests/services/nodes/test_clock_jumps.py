@@ -99,6 +99,7 @@ def test_without_the_guard_a_jump_ends_what_runs(machine: Machine, starting: Boo
     assert state(starting) == "ending"
 
 
+@pytest.mark.long
 def test_a_clock_that_is_put_right_again_is_trusted_by_itself(
     machine: Machine, lab: Lab, starting: Booking
 ) -> None:
@@ -124,6 +125,7 @@ def test_an_operator_may_say_that_it_is_right(machine: Machine, starting: Bookin
     assert state(starting) == "ending"
 
 
+@pytest.mark.long
 def test_the_command_does_the_same_and_refuses_when_there_is_nothing_to_accept(
     machine: Machine, starting: Booking, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +141,7 @@ def test_the_command_does_the_same_and_refuses_when_there_is_nothing_to_accept(
             clock_accept(operator=olga, now=machine.wall)
 
 
+@pytest.mark.long
 def test_small_steps_and_slow_drift_are_no_jump(machine: Machine, starting: Booking) -> None:
     with as_system():
         for _ in range(20):

@@ -69,6 +69,7 @@ def pin(plant: Plant, index: int, mode: str) -> None:
         mode_pin(operator=a_user(), gpu=gpu(index), mode=mode, note="for the course", now=plant.now)
 
 
+@pytest.mark.long
 def test_all_gpus_of_a_node_are_had_once_the_slices_have_changed(plant: Plant, lab: Lab) -> None:
     booking = asked(plant, lab, 3)
     assert booking.state == State.SCHEDULED
@@ -95,6 +96,7 @@ def test_nothing_is_told_while_a_slice_is_in_use(plant: Plant, lab: Lab) -> None
     assert gpus()[2] == ("sliced", "", "ok")
 
 
+@pytest.mark.long
 def test_a_booking_that_is_given_up_leaves_the_gpu_as_it_became(plant: Plant, lab: Lab) -> None:
     booking = asked(plant, lab, 3)
     with as_system():
@@ -106,6 +108,7 @@ def test_a_booking_that_is_given_up_leaves_the_gpu_as_it_became(plant: Plant, la
     assert len(plant.hardware.resets) == resets == 1
 
 
+@pytest.mark.long
 def test_a_change_that_fails_takes_the_gpu_out_and_its_booking_elsewhere(
     plant: Plant, lab: Lab
 ) -> None:

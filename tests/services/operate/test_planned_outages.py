@@ -126,6 +126,7 @@ def test_a_portal_that_was_away_blames_no_node_for_it(plant: Plant, lab: Lab) ->
     assert fresh(booking).replacement_count == 1
 
 
+@pytest.mark.long
 def test_usual_leases_come_back_when_it_is_over_though_nobody_ends_it(
     plant: Plant, lab: Lab, operator: User
 ) -> None:
@@ -161,6 +162,7 @@ def test_a_long_lease_that_was_granted_again_is_not_forgotten(
     assert long_lease() == 0
 
 
+@pytest.mark.long
 def test_work_of_a_node_that_is_lost_waits_for_its_longer_lease(
     plant: Plant, lab: Lab, operator: User
 ) -> None:

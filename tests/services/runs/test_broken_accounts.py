@@ -213,6 +213,7 @@ def test_what_was_paused_and_then_begun_anew_is_charged_once(
     ran_to_its_end(plant, booking, earlier=1800 + kept)
 
 
+@pytest.mark.long
 def test_what_was_begun_anew_and_then_paused_is_charged_once(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
@@ -239,6 +240,7 @@ def test_what_was_begun_anew_and_then_paused_is_charged_once(
     assert counted(plant, lab) == 2 * (600 + int((ends - last).total_seconds()))
 
 
+@pytest.mark.long
 def test_each_broken_run_counts_for_itself_whatever_comes_between(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:

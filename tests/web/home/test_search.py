@@ -112,6 +112,7 @@ def test_hostile_words_find_nothing_and_break_nothing(text: str) -> None:
     assert "/bookings/BK-" not in answer.content.decode()
 
 
+@pytest.mark.long
 def test_a_search_among_many_reads_the_narrow_index_alone(real_db: Servers) -> None:
     mine = a_member(a_project())
     seed = a_booking(mine, now=timezone.now(), name="needle")
