@@ -29,7 +29,15 @@ from allocation.web.fleet import (
 from allocation.web.home import calendars, personal_steps, projects, search, start_page
 from allocation.web.jira import pages as jira_pages
 from allocation.web.limits import labs_page
-from allocation.web.money import budget_page, disputes, price_drafts, reports, statements, variances
+from allocation.web.money import (
+    budget_page,
+    disputes,
+    platform_budgets,
+    price_drafts,
+    reports,
+    statements,
+    variances,
+)
 from allocation.web.site import (
     catalogue,
     corrections,
@@ -77,6 +85,7 @@ urlpatterns = [
     *statements.urlpatterns,
     *disputes.urlpatterns,
     *price_drafts.urlpatterns,
+    *platform_budgets.urlpatterns,
     *install.urlpatterns,
     *fleet_pages.urlpatterns,
     *catalogue.urlpatterns,

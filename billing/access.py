@@ -5,21 +5,29 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from billing.models import Budget, Campaign
+from billing.queries import OWNERS
 from billing.rules import BudgetOwner
 from tenants.access import Actor, access_project
 from tenants.models import Membership, Project, Role
 from tenants.platform.errors import denied, invalid, missing
+from tenants.services.labs.labs import lab_read
 
 LEADERS = (Role.LEAD, Role.TENANT_ADMIN)
 
 
-def access_owner(actor: Actor, project: str, campaign: str, person: str) -> BudgetOwner:
-    """The owner of a budget by the slugs of project and campaign and the name of a person; empty
-    names leave a level out.
+def access_owner(
+    actor: Actor, project: str, campaign: str, person: str, lab: str = ""
+) -> BudgetOwner:
+    """The owner of a budget by the slugs of project, campaign and lab and the name of a person;
+    empty names leave a level out.
 
     Raises:
         Refused: `not_found` or `bad_level`.
     """
+    if lab:
+        if project or campaign or person:
+            raise invalid("bad_level", "Choose either a lab or something of a project.", "lab")
+        return BudgetOwner(actor.tenant_id, lab_id=lab_read(actor, lab, "lab").id)
     if not project:
         if campaign or person:
             raise invalid("bad_level", "A campaign or a person needs its project.", "project")
@@ -62,13 +70,15 @@ def require_budget_right(actor: Actor, owner: BudgetOwner) -> None:
 
 
 def budgets_visible(actor: Actor) -> QuerySet[Budget]:
-    """The budgets that the actor may see: the tenant's, those of its projects and campaigns, and
-    of people its own, or all in projects that the actor leads."""
+    """The budgets that the actor may see: the tenant's, those of its projects with their labs and
+    campaigns, and of people its own, or all in projects that the actor leads."""
     budgets = Budget.objects.filter(tenant_id=actor.tenant_id)
     if actor.is_tenant_admin:
         return budgets
     led = [key for key, role in actor.roles.items() if role in LEADERS]
-    return budgets.filter(Q(level="tenant") | Q(project_id__in=list(actor.roles))).filter(
+    labs = Project.objects.filter(id__in=list(actor.roles), lab__isnull=False).values("lab")
+    mine = Q(level="tenant") | Q(project_id__in=list(actor.roles)) | Q(lab__in=labs)
+    return budgets.filter(mine).filter(
         Q(person=None) | Q(person_id=actor.user_id) | Q(project_id__in=led)
     )
 
@@ -79,12 +89,7 @@ def access_budget(actor: Actor, budget_id: UUID) -> Budget:
     Raises:
         Refused: `not_found`.
     """
-    found = (
-        budgets_visible(actor)
-        .filter(id=budget_id)
-        .select_related("account", "tenant", "project", "campaign", "person")
-        .first()
-    )
+    found = budgets_visible(actor).filter(id=budget_id).select_related("account", *OWNERS).first()
     if found is None:
         raise missing("budget")
     return found

@@ -12,7 +12,7 @@ from django.db.models import F, Q
 
 from billing.price_models import Price, PriceBook, PriceDraft
 from billing.rules import BudgetOwner
-from tenants.models import Project, Tenant, User
+from tenants.models import Lab, Project, Tenant, User
 from tenants.platform.labels import labels_text
 
 __all__ = [
@@ -34,11 +34,12 @@ MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6}
 
 class Account(models.Model):
     """An account of a tenant: `source` of its money, `budget` of a project and period, or `spend`
-    for what was charged. Both accounts of a transfer belong to the same tenant.
+    for what was charged. Both accounts of a transfer belong to the same tenant, or to none: those
+    of a budget of the whole platform.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
     kind = models.CharField(max_length=8)
     currency = models.CharField(max_length=3, default="EUR")
     limited = models.BooleanField(
@@ -65,6 +66,7 @@ class Account(models.Model):
             models.UniqueConstraint(
                 fields=["tenant", "kind", "currency"],
                 condition=Q(kind__in=["source", "spend"]),
+                nulls_distinct=False,
                 name="account_one_of_a_kind",
             ),
         ]
@@ -119,7 +121,7 @@ class Transfer(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
     kind = models.CharField(max_length=8)
     debit = models.ForeignKey(
         Account, on_delete=models.PROTECT, related_name="+", db_constraint=False
@@ -154,7 +156,7 @@ class Transfer(models.Model):
     note = models.CharField(max_length=200, blank=True)
     fee = models.CharField(
         max_length=12, blank=True, db_default="", default="",
-        help_text="What a charge is for that is for no GPU time: `late_share` or `no_show`.",
+        help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`.",
     )  # fmt: skip
 
     class Meta:
@@ -206,26 +208,50 @@ class Transfer(models.Model):
         ]
 
 
+def _of(level: str, *named: str, tenant: bool = True) -> Q:
+    """The condition of a budget's level: the named owners are set, and the others are not."""
+    others = ("project", "campaign", "person", "lab")
+    owners = {f"{each}__isnull": each not in named for each in others}
+    return Q(level=level, tenant__isnull=not tenant, **owners)
+
+
+_LEVELS = (
+    _of("platform", tenant=False)
+    | _of("tenant")
+    | _of("lab", "lab")
+    | _of("project", "project")
+    | _of("campaign", "project", "campaign")
+    | _of("person", "project", "person")
+)
+
+
 class Budget(models.Model):
     """An amount for a period [starts, ends) of UTC days, at one level of the tree.
 
-    Money is held in the budget of a project. The budgets of its tenant, of a campaign and of a
-    person in the project are limits: the ledger counts every hold and charge of a project in each
-    of them that applies on the day of the transfer.
+    Money is held in the budget of a project. The budgets of the platform, of its tenant and lab, of
+    a campaign and of a person in the project are limits: the ledger counts every hold and charge of
+    a project in each of them that applies on the day of the transfer.
     """
 
     class Level(models.TextChoices):
         """The levels, in the order in which the ledger locks their accounts."""
 
+        PLATFORM = "platform", "Platform"
         TENANT = "tenant", "Organisation"
+        LAB = "lab", "Lab"
         PROJECT = "project", "Project"
         CAMPAIGN = "campaign", "Campaign"
         PERSON = "person", "Person"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True, help_text="Null: of the platform."
+    )
     level = models.CharField(
         max_length=8, choices=Level.choices, default=Level.PROJECT, db_default="project"
+    )
+    lab = models.ForeignKey(
+        Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False, related_name="+"
     )
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
@@ -295,24 +321,15 @@ class Budget(models.Model):
             models.CheckConstraint(
                 condition=Q(variance_amount__gte=0), name="budget_variance_amount"
             ),
-            models.CheckConstraint(
-                condition=Q(level="tenant", project=None, campaign=None, person=None)
-                | Q(level="project", project__isnull=False, campaign=None, person=None)
-                | Q(
-                    level="campaign",
-                    project__isnull=False,
-                    campaign__isnull=False,
-                    person=None,
-                )
-                | Q(level="person", project__isnull=False, campaign=None, person__isnull=False),
-                name="budget_level",
-            ),
+            models.CheckConstraint(condition=_LEVELS, name="budget_level"),
         ]
 
     @property
     def owner(self) -> BudgetOwner:
         """Whose budget it is."""
-        return BudgetOwner(self.tenant_id, self.project_id, self.campaign_id, self.person_id)
+        return BudgetOwner(
+            self.tenant_id, self.project_id, self.campaign_id, self.person_id, self.lab_id
+        )
 
 
 class Guardrail(models.Model):
@@ -333,6 +350,7 @@ class Guardrail(models.Model):
 
         NOTIFY = "notify", "Notify"
         APPROVAL = "approval", "Ask for an approval of new bookings"
+        CHEAPER = "cheaper", "Finish waiting work on the cheapest of its classes"
         NO_BORROWING = "no_borrowing", "Start nothing on borrowed GPUs"
         NO_BOOKINGS = "no_bookings", "Take no new bookings"
         DRAIN = "drain", "Start nothing new"
@@ -346,7 +364,7 @@ class Guardrail(models.Model):
         BOTH = "both", "Project leads and tenant admins"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
     budget = models.ForeignKey(
         Budget, on_delete=models.PROTECT, related_name="guardrails", db_constraint=False
     )
@@ -373,6 +391,7 @@ class Guardrail(models.Model):
                     action__in=[
                         "notify",
                         "approval",
+                        "cheaper",
                         "no_borrowing",
                         "no_bookings",
                         "drain",

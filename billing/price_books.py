@@ -28,6 +28,8 @@ class CurrentPrice:
     hours: PeakHours = NO_PEAKS
     slices: Mapping[str, tuple[Decimal, Decimal]] = field(default_factory=dict)
     """The price of one slice for an hour, and that in peak hours, by profile."""
+    setup: Decimal = Decimal(0)
+    """What the first start of a booking costs."""
 
     def of(self, profile: str | None, count: int, units: int) -> Self:
         """The price for `count` slices of a profile, which have so many units together: per GPU,
@@ -168,7 +170,8 @@ def _current(
     book: PriceBook, row: Price, slices: Mapping[str, tuple[Decimal, Decimal]]
 ) -> CurrentPrice:
     plain, peak = _plain_and_peak(row)
-    return CurrentPrice(book.version, book.currency, plain, peak, book.hours, slices)
+    setup = book.setups.get(row.tier_id, Decimal(0))
+    return CurrentPrice(book.version, book.currency, plain, peak, book.hours, slices, setup)
 
 
 def _plain_and_peak(row: Price) -> tuple[Decimal, Decimal]:

@@ -1,6 +1,7 @@
 """Price books, and drafts of the next one."""
 
 import uuid
+from decimal import Decimal
 
 from django.db import models
 from django.db.models import F, Q
@@ -27,6 +28,11 @@ class PriceBook(models.Model):
         db_default=[],
         help_text="Peak hours: [weekday, first hour, hour of the end], Monday is 0.",
     )
+    setup_fees = models.JSONField(
+        default=dict,
+        db_default=models.Value({}, output_field=models.JSONField()),
+        help_text="What the first start of a booking costs, by tier; none: nothing.",
+    )
 
     class Meta:
         ordering = ["-valid_from"]
@@ -35,6 +41,11 @@ class PriceBook(models.Model):
     def hours(self) -> PeakHours:
         """The peak hours."""
         return peak_hours(self.peak_zone, self.peak_weekly)
+
+    @property
+    def setups(self) -> dict[str, Decimal]:
+        """The set-up fees by tier."""
+        return {tier: Decimal(fee) for tier, fee in self.setup_fees.items()}
 
 
 class Price(models.Model):

@@ -14,6 +14,10 @@ from billing.models import Budget, Guardrail, Transfer
 from billing.rules import Period
 from tenants.models import Project
 
+PLATFORM_NAME = "The platform"
+OWNERS = ("tenant", "lab", "project", "campaign", "person")
+"""Who a budget can belong to, to read with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class BudgetFigures:
@@ -32,6 +36,7 @@ class BudgetFigures:
     level: str = "project"
     campaign_id: UUID | None = None
     person_id: int | None = None
+    lab_id: UUID | None = None
     name: str = ""
     is_hard: bool = True
     is_repeated: bool = False
@@ -102,9 +107,12 @@ def budgets_figures(
 def tree_figures(
     *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
 ) -> list[BudgetFigures]:
-    """The figures of all levels in the period: of the tenant and below these projects, by start."""
+    """The figures of all levels in the period: of the tenant, of the labs of these projects and
+    below the projects, by start."""
+    mine = Project.objects.filter(id__in=list(project_ids))
+    labs = mine.filter(lab__isnull=False).values("lab")
     budgets = Budget.objects.filter(
-        Q(level="tenant") | Q(project_id__in=list(project_ids)),
+        Q(level="tenant") | Q(project__in=mine) | Q(lab__in=labs),
         tenant_id=tenant_id,
         starts__lt=period.ends,
         ends__gt=period.starts,
@@ -126,7 +134,7 @@ def tightest_figures(
     day = at.astimezone(UTC).date()
     project = Project.objects.get(id=project_id)
     budgets = Budget.objects.filter(
-        Q(level="tenant") | Q(project_id=project_id),
+        Q(level="tenant") | Q(project_id=project_id) | Q(level="lab", lab=project.lab_id),
         Q(campaign=None) | Q(campaign_id=campaign_id),
         Q(person=None) | Q(person_id=person_id),
         tenant_id=project.tenant_id,
@@ -187,9 +195,14 @@ def open_holds(budget: Budget) -> Stopped:
 
 def _transfers_counted(budget: Budget) -> QuerySet[Transfer]:
     """The transfers of bookings that the budget counts."""
-    rows = Transfer.objects.filter(
-        tenant_id=budget.tenant_id, day__gte=budget.starts, day__lt=budget.ends
-    )
+    rows = Transfer.objects.filter(day__gte=budget.starts, day__lt=budget.ends)
+    if budget.tenant_id is not None:
+        rows = rows.filter(tenant_id=budget.tenant_id)
+    if budget.lab_id is not None:
+        rows = rows.filter(
+            Q(debit__budget__project__lab=budget.lab_id)
+            | Q(kind="reverse", credit__budget__project__lab=budget.lab_id)
+        )
     if budget.project_id is not None:
         rows = rows.filter(
             Q(debit__budget__project=budget.project_id)
@@ -219,7 +232,7 @@ def reference_totals(*, tenant_id: UUID, reference: UUID) -> tuple[Decimal, Deci
 
 
 def _effects(budgets: QuerySet[Budget]) -> list[BudgetFigures]:
-    rows = budgets.select_related("account", "tenant", "project", "campaign", "person").annotate(
+    rows = budgets.select_related(*OWNERS, "account").annotate(
         reversed_credits=_reversed("debit"), corrected=_reversed("credit")
     )
     return [_effect(row, row.reversed_credits, row.corrected) for row in rows]
@@ -246,6 +259,7 @@ def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> Bu
         project_id=budget.project_id,
         campaign_id=budget.campaign_id,
         person_id=budget.person_id,
+        lab_id=budget.lab_id,
         name=budget_name(budget),
         # Money returned to the source is not part of the amount; corrected charges are not spent.
         amount=account.credits - corrected - reversed_credits,
@@ -264,10 +278,11 @@ def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> Bu
 
 
 def budget_name(budget: Budget) -> str:
-    """Whose budget it is: the name of the organisation, project, campaign or person."""
+    """Whose budget it is: the name of the organisation, lab, project, campaign or person."""
     if budget.person is not None:
         return budget.person.get_full_name() or budget.person.username
-    return str((budget.campaign or budget.project or budget.tenant).name)
+    owner = budget.campaign or budget.project or budget.lab or budget.tenant
+    return str(owner.name) if owner is not None else PLATFORM_NAME
 
 
 _LEDGER_CHECK = """

@@ -45,12 +45,14 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class BudgetOwner:
-    """Whose budget it is: the tenant's, or of a project, or of a campaign or person in it."""
+    """Whose budget it is: the platform's, the tenant's, of a lab or of a project, or of a campaign
+    or person in a project."""
 
-    tenant_id: UUID
+    tenant_id: UUID | None
     project_id: UUID | None = None
     campaign_id: UUID | None = None
     person_id: int | None = None
+    lab_id: UUID | None = None
 
     @property
     def level(self) -> str:
@@ -59,6 +61,10 @@ class BudgetOwner:
             return "person"
         if self.campaign_id is not None:
             return "campaign"
+        if self.lab_id is not None:
+            return "lab"
+        if self.tenant_id is None:
+            return "platform"
         return "tenant" if self.project_id is None else "project"
 
 

@@ -148,6 +148,10 @@ class Booking(models.Model):
         default=True, db_default=True,
         help_text="False while the ladder of a budget keeps it within guarantees.",
     )  # fmt: skip
+    on_cheapest = models.BooleanField(
+        default=False, db_default=False,
+        help_text="The ladder of a budget wants the cheapest of its classes, not the first end.",
+    )  # fmt: skip
 
     # Plan of the last cycle
     decision = models.ForeignKey(
@@ -226,6 +230,12 @@ class Booking(models.Model):
     late_share = models.PositiveSmallIntegerField(
         db_default=0, default=0, help_text="Percent of the price of time that is given up late."
     )
+    setup_fee = models.DecimalField(
+        **MONEY, db_default=0, default=0, help_text="Charged once, at the first start."
+    )
+    setup_paid = models.DecimalField(
+        **MONEY, db_default=0, default=0, help_text="What of it is charged, a part of `settled`."
+    )
     late_fees = models.DecimalField(
         **MONEY, db_default=0, default=0, help_text="Charged for late time, a part of `settled`."
     )
@@ -302,6 +312,9 @@ class Booking(models.Model):
             models.Index(fields=["tenant"], name="booking_drained", condition=Q(is_drained=True)),
             models.Index(
                 fields=["tenant"], name="booking_kept_within", condition=Q(may_borrow=False)
+            ),
+            models.Index(
+                fields=["tenant"], name="booking_on_cheapest", condition=Q(on_cheapest=True)
             ),
             # A text index can't be used behind row-level security, so a search scans one of these,
             # which hold every column that it reads.

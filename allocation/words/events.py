@@ -242,6 +242,10 @@ _SENTENCES: dict[str, Text] = {
         "The budget of %(owner)s has reached %(percent)s %%: it starts only on GPUs within "
         "guarantees until the share is lower."
     ),
+    "cheapest_only": gettext_lazy(
+        "The budget of %(owner)s has reached %(percent)s %%, so it takes the cheapest of its classes."
+    ),
+    "cheapest_no_more": gettext_lazy("No budget keeps it on the cheapest of its classes any more."),
     "borrowing_allowed": gettext_lazy("No budget keeps it from borrowed GPUs any more."),
     # Planned starts that change
     "start_later": gettext_lazy("Its planned start is later now. %(because)s"),

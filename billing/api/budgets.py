@@ -21,6 +21,7 @@ from tenants.api.base import ApiView, list_response
 from tenants.platform.fields import Day, Flag, Money, Strict, Text, Whole
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, Labels, Reference, labelled
 from tenants.platform.schema import described, page
+from tenants.services.labs.labs import lab_read
 
 
 class BudgetOut(serializers.Serializer[Any]):
@@ -28,10 +29,11 @@ class BudgetOut(serializers.Serializer[Any]):
 
     id = serializers.UUIDField(source="budget_id")
     level = serializers.ChoiceField(choices=Budget.Level.values)
-    project = serializers.CharField(allow_null=True, help_text="Null for the organisation.")
+    lab = serializers.CharField(allow_null=True)
+    project = serializers.CharField(allow_null=True, help_text="Null for organisation and lab.")
     campaign = serializers.CharField(allow_null=True)
     person = serializers.CharField(allow_null=True, help_text="Sign-in name.")
-    name = serializers.CharField(help_text="Of the organisation, project, campaign or person.")
+    name = serializers.CharField(help_text="Of the organisation, lab, project, campaign or person.")
     starts = serializers.DateField()
     ends = serializers.DateField(help_text="The first day after it.")
     currency = serializers.CharField()
@@ -57,6 +59,7 @@ class BudgetQuery(Strict):
     """A filter; without dates the budgets of this and the next month."""
 
     level = serializers.ChoiceField(choices=Budget.Level.values, required=False)
+    lab = Text(required=False, max_length=40)
     project = Text(required=False, max_length=40)
     starts = Day(required=False)
     ends = Day(required=False)
@@ -76,7 +79,7 @@ class BudgetQuery(Strict):
         return given
 
 
-class BudgetChange(Strict):
+class AmountChange(Strict):
     """A new amount and settings. Settings that are left out stay as they are."""
 
     amount = Money(max_digits=15, decimal_places=6)
@@ -84,15 +87,21 @@ class BudgetChange(Strict):
     is_hard = Flag(required=False)
     is_repeated = Flag(required=False)
     rolls_over = Flag(required=False)
+
+
+class BudgetChange(AmountChange):
+    """A new amount, settings and labels. What is left out stays as it is."""
+
     labels = Labels(required=False)
     external_ref = Reference(required=False)
 
 
 class BudgetNew(BudgetChange):
-    """A budget for a period of UTC days [starts, ends): of the organisation, of a project, or of a
-    campaign or a person in a project."""
+    """A budget for a period of UTC days [starts, ends): of the organisation, of a lab, of a
+    project, or of a campaign or a person in a project."""
 
     project = Text(max_length=40, required=False, help_text="Left out: the whole organisation.")
+    lab = Text(max_length=40, required=False, help_text="Without a project.")
     campaign = Text(max_length=40, required=False)
     person = Text(max_length=150, required=False, help_text="Sign-in name of a member.")
     starts = Day()
@@ -121,9 +130,14 @@ class Budgets(ApiView):
             if "project" in self.query:
                 project = access_project(self.actor, self.query["project"], "project")
                 budgets = budgets.filter(project=project)
+            if "lab" in self.query:
+                lab = lab_read(self.actor, self.query["lab"], "lab")
+                budgets = budgets.filter(lab=lab)
             budgets = labelled(budgets, self.query)
-            rows = budgets.select_related("project", "campaign", "person")
-            return list_response(_all_shown(list(rows.order_by("project__slug", "starts", "id"))))
+            rows = budgets.select_related("lab", "project", "campaign", "person")
+            return list_response(
+                budgets_shown(list(rows.order_by("project__slug", "starts", "id")))
+            )
 
     @described(
         "create_budget",
@@ -137,7 +151,7 @@ class Budgets(ApiView):
         sent = self.sent(BudgetNew)
 
         def work() -> Response:
-            named = [sent.get(name, "") for name in ("project", "campaign", "person")]
+            named = [sent.get(name, "") for name in ("project", "campaign", "person", "lab")]
             owner = access_owner(self.actor, *named)
             period = Period(sent["starts"], sent["ends"])
             return Response(_set(self.actor, owner, period, sent, self.now), status=201)
@@ -152,7 +166,7 @@ class BudgetOne(ApiView):
     def get(self, request: Request, budget_id: UUID) -> Response:
         """Describes the budget."""
         with self.tx():
-            return Response(_all_shown([access_budget(self.actor, budget_id)])[0])
+            return Response(budgets_shown([access_budget(self.actor, budget_id)])[0])
 
     @described(
         "set_budget",
@@ -200,7 +214,7 @@ class Ladder(ApiView):
     def get(self, request: Request, budget_id: UUID) -> Response:
         """Describes the rungs."""
         with self.tx():
-            return Response(_ladder(access_budget(self.actor, budget_id)))
+            return Response(ladder_shown(access_budget(self.actor, budget_id)))
 
     @described(
         "set_ladder",
@@ -216,10 +230,11 @@ class Ladder(ApiView):
             require_budget_right(self.actor, budget.owner)
             rungs = [Rung(**each) for each in sent["rungs"]]
             ladder_set(actor_id=self.actor.user_id, budget=budget, rungs=rungs, now=self.now)
-            return Response(_ladder(budget))
+            return Response(ladder_shown(budget))
 
 
-def _ladder(budget: Budget) -> dict[str, Any]:
+def ladder_shown(budget: Budget) -> dict[str, Any]:
+    """The ladder as `LadderOut`."""
     rungs = [
         {
             "measure": rung.measure,
@@ -247,16 +262,18 @@ def _set(
         actor_id=actor.user_id, budget=budget, labels=sent.get("labels"),
         external_ref=sent.get("external_ref"), now=now,
     )  # fmt: skip
-    return _all_shown([access_budget(actor, budget.id)])[0]
+    return budgets_shown([access_budget(actor, budget.id)])[0]
 
 
-def _all_shown(budgets: list[Budget]) -> list[dict[str, Any]]:
+def budgets_shown(budgets: list[Budget]) -> list[dict[str, Any]]:
+    """The budgets as `BudgetOut`, in order."""
     figures = budget_figures_of(budget.id for budget in budgets)
     return [
         dict(
             BudgetOut(
                 {
                     **asdict(figures[budget.id]),
+                    "lab": budget.lab.slug if budget.lab else None,
                     "project": budget.project.slug if budget.project else None,
                     "campaign": budget.campaign.slug if budget.campaign else None,
                     "person": budget.person.username if budget.person else None,

@@ -50,6 +50,13 @@ class PeakHoursOut(Strict):
     weekly = Text(max_length=400, allow_blank=True, help_text="`Mon-Fri 8-20, Sat 10-14`.")
 
 
+class SetupFeeOut(Strict):
+    """What the first start of a booking in a tier costs, besides its time."""
+
+    tier = Text(max_length=40)
+    amount = Money(max_digits=10, decimal_places=4)
+
+
 class PriceBookOut(serializers.Serializer[Any]):
     """A version of all prices, in force until the date of the next one."""
 
@@ -59,6 +66,7 @@ class PriceBookOut(serializers.Serializer[Any]):
     note = serializers.CharField()
     peak_hours = PeakHoursOut(allow_null=True, help_text="Null: prices are the same at all times.")
     prices = PriceOut(many=True)
+    setup_fees = SetupFeeOut(many=True, help_text="Tiers that are not named have none.")
 
 
 class PriceBookNew(Strict):
@@ -68,6 +76,7 @@ class PriceBookNew(Strict):
     note = Text(required=False, allow_blank=True, max_length=200, default="")
     peak_hours = PeakHoursOut(required=False, allow_null=True, default=None)
     prices = PriceOut(many=True, allow_empty=False)
+    setup_fees = SetupFeeOut(many=True, required=False, default=list)
 
 
 class PriceBooks(ApiView):
@@ -108,13 +117,14 @@ class PriceBooks(ApiView):
         def work() -> Response:
             self.require_operator()
             with operator_tx():
-                only_new_check(terms.prices, terms.peaks, terms.slices)
+                only_new_check(terms.prices, terms.peaks, terms.slices, terms.setup)
                 book = price_book_publish(
                     actor_id=self.actor.user_id,
                     valid_from=terms.valid_from or self.now,
                     prices=terms.prices,
                     peaks=terms.peaks,
                     slices=terms.slices,
+                    setup=terms.setup,
                     note=terms.note,
                     now=self.now,
                 )
@@ -149,6 +159,7 @@ def draft_terms(sent: Mapping[str, Any]) -> DraftTerms:
         prices=_by_class_and_tier(sent["prices"], "per_gpu_hour"),
         peaks=_peaks(sent),
         slices=slices,
+        setup={each["tier"]: each["amount"] for each in sent["setup_fees"]},
         valid_from=sent.get("valid_from"),
         note=sent["note"],
     )
@@ -181,7 +192,7 @@ def book_shown(book: PriceBook) -> dict[str, Any]:
     """A price book as `PriceBookOut`."""
     prices = sorted(book.prices.all(), key=lambda price: (price.gpu_class_id, price.tier_id))
     head = {"version": book.version, "valid_from": book.valid_from, "currency": book.currency}
-    content = content_shown(DraftTerms.of_rows(prices, book.hours))
+    content = content_shown(DraftTerms.of_rows(prices, book.hours, book.setups))
     return dict(PriceBookOut({**head, "note": book.note, **content}).data)
 
 
@@ -192,6 +203,9 @@ def content_shown(terms: DraftTerms) -> dict[str, Any]:
         "peak_hours": {"zone": hours.zone, "weekly": peak_hours_text(hours)}
         if hours.weekly
         else None,
+        "setup_fees": [
+            {"tier": tier, "amount": fee} for tier, fee in sorted(terms.setup.items()) if fee
+        ],
         "prices": [
             {
                 "gpu_class": gpu_class,

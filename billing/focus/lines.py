@@ -9,7 +9,7 @@ from uuid import UUID
 from billing.rules import CENT, LEDGER_STEP
 
 ZERO = Decimal(0)
-FEES = {"late_share": "Late cancellation", "no_show": "No-show"}
+FEES = {"late_share": "Late cancellation", "no_show": "No-show", "setup": "Set-up"}
 """Names of fees."""
 
 

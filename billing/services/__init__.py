@@ -43,6 +43,8 @@ from billing.services.prices import (
     price_book_check,
     price_book_publish,
     price_param,
+    setup_kept,
+    setup_param,
     slices_kept,
     slices_of,
 )
@@ -90,6 +92,8 @@ __all__ = [
     "price_draft_rebase",
     "price_draft_save",
     "price_param",
+    "setup_kept",
+    "setup_param",
     "slices_kept",
     "slices_of",
     "variance_rule_set",

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError, connection, transaction
 
 from billing.models import Account, Budget, Transfer
-from billing.queries import budget_name
+from billing.queries import OWNERS, budget_name
 from billing.rules import (
     LEDGER_STEP,
     BudgetOwner,
@@ -95,7 +95,7 @@ def _budget_for(owner: BudgetOwner, period: Period) -> tuple[Budget, Decimal]:
     touching = list(
         Budget.objects.filter(
             **asdict(owner), starts__lt=period.ends, ends__gt=period.starts
-        ).select_related("account", "tenant", "project", "campaign", "person")
+        ).select_related("account", *OWNERS)
     )
     for budget in touching:
         if (budget.starts, budget.ends) == (period.starts, period.ends):
@@ -157,10 +157,12 @@ def _detail(budget: Budget, before: Decimal, amount: Decimal) -> dict[str, Any]:
         "project": budget.project.slug if budget.project else None,
         "starts": budget.starts.isoformat(),
         "ends": budget.ends.isoformat(),
-        "before": str(before),
-        "amount": str(amount),
-        "warn_percent": budget.warn_percent,
-        "is_hard": budget.account.limited,
+        "before": {"amount": str(before)},
+        "after": {
+            "amount": str(amount),
+            "warn_percent": budget.warn_percent,
+            "is_hard": budget.account.limited,
+        },
     }
 
 
@@ -171,7 +173,7 @@ def _overlaps(budget: Budget) -> Refused:
         f"{budget_name(budget)} already has a budget for {text}. Change that one,"
         " or choose days outside it.",
         param="starts",
-        owner="tenant_admin",
+        owner="tenant_admin" if budget.tenant_id else "operator",
     )
 
 

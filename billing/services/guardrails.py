@@ -11,7 +11,8 @@ from uuid import UUID
 from django.db import transaction
 
 from billing.models import Budget, Guardrail
-from billing.queries import BudgetFigures, budget_figures_of, reached
+from billing.platform_limits import platform_rungs, platform_stopped
+from billing.queries import OWNERS, BudgetFigures, budget_figures_of, reached
 from billing.rules import midnight, period_text
 from billing.services.shares import BudgetShare
 from billing.services.shortages import RAISERS, budget_subject
@@ -24,7 +25,12 @@ MOST_RUNGS = 12
 REACHED = "budget.threshold_reached"
 CLEARED = "budget.threshold_cleared"
 # What rungs do with bookings that are made already, from the strongest.
-RESTRAINTS = (Guardrail.Action.PAUSE, Guardrail.Action.DRAIN, Guardrail.Action.NO_BORROWING)
+RESTRAINTS = (
+    Guardrail.Action.PAUSE,
+    Guardrail.Action.DRAIN,
+    Guardrail.Action.NO_BORROWING,
+    Guardrail.Action.CHEAPER,
+)
 # Under these nothing starts.
 STOPPING = (Guardrail.Action.PAUSE, Guardrail.Action.DRAIN)
 
@@ -61,9 +67,14 @@ def ladder_set(
         Refused: `bad_percent`, `rung_twice` or `too_many_rungs`.
     """
     _rungs_check(rungs)
+    if budget.tenant_id is None and any(each.action == Guardrail.Action.APPROVAL for each in rungs):
+        raise invalid(
+            "unknown_choice", "Operators approve no bookings. Choose another rung.", "action"
+        )
     wanted = {rung.key: rung for rung in rungs}
     with transaction.atomic():
-        for row in Guardrail.objects.select_for_update().filter(budget=budget):
+        before = list(Guardrail.objects.select_for_update().filter(budget=budget))
+        for row in before:
             rung = wanted.pop((row.measure, row.percent, row.action), None)
             if rung is None:
                 row.delete()
@@ -87,9 +98,14 @@ def ladder_set(
             action="budget.ladder",
             target=("budget", budget.id),
             now=now,
-            detail={"rungs": [f"{each.measure} {each.percent} {each.action}" for each in rungs]},
+            detail={"before": _named(before), "after": _named(rungs)},
         )
         _evaluate([budget.id], now)
+
+
+def _named(rungs: Iterable[Rung | Guardrail]) -> dict[str, list[str]]:
+    """The rungs as the log has them."""
+    return {"rungs": [f"{each.measure} {each.percent} {each.action}" for each in rungs]}
 
 
 def guardrails_evaluate(now: datetime) -> int:
@@ -110,7 +126,8 @@ def rungs_of_holds(parts: Iterable[BudgetShare]) -> list[Guardrail]:
     """
     found: dict[UUID, set[UUID]] = defaultdict(set)
     for part in parts:
-        found[part.budget.tenant_id] |= _ids(part)
+        if part.budget.tenant_id is not None:
+            found[part.budget.tenant_id] |= _ids(part)
     return [
         rung
         for tenant_id, budgets in found.items()
@@ -121,8 +138,10 @@ def rungs_of_holds(parts: Iterable[BudgetShare]) -> list[Guardrail]:
 
 @by_version
 def _rungs_read(tenant_id: UUID) -> tuple[Guardrail, ...]:
+    """The rungs of the tenant and of the platform that do more than notify."""
     rows = Guardrail.objects.filter(tenant_id=tenant_id).exclude(action=Guardrail.Action.NOTIFY)
-    return tuple(rows.select_related("budget"))
+    above = [rung for rung in platform_rungs() if rung.action != Guardrail.Action.NOTIFY]
+    return (*rows.select_related("budget"), *above)
 
 
 def bookings_stopped(parts: Iterable[BudgetShare], rungs: Iterable[Guardrail]) -> Refused | None:
@@ -136,7 +155,9 @@ def bookings_stopped(parts: Iterable[BudgetShare], rungs: Iterable[Guardrail]) -
     for rung, effect in _reached(shares, stopping):
         own = _own(shares, rung)
         return _stopped(rung, budgets[rung.budget_id], effect, own)
-    return None
+    names = {name for part in shares for name in _ids(part)}
+    is_above = any(rung.budget_id in names and _acts_above(rung) for rung in stopping)
+    return platform_stopped() if is_above else None
 
 
 def rungs_asking(
@@ -170,8 +191,7 @@ def restraining_rungs(now: datetime) -> list[Guardrail]:
         budget__starts__lte=today,
         budget__ends__gt=today,
     )
-    owners = ("tenant", "project", "campaign", "person")
-    return list(rows.select_related(*(f"budget__{each}" for each in owners)))
+    return list(rows.select_related(*(f"budget__{each}" for each in OWNERS)))
 
 
 def _reached(
@@ -179,13 +199,18 @@ def _reached(
 ) -> list[tuple[Guardrail, BudgetFigures]]:
     """The rungs that are reached without these shares, with the figures of their budgets."""
     names = {name for part in shares for name in _ids(part)}
-    mine = [rung for rung in rungs if rung.budget_id in names]
+    mine = [rung for rung in rungs if rung.budget_id in names and rung.tenant_id]
     figures = budget_figures_of({rung.budget_id for rung in mine}) if mine else {}
     return [
         (rung, figures[rung.budget_id])
         for rung in mine
         if reached(rung, figures[rung.budget_id], without=_own(shares, rung))
     ]
+
+
+def _acts_above(rung: Guardrail) -> bool:
+    """Whether a rung of the platform acts: by its mark, because its figures are not for tenants."""
+    return rung.tenant_id is None and rung.reached_at is not None
 
 
 def _own(shares: Iterable[BudgetShare], rung: Guardrail) -> Decimal:
@@ -258,12 +283,15 @@ def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime)
         mine = Guardrail.objects.filter(id=rung.id, reached_at__isnull=acts)
         if not mine.update(reached_at=now if acts else None):
             return
-        outbox_add(
-            tenant_id=rung.tenant_id,
-            kind=REACHED if acts else CLEARED,
-            payload=_payload(rung, effect),
-            now=now,
-        )
+        kind, payload = REACHED if acts else CLEARED, _payload(rung, effect)
+        if rung.tenant_id is not None:
+            outbox_add(tenant_id=rung.tenant_id, kind=kind, payload=payload, now=now)
+            return
+        # Messages belong to tenants; operators read the platform's log.
+        audit_record(
+            tenant_id=None, actor_id=None, action=kind, target=("budget", effect.budget_id),
+            now=now, detail=payload,
+        )  # fmt: skip
 
 
 def _payload(rung: Guardrail, effect: BudgetFigures) -> dict[str, Any]:

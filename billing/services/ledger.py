@@ -1,5 +1,6 @@
 """Functions shared by the writers of the ledger."""
 
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError
@@ -10,9 +11,10 @@ from billing.queries import BudgetFigures, budget_figures_of
 OVERSPENT = "account_never_overspent"
 
 
-def account_of(tenant_id: UUID, kind: str, currency: str) -> Account:
-    """The tenant's `source` or `spend` account, created on first use."""
-    account, _ = Account.objects.get_or_create(tenant_id=tenant_id, kind=kind, currency=currency)
+def account_of(tenant_id: UUID | None, kind: str, currency: str) -> Account:
+    """The tenant's `source` or `spend` account, created on first use; None: the platform's."""
+    facts: dict[str, Any] = {"tenant_id": tenant_id, "kind": kind, "currency": currency}
+    account, _ = Account.objects.get_or_create(**facts)
     return account
 
 

@@ -13,9 +13,11 @@ from billing.models import Price, PriceBook, PriceDraft
 from billing.price_books import CurrentPrice
 from billing.rates import PeakHours, peak_hours
 from billing.services.prices import (
+    NO_FEES,
     NO_PEAK_PRICES,
     Peaks,
     Prices,
+    SetupFees,
     SlicePrices,
     price_book_check,
     price_book_publish,
@@ -36,6 +38,7 @@ class DraftTerms:
     prices: Prices
     peaks: Peaks = NO_PEAK_PRICES
     slices: SlicePrices = field(default_factory=dict)
+    setup: SetupFees = field(default_factory=dict)
     valid_from: datetime | None = None
     note: str = ""
 
@@ -44,10 +47,10 @@ class DraftTerms:
         """The terms of a book, to be changed."""
         if book is None:
             return cls({})
-        return cls.of_rows(Price.objects.filter(book=book), book.hours)
+        return cls.of_rows(Price.objects.filter(book=book), book.hours, book.setups)
 
     @classmethod
-    def of_rows(cls, rows: Iterable[Price], hours: PeakHours) -> Self:
+    def of_rows(cls, rows: Iterable[Price], hours: PeakHours, setup: SetupFees = NO_FEES) -> Self:
         """The terms of a book whose rows are read."""
         prices, peaks, slices = {}, {}, {}
         for row in rows:
@@ -58,7 +61,7 @@ class DraftTerms:
             prices[key] = row.per_gpu_hour
             if row.peak_per_gpu_hour is not None:
                 peaks[key] = row.peak_per_gpu_hour
-        return cls(prices, Peaks(hours, peaks), slices)
+        return cls(prices, Peaks(hours, peaks), slices, setup)
 
     @classmethod
     def of_draft(cls, draft: PriceDraft) -> Self:
@@ -71,7 +74,8 @@ class DraftTerms:
             for gpu_class, tier, profile, price, peak in content.get("slices", ())
         }
         prices = _prices_read(content["prices"])
-        return cls(prices, peaks, slices, draft.valid_from, draft.note)
+        setup = {tier: Decimal(fee) for tier, fee in content.get("setup", {}).items()}
+        return cls(prices, peaks, slices, setup, draft.valid_from, draft.note)
 
     def current(self, currency: str) -> dict[tuple[str, str], CurrentPrice]:
         """The draft's prices by (class, tier), in the form of prices in force."""
@@ -87,6 +91,7 @@ class DraftTerms:
                     for (*of, profile), (own, peak) in self.slices.items()
                     if tuple(of) == key
                 },
+                self.setup.get(key[1], Decimal(0)),
             )
             for key, price in self.prices.items()
         }
@@ -101,6 +106,7 @@ class DraftTerms:
                 [*key, str(price), None if peak is None else str(peak)]
                 for key, (price, peak) in sorted(self.slices.items())
             ],
+            "setup": {tier: str(fee) for tier, fee in sorted(self.setup.items()) if fee},
             "zone": self.peaks.hours.zone,
             "weekly": [list(each) for each in self.peaks.hours.weekly],
         }
@@ -116,6 +122,8 @@ class PriceChange:
     new: Decimal | None
     is_peak: bool = False
     profile: str = ""
+    is_setup: bool = False
+    """Whether it is the set-up fee of the tier; then it has no class."""
 
     @property
     def percent(self) -> Decimal | None:
@@ -142,7 +150,11 @@ def price_changes(old: DraftTerms, new: DraftTerms) -> list[PriceChange]:
             before, after = (pair[is_peak] for pair in both)
             if before != after:
                 found.append(PriceChange(gpu_class, tier, before, after, is_peak, profile))
-    return found
+    return found + [
+        PriceChange("", tier, old.setup.get(tier), new.setup.get(tier), is_setup=True)
+        for tier in sorted(old.setup.keys() | new.setup.keys())
+        if old.setup.get(tier) != new.setup.get(tier)
+    ]
 
 
 def draft_changes(draft: PriceDraft) -> list[PriceChange]:
@@ -245,6 +257,7 @@ def price_draft_publish(
             prices=terms.prices,
             peaks=terms.peaks,
             slices=terms.slices,
+            setup=terms.setup,
             note=terms.note,
             now=now,
         )
@@ -277,6 +290,7 @@ def _checked(terms: DraftTerms, now: datetime) -> None:
         prices=terms.prices,
         peaks=terms.peaks,
         slices=terms.slices,
+        setup=terms.setup,
         now=now,
     )
 
@@ -330,6 +344,7 @@ def _merged(base: DraftTerms, mine: DraftTerms, theirs: DraftTerms) -> DraftTerm
         prices=_prices_merged(base.prices, mine.prices, theirs.prices),
         peaks=Peaks(hours, peaks),
         slices=_prices_merged(base.slices, mine.slices, theirs.slices),
+        setup=_prices_merged(base.setup, mine.setup, theirs.setup),
     )
 
 
@@ -354,7 +369,7 @@ def _kept(draft: PriceDraft) -> dict[str, Any]:
     """What a draft says, for the log."""
     terms = DraftTerms.of_draft(draft)
     valid_from = "publication" if terms.valid_from is None else terms.valid_from.isoformat()
-    prices = prices_kept(terms.prices, terms.peaks, terms.slices)
+    prices = prices_kept(terms.prices, terms.peaks, terms.slices, terms.setup)
     said = {"valid_from": valid_from, "note": draft.note, "state": draft.state}
     return prices | said | {"revision": draft.revision, "on_version": draft.base_id}
 

@@ -40,6 +40,9 @@ NO_SLICES: SlicePrices = {}
 
 
 NO_PEAK_PRICES = Peaks()
+SetupFees = Mapping[str, Decimal]
+"""What the first start of a booking costs, by tier. A tier that is not here has no such fee."""
+NO_FEES: SetupFees = {}
 
 
 def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
@@ -49,6 +52,7 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
     prices: Prices,
     peaks: Peaks = NO_PEAK_PRICES,
     slices: SlicePrices = NO_SLICES,
+    setup: SetupFees = NO_FEES,
     note: str = "",
     now: datetime,
 ) -> PriceBook:
@@ -62,7 +66,7 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
             `price_book_raced`.
     """
     latest = price_book_check(
-        valid_from=valid_from, prices=prices, peaks=peaks, slices=slices, now=now
+        valid_from=valid_from, prices=prices, peaks=peaks, slices=slices, setup=setup, now=now
     )
     book = PriceBook(
         version=latest.version + 1 if latest else 1,
@@ -72,6 +76,7 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
         published_at=now,
         peak_zone=peaks.hours.zone,
         peak_weekly=[list(each) for each in peaks.hours.weekly],
+        setup_fees={tier: f"{fee:.4f}" for tier, fee in sorted(setup.items()) if fee},
     )
     try:
         with transaction.atomic():
@@ -90,7 +95,7 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
         now=now,
         detail={
             "before": _kept_of(latest) if latest else {},
-            "after": prices_kept(prices, peaks, slices)
+            "after": prices_kept(prices, peaks, slices, setup)
             | {"valid_from": valid_from.isoformat(), "note": book.note},
         },
     )
@@ -124,7 +129,7 @@ def _prices_create(book: PriceBook, prices: Prices, peaks: Peaks, slices: SliceP
 def _kept_of(book: PriceBook) -> dict[str, str]:
     """The prices of a version as the log keeps them."""
     peaks = Peaks(book.hours, peak_prices_of(book))
-    return prices_kept(prices_of(book), peaks, slices_of(book))
+    return prices_kept(prices_of(book), peaks, slices_of(book), book.setups)
 
 
 def price_book_check(
@@ -133,6 +138,7 @@ def price_book_check(
     prices: Prices,
     peaks: Peaks = NO_PEAK_PRICES,
     slices: SlicePrices = NO_SLICES,
+    setup: SetupFees = NO_FEES,
     now: datetime,
 ) -> PriceBook | None:
     """Validates a new version; returns the latest one. Raises as `price_book_publish`."""
@@ -141,10 +147,13 @@ def price_book_check(
     _prices_checked(prices)
     _peaks_checked(prices, peaks)
     _slices_checked(prices, peaks, slices)
+    _setup_checked(prices, setup)
     return latest
 
 
-def prices_kept(prices: Prices, peaks: Peaks, slices: SlicePrices = NO_SLICES) -> dict[str, str]:
+def prices_kept(
+    prices: Prices, peaks: Peaks, slices: SlicePrices = NO_SLICES, setup: SetupFees = NO_FEES
+) -> dict[str, str]:
     """Prices by class and tier, for the log."""
     kept = {}
     for (gpu_class, tier), price in sorted(prices.items()):
@@ -155,6 +164,8 @@ def prices_kept(prices: Prices, peaks: Peaks, slices: SlicePrices = NO_SLICES) -
         kept[f"{gpu_class} {tier} {profile}"] = f"{price:.4f}"
         if peak is not None:
             kept[f"{gpu_class} {tier} {profile} in peak hours"] = f"{peak:.4f}"
+    for tier, fee in sorted(setup.items()):
+        kept[f"set-up in {tier}"] = f"{fee:.4f}"
     if peaks.hours.weekly:
         kept["peak hours"] = f"{peak_hours_text(peaks.hours)} ({peaks.hours.zone})"
     return kept
@@ -169,6 +180,12 @@ def slices_of(book: PriceBook | None) -> SlicePrices:
     }
 
 
+def setup_kept() -> SetupFees:
+    """The set-up fees of the latest version."""
+    latest = PriceBook.objects.order_by("-version").first()
+    return latest.setups if latest else NO_FEES
+
+
 def slices_kept() -> SlicePrices:
     """The prices of slices of the latest version."""
     return slices_of(PriceBook.objects.order_by("-version").first())
@@ -181,7 +198,10 @@ def peaks_kept() -> Peaks:
 
 
 def only_new_check(
-    prices: Prices, peaks: Peaks = NO_PEAK_PRICES, slices: SlicePrices = NO_SLICES
+    prices: Prices,
+    peaks: Peaks = NO_PEAK_PRICES,
+    slices: SlicePrices = NO_SLICES,
+    setup: SetupFees = NO_FEES,
 ) -> None:
     """Raises Refused `draft_needed` if they change what the latest version says: that is written as
     a draft, which another operator publishes."""
@@ -190,6 +210,8 @@ def only_new_check(
         raise invalid("draft_needed", "Write a draft for prices of slices.", "prices")
     if latest is None:
         return
+    if any(setup.get(tier, 0) != fee for tier, fee in latest.setups.items()):
+        raise invalid("draft_needed", "Write a draft to change set-up fees.", "setup_fees")
     old_peaks = peak_prices_of(latest)
     for key, price in sorted(prices_of(latest).items()):
         if prices.get(key) != price or peaks.prices.get(key) != old_peaks.get(key):
@@ -272,6 +294,22 @@ def _slices_checked(prices: Prices, peaks: Peaks, slices: SlicePrices) -> None:
             raise invalid("bad_amount", "A peak price must be at least the other price.", param)
         if peak is not None and not peaks.hours.weekly:
             raise invalid("bad_peak_hours", "Enter the hours in which peak prices count.", param)
+
+
+def _setup_checked(prices: Prices, setup: SetupFees) -> None:
+    tiers = {tier for _, tier in prices}
+    for tier, fee in sorted(setup.items()):
+        if tier not in tiers:
+            raise invalid("price_missing", f"There is no tier {tier}.", setup_param(tier))
+        if not fee.is_finite() or not 0 <= fee < MOST:
+            raise invalid(
+                "bad_amount", "A fee must be at least 0 and below one million.", setup_param(tier)
+            )
+
+
+def setup_param(tier: str) -> str:
+    """The name of a set-up fee's form field, also in refusals."""
+    return f"setup-{tier}"
 
 
 def price_param(gpu_class: str, tier: str, *, profile: str = "", is_peak: bool = False) -> str:

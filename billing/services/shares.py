@@ -9,6 +9,8 @@ from uuid import UUID
 from django.db.models import OuterRef, Q, Subquery
 
 from billing.models import Account, Budget
+from billing.platform_limits import platform_limits
+from billing.queries import OWNERS
 from billing.rules import Period, ledger_amount, midnight, split_by_seconds, uncovered_from
 from tenants.models import Project
 from tenants.platform.errors import Refused
@@ -65,20 +67,24 @@ def budgets_of_requests(
 
 @by_version
 def _budgets_read(tenant_id: UUID, project_id: UUID, ending_after: date) -> tuple[Budget, ...]:
-    """The budgets of the tenant, and all of the project. Their balances are not for use."""
+    """The budgets of the tenant and the project's lab, all of the project, and the periods of the
+    platform's. Their balances are not for use."""
+    labs = Project.objects.filter(id=project_id, lab__isnull=False).values("lab")
     spend = Account.objects.filter(
         tenant=OuterRef("tenant"), kind="spend", currency=OuterRef("account__currency")
     )
-    return tuple(
+    own = (
         Budget.objects.filter(
-            Q(level="tenant") | Q(project_id=project_id),
+            Q(level="tenant") | Q(project_id=project_id) | Q(lab__in=labs),
             tenant_id=tenant_id,
             ends__gt=ending_after,
         )
-        .select_related("account", "tenant", "project", "campaign", "person")
+        .select_related("account", *OWNERS)
         .annotate(spend=Subquery(spend.values("id")[:1]))
         .order_by("starts")
     )
+    above = (each for each in platform_limits() if each.ends > ending_after)
+    return (*own, *above)
 
 
 def shares_of(

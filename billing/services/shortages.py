@@ -6,6 +6,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from billing.models import Budget
+from billing.platform_limits import platform_short
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import ceil_to_cents, floor_to_cents, midnight, money_text, period_text
 from billing.services.shares import BudgetShare
@@ -20,15 +21,20 @@ def budget_exceeded(parts: Sequence[BudgetShare]) -> Refused:
         for budget in (part.budget, *part.limits):
             needs[budget.id] += part.amount
             budgets[budget.id] = budget
-    figures = budget_figures_of(needs)
+    figures = budget_figures_of(each.id for each in budgets.values() if each.tenant_id)
     hard = [each for each in figures.values() if each.is_hard]
-    effect = min(hard, key=lambda each: each.left - needs[each.budget_id])
+    effect = min(hard, key=lambda each: each.left - needs[each.budget_id], default=None)
+    has_platform = len(figures) < len(needs)
+    if effect is None or (has_platform and effect.left >= needs[effect.budget_id]):
+        return platform_short()
     return _short(budgets[effect.budget_id], effect, needs[effect.budget_id])
 
 
 # Who can raise the budget of a level, and as which owner of the rule.
 RAISERS = {
+    "platform": ("The operators", "operator"),
     "tenant": ("The tenant's admin", "tenant_admin"),
+    "lab": ("The tenant's admin", "tenant_admin"),
     "project": ("The tenant's admin", "tenant_admin"),
     "campaign": ("The project's lead", "lead"),
     "person": ("The project's lead", "lead"),
@@ -72,6 +78,8 @@ def _short(budget: Budget, effect: BudgetFigures, amount: Decimal) -> Refused:
 
 def budget_subject(effect: BudgetFigures, budget: Budget) -> str:
     """Whose money is short, as the subject of a sentence."""
+    if effect.level == Budget.Level.LAB:
+        return f"The lab {effect.name}"
     if effect.level == Budget.Level.CAMPAIGN:
         return f"The campaign {effect.name}"
     if effect.level == Budget.Level.PERSON and budget.project is not None:

@@ -1,8 +1,9 @@
 """The rows of the budget tree: one per budget, and one per project without a budget."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from uuid import UUID
 
 from billing.queries import BudgetFigures
 from billing.rules import Period, money_text, period_text
@@ -11,7 +12,11 @@ from tenants.models import Project
 
 WARN_DEFAULT = 80
 HUNDRED = Decimal(100)
-KINDS = {"tenant": "organisation", "project": "", "campaign": "campaign", "person": "person"}
+KINDS = {
+    "tenant": "organisation", "lab": "lab", "project": "", "campaign": "campaign",
+    "person": "person",
+}  # fmt: skip
+DEPTHS = {"tenant": 0, "lab": 1, "project": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,13 @@ class Row:
     may_edit: bool
     note: str
     error: RefusedBudget | None
+    is_in_lab: bool = False
+    """Whether it is below the budget of a lab."""
 
     @property
     def depth(self) -> int:
         """The indentation."""
-        return {"tenant": 0, "project": 1}.get(self.level, 2)
+        return DEPTHS.get(self.level, 2) + self.is_in_lab
 
     @property
     def kind(self) -> str:
@@ -132,21 +139,29 @@ class Tree:
     typed: RefusedBudget | None
 
     def rows(self) -> list[Row]:
-        """The organisation, then each project with its campaigns and people."""
+        """The organisation, then each lab with its projects, then the other projects; each project
+        with its campaigns and people."""
         found = [self._row(None, each) for each in self._of("tenant")]
-        for project in self.projects:
-            own = self._of("project", project)
-            found += [self._row(project, each) for each in own]
-            if not own:
-                found.append(self._row(project, None))
-            below = [*self._of("campaign", project), *self._of("person", project)]
-            found += [self._row(project, each) for each in below]
-        return found
+        with_budget: set[UUID | None] = {each.lab_id for each in self._of("lab")}
+        for lab in self._of("lab"):
+            found.append(self._row(None, lab))
+            later = [each for each in self._of("lab") if each.starts > lab.starts]
+            if lab.lab_id not in {each.lab_id for each in later}:
+                inside = [each for each in self.projects if each.lab_id == lab.lab_id]
+                found += [row for each in inside for row in self._rows_of(each, is_in_lab=True)]
+        others = [each for each in self.projects if each.lab_id not in with_budget]
+        return found + [row for each in others for row in self._rows_of(each, is_in_lab=False)]
+
+    def _rows_of(self, project: Project, *, is_in_lab: bool) -> list[Row]:
+        own = self._of("project", project)
+        found: list[BudgetFigures | None] = [*own] if own else [None]
+        found += [*self._of("campaign", project), *self._of("person", project)]
+        return [replace(self._row(project, each), is_in_lab=is_in_lab) for each in found]
 
     def _of(self, level: str, project: Project | None = None) -> list[BudgetFigures]:
         key = project.id if project else None
         found = [each for each in self.figures if (each.level, each.project_id) == (level, key)]
-        return sorted(found, key=lambda each: (each.starts, each.name))
+        return sorted(found, key=lambda each: (each.name if level == "lab" else "", each.starts))
 
     def _row(self, project: Project | None, figures: BudgetFigures | None) -> Row:
         level = figures.level if figures else "project"
@@ -189,7 +204,12 @@ class Tree:
     def _sum_note(self, figures: BudgetFigures) -> str:
         """Says when the budgets of a level below add up to more than this one."""
         if figures.level == "tenant":
-            parts = [("Projects", self._inside("project", figures))]
+            parts = [
+                ("Labs", self._inside("lab", figures)),
+                ("Projects", self._inside("project", figures)),
+            ]
+        elif figures.level == "lab":
+            parts = [("Its projects", self._inside("project", figures))]
         elif figures.level == "project":
             parts = [
                 ("Campaigns", self._inside("campaign", figures)),
@@ -211,21 +231,27 @@ class Tree:
                 for each in self.figures
                 if each.level == level
                 and parent.project_id in (None, each.project_id)
+                and parent.lab_id in (None, self._lab_of(each))
                 and parent.starts <= each.starts
                 and each.ends <= parent.ends
             ),
             Decimal(0),
         )
 
+    def _lab_of(self, figures: BudgetFigures) -> UUID | None:
+        """The lab of a project's budget."""
+        mine = (each.lab_id for each in self.projects if each.id == figures.project_id)
+        return next(mine, None)
+
 
 def owner_key(figures: BudgetFigures) -> str:
-    """A key of a budget's campaign or person."""
-    return f"{figures.campaign_id or figures.person_id or ''}"
+    """A key of a budget's campaign, person or lab."""
+    return f"{figures.campaign_id or figures.person_id or figures.lab_id or ''}"
 
 
 def row_key(project: str, level: str, owner: str, period: Period) -> str:
     """The id of a row; the same for the form and its refusal."""
-    parts = [level if level == "tenant" else "", project, owner, period.starts.isoformat()]
+    parts = [level if level in ("tenant", "lab") else "", project, owner, period.starts.isoformat()]
     return "-".join(part for part in parts if part)
 
 

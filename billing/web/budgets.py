@@ -28,7 +28,7 @@ from billing.rules import (
 from billing.services import CampaignMatch, budget_put, campaign_create, campaign_open_set
 from billing.web.budget_rows import RefusedBudget, Row, Tree, row_key, without_budget
 from tenants.access import Actor, access_project
-from tenants.models import Membership, Project, User
+from tenants.models import Lab, Membership, Project, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import labels_read
 from tenants.web.frame import tenant_page
@@ -121,7 +121,7 @@ def _page(
     visible = list(
         budgets_visible(actor)
         .filter(starts__lt=month.ends, ends__gt=month.starts)
-        .select_related("campaign", "person")
+        .select_related("campaign", "person", "lab")
     )
     figures = list(budget_figures_of(budget.id for budget in visible).values())
     tree = Tree(actor, month, shown, figures, _owners(visible), typed)
@@ -173,7 +173,13 @@ def _choices(actor: Actor, projects: Sequence[Project]) -> dict[str, Any]:
         )
         for project in led
     ]
-    return {"led": led, "campaigns": campaigns, "owner_groups": groups}
+    labs = Lab.objects.filter(tenant=actor.tenant_id, is_open=True)
+    return {
+        "led": led,
+        "campaigns": campaigns,
+        "owner_groups": groups,
+        "labs": labs if actor.is_tenant_admin else (),
+    }
 
 
 def _name(user: User) -> str:
@@ -187,6 +193,8 @@ def _owners(budgets: Sequence[Budget]) -> dict[str, str]:
             found[str(budget.campaign.id)] = budget.campaign.slug
         if budget.person is not None:
             found[str(budget.person.pk)] = budget.person.username
+        if budget.lab is not None:
+            found[str(budget.lab.id)] = budget.lab.slug
     return found
 
 
@@ -215,6 +223,8 @@ def _owner(actor: Actor, form: QueryDict) -> BudgetOwner:
     named = form.get("owner", "")
     if named == "tenant":
         return access_owner(actor, "", "", "")
+    if named.startswith("lab/"):
+        return access_owner(actor, "", "", "", named.removeprefix("lab/"))
     if named:
         project, _, rest = named.partition("/")
         kind, _, name = rest.partition("/")
@@ -222,6 +232,8 @@ def _owner(actor: Actor, form: QueryDict) -> BudgetOwner:
         return access_owner(actor, project, fields["campaign"], fields["person"])
     if form.get("level") == "tenant":
         return access_owner(actor, "", "", "")
+    if form.get("level") == "lab":
+        return access_owner(actor, "", "", "", form.get("lab", ""))
     access_project(actor, form.get("project", ""), "project")
     return access_owner(
         actor, form.get("project", ""), form.get("campaign", ""), form.get("person", "")
@@ -243,7 +255,7 @@ def _terms(form: QueryDict) -> BudgetTerms:
 
 def _typed(form: QueryDict, refusal: Refused) -> RefusedBudget:
     level = form.get("level", "project")
-    owner = form.get("campaign", "") or form.get("person", "")
+    owner = form.get("campaign", "") or form.get("person", "") or form.get("lab", "")
     try:
         key = row_key(form.get("project", ""), level, owner, _period(form))
     except Refused:

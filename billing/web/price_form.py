@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from billing.peak_text import peak_hours_read, peak_hours_text
 from billing.rules import amount_parse
-from billing.services import DraftTerms, Peaks, price_param
+from billing.services import DraftTerms, Peaks, price_param, setup_param
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid
 
@@ -53,6 +53,7 @@ class PriceForm:
     tiers: tuple[Tier, ...]
     rows: tuple[PriceRow, ...]
     slices: tuple[PriceRow, ...]
+    setup: tuple[Field, ...]
     peak_hours: Field
     peak_zone: Field
     valid_from: Field
@@ -109,6 +110,10 @@ def price_form(
         tiers=tiers,
         rows=tuple(row(each, "") for each in classes),
         slices=tuple(row(each, name) for each in classes for name in profiles.get(each.slug, ())),
+        setup=tuple(
+            field(setup_param(each.slug), f"Set-up, {each.name}", _setup_text(terms, each.slug))
+            for each in tiers
+        ),
         peak_hours=field("peak_hours", "Peak hours", peak_hours_text(hours)),
         peak_zone=field("peak_zone", "By the clocks of", zone),
         valid_from=field("valid_from", "Valid from", begin),
@@ -139,10 +144,16 @@ def price_form_read(form: QueryDict, profiles: Profiles) -> DraftTerms:
                 peak = price(price_param(*key, profile=profile, is_peak=True))
                 if own is not None:
                     slices[*key, profile] = own, peak
+    fees = {tier: price(setup_param(tier)) for tier in Tier.objects.values_list("slug", flat=True)}
+    setup = {tier: fee for tier, fee in fees.items() if fee}
     hours = peak_hours_read(form.get("peak_hours", ""), form.get("peak_zone", "").strip())
     valid_from = _instant_read(form.get("valid_from", ""))
     note = form.get("note", "").strip()
-    return DraftTerms(prices, Peaks(hours, peaks), slices, valid_from, note)
+    return DraftTerms(prices, Peaks(hours, peaks), slices, setup, valid_from, note)
+
+
+def _setup_text(terms: DraftTerms, tier: str) -> str:
+    return price_text(terms.setup[tier]) if tier in terms.setup else ""
 
 
 def price_text(price: Decimal) -> str:

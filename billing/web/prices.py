@@ -39,6 +39,7 @@ class Fees:
     """What a booking in a tier can cost besides its time; empty for nothing."""
 
     tier: Tier
+    setup: str
     late: str
     no_show: str
 
@@ -67,7 +68,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
         "tiers": tiers,
         "rows": rows,
         "slices": _slices(book, tiers) if book else [],
-        "fees": [_fees(tier) for tier in tiers],
+        "fees": [_fees(tier, book) for tier in tiers],
         "peak_hours": peak_words(book.hours) if book else "",
     }
     return render(request, "billing/prices.html", context)
@@ -99,13 +100,14 @@ def _no_show(share: int | None) -> str:
     return f"the share of the site's policy {rest}" if share is None else f"{share} % {rest}"
 
 
-def _fees(tier: Tier) -> Fees:
+def _fees(tier: Tier, book: PriceBook | None) -> Fees:
     """What a booking in the tier can cost besides its time."""
     notice = seconds_text(tier.notice_seconds)
     late = f"{tier.late_share} % of what is given up later than {notice} before"
-    share = tier.no_show_share
+    share, fee = tier.no_show_share, book.setups.get(tier.slug) if book else None
     return Fees(
         tier=tier,
+        setup=f"{money_text(fee, book.currency)} at the first start" if book and fee else "",
         late=late if tier.late_share and tier.notice_seconds else "",
         no_show="" if share == 0 else _no_show(share),
     )

@@ -47,6 +47,8 @@ EVENT_TYPES = {
     "booking.work_stopped": "An operator's stop keeps the booking from starting.",
     "booking.drained_no_more": "No budget and no stop keeps the booking from starting any more.",
     "booking.borrowing_stopped": "The ladder of a budget keeps the booking from borrowed GPUs.",
+    "booking.cheapest_only": "The ladder of a budget keeps the booking on its cheapest class.",
+    "booking.cheapest_no_more": "No budget keeps the booking on its cheapest class any more.",
     "booking.borrowing_allowed": "No budget keeps the booking from borrowed GPUs any more.",
     "booking.leave_by": "The booking has to leave its node by a time.",
     "booking.pause_notified": "The booking will be paused, after its grace period.",

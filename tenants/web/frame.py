@@ -387,6 +387,7 @@ UNDER = {
     "/ops/stops": "/ops/fleet",
     "/ops/speeds": "/ops/tiers",
     "/ops/requirements": "/ops/catalogue",
+    "/ops/budgets": "/ops/prices",
     "/ops/corrections": "/ops/prices",
     "/ops/disputes": "/ops/prices",
     "/ops/overrides": "/ops/quotas",

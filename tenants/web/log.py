@@ -42,6 +42,7 @@ OPS_LINKS = {
     "clock": "/ops/fleet",
     "compaction_order": "/ops/compaction",
     "announcement": "/ops/announcements",
+    "budget": "/ops/budgets/{}",
     "decision": "/ops/decisions/{}",
     "dispute": "/ops/disputes",
     "override": "/ops/overrides",

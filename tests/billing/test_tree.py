@@ -1,6 +1,7 @@
 """Budgets above and below a project: every level counts, refuses and is named."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from random import Random
@@ -11,23 +12,31 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from billing.models import Account, Budget, Campaign, Transfer
+from billing.platform_limits import platform_limits
 from billing.queries import budget_figures_of, ledger_check
 from billing.rules import BudgetOwner, BudgetTerms, Period
 from billing.services import (
     HoldRequest,
+    Rung,
     budget_put,
     charge_add,
     charge_refund,
     hold_settle,
     holds_move,
     holds_place,
+    ladder_set,
+    new_holds_place,
 )
+from billing.services.guardrails import guardrails_evaluate
 from billing.services.renewals import budgets_renew
+from tenants import models as tenants
 from tenants.models import Project
 from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tenants.services.labs.labs import project_lab_set
 from tests.billing.builders import DECEMBER, NOVEMBER, NOW, a_budget, a_project
-from tests.builders import a_user
-from tests.roles import as_system
+from tests.builders import a_tenant_admin, a_user, an_actor
+from tests.roles import as_role, as_system
 
 pytestmark = pytest.mark.django_db
 LATE = datetime(2026, 12, 2, tzinfo=UTC)
@@ -40,10 +49,13 @@ def _system() -> Iterator[None]:
 
 
 class Lab:
-    """A project with money, two people and a campaign."""
+    """A project with money in a lab, two people and a campaign."""
 
     def __init__(self, amount: str = "1000") -> None:
         self.project: Project = a_project()
+        tenant = self.project.tenant
+        self.lab = tenants.Lab.objects.create(tenant=tenant, slug="imaging", name="Imaging")
+        tenants.Project.objects.filter(id=self.project.id).update(lab=self.lab)
         self.mara, self.jonas = a_user().pk, a_user().pk
         self.campaign = Campaign.objects.create(
             tenant=self.project.tenant, project=self.project, slug="ablation", name="Ablation"
@@ -54,7 +66,9 @@ class Lab:
     def owner(self, level: str) -> BudgetOwner:
         tenant, project = self.project.tenant_id, self.project.id
         return {
+            "platform": BudgetOwner(None),
             "tenant": BudgetOwner(tenant),
+            "lab": BudgetOwner(tenant, lab_id=self.lab.id),
             "project": BudgetOwner(tenant, project),
             "campaign": BudgetOwner(tenant, project, campaign_id=self.campaign.id),
             "person": BudgetOwner(tenant, project, person_id=self.mara),
@@ -101,6 +115,7 @@ def spent_and_held(budget: Budget) -> tuple[Decimal | int, Decimal | int]:
     ("level", "owner", "subject"),
     [
         ("tenant", "tenant_admin", "Helix Institute has €20.00 left for November 2026"),
+        ("lab", "tenant_admin", "The lab Imaging has €20.00 left for November 2026"),
         ("campaign", "lead", "The campaign Ablation has €20.00 left"),
         ("person", "lead", "’s part of Protein Folding has €20.00 left"),
     ],
@@ -139,7 +154,7 @@ def test_a_new_limit_counts_what_is_spent_and_held_already() -> None:
     lab = Lab()
     lab.settle(lab.hold("100"), "60")
     lab.hold("25")
-    for level in ("tenant", "person"):
+    for level in ("platform", "tenant", "lab", "person"):
         with pytest.raises(Refused) as refusal:
             lab.limit(level, "84.99")
         assert (refusal.value.code, refusal.value.numbers["used"]) == ("budget_below_use", "85.00")
@@ -176,6 +191,7 @@ def test_a_hold_is_split_where_any_level_begins_a_period() -> None:
 def test_corrections_and_moves_reach_every_level() -> None:
     lab = Lab()
     person, tenant = lab.limit("person", "500"), lab.limit("tenant", "500")
+    above = [lab.limit("lab", "500"), lab.limit("platform", "500")]
     hold = lab.hold("80")
     lab.settle(hold, "80")
     at: dict[str, Any] = {
@@ -184,6 +200,7 @@ def test_corrections_and_moves_reach_every_level() -> None:
     charge_refund(amount=Decimal(30), **at)
     charge_add(amount=Decimal(5), **at)
     assert spent_and_held(person) == spent_and_held(tenant) == (55, 0)
+    assert [spent_and_held(each) for each in above] == [(55, 0)] * 2
     moved = lab.hold("18")
     later = HoldRequest(moved.reference, Decimal(18), LATE, LATE.replace(hour=6), lab.mara)
     for _ in range(2):
@@ -201,7 +218,9 @@ def test_random_lives_of_holds_add_up_at_every_level() -> None:
     random = Random(15)  # noqa: S311 (not a secret)
     lab = Lab("100000")
     limits = {
+        "platform": lab.limit("platform", "100000"),
         "tenant": lab.limit("tenant", "100000"),
+        "lab": lab.limit("lab", "100000"),
         "person": lab.limit("person", "100000"),
         "campaign": lab.limit("campaign", "100000"),
     }
@@ -218,7 +237,8 @@ def test_random_lives_of_holds_add_up_at_every_level() -> None:
             level
             for level in limits
             if in_november
-            and (level == "tenant" or (level == "person" and person == lab.mara)
+            and (level in ("platform", "tenant", "lab")
+                 or (level == "person" and person == lab.mara)
                  or (level == "campaign" and campaign))
         ]  # fmt: skip
         charged = None
@@ -232,6 +252,64 @@ def test_random_lives_of_holds_add_up_at_every_level() -> None:
     assert {level: spent_and_held(budget) for level, budget in limits.items()} == {
         level: (spent[level], held[level]) for level in limits
     }
+    assert ledger_check() == []
+
+
+def test_the_platform_refuses_what_it_can_not_pay_without_saying_what_others_spend() -> None:
+    lab, other = Lab(), Lab()
+    lab.limit("platform", "50")
+    other.hold("30")
+    with pytest.raises(Refused, match="platform's own budget") as refusal:
+        lab.hold("20.01")
+    assert (refusal.value.code, refusal.value.owner) == ("budget_exceeded", "operator")
+    assert not refusal.value.numbers
+    with as_role("portal_web"), tenant_tx(lab.project.tenant_id):
+        assert not Budget.objects.filter(level="platform").exists()
+        assert [each.starts for each in platform_limits()] == [NOVEMBER.starts]
+        with pytest.raises(Refused, match="platform's own budget"):
+            lab.hold("20.01")
+        lab.hold("20")
+    assert ledger_check() == []
+
+
+def test_the_ladder_of_the_platform_stops_new_bookings_of_every_tenant() -> None:
+    lab, other = Lab(), Lab()
+    budget = lab.limit("platform", "100", is_hard=False)
+    rungs = [Rung("committed", 80, "no_bookings")]
+    ladder_set(actor_id=None, budget=budget, rungs=rungs, now=NOW)
+    with pytest.raises(Refused, match="Operators approve no bookings"):
+        ladder_set(actor_id=None, budget=budget, rungs=[Rung("spent", 9, "approval")], now=NOW)
+    hold = other.hold("85")
+    assert guardrails_evaluate(NOW) == 1
+    request = HoldRequest(uuid4(), Decimal(1), NOW, NOW.replace(hour=12), lab.mara)
+    where: dict[str, Any] = {"tenant_id": lab.project.tenant_id, "project_id": lab.project.id}
+    with as_role("portal_web"), tenant_tx(lab.project.tenant_id):
+        found = new_holds_place(**where, requests=[request], now=NOW)
+    assert found.refused[request.reference].code == "bookings_stopped"
+    other.settle(hold, "0")
+    assert guardrails_evaluate(NOW) == 1
+    assert not new_holds_place(**where, requests=[request], now=NOW).refused
+
+
+def test_a_project_brings_its_money_to_the_budget_of_its_lab() -> None:
+    lab = Lab()
+    old = lab.limit("lab", "100")
+    lab.settle(lab.hold("40"), "30")
+    lab.hold("25")
+    tenant = lab.project.tenant
+    target = tenants.Lab.objects.create(tenant=tenant, slug="next", name="Next")
+    terms = BudgetTerms(NOVEMBER, Decimal(50))
+    new = budget_put(
+        actor_id=None, owner=BudgetOwner(tenant.id, lab_id=target.id), terms=terms, now=NOW
+    )
+    admin = an_actor(a_tenant_admin(tenant))
+    with pytest.raises(Refused, match="more than the budget of the lab has left"):
+        project_lab_set(actor=admin, project=lab.project.slug, lab="next", now=NOW)
+    budget_put(actor_id=None, owner=new.owner, terms=replace(terms, amount=Decimal(60)), now=NOW)
+    project_lab_set(actor=admin, project=lab.project.slug, lab="next", now=NOW)
+    assert (spent_and_held(old), spent_and_held(new)) == ((0, 0), (30, 25))
+    lab.hold("5")
+    assert (spent_and_held(old), spent_and_held(new)) == ((0, 0), (30, 30))
     assert ledger_check() == []
 
 

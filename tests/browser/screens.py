@@ -110,6 +110,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-timeline", "/ops/timeline"),
         ("ops-bookings", "/ops/bookings"),
         ("ops-inbox", "/ops/inbox"),
+        ("ops-budgets", "/ops/budgets"),
         ("ops-corrections", "/ops/corrections"),
         ("ops-disputes", "/ops/disputes"),
         ("ops-overrides", "/ops/overrides"),

@@ -15,7 +15,7 @@ from billing.models import Account, Budget, Transfer
 from billing.queries import ledger_check
 from billing.rules import BudgetOwner, BudgetTerms
 from billing.services import HoldRequest, budget_put, hold_settle, holds_place
-from tenants.models import Project
+from tenants.models import Lab, Project
 from tenants.platform.errors import Refused
 from tests.billing.builders import DECEMBER, NOVEMBER, NOW, a_budget, a_hold, a_project
 from tests.roles import as_role, as_system
@@ -185,18 +185,30 @@ def hold_in(project: Project, amount: str) -> str:
     return refused[request.reference].code if refused else "held"
 
 
-def a_tenant_limit(project: Project, amount: str, *, is_hard: bool = True) -> Budget:
-    terms = BudgetTerms(NOVEMBER, Decimal(amount), is_hard=is_hard)
-    owner = BudgetOwner(project.tenant_id)
+def a_limit(project: Project, amount: str, level: str) -> Budget:
+    terms = BudgetTerms(NOVEMBER, Decimal(amount))
+    owner = {
+        "tenant": BudgetOwner(project.tenant_id),
+        "lab": BudgetOwner(project.tenant_id, lab_id=project.lab_id),
+        "platform": BudgetOwner(None),
+    }[level]
     return budget_put(actor_id=None, owner=owner, terms=terms, now=NOW)
 
 
-def test_two_projects_never_hold_more_together_than_their_tenant_may(real_db: Servers) -> None:
+@pytest.mark.parametrize("level", ["tenant", "lab", "platform"])
+def test_two_projects_never_hold_more_together_than_the_level_above_may(
+    real_db: Servers, level: str
+) -> None:
     first = a_project_with("1000")
     with as_system():
-        second = a_project("second", first.tenant)
+        # The platform counts projects of two tenants.
+        second = a_project("second", None if level == "platform" else first.tenant)
         a_budget(second, "1000")
-        limit = a_tenant_limit(first, "70")
+        for each in (first, second) if level == "lab" else ():
+            slug = {"tenant": first.tenant, "slug": "imaging", "name": "Imaging"}
+            each.lab, _ = Lab.objects.get_or_create(**slug)
+            each.save(update_fields=["lab"])
+        limit = a_limit(first, "70", level)
     answers = at_once(lambda number: hold_in((first, second)[number % 2], "10"))
     assert sorted(map(str, answers)) == ["budget_exceeded"] + ["held"] * 7
     with as_system():
@@ -218,14 +230,15 @@ END $$;
 
 
 @pytest.mark.parametrize(
-    ("ddl", "drifting"),
+    ("level", "ddl", "drifting"),
     [
-        pytest.param("", [], id="the new limit waits for holds that are being written"),
-        pytest.param(WITHOUT_LOCK, ["pending"], id="without the lock it misses them"),
+        pytest.param("tenant", "", [], id="the new limit waits for holds that are being written"),
+        pytest.param("platform", "", [], id="that of the platform waits for all tenants"),
+        pytest.param("platform", WITHOUT_LOCK, ["pending"], id="without the lock it misses them"),
     ],
 )
 def test_a_limit_set_while_a_hold_is_written_counts_it(
-    real_db: Servers, ddl: str, drifting: list[str]
+    real_db: Servers, level: str, ddl: str, drifting: list[str]
 ) -> None:
     project = a_project_with("1000")
     with as_system():
@@ -245,7 +258,7 @@ def test_a_limit_set_while_a_hold_is_written_counts_it(
                 waits.wait(timeout=20)
         elif number == 1:
             written.wait(timeout=20)
-            a_tenant_limit(project, "500")
+            a_limit(project, "500", level)
             waits.set()
         else:
             written.wait(timeout=20)

@@ -57,6 +57,7 @@ _ANNOUNCEMENT = {
     "level": "info",
     "until": (timezone.now() + 2 * HOUR).isoformat(),
 }
+_RUNG = {"measure": "spent", "percent": 80, "action": "notify", "audience": "admins"}
 _OUTAGE = {"for": "20m", "reason": "x"}
 _POLICY = {
     name: policy_text(name, value) for name, value in (policy_values({}) | {"grid": 600}).items()
@@ -134,6 +135,23 @@ ACTS: dict[str, Act] = {
     "ops/overrides end": Act("override.ended", "override", {}, sites.given_more, has_before=False),
     "post api/v1/disputes/<uuid:dispute_id>/answer": Act(
         "dispute.answered", "dispute", {"outcome": "accepted", "answer": "Yes."}, sites.disputed
+    ),
+    "ops/budgets": Act(
+        "budget.set",
+        "budget",
+        {"starts": "2041-01-01", "last": "2041-01-31", "amount": "900", "warn_percent": "80"},
+    ),
+    "ops/budgets/<uuid:budget_id>": Act(
+        "budget.ladder",
+        "budget",
+        _RUNG | {"add": "1", "confirmed": "1"},
+        sites.with_platform_budget,
+    ),
+    "post api/v1/platform-budgets": Act(
+        "budget.set", "budget", {"starts": "2041-01-01", "ends": "2041-02-01", "amount": "900"}
+    ),
+    "put api/v1/platform-budgets/<uuid:budget_id>/guardrails": Act(
+        "budget.ladder", "budget", {"rungs": [_RUNG]}, sites.with_platform_budget
     ),
     "ops/prices": Act("prices.drafted", "price_draft", has_before=False),
     "ops/prices/drafts/<uuid:draft_id> save": Act(

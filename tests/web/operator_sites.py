@@ -1,7 +1,7 @@
 """Sites on which operators can do each of their acts, and the values that the acts need."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -25,10 +25,14 @@ from allocation.services.decide.compaction import compaction_proposals
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.policy.policies import policy_draft
 from billing.models import PriceBook
+from billing.rules import BudgetOwner, BudgetTerms, Period
 from billing.services import (
     DraftTerms,
+    Rung,
+    budget_put,
     hold_place,
     hold_settle,
+    ladder_set,
     price_book_publish,
     price_draft_create,
 )
@@ -66,6 +70,15 @@ def accessed(site: Site) -> Values:
 
 def decided(site: Site) -> Values:
     return {"number": a_decision(timezone.now()).id}
+
+
+def with_platform_budget(site: Site) -> Values:
+    terms = BudgetTerms(Period(date(2040, 1, 1), date(2040, 2, 1)), Decimal(900))
+    owner = BudgetOwner(None)
+    made = budget_put(actor_id=None, owner=owner, terms=terms, now=timezone.now())
+    rungs = [Rung("spent", 90, "notify")]
+    ladder_set(actor_id=None, budget=made, rungs=rungs, now=timezone.now())
+    return {"budget_id": str(made.id)}
 
 
 def drained(site: Site) -> Values:

@@ -24,7 +24,7 @@ from tests.api.builders import Site, a_site
 from tests.roles import as_system
 from tests.web.crawl import filled, routes, views
 from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act
-from tests.web.operator_sites import Values, my_draft
+from tests.web.operator_sites import Values, my_draft, with_platform_budget
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "203.0.113.9"
@@ -145,7 +145,7 @@ def _page_acts(site: Site) -> Iterator[str]:
     client = Client()
     client.force_login(site.people["operator"])
     with as_system():
-        draft = {"draft_id": my_draft(site)["draft_id"]}
+        draft = {"draft_id": my_draft(site)["draft_id"], **with_platform_budget(site)}
     for route in sorted(set(routes())):
         if not route.startswith("/ops/"):
             continue

@@ -60,6 +60,9 @@ class OptionOut(serializers.Serializer[Any]):
         help_text="The highest price, held by a booking: it may start at a time with more peak"
         " hours.",
     )
+    setup_fee = Money(
+        max_digits=20, source="setup", help_text="The part of both that the first start costs."
+    )
     currency = serializers.CharField()
     request = serializers.CharField()
     pause_risk = serializers.IntegerField(help_text="Probability of a pause, in thousandths.")

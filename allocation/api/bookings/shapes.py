@@ -66,6 +66,7 @@ class PriceOfBooking(serializers.Serializer[Any]):
     peak_hours = serializers.CharField(
         help_text="`Mon-Fri 8-20 Europe/Berlin`; empty without peak hours."
     )
+    setup_fee = Money(max_digits=20, help_text="Charged once, at the first start; in `held`.")
     held = Money(max_digits=20, help_text="The highest possible cost, held in the budget.")
     settled = Money(max_digits=20, help_text="Charged for runs that ended with a pause.")
     charged = Money(max_digits=20, allow_null=True, help_text="Null until the booking ends.")
@@ -340,6 +341,7 @@ def _data(
                 "per_hour": booking.price_per_hour,
                 "peak_per_hour": rate_of(booking).peak if booking.peak_weekly else None,
                 "peak_hours": peak_words(rate_of(booking).hours),
+                "setup_fee": booking.setup_fee,
                 "held": booking.hold_amount,
                 "settled": booking.settled,
                 "charged": booking.charged,

@@ -16,6 +16,7 @@ from billing.api.prices import (
     PriceBookNew,
     PriceBookOut,
     PriceOut,
+    SetupFeeOut,
     book_shown,
     content_shown,
     draft_terms,
@@ -45,6 +46,7 @@ class PriceChangeOut(serializers.Serializer[Any]):
     tier = serializers.CharField()
     profile = serializers.CharField(help_text="Of slices; empty: a whole GPU.")
     is_peak = serializers.BooleanField()
+    is_setup = serializers.BooleanField(help_text="The set-up fee of the tier, without a class.")
     old = serializers.DecimalField(max_digits=12, decimal_places=4, allow_null=True)
     new = serializers.DecimalField(max_digits=12, decimal_places=4, allow_null=True)
 
@@ -66,6 +68,7 @@ class PriceDraftOut(serializers.Serializer[Any]):
     version = serializers.IntegerField(allow_null=True, help_text="The version that it became.")
     peak_hours = PeakHoursOut(allow_null=True)
     prices = PriceOut(many=True)
+    setup_fees = SetupFeeOut(many=True)
     changes = PriceChangeOut(many=True)
 
 

@@ -108,6 +108,8 @@ def price_effect(prices: Mapping[tuple[str, str], CurrentPrice], month: Period) 
             rate = rates.of(row)
             unpriced += rate is None
             new = signed if rate is None else rate.cost(row.spell(rate.hours))
+        elif row.fee == "setup":
+            new = rates.setup_of(row, signed)
         both = sums[row.tenant, row.project]
         both[0] += signed
         both[1] += new
@@ -169,6 +171,11 @@ class _Rates:
             known = [rate for rate in rates if rate is not None]
             self._found[key] = _together(known) if len(known) == len(rates) else None
         return self._found[key]
+
+    def setup_of(self, row: _Charge, present: Decimal) -> Decimal:
+        """The new set-up fee of a booking; the present one without a price."""
+        price = self._prices.get((row.gpu_class, row.tier))
+        return present if price is None else price.setup
 
     def _of_part(self, part: AskDocument, tier: str) -> Rate | None:
         price = self._prices.get((part.classes[0], tier))

@@ -10,15 +10,19 @@ from allocation.rules.states import RUNNING, State
 from billing.models import Budget
 from tenants.models import Tier
 
+# Bookings of which the earliest end decides among several classes.
+CHOOSES = Q(starts=None, deadline=None, class_durations__1__isnull=False)
 NOT_STARTED = (State.REQUESTED, State.QUEUED, State.SCHEDULED, State.WAITLISTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Restrained:
-    """Bookings of a budget now: those that wait, those of them that are planned on borrowed GPUs,
-    those that run, and those of them that can be paused."""
+    """Bookings of a budget now: those that wait, those of them of which the earliest end decides
+    among several classes and that are planned on borrowed GPUs, those that run, and those of them
+    that can be paused."""
 
     waiting: int
+    choosing: int
     borrowing: int
     running: int
     pausable: int
@@ -26,7 +30,11 @@ class Restrained:
 
 def budget_scope(budget: Budget) -> Q:
     """The bookings that the budget counts."""
+    if budget.tenant_id is None:
+        return Q(tenant__isnull=False)
     found = Q(tenant=budget.tenant_id)
+    if budget.lab_id is not None:
+        found &= Q(project__lab=budget.lab_id)
     if budget.project_id is not None:
         found &= Q(project=budget.project_id)
     if budget.campaign_id is not None:
@@ -56,6 +64,7 @@ def restrained_now(budget: Budget, now: datetime) -> Restrained:
     waits = Q(state__in=NOT_STARTED)
     found = Booking.objects.filter(budget_scope(budget)).aggregate(
         waiting=Count("id", filter=waits),
+        choosing=Count("id", filter=waits & CHOOSES),
         borrowing=Count("id", filter=waits & Q(borrowed_units__gt=0)),
         running=Count("id", filter=Q(state__in=RUNNING)),
         pausable=Count("id", filter=pausable(now)),

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db.models import Min, Sum
+from django.db.models import Min, Q, Sum
 
 from allocation.models import ChargeSum
 from billing.models import Budget
@@ -39,14 +39,22 @@ def charged_by_day_of(effect: BudgetFigures) -> dict[date, Decimal]:
 
 def charged_by_day_in(budget: Budget, since: date, until: date) -> dict[date, Decimal]:
     """Charges minus corrections per UTC day of [since, until), of all that the budget counts."""
-    rows = ChargeSum.objects.filter(tenant=budget.tenant_id, day__gte=since, day__lt=until)
-    if budget.project_id is not None:
-        rows = rows.filter(account__budget__project=budget.project_id)
-    if budget.campaign_id is not None:
-        rows = rows.filter(campaign=budget.campaign_id)
-    if budget.person_id is not None:
-        rows = rows.filter(owner=budget.person_id)
+    rows = ChargeSum.objects.filter(charges_counted(budget), day__gte=since, day__lt=until)
     return _by_day(rows)
+
+
+def charges_counted(budget: Budget) -> Q:
+    """The kept sums of charges that the budget counts."""
+    found = Q() if budget.tenant_id is None else Q(tenant=budget.tenant_id)
+    if budget.lab_id is not None:
+        found &= Q(account__budget__project__lab=budget.lab_id)
+    if budget.project_id is not None:
+        found &= Q(account__budget__project=budget.project_id)
+    if budget.campaign_id is not None:
+        found &= Q(campaign=budget.campaign_id)
+    if budget.person_id is not None:
+        found &= Q(owner=budget.person_id)
+    return found
 
 
 def first_charge(project: Project) -> date | None:

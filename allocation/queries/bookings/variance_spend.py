@@ -33,6 +33,8 @@ WHERE t.tenant_id = %(tenant)s AND t.kind IN ('settle', 'charge', 'reverse')
   AND t.reference IS NOT NULL AND (t.at AT TIME ZONE 'UTC')::date = ANY(%(days)s)
   AND t.at >= %(first)s AND t.at < %(last)s
   AND (%(project)s::uuid IS NULL OR own.project_id = %(project)s)
+  AND (%(lab)s::uuid IS NULL OR %(lab)s =
+       (SELECT p.lab_id FROM tenants_project p WHERE p.id = own.project_id))
   AND (%(campaign)s::uuid IS NULL OR b.campaign_id = %(campaign)s)
   AND (%(person)s::int IS NULL OR b.owner_id = %(person)s)
 GROUP BY 1, 2, 3, 4
@@ -83,6 +85,7 @@ def _rows(budget: Budget, days: Sequence[date], booking: str) -> Iterable[Bookin
         "tenant": budget.tenant_id, "days": list(days),
         "first": midnight(first), "last": midnight(last + timedelta(days=1)),
         "project": budget.project_id, "campaign": budget.campaign_id, "person": budget.person_id,
+        "lab": budget.lab_id,
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(_ROWS.format(booking=booking), facts)

@@ -225,6 +225,7 @@ def _terms_of(admitted: AdmittedRequest, offer: Offer) -> Terms:
         price_per_hour=offer.rate.plain,
         price_lines=[],
         hold_amount=offer.most,
+        setup_fee=offer.price.setup,
         **peak_facts(offer.rate),
     )
 

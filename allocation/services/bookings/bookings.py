@@ -278,6 +278,7 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
         price_per_hour=offer.rate.plain,
         **peak_facts(offer.rate),
         hold_amount=offer.most,
+        setup_fee=offer.price.setup,
         notice_seconds=admission.tier.notice_seconds,
         late_share=admission.tier.late_share,
         class_durations=list(offer.lengths),

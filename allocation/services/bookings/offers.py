@@ -17,7 +17,7 @@ from billing.rates import Rate
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The rate on the dearest class and the highest total cost of a booking.
+    """The rate on the dearest class and the highest total cost of a booking, with its set-up fee.
 
     `lengths`: (class, seconds) in order of cost, where cost decides.
     """
@@ -51,7 +51,7 @@ def offer_price(admission: Admission, shelf: PriceShelf) -> Offer:
     return Offer(
         price=prices[dearest],
         rate=rate,
-        most=max(costs.values()),
+        most=max(costs.values()) + prices[dearest].setup,
         lengths=tuple((name, admission.seconds_on(name)) for name in order)
         if is_cheapest_first(admission.ask)
         else (),
@@ -63,8 +63,9 @@ def _offer_of_all(
 ) -> Offer:
     """The offer of a mixed booking: it costs what its groups cost together."""
     rate = rate_of_all(list(rates.values()))
-    most = most_of(rate, admission.ask.starts, admission.ask.duration)
-    return Offer(prices[admission.ask.classes[0]], rate, most, ())
+    price = prices[admission.ask.classes[0]]
+    most = most_of(rate, admission.ask.starts, admission.ask.duration) + price.setup
+    return Offer(price, rate, most, ())
 
 
 def rate_of_all(rates: Sequence[Rate]) -> Rate:

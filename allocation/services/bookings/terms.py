@@ -18,7 +18,12 @@ from allocation.services.bookings.offers import (
     rate_for,
 )
 from allocation.services.bookings.person_limits import open_refusals
-from allocation.services.record.costs import granted_seconds, price_lines_of, rate_of
+from allocation.services.record.costs import (
+    granted_seconds,
+    price_lines_of,
+    rate_of,
+    unpaid_setup,
+)
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import durations_of
 from billing.price_books import CurrentPrice, PriceShelf
@@ -65,7 +70,8 @@ def weaker_terms(booking: Booking, target: Target, request_text: str) -> Terms:
     # The hold covers the slowest class, as it did before.
     longest = int(changed.longest().total_seconds())
     held = line_cost(lines, longest) + _peak_cost(changed, longest)
-    return _priced(changed, lines, min(old.hold_amount, booking.settled + held))
+    held += booking.settled + unpaid_setup(booking)
+    return _priced(changed, lines, min(old.hold_amount, held))
 
 
 def stronger_terms(
@@ -97,6 +103,7 @@ def stronger_terms(
             raise refused
     shelf = PriceShelf.read(priced_at or now)
     ask, offer = admission.ask, offer_price(admission, shelf)
+    is_set_up = booking.setup_paid > 0
     changed = Terms(
         name=target.name,
         ask=ask.to_json(),
@@ -112,7 +119,8 @@ def stronger_terms(
         price_per_hour=offer.rate.plain,
         price_lines=[],
         **peak_facts(offer.rate),
-        hold_amount=booking.settled + offer.most,
+        hold_amount=booking.settled + offer.most - (offer.price.setup if is_set_up else 0),
+        setup_fee=booking.setup_fee if is_set_up else offer.price.setup,
         notice_seconds=admission.tier.notice_seconds,
         late_share=admission.tier.late_share,
     )
@@ -135,7 +143,9 @@ def stronger_terms(
     changed = replace(changed, price_version=version, **_peaks_after(booking, was, will, price))
     length = changed.duration_seconds
     held = booking.settled + line_cost(lines, length) + _peak_cost(changed, length)
-    return _priced(changed, lines, held)
+    # All in the same tier: the fee that it was booked with.
+    changed = replace(changed, setup_fee=booking.setup_fee)
+    return _priced(changed, lines, held + unpaid_setup(booking))
 
 
 def _peaks_after(booking: Booking, was: Size, will: Size, price: CurrentPrice) -> dict[str, Any]:

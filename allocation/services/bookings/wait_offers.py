@@ -17,7 +17,7 @@ from allocation.rules.states import State
 from allocation.rules.waiting import MOST_EXPIRED, windows_without
 from allocation.services.bookings.approval_requests import rules_in_force, rules_met
 from allocation.services.bookings.offers import most_of
-from allocation.services.record.costs import rate_of
+from allocation.services.record.costs import rate_of, unpaid_setup
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
 from allocation.services.runs.transition import (
@@ -39,7 +39,7 @@ OPEN = WaitOffer.State.OPEN
 
 def offer_cost(booking: Booking, starts: datetime) -> Decimal:
     """Returns the most that the booking costs if it begins then."""
-    return most_of(rate_of(booking), starts, booking.duration_seconds)
+    return most_of(rate_of(booking), starts, booking.duration_seconds) + unpaid_setup(booking)
 
 
 def offer_accept(*, actor: Actor, offer_id: UUID, now: datetime) -> WaitOffer:

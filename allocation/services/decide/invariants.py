@@ -152,7 +152,7 @@ _CHECKS = (
                WHERE reference = b.id AND kind = 'settle') t ON true
              LEFT JOIN LATERAL (SELECT sum(charged) AS charged FROM allocation_pause
                WHERE booking_id = b.id) p ON true
-           WHERE b.settled <> coalesce(p.charged, 0) + b.late_fees
+           WHERE b.settled <> coalesce(p.charged, 0) + b.late_fees + b.setup_paid
              OR (b.state NOT IN {over} AND b.settled <> coalesce(t.charged, 0))""",
     ),
     _Check(

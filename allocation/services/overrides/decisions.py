@@ -22,7 +22,6 @@ from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
-from billing.rules import BudgetOwner
 from billing.services.budgets import budget_fund, budgets_lock
 from tenants.access import Actor
 from tenants.models import User
@@ -222,8 +221,7 @@ def _apply(row: Override, name: str, person_id: int, now: datetime) -> None:
     """Makes the grant count: money moves, a booking is marked, and a cycle looks again."""
     if row.kind == Override.Kind.BUDGET and row.budget is not None:
         budget = row.budget
-        owner = BudgetOwner(row.tenant_id, budget.project_id, budget.campaign_id, budget.person_id)
-        budgets_lock(owner)
+        budgets_lock(budget.owner)
         budget_fund(budget, row.amount, now, note=f"override {row.id}")
     if row.booking_id is not None:
         booking = booking_lock(row.booking_id)

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from allocation.models import Booking, Stop
-from allocation.queries.bookings.restrained import NOT_STARTED, budget_scope, pausable
+from allocation.queries.bookings.restrained import CHOOSES, NOT_STARTED, budget_scope, pausable
 from allocation.queries.fleet.stops import (
     STOP_CODES,
     bookings_covered,
@@ -77,6 +77,8 @@ class _Restraints:
         # The stop is over, and a budget still keeps it.
         wrong |= kept & ~stopped & Q(state=State.QUEUED, reasons__0__code__in=STOP_CODES)
         wrong |= within & (Q(may_borrow=True) | _BORROWS) | Q(may_borrow=False) & ~within
+        cheapest = self.cheapest()
+        wrong |= cheapest & Q(on_cheapest=False) | Q(on_cheapest=True) & ~cheapest
         # A mark on what runs, or is over, has no effect.
         found = Q(wrong, state__in=(*NOT_STARTED, *PAUSE_STATES))
         pausing = self._scope((Action.PAUSE,))
@@ -98,6 +100,12 @@ class _Restraints:
         """The bookings that may not start or resume on borrowed GPUs."""
         scope = self._scope((Action.NO_BORROWING,)) or _NONE
         return Q(state__in=(*NOT_STARTED, *PAUSE_STATES)) & scope
+
+    def cheapest(self) -> Q:
+        """Work on several classes that takes the cheapest of them. With a deadline it takes the
+        cheapest that meets it anyway; what has begun stays on its class."""
+        scope = self._scope((Action.CHEAPER,)) or _NONE
+        return CHOOSES & Q(state__in=NOT_STARTED, pause_count=0) & scope
 
     def rung_for(self, booking: Booking, actions: Collection[str]) -> Guardrail | None:
         """The first rung with one of the actions that counts the booking."""
@@ -135,6 +143,7 @@ def _apply(booking_id: UUID, found: _Restraints) -> bool:
         else:
             _drain(booking, found)
             _keep_within(booking, found)
+            _keep_cheapest(booking, found)
         task_request("allocation.cycle")
     return True
 
@@ -191,6 +200,22 @@ def _keep_within(booking: Booking, found: _Restraints) -> None:
         booking_change(booking, event=event, now=now, may_borrow=False)
     if Booking.objects.filter(_BORROWS, id=booking.id).exists():
         place_withdraw(booking, event, now, **dict.fromkeys(PLANNED_TIMES))
+
+
+def _keep_cheapest(booking: Booking, found: _Restraints) -> None:
+    """Marks the booking and gives up a planned start on a dearer class, or takes the mark away."""
+    is_due = Booking.objects.filter(found.cheapest(), id=booking.id).exists()
+    if is_due == booking.on_cheapest:
+        return
+    rung = found.rung_for(booking, (Action.CHEAPER,)) if is_due else None
+    if rung is None:
+        event = Event("cheapest_no_more", event_text("cheapest_no_more"))
+        booking_change(booking, event=event, now=found.now, on_cheapest=False)
+        return
+    event = Event("cheapest_only", event_text("cheapest_only", **_facts(rung)))
+    booking_change(booking, event=event, now=found.now, on_cheapest=True)
+    if booking.state == State.SCHEDULED and booking.planned_class != booking.class_durations[0][0]:
+        place_withdraw(booking, event, found.now, **dict.fromkeys(PLANNED_TIMES))
 
 
 def _facts(rung: Guardrail) -> dict[str, int | str | None]:

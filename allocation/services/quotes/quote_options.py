@@ -52,9 +52,10 @@ class QuoteOption:
     `pause_risk` and `speed` (compared with the request; None: unknown) are thousandths.
     `pause_basis` says what the risk was computed from; empty if it is never paused. `pauses` is the
     number of running bookings that would be paused for it. `latest` is the latest start that is to
-    be expected by its `strength`. `most` is the price at another start with more peak hours. A
-    mixed option has `lines`, one for each group. `to_accept` is the id of a text that its tier
-    demands and the person has not accepted; a note says so.
+    be expected by its `strength`. `most` is the price at another start with more peak hours; both
+    have `setup`, the fee of the first start. A mixed option has `lines`, one for each group.
+    `to_accept` is the id of a text that its tier demands and the person has not accepted; a note
+    says so.
     """
 
     kind: str
@@ -68,6 +69,7 @@ class QuoteOption:
     nodes: tuple[str, ...]
     price: Decimal
     most: Decimal
+    setup: Decimal
     rate: Rate
     currency: str
     ask: AskDocument
@@ -212,8 +214,10 @@ def quote_option(
         starts=starts,
         ends=instant(option.ends),
         nodes=option.places_hint,
-        price=rate.cost(rate.between(starts, starts + timedelta(seconds=ask.duration))),
-        most=most_of(rate, ask.starts, ask.duration),
+        price=price.setup
+        + rate.cost(rate.between(starts, starts + timedelta(seconds=ask.duration))),
+        most=price.setup + most_of(rate, ask.starts, ask.duration),
+        setup=price.setup,
         rate=rate,
         currency=price.currency,
         ask=ask,

@@ -30,6 +30,24 @@ def rate_of(booking: Booking) -> Rate:
     return Rate(booking.price_per_hour, booking.price_per_hour + booking.peak_surcharge, hours)
 
 
+def unpaid_setup(booking: Booking) -> Decimal:
+    """The set-up fee that its first start is going to cost."""
+    return booking.setup_fee - booking.setup_paid
+
+
+def setup_charge(booking: Booking, now: datetime) -> dict[str, Decimal]:
+    """Charges the set-up fee of a locked booking, as a line of its own, unless that is done.
+    Returns the fields that change."""
+    fee = min(unpaid_setup(booking), booking.hold_amount - booking.settled)
+    if fee <= 0:
+        return {}
+    hold_settle_partially(
+        tenant_id=booking.tenant_id, reference=booking.id, amount=Charge(fee, fee="setup"),
+        keep=booking.hold_amount - booking.settled - fee, now=now,
+    )  # fmt: skip
+    return {"settled": booking.settled + fee, "setup_paid": fee}
+
+
 def booking_charge(booking: Booking, spell: Spell, most: Decimal) -> Charge:
     """The charge of a time, at most `most`."""
     amount = min(most, booking_cost(booking, spell))

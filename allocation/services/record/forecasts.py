@@ -13,22 +13,31 @@ from allocation.queries.bookings.projects import forecast_of
 from allocation.rules.forecast import HISTORY
 from billing.models import Budget
 from billing.queries import budget_figures_of
+from billing.rules import BudgetOwner
 
 ZERO = Decimal(0)
-_FACTS = ("tenant_id", "account__budget__project_id", "owner_id", "campaign_id", "day")
+_FACTS = (
+    "tenant_id",
+    "account__budget__project_id",
+    "account__budget__project__lab_id",
+    "owner_id",
+    "campaign_id",
+    "day",
+)
 
 
 def forecasts_store(now: datetime) -> int:
     """Computes the forecast of each budget of today; returns how many have one.
 
-    Each level has a history of its own: what was charged in the whole organisation, the project,
-    the campaign, or by the person in the project.
+    Each level has a history of its own: what was charged on the platform, in the organisation, the
+    lab, the project, the campaign, or by the person in the project.
     """
     today = now.astimezone(UTC).date()
     budgets = {each.id: each for each in Budget.objects.filter(starts__lte=today, ends__gt=today)}
     figures = budget_figures_of(budgets)
-    tenants = {each.tenant_id for each in budgets.values()}
-    charged = _charged(tenants, today - timedelta(days=HISTORY))
+    tenants = {each.tenant_id for each in budgets.values() if each.tenant_id}
+    is_all = len(budgets) > sum(each.tenant_id is not None for each in budgets.values())
+    charged = _charged(None if is_all else tenants, today - timedelta(days=HISTORY))
     found = 0
     for key, budget in budgets.items():
         recent = _recent(charged.get(_scope(budget), {}), today)
@@ -44,23 +53,29 @@ def forecasts_store(now: datetime) -> int:
 
 
 def _scope(budget: Budget) -> Hashable:
-    return budget.level, budget.tenant_id, budget.project_id, budget.campaign_id, budget.person_id
+    return budget.owner
 
 
-def _charged(tenants: Iterable[UUID], since: date) -> dict[Hashable, dict[date, Decimal]]:
-    """Charges minus corrections per UTC day, by the scopes that budgets can have."""
+def _charged(tenants: Iterable[UUID] | None, since: date) -> dict[Hashable, dict[date, Decimal]]:
+    """Charges minus corrections per UTC day of all or some tenants, by the scopes that budgets can
+    have."""
     found: dict[Hashable, dict[date, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
-    rows = ChargeSum.objects.filter(tenant__in=tenants, day__gte=since)
-    for tenant, project, person, campaign, day, total in (
+    rows = ChargeSum.objects.filter(day__gte=since)
+    if tenants is not None:
+        rows = rows.filter(tenant__in=tenants)
+    for tenant, project, lab, person, campaign, day, total in (
         rows.values(*_FACTS).annotate(total=Sum("exact")).values_list(*_FACTS, "total")
     ):
         scopes = [
-            ("tenant", tenant, None, None, None),
-            ("project", tenant, project, None, None),
-            ("person", tenant, project, None, person),
+            BudgetOwner(None),
+            BudgetOwner(tenant),
+            BudgetOwner(tenant, project),
+            BudgetOwner(tenant, project, person_id=person),
         ]
+        if lab is not None:
+            scopes.append(BudgetOwner(tenant, lab_id=lab))
         if campaign is not None:
-            scopes.append(("campaign", tenant, project, campaign, None))
+            scopes.append(BudgetOwner(tenant, project, campaign))
         for scope in scopes:
             found[scope][day] += total
     return found

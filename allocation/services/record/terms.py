@@ -34,6 +34,7 @@ class Terms:
     peak_weekly: list[Any] = field(default_factory=list)
     notice_seconds: int = 0
     late_share: int = 0
+    setup_fee: Decimal = Decimal(0)
 
     def to_json(self) -> dict[str, Any]:
         """The terms as a change stores them."""
@@ -61,7 +62,7 @@ class Terms:
 
 
 _TIMES = ("starts", "not_before", "deadline")
-_AMOUNTS = ("price_per_hour", "hold_amount", "peak_surcharge")
+_AMOUNTS = ("price_per_hour", "hold_amount", "peak_surcharge", "setup_fee")
 _FACTS = tuple(each.name for each in fields(Terms) if each.name != "tier")
 
 

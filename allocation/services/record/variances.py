@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Min
 
 from allocation.models import ChargeSum, SpendVariance
+from allocation.queries.bookings.spending import charges_counted
 from allocation.queries.bookings.variance_spend import (
     BookingSpend,
     bookings_on,
@@ -25,7 +26,7 @@ from allocation.rules.variance import (
     variance_parts,
 )
 from billing.models import Budget
-from billing.queries import budget_figures_of
+from billing.queries import OWNERS, budget_figures_of
 from billing.rules import ledger_amount
 from tenants.outbox import outbox_add
 
@@ -53,13 +54,13 @@ class _Compared:
 
 
 def variances_store(now: datetime) -> int:
-    """Compares the spend until yesterday of each budget of an organisation, project or campaign;
-    returns how many comparisons are new. Safe to run twice, and for several at once."""
+    """Compares the spend until yesterday of each budget of an organisation and below; returns how
+    many comparisons are new. Safe to run twice, and for several at once."""
     day = now.astimezone(UTC).date() - DAY
-    budgets = Budget.objects.filter(starts__lte=day, ends__gt=day).exclude(level="person")
+    budgets = Budget.objects.filter(starts__lte=day, ends__gt=day, tenant__isnull=False)
     stored = set(SpendVariance.objects.filter(day=day).values_list("budget_id", "against"))
     found = 0
-    for budget in budgets.select_related("tenant", "project", "campaign").order_by("id"):
+    for budget in budgets.select_related(*OWNERS).order_by("id"):
         for against, compare in ((Against.WEEKDAY, _with_weekday), (Against.PLAN, _with_plan)):
             if (budget.id, against) not in stored:
                 found += _store(budget, day, against, compare, now)
@@ -74,7 +75,7 @@ def _store(
     now: datetime,
 ) -> bool:
     compared = compare(budget, day)
-    if compared is None:
+    if compared is None or budget.tenant_id is None:
         return False
     actual, expected = compared.actual.total, compared.expected
     values = {
@@ -129,11 +130,7 @@ def _with_plan(budget: Budget, day: date) -> _Compared | None:
 
 
 def _first_charge(budget: Budget) -> date | None:
-    rows = ChargeSum.objects.filter(tenant=budget.tenant_id)
-    if budget.project_id is not None:
-        rows = rows.filter(account__budget__project=budget.project_id)
-    if budget.campaign_id is not None:
-        rows = rows.filter(campaign=budget.campaign_id)
+    rows = ChargeSum.objects.filter(charges_counted(budget))
     first: date | None = rows.aggregate(day=Min("day"))["day"]
     return first
 

@@ -17,6 +17,7 @@ from allocation.reasons.reason import reason
 from allocation.rules.states import State
 from allocation.services.nodes.fleet import node_policy
 from allocation.services.nodes.leases import lease_possible
+from allocation.services.record.costs import setup_charge
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_resume
 from allocation.services.runs.end import RESUME_PLANNED
@@ -104,7 +105,8 @@ def _activate(bookings: Sequence[Booking], now: datetime) -> None:
     for booking in bookings:
         kind = "resumed" if booking.pause_count and pause_resume(booking, now) else "started"
         event = Event(kind, event_text(kind))
-        changes.append(Change(booking, event, State.ACTIVE, {"ready_at": now}))
+        facts = {"ready_at": now, **setup_charge(booking, now)}
+        changes.append(Change(booking, event, State.ACTIVE, facts))
     bookings_change(changes, now=now)
 
 

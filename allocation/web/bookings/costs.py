@@ -43,7 +43,7 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
         fees = (CostLine("No-show fee", fee),) if booking.fee_seconds else ()
         return (
             *runs,
-            *_late(booking),
+            *_fees(booking),
             *fees,
             CostLine("Held at the end" if runs else "Held when booked", money(booking.hold_amount)),
             CostLine("Returned", money(booking.hold_amount - booking.charged)),
@@ -52,8 +52,8 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
         )
     return (
         *runs,
-        *_late(booking),
-        CostLine("Used so far", money(so_far - booking.late_fees)),
+        *_fees(booking),
+        CostLine("Used so far", money(so_far - booking.late_fees - booking.setup_paid)),
         CostLine("Remaining", money(booking.hold_amount - so_far)),
         CostLine("Held (maximum)", money(booking.hold_amount), strong=True),
     )
@@ -70,10 +70,10 @@ def _corrections(booking: Booking) -> tuple[CostLine, ...]:
     )
 
 
-def _late(booking: Booking) -> tuple[CostLine, ...]:
-    if not booking.late_fees:
-        return ()
-    return (CostLine("Given up late", money_text(booking.late_fees, booking.currency)),)
+def _fees(booking: Booking) -> tuple[CostLine, ...]:
+    """What was charged besides time."""
+    fees = (("Set-up", booking.setup_paid), ("Given up late", booking.late_fees))
+    return tuple(CostLine(name, money_text(fee, booking.currency)) for name, fee in fees if fee)
 
 
 def returned_text(booking: Booking, now: datetime) -> str:

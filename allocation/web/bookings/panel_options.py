@@ -95,12 +95,15 @@ def _line(line: GroupLine, currency: str, names: Names) -> str:
 
 
 def price_parts(option: QuoteOption) -> str:
-    """Returns the peak part of the price, and the price at another start if that can be higher."""
-    rate = option.rate
+    """Returns the set-up and peak parts of the price, and the price at another start if that can be
+    higher."""
+    rate, words = option.rate, []
+    if option.setup:
+        words = [f"{money_text(option.setup, option.currency)} of it for set-up"]
     if rate.peak == rate.plain or not rate.hours.weekly:
-        return ""
+        return "".join(words)
     spell = rate.between(option.starts, option.ends)
-    words = [
+    words += [
         f"{length_words(seconds)} {name} at {money_text(per_hour, option.currency)}/h"
         for seconds, per_hour, name in (
             (spell.peak, rate.peak, "peak"),

@@ -395,6 +395,8 @@ def _price_words(booking: Booking) -> str:
         rate = rate_of(booking)
         peak = money_text(rate.peak, booking.currency)
         plain += f", {peak} in peak hours ({peak_words(rate.hours)})"
+    if booking.setup_fee:
+        plain += f", {money_text(booking.setup_fee, booking.currency)} once at its first start"
     return f"{plain}, fixed at booking (price book version {booking.price_version})"
 
 

@@ -27,12 +27,15 @@ from tenants.web.frame import tenant_page
 
 ACTS_NOW = {
     "approval": "New bookings wait for an approval from now on.",
+    "cheaper": "Waiting work on several classes takes the cheapest of them from now on.",
     "no_borrowing": "From now on bookings start only on GPUs within guarantees.",
     "pause": "From now on no booking starts, and what can be paused gets its notice.",
     "no_bookings": "New bookings are refused from now on.",
     "drain": "From now on no booking starts.",
 }
 STAYS = {
+    "cheaper": "What runs stays, and so does work on one class. With a deadline, work takes the"
+    " cheapest class that meets it in any case.",
     "no_borrowing": "What runs stays. Organisations without guarantees borrow nothing and notice"
     " nothing.",
     "pause": "What its tier never pauses runs to its end. A pause credits nothing, and its grace"
@@ -71,9 +74,9 @@ def budget_one(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpRespo
     try:
         if "labels" in request.POST:
             return _labelled(request, actor, budget)
-        rungs, said = _changed(budget, request.POST)
+        rungs, said = ladder_changed(budget, request.POST)
         if "add" in request.POST and CONFIRMED_FIELD not in request.POST:
-            question = _question(actor, budget, rungs[-1])
+            question = rung_question(_address(actor, budget), budget, rungs[-1])
             if question is not None:
                 return confirm_page(request, question)
         ladder_set(actor_id=actor.user_id, budget=budget, rungs=rungs, now=timezone.now())
@@ -98,7 +101,7 @@ def _address(actor: Actor, budget: Budget) -> str:
     return reverse("budget", args=[actor.tenant_slug, budget.id])
 
 
-def _changed(budget: Budget, form: QueryDict) -> tuple[list[Rung], str]:
+def ladder_changed(budget: Budget, form: QueryDict) -> tuple[list[Rung], str]:
     """The new ladder and the message about it."""
     rows = list(Guardrail.objects.filter(budget=budget))
     kept = [row for row in rows if str(row.id) != form.get("remove", "")]
@@ -128,7 +131,7 @@ def _chosen(form: QueryDict, name: str, values: list[str]) -> str:
     return value
 
 
-def _question(actor: Actor, budget: Budget, rung: Rung) -> Confirmation | None:
+def rung_question(back: str, budget: Budget, rung: Rung) -> Confirmation | None:
     """What a rung would stop; None for one that only notifies."""
     if rung.action == Guardrail.Action.NOTIFY or not 1 <= rung.percent <= 200:
         return None
@@ -147,7 +150,7 @@ def _question(actor: Actor, budget: Budget, rung: Rung) -> Confirmation | None:
             "It goes back by itself when the share is lower.",
         ),
         button="Add the rung",
-        back=_address(actor, budget),
+        back=back,
         keep="Don't add it",
     )
 
@@ -175,6 +178,8 @@ def _concerned(action: str, budget: Budget, currency: str) -> str:
         return (
             f"Of {_bookings(now.waiting)} not started, {now.borrowing} would give up borrowed GPUs."
         )
+    if action == Guardrail.Action.CHEAPER:
+        return f"It would move {_bookings(now.choosing)} to the cheapest of several classes."
     if action == Guardrail.Action.DRAIN:
         held = money_text(open_holds(budget).amount, currency)
         return f"It would keep {_bookings(now.waiting)} from starting; {held} is held."
@@ -204,7 +209,7 @@ def label_fields(
     }
 
 
-def _forecast(budget: Budget, currency: str) -> tuple[str, str]:
+def forecast_words(budget: Budget, currency: str) -> tuple[str, str]:
     """The forecast and its range in words."""
     if budget.forecast is None:
         return "none yet", "needs 7 days of charges"
@@ -213,9 +218,10 @@ def _forecast(budget: Budget, currency: str) -> tuple[str, str]:
     return money_text(budget.forecast, currency), f"{low} to {high} in 8 of 10 cases"
 
 
-def _page(
-    request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused | None
-) -> HttpResponse:
+def ladder_context(
+    request: HttpRequest, budget: Budget, refusal: Refused | None
+) -> dict[str, object]:
+    """What the part with a ladder shows: its rungs, and the form with what was typed."""
     figures = budget_figures_of([budget.id])[budget.id]
     rows = [
         RungRow(
@@ -225,6 +231,21 @@ def _page(
         )
         for rung in Guardrail.objects.filter(budget=budget)
     ]
+    is_typed = refusal is not None and "percent" in request.POST
+    return {
+        "rows": rows,
+        "refusal": refusal,
+        "typed": request.POST if is_typed else UNTYPED,
+        "measures": Guardrail.Measure.choices,
+        "actions": Guardrail.Action.choices,
+        "audiences": Guardrail.Audience.choices,
+    }
+
+
+def _page(
+    request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused | None
+) -> HttpResponse:
+    figures = budget_figures_of([budget.id])[budget.id]
     try:
         require_budget_right(actor, budget.owner)
         may_edit = True
@@ -237,18 +258,11 @@ def _page(
             "budget": budget,
             "figures": figures,
             "bar": budget_bar(figures),
-            "forecast": _forecast(budget, figures.currency),
+            "forecast": forecast_words(budget, figures.currency),
             "period_text": period_text(figures.period),
-            "rows": rows,
             "may_edit": may_edit,
             "label_fields": label_fields(budget.labels, budget.external_ref, request, refusal),
-            "refusal": None if "labels" in request.POST else refusal,
-            "typed": request.POST
-            if refusal and "percent" in request.POST
-            else {"percent": "80", "audience": "both"},
-            "measures": Guardrail.Measure.choices,
-            "actions": Guardrail.Action.choices,
-            "audiences": Guardrail.Audience.choices,
+            **ladder_context(request, budget, None if "labels" in request.POST else refusal),
             **budget_chart(budget),
             "back": f"{reverse('budgets', args=[actor.tenant_slug])}?month={budget.starts:%Y-%m}",
         },

@@ -193,7 +193,7 @@ def _change_rows(changes: list[PriceChange]) -> Iterator[ChangeRow]:
     names = dict(Tier.objects.values_list("slug", "name"))
     for each in changes:
         yield ChangeRow(
-            gpu_class=labels.get(each.gpu_class, each.gpu_class),
+            gpu_class="Set-up fee" if each.is_setup else labels.get(each.gpu_class, each.gpu_class),
             tier=names.get(each.tier, each.tier),
             when=_kind(each),
             old="none" if each.old is None else price_text(each.old),
@@ -204,6 +204,8 @@ def _change_rows(changes: list[PriceChange]) -> Iterator[ChangeRow]:
 
 
 def _end(change: PriceChange) -> str:
+    if change.new is None and change.is_setup:
+        return "no fee"
     if change.new is None:
         return "as other hours" if change.is_peak else "by its units"
     return "new"

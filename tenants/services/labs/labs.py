@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import audit_record
@@ -20,6 +20,9 @@ from tenants.models import (
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import name_read, slug_read
 from tenants.services.labs.room import lab_quota_of, room_of_lab, room_of_tenant
+
+OVERSPENT = "account_never_overspent"
+"""The constraint that a hard budget of a lab has."""
 
 
 def lab_read(actor: Actor, slug: str, param: str | None = None) -> Lab:
@@ -103,7 +106,7 @@ def project_lab_set(*, actor: Actor, project: str, lab: str | None, now: datetim
 
     Raises:
         Refused: `not_allowed`, `not_found`, `lab_archived`, `guarantees_exceeded` where its
-            guarantee has no room there.
+            guarantee has no room there, `budget_exceeded` where its money has none.
     """
     require_tenant_admin(actor)
     moved = access_project(actor, project, "project")
@@ -124,7 +127,7 @@ def project_lab_set(*, actor: Actor, project: str, lab: str | None, now: datetim
             else room_of_lab(of_lab, project=moved.id)
         )
         room.check(model, quota.guaranteed_units)
-    moved.save(update_fields=["lab"])
+    _place(moved)
     audit_record(
         tenant_id=actor.tenant_id,
         actor_id=actor.user_id,
@@ -141,6 +144,29 @@ def project_lab_set(*, actor: Actor, project: str, lab: str | None, now: datetim
 
 
 @transaction.atomic
+def _place(project: Project) -> None:
+    """Writes the lab of a project. The database counts the project's money in the lab's budgets.
+
+    Raises:
+        Refused: `budget_exceeded`.
+    """
+    try:
+        with transaction.atomic():
+            project.save(update_fields=["lab"])
+    except IntegrityError as error:
+        diagnosis = getattr(error.__cause__, "diag", None)
+        if getattr(diagnosis, "constraint_name", None) != OVERSPENT:
+            raise
+        raise Refused(
+            "budget_exceeded",
+            f"{project.name} has spent and holds more than the budget of the lab has left. Raise"
+            " that budget first, or make it soft.",
+            "budget",
+            param="lab",
+            owner="tenant_admin",
+        ) from error
+
+
 def lab_lead_add(*, actor: Actor, slug: str, username: str, now: datetime) -> LabLead:
     """Makes a member of the tenant a lead of the lab, who sets its projects' quotas inside it.
 

@@ -55,6 +55,7 @@ OPEN = {
     "fleet/gpus/<uuid:gpu_id>/use",
     "maintenance/<uuid:maintenance_id>/end",
     "stops/<uuid:stop_id>/end",
+    "platform-budgets/<uuid:budget_id>/guardrails",
     "price-books/drafts/<uuid:draft_id>",
     "price-books/drafts/<uuid:draft_id>/effect",
     "price-books/drafts/<uuid:draft_id>/rebase",

@@ -1,0 +1,167 @@
+"""The operators' pages for budgets of the whole platform: amounts, and a ladder for each."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.web.money.budget_page import (
+    forecast_words,
+    ladder_changed,
+    ladder_context,
+    rung_question,
+)
+from billing.models import Budget, Guardrail
+from billing.queries import BudgetFigures, budget_figures_of
+from billing.rules import (
+    BudgetOwner,
+    BudgetTerms,
+    Period,
+    amount_parse,
+    money_text,
+    month_of,
+    period_text,
+)
+from billing.services import budget_put, ladder_set
+from billing.web.budget_bar import budget_bar
+from tenants.models import User
+from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
+from tenants.platform.errors import Refused, invalid
+from tenants.web.frame import operator_page
+
+PLATFORM = BudgetOwner(None)
+MOST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformRow:
+    """A budget of the platform, and what the budgets below it add up to in its period."""
+
+    figures: BudgetFigures
+    period: str
+    bar: object
+    below: str
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
+    """Shows the platform's budgets, the latest first; POST sets one."""
+    refusal: Refused | None = None
+    if request.method == "POST":
+        try:
+            terms = _terms(request.POST)
+            budget = budget_put(
+                actor_id=operator.pk, owner=PLATFORM, terms=terms, now=timezone.now()
+            )
+            messages.success(request, f"Budget for {period_text(terms.period)} set.")
+            return redirect("platform-budget", budget.id)
+        except Refused as refused:
+            refusal = refused
+    month = month_of(timezone.now().astimezone(UTC).date())
+    first = {"starts": f"{month.starts}", "last": f"{month.ends - timedelta(days=1)}"}
+    context = {
+        "budgets": _rows(),
+        "typed": request.POST if refusal else {**first, "warn_percent": "80", "kind": "hard"},
+        "kinds": (("hard", "Refuse bookings (hard)"), ("soft", "Only warn (soft)")),
+        "refusal": refusal,
+    }
+    return render(request, "allocation/ops_budgets.html", context, status=422 if refusal else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> HttpResponse:
+    """Shows one budget of the platform; POST adds or removes a rung of its ladder."""
+    budget = get_object_or_404(Budget.objects.select_related("account"), id=budget_id)
+    if budget.level != Budget.Level.PLATFORM:
+        raise Http404
+    here, refusal = reverse("platform-budget", args=[budget.id]), None
+    if request.method == "POST":
+        try:
+            rungs, said = ladder_changed(budget, request.POST)
+            if "add" in request.POST and CONFIRMED_FIELD not in request.POST:
+                question = rung_question(here, budget, rungs[-1])
+                if question is not None:
+                    return confirm_page(request, question)
+            ladder_set(actor_id=operator.pk, budget=budget, rungs=rungs, now=timezone.now())
+            messages.success(request, said)
+            return redirect(here)
+        except Refused as refused:
+            refusal = refused
+    figures = budget_figures_of([budget.id])[budget.id]
+    ladder = ladder_context(request, budget, refusal)
+    actions = [each for each in Guardrail.Action.choices if each[0] != Guardrail.Action.APPROVAL]
+    context = {
+        "figures": figures,
+        "period_text": period_text(figures.period),
+        "bar": budget_bar(figures),
+        "forecast": forecast_words(budget, figures.currency),
+        "may_edit": True,
+        **ladder,
+        "actions": actions,
+        "audiences": (("admins", "Nobody; the log of the platform has it"),),
+    }
+    return render(request, "allocation/ops_budget.html", context, status=422 if refusal else 200)
+
+
+def _rows() -> list[PlatformRow]:
+    budgets = Budget.objects.filter(level=Budget.Level.PLATFORM).order_by("-starts")[:MOST]
+    figures = budget_figures_of([each.id for each in budgets])
+    return [
+        PlatformRow(
+            figures=figures[each.id],
+            period=period_text(figures[each.id].period),
+            bar=budget_bar(figures[each.id]),
+            below=_below(figures[each.id]),
+        )
+        for each in budgets
+    ]
+
+
+def _below(figures: BudgetFigures) -> str:
+    """What the budgets of organisations in the period add up to, and by how much it is too much."""
+    inside = Budget.objects.filter(
+        level=Budget.Level.TENANT, starts__gte=figures.starts, ends__lte=figures.ends
+    )
+    amounts = budget_figures_of([each.id for each in inside]).values()
+    if not amounts:
+        return "No organisation has a budget of its own in this period"
+    total = sum((each.amount for each in amounts), Decimal(0))
+    text = f"Organisations add up to {money_text(total, figures.currency)}"
+    if total > figures.amount:
+        more = money_text(total - figures.amount, figures.currency)
+        return f"{text}, {more} more than this"
+    return text
+
+
+def _terms(form: QueryDict) -> BudgetTerms:
+    try:
+        starts = date.fromisoformat(form.get("starts", ""))
+        ends = date.fromisoformat(form.get("last", "")) + timedelta(days=1)
+    except (ValueError, OverflowError):
+        raise invalid("bad_period", "Choose a first and a last day.", "starts") from None
+    percent = form.get("warn_percent", "").strip().removesuffix("%").strip()
+    if not (percent.isascii() and percent.isdigit() and len(percent) < 4):
+        raise invalid("bad_warning", "Enter a warning level from 1 to 100 percent.", "warn_percent")
+    return BudgetTerms(
+        period=Period(starts, ends),
+        amount=amount_parse(form.get("amount", ""), param="amount"),
+        warn_percent=int(percent),
+        is_hard=form.get("kind") != "soft",
+        is_repeated="is_repeated" in form,
+        rolls_over="rolls_over" in form,
+    )
+
+
+urlpatterns = [
+    path("ops/budgets", platform_budgets, name="platform-budgets"),
+    path("ops/budgets/<uuid:budget_id>", platform_budget, name="platform-budget"),
+]

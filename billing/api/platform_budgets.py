@@ -1,0 +1,99 @@
+"""Budgets of the whole platform, which its operators set."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from billing.api.budgets import AmountChange, BudgetOut, LadderOut, budgets_shown, ladder_shown
+from billing.models import Budget
+from billing.queries import OWNERS
+from billing.rules import BudgetOwner, BudgetTerms, Period
+from billing.services import Rung, budget_put, ladder_set
+from tenants.api.base import ApiView, list_response
+from tenants.platform.errors import missing
+from tenants.platform.fields import Day
+from tenants.platform.schema import described, page
+from tenants.platform.wall import operator_tx
+
+
+class PlatformBudgetNew(AmountChange):
+    """A budget for a period of UTC days [starts, ends). It replaces the one of the same period."""
+
+    starts = Day()
+    ends = Day()
+
+
+class PlatformBudgets(ApiView):
+    """The budgets of the platform, which count bookings of all organisations."""
+
+    @described(
+        "list_platform_budgets",
+        "Budgets of the platform, the latest first (operators)",
+        answer=page(BudgetOut),
+    )
+    def get(self, request: Request) -> Response:
+        """Lists the budgets with spent, held and left."""
+        self.require_operator()
+        with operator_tx():
+            rows = Budget.objects.filter(level=Budget.Level.PLATFORM).select_related(*OWNERS)
+            return list_response(budgets_shown(list(rows.order_by("-starts"))))
+
+    @described(
+        "set_platform_budget",
+        "Set a budget of the platform for a period (operators)",
+        answer=BudgetOut,
+        status=201,
+        request=PlatformBudgetNew,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Creates the budget, or changes the one of the period."""
+        sent = self.sent(PlatformBudgetNew)
+
+        def work() -> Response:
+            self.require_operator()
+            with operator_tx():
+                names = ("warn_percent", "is_hard", "is_repeated", "rolls_over")
+                more: dict[str, Any] = {name: sent.get(name) for name in names}
+                terms = BudgetTerms(Period(sent["starts"], sent["ends"]), sent["amount"], **more)
+                budget = budget_put(
+                    actor_id=self.actor.user_id, owner=BudgetOwner(None), terms=terms, now=self.now
+                )
+                return Response(budgets_shown([budget])[0], status=201)
+
+        return self.once(work)
+
+
+class PlatformLadder(ApiView):
+    """The ladder of a budget of the platform."""
+
+    @described("get_platform_ladder", "The ladder of a budget (operators)", answer=LadderOut)
+    def get(self, request: Request, budget_id: UUID) -> Response:
+        """Describes the rungs."""
+        self.require_operator()
+        with operator_tx():
+            return Response(ladder_shown(_budget(budget_id)))
+
+    @described(
+        "set_platform_ladder",
+        "Replace the ladder of a budget of the platform (operators)",
+        answer=LadderOut,
+        request=LadderOut,
+    )
+    def put(self, request: Request, budget_id: UUID) -> Response:
+        """Replaces the rungs. None of them can ask for an approval."""
+        sent = self.sent(LadderOut)
+        self.require_operator()
+        with operator_tx():
+            budget, rungs = _budget(budget_id), [Rung(**each) for each in sent["rungs"]]
+            ladder_set(actor_id=self.actor.user_id, budget=budget, rungs=rungs, now=self.now)
+            return Response(ladder_shown(budget))
+
+
+def _budget(budget_id: UUID) -> Budget:
+    found = Budget.objects.filter(id=budget_id, level=Budget.Level.PLATFORM).first()
+    if found is None:
+        raise missing("budget")
+    return found
