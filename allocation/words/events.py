@@ -243,7 +243,8 @@ _SENTENCES: dict[str, Text] = {
         "guarantees until the share is lower."
     ),
     "cheapest_only": gettext_lazy(
-        "The budget of %(owner)s has reached %(percent)s %%, so it takes the cheapest of its classes."
+        "The budget of %(owner)s has reached %(percent)s %%, so it takes the cheapest of its "
+        "classes."
     ),
     "cheapest_no_more": gettext_lazy("No budget keeps it on the cheapest of its classes any more."),
     "borrowing_allowed": gettext_lazy("No budget keeps it from borrowed GPUs any more."),

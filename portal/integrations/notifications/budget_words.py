@@ -10,8 +10,8 @@ from billing.services.guardrails import MEASURED
 
 LADDER_ACTIONS = {
     "approval": "New bookings wait for an approval",
-    "cheaper": "Waiting work on several classes takes the cheapest of them; what has one class can be"
-    " moved to a cheaper one on the project's page",
+    "cheaper": "Waiting work on several classes takes the cheapest of them; the project's page"
+    " offers a cheaper class for what has one",
     "no_borrowing": "Bookings start only on GPUs within guarantees; what runs stays",
     "pause": "What runs is paused after its notice, and no booking starts",
     "drain": "No booking starts; what runs stays",
