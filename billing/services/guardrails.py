@@ -17,6 +17,7 @@ from billing.rules import midnight, period_text
 from billing.services.shares import BudgetShare
 from billing.services.shortages import RAISERS, budget_subject
 from tenants.audit import audit_record
+from tenants.models import Project
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.reference import by_version
@@ -180,6 +181,26 @@ def restraint_at(parts: Iterable[BudgetShare], rungs: Iterable[Guardrail], now: 
         if rung.budget.starts <= today
     }
     return next((each for each in RESTRAINTS if each in acting), "")
+
+
+def restraints_of(
+    project: Project, person_id: int, campaign_id: UUID | None, now: datetime
+) -> frozenset[str]:
+    """Returns the restraints that act on bookings of the person in the project, for quotes."""
+    today = now.astimezone(UTC).date()
+    mine = {
+        "project_id": (None, project.id),
+        "lab_id": (None, project.lab_id),
+        "campaign_id": (None, campaign_id),
+        "person_id": (None, person_id),
+    }
+    return frozenset(
+        rung.action
+        for rung in _rungs_read(project.tenant_id)
+        if rung.action in RESTRAINTS and rung.reached_at is not None
+        if rung.budget.starts <= today < rung.budget.ends
+        if all(getattr(rung.budget, name) in values for name, values in mine.items())
+    )
 
 
 def restraining_rungs(now: datetime) -> list[Guardrail]:

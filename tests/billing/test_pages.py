@@ -12,7 +12,7 @@ from billing.models import Budget, PriceBook
 from billing.queries import budget_figures
 from billing.rules import Period, month_of
 from billing.services import budget_set, price_book_publish
-from tenants.models import Project, Role, Tenant, Tier
+from tenants.models import Lab, Project, Role, Tenant, Tier
 from tests.billing.builders import PRICES, a_catalogue
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_operator
 from tests.roles import as_system
@@ -321,3 +321,47 @@ def test_a_budget_outside_calendar_months_is_named_by_its_days(folding: Project)
         )
     page = signed_in(folding, Role.LEAD).get("/t/helix/budgets").content.decode()
     assert f"1 {MONTH.starts:%b %Y} to 10 {MONTH.starts:%b %Y}" in page
+
+
+def test_an_admin_sets_the_budget_of_a_lab_above_its_projects(folding: Project) -> None:
+    with as_system():
+        lab = Lab.objects.create(tenant=folding.tenant, slug="imaging", name="Imaging")
+        Project.objects.filter(id=folding.id).update(lab=lab)
+    a_budget(folding, "1200")
+    client = signed_in(folding, Role.TENANT_ADMIN)
+    form = {
+        "month": f"{MONTH.starts:%Y-%m}", "starts": MONTH.starts.isoformat(),
+        "last": (MONTH.ends - timedelta(days=1)).isoformat(), "warn_percent": "80",
+    }  # fmt: skip
+    made = client.post("/t/helix/budgets", {**form, "owner": "lab/imaging", "amount": "€1,000"})
+    assert made.status_code == 302
+    page = client.get("/t/helix/budgets").content.decode()
+    assert "Its projects add up to €1,200.00, €200.00 more than this" in page
+    assert page.index("Imaging</a>") < page.index("Protein folding</a>")
+    row = {**a_form(folding, "1300"), "level": "lab", "project": "", "lab": "imaging"}
+    assert client.post("/t/helix/budgets", row).status_code == 302
+    assert 'value="1300.00"' in client.get("/t/helix/budgets").content.decode()
+    member = signed_in(folding, Role.VIEWER)
+    assert "Imaging" in member.get("/t/helix/budgets").content.decode()
+
+
+def test_operators_set_budgets_of_the_platform_and_their_ladders(folding: Project) -> None:
+    operator = an_operators_client()
+    a_budget(folding)
+    form = {
+        "starts": MONTH.starts.isoformat(), "warn_percent": "80", "kind": "hard",
+        "last": (MONTH.ends - timedelta(days=1)).isoformat(), "amount": "€1,500",
+    }  # fmt: skip
+    wrong = operator.post("/ops/budgets", {**form, "amount": "much"})
+    assert (wrong.status_code, 'aria-invalid="true"' in wrong.content.decode()) == (422, True)
+    page = operator.post("/ops/budgets", form, follow=True).content.decode()
+    assert "€1,500.00" in page
+    assert "Ask for an approval" not in page
+    here = operator.get("/ops/budgets").content.decode().split('href="/ops/budgets/')[1][:36]
+    rung = {"add": "1", "measure": "spent", "percent": "90", "action": "notify"}
+    added = operator.post(f"/ops/budgets/{here}", {**rung, "audience": "admins"}, follow=True)
+    assert "Spent reaches 90 %" in added.content.decode()
+    admin = signed_in(folding, Role.TENANT_ADMIN)
+    assert "1,500" not in admin.get("/t/helix/budgets").content.decode()
+    assert admin.get(f"/t/helix/budgets/{here}").status_code == 404
+    assert admin.get("/ops/budgets").status_code == 404

@@ -205,8 +205,9 @@ def test_two_projects_never_hold_more_together_than_the_level_above_may(
         second = a_project("second", None if level == "platform" else first.tenant)
         a_budget(second, "1000")
         for each in (first, second) if level == "lab" else ():
-            slug = {"tenant": first.tenant, "slug": "imaging", "name": "Imaging"}
-            each.lab, _ = Lab.objects.get_or_create(**slug)
+            each.lab, _ = Lab.objects.get_or_create(
+                tenant=first.tenant, slug="imaging", name="Imaging"
+            )
             each.save(update_fields=["lab"])
         limit = a_limit(first, "70", level)
     answers = at_once(lambda number: hold_in((first, second)[number % 2], "10"))

@@ -9,7 +9,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import ReportSubscription
-from allocation.services.operate.reports import ReportTerms, report_subscribe, report_unsubscribe
+from allocation.services.operate.reports import (
+    ReportTerms,
+    report_subscribe,
+    report_unsubscribe,
+    reports_managed,
+)
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid
@@ -25,6 +30,7 @@ class ReportOut(serializers.Serializer[Any]):
     project = serializers.CharField(
         source="project.slug", default=None, allow_null=True, help_text="Null: the organisation."
     )
+    person = serializers.CharField(source="user.username", help_text="Who gets it.")
     cadence = serializers.ChoiceField(choices=ReportSubscription.Cadence.values)
     format = serializers.ChoiceField(choices=ReportSubscription.Format.values)
     at = serializers.TimeField(format="%H:%M")
@@ -40,20 +46,27 @@ class ReportNew(Strict):
     format = serializers.ChoiceField(
         choices=ReportSubscription.Format.values, required=False, default="pdf"
     )
-    at = Text(max_length=5, required=False, default="08:00", help_text="In your time zone.")
+    at = Text(max_length=5, required=False, default="08:00", help_text="In the person's time zone.")
+    person = Text(
+        max_length=150,
+        required=False,
+        default="",
+        help_text="Sign-in name, by leads and tenant admins. Left out: you.",
+    )
 
 
 class Reports(ApiView):
-    """The caller's reports."""
+    """The caller's reports, and those of others that it may end."""
 
-    @described("list_reports", "Your statements by mail", answer=page(ReportOut))
+    @described(
+        "list_reports",
+        "Statements by mail that you get, or may end",
+        answer=page(ReportOut),
+    )
     def get(self, request: Request) -> Response:
         """Lists reports, the oldest first."""
         with self.tx():
-            rows = ReportSubscription.objects.filter(
-                tenant_id=self.actor.tenant_id, user_id=self.actor.user_id
-            )
-            found = rows.select_related("project")
+            found = reports_managed(self.actor).select_related("project", "user")
             return list_response(dict(ReportOut(row).data) for row in found)
 
     @described(
@@ -72,7 +85,7 @@ class Reports(ApiView):
             if at is None:
                 raise invalid("bad_clock", "Write a time of day like 08:00.", "at")
             project = access_project(self.actor, slug, "project") if slug else None
-            terms = ReportTerms(project, sent["cadence"], sent["format"], at)
+            terms = ReportTerms(project, sent["cadence"], sent["format"], at, sent["person"])
             row = report_subscribe(actor=self.actor, terms=terms, now=self.now)
             return Response(dict(ReportOut(row).data), status=201)
 

@@ -7,15 +7,16 @@ from zoneinfo import ZoneInfo
 
 from django.core import signing
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
 from allocation.models import ReportSubscription
 from allocation.rules.report_times import Cadence, report_after, report_latest
 from billing.rules import Period, period_text
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record
-from tenants.models import Project
+from tenants.models import Membership, Project, Role, User
 from tenants.outbox import outbox_add
-from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import tenant_tx
 
 DUE = "report.due"
@@ -25,37 +26,52 @@ _SALT = "report.unsubscribe"
 
 @dataclass(frozen=True, slots=True)
 class ReportTerms:
-    """Which statement, how often, at which time of the person's day, and as which file."""
+    """Which statement, how often, at which time of the person's day, as which file, and for whom:
+    the sign-in name of a member; empty: for the actor."""
 
     project: Project | None
     cadence: str
     format: str
     at: time
+    person: str = ""
+
+
+def reports_managed(actor: Actor) -> QuerySet[ReportSubscription]:
+    """The subscriptions of the actor, and those that it may end for others."""
+    rows = ReportSubscription.objects.filter(tenant_id=actor.tenant_id)
+    if actor.is_tenant_admin:
+        return rows
+    led = [project for project in actor.roles if actor.may_lead(project)]
+    return rows.filter(Q(user_id=actor.user_id) | Q(project__in=led))
 
 
 def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> ReportSubscription:
-    """Makes a subscription of the actor. Only admins get the statement of the organisation.
+    """Makes a subscription of the actor, or of a member: leads for their projects, admins for all.
+    Only admins get the statement of the organisation.
 
     Raises:
-        Refused: `not_allowed`, `unknown_choice`, `too_many_reports` or `report_exists`.
+        Refused: `not_allowed`, `not_found`, `unknown_choice`, `too_many_reports` or
+            `report_exists`.
     """
     if terms.project is None:
         require_tenant_admin(actor)
+    person = _recipient(actor, terms)
     cadence = _cadence(terms.cadence)
     if terms.format not in ReportSubscription.Format.values:
         raise invalid("unknown_choice", "Choose one of the values.", "format")
-    own = ReportSubscription.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
+    own = ReportSubscription.objects.filter(tenant_id=actor.tenant_id, user=person)
     if own.count() >= MOST:
-        raise invalid("too_many_reports", f"You can have {MOST} reports. End one first.", "project")
+        sentence = f"A person can have {MOST} reports. End one first."
+        raise invalid("too_many_reports", sentence, "project")
     row = ReportSubscription(
         tenant_id=actor.tenant_id,
-        user_id=actor.user_id,
+        user=person,
         project=terms.project,
         cadence=cadence,
         format=terms.format,
         at=terms.at,
-        zone=actor.time_zone,
-        due=report_after(cadence, now, ZoneInfo(actor.time_zone), terms.at).due,
+        zone=person.time_zone,
+        due=report_after(cadence, now, ZoneInfo(person.time_zone), terms.at).due,
         created=now,
     )
     try:
@@ -65,21 +81,39 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
         if "report_once" not in str(error):
             raise
         raise Refused(
-            "report_exists", "You get this report already. End it to choose another time.",
+            "report_exists", "This report is sent already. End it to choose another time.",
             "conflict",
         ) from error  # fmt: skip
     _audit(row, actor.user_id, "report.subscribe", now)
     return row
 
 
+def _recipient(actor: Actor, terms: ReportTerms) -> User:
+    """Who gets the report: a person who may read the statement."""
+    if not terms.person:
+        return User.objects.get(id=actor.user_id)
+    if terms.project is not None and not actor.may_lead(terms.project.id):
+        raise denied("Only leads of the project and tenant admins send its reports to others.")
+    found = Membership.objects.filter(
+        Q(project=terms.project) | Q(role=Role.TENANT_ADMIN),
+        tenant_id=actor.tenant_id,
+        user__username=terms.person,
+        user__is_active=True,
+    )
+    if terms.project is None:
+        found = found.filter(role=Role.TENANT_ADMIN)
+    member = found.select_related("user").first()
+    if member is None:
+        raise missing("member who may read this statement", "person")
+    return member.user
+
+
 def report_unsubscribe(*, actor: Actor, report_id: UUID, now: datetime) -> None:
-    """Ends a subscription of the actor. Raises Refused `not_found`."""
-    row = ReportSubscription.objects.filter(
-        id=report_id, tenant_id=actor.tenant_id, user_id=actor.user_id
-    ).first()
+    """Ends a subscription of the actor, or one that it may manage. Raises Refused `not_found`."""
+    row = reports_managed(actor).filter(id=report_id).first()
     if row is None:
         raise missing("report")
-    _end(row, now)
+    _end(row, actor.user_id, now)
 
 
 def unsubscribe_token(row: ReportSubscription) -> str:
@@ -99,7 +133,7 @@ def report_unsubscribe_by_token(token: str, now: datetime) -> bool:
     with tenant_tx(tenant_id):
         row = ReportSubscription.objects.filter(id=report_id).first()
         if row is not None:
-            _end(row, now)
+            _end(row, row.user_id, now)
     return True
 
 
@@ -160,8 +194,8 @@ def _token_read(token: str) -> tuple[UUID, UUID] | None:
     return UUID(hex=tenant), UUID(hex=report)
 
 
-def _end(row: ReportSubscription, now: datetime) -> None:
-    _audit(row, row.user_id, "report.unsubscribe", now)
+def _end(row: ReportSubscription, actor_id: int, now: datetime) -> None:
+    _audit(row, actor_id, "report.unsubscribe", now)
     row.delete()
 
 
@@ -174,6 +208,7 @@ def _audit(row: ReportSubscription, actor_id: int, action: str, now: datetime) -
         now=now,
         detail={
             "project": row.project.slug if row.project else None,
+            "person": row.user.username,
             "cadence": row.cadence,
             "format": row.format,
         },

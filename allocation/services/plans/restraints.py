@@ -213,8 +213,11 @@ def _keep_cheapest(booking: Booking, found: _Restraints) -> None:
         booking_change(booking, event=event, now=found.now, on_cheapest=False)
         return
     event = Event("cheapest_only", event_text("cheapest_only", **_facts(rung)))
-    booking_change(booking, event=event, now=found.now, on_cheapest=True)
-    if booking.state == State.SCHEDULED and booking.planned_class != booking.class_durations[0][0]:
+    is_dearer = booking.planned_class != booking.class_durations[0][0]
+    anew: dict[str, object] = {"planned_places": [], **dict.fromkeys(PLANNED_TIMES)}
+    facts = anew if is_dearer and booking.state == State.QUEUED else {}
+    booking_change(booking, event=event, now=found.now, on_cheapest=True, **facts)
+    if is_dearer and booking.state == State.SCHEDULED:
         place_withdraw(booking, event, found.now, **dict.fromkeys(PLANNED_TIMES))
 
 

@@ -29,6 +29,7 @@ from allocation.words.reasons import sentence
 from billing.price_books import PriceShelf
 from billing.queries import BudgetFigures, tightest_figures
 from billing.services import campaign_to_charge
+from billing.services.guardrails import restraints_of
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
 
@@ -77,7 +78,16 @@ def quote_make(
     market = Market.read(now)
     site = Availability(published_snapshot(now, policy, without), policy)
     # All options in its own tier, but in other tiers only as asked.
-    questions = _questions(actor, admission, request, project, market)
+    restraints = restraints_of(project, actor.user_id, campaign.id if campaign else None, now)
+    questions = (
+        replace(
+            each,
+            within="no_borrowing" in restraints,
+            cheapest=each.cheapest
+            or ("cheaper" in restraints and is_cheapest_first(request.ask) and not each.fixed),
+        )
+        for each in _questions(actor, admission, request, project, market)
+    )
     own, *others = [
         site.quote(question, only_as_asked=number > 0) for number, question in enumerate(questions)
     ]

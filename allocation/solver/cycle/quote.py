@@ -180,7 +180,7 @@ class Availability:
                 name,
                 question.lengths.get(name, question.duration),
                 owners,
-                question.tier,
+                question.quota_tier,
                 question.owner,
             )
             for name in dict.fromkeys(question.ask.classes)
@@ -347,6 +347,7 @@ def _request(question: QuoteRequest, demands: tuple[Demand, ...], now: int) -> R
         owner=question.owner,
         durations=lengths if question.lengths and len(lengths) > 1 else (),
         cheapest=question.cheapest,
+        within=question.within,
     )
 
 

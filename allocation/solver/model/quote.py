@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Ask, Strength
+from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, WITHIN, Ask, Strength
 
 Kind = Literal[
     "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"
@@ -44,6 +44,13 @@ class QuoteRequest:
     cheapest: bool = False
     risks: Mapping[tuple[str, bool, int], int] = field(default_factory=dict)
     priority: int = 0
+    within: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    """Whether the ladder of a budget keeps it within guarantees, as in `Request`."""
+
+    @property
+    def quota_tier(self) -> str:
+        """The tier by which its use of quota counts."""
+        return self.tier + WITHIN if self.within else self.tier
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ from allocation.services.operate.reports import (
     report_subscribe,
     report_unsubscribe,
     report_unsubscribe_by_token,
+    reports_managed,
 )
 from tenants.access import Actor
-from tenants.models import Project
+from tenants.models import Membership, Project
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.notifications import clock_read
 from tenants.web.frame import tenant_page
@@ -44,10 +45,12 @@ def reports(request: HttpRequest, actor: Actor) -> HttpResponse:
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=list(actor.roles))
-    rows = ReportSubscription.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
+    rows = reports_managed(actor).select_related("project", "user")
     typed = request.POST if refusal else {"at": "08:00", "project": request.GET.get("project", "")}
     context = {
-        "rows": rows.select_related("project"),
+        "rows": [row for row in rows if row.user_id == actor.user_id],
+        "others": [row for row in rows if row.user_id != actor.user_id],
+        "people": _people(actor),
         "all_projects": projects,
         "is_admin": actor.is_tenant_admin,
         "cadences": ReportSubscription.Cadence.choices,
@@ -75,10 +78,20 @@ def _act(actor: Actor, form: QueryDict) -> str:
         cadence=form.get("cadence", ""),
         format=form.get("format", ""),
         at=at,
+        person=form.get("person", ""),
     )
     row = report_subscribe(actor=actor, terms=terms, now=now)
     first = timezone.localtime(row.due)
     return f"Added the report. The first one is sent on {first.day} {first:%b %H:%M}."
+
+
+def _people(actor: Actor) -> list[tuple[str, str]]:
+    """Others who can get a report from the reader, by sign-in name."""
+    members = Membership.objects.filter(tenant_id=actor.tenant_id).exclude(user_id=actor.user_id)
+    if not actor.is_tenant_admin:
+        members = members.filter(project__in=[p for p in actor.roles if actor.may_lead(p)])
+    users = {each.user for each in members.select_related("user")}
+    return sorted((each.username, each.get_full_name() or each.username) for each in users)
 
 
 def _id(text: str) -> UUID:

@@ -101,3 +101,22 @@ def test_the_page_adds_and_ends_reports(site: Site) -> None:
     with as_system():
         assert not ReportSubscription.objects.exists()
         assert not OutboxMessage.objects.filter(kind="report.due").exists()
+
+
+def test_leads_and_admins_send_reports_to_others_who_may_read_them(site: Site) -> None:
+    of_viewer = {**WEEKLY, "person": "vera"}
+    assert site.researcher.post("reports", of_viewer).status_code == 403
+    assert site.lead.post("reports", {**WEEKLY, "person": "stefan"}).status_code == 404
+    whole = {"cadence": "monthly", "person": "vera"}
+    assert site.admin.post("reports", whole).status_code == 404, "she is no admin"
+    made = said(site.lead.post("reports", of_viewer))
+    assert made["person"] == "vera"
+    assert said(site.viewer.get("reports"))["items"] == [made]
+    assert said(site.researcher.get("reports"))["items"] == []
+    assert site.researcher.delete(f"reports/{made['id']}").status_code == 404
+    client = Client()
+    client.force_login(site.people["lead"])
+    page = client.get("/t/helix/reports").content.decode()
+    assert "Reports of others" in page
+    assert client.post("/t/helix/reports", {"end": made["id"]}).status_code == 302
+    assert said(site.viewer.get("reports"))["items"] == []

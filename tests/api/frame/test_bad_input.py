@@ -210,6 +210,13 @@ def test_what_a_role_may_not_do_is_refused_and_changes_nothing(site: Site) -> No
         ("PUT", "tiers/gold", terms, [site.researcher, site.admin]),
         ("POST", "price-books", {"prices": prices}, [site.lead, site.admin]),
         ("POST", "price-books/drafts", {"prices": prices}, [site.lead, site.admin]),
+        (
+            "POST",
+            "platform-budgets",
+            {"starts": "2040-01-01", "ends": "2040-02-01", "amount": "1"},
+            [site.lead, site.admin],
+        ),
+        ("GET", "platform-budgets", None, [site.lead, site.admin]),
         ("POST", "projects", {"slug": "new", "name": "New"}, [site.lead]),
         ("POST", "fleet/nodes/gpu-a1-01/drain", {"reason": "dust"}, [site.lead, site.admin]),
         ("POST", "fleet/enrolments", {"node": "n1", "rack": "r1"}, [site.lead, site.admin]),

@@ -126,6 +126,15 @@ def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> Non
     assert site.viewer.get("price-books/drafts").status_code == 403
 
 
+def test_a_draft_says_which_set_up_fees_it_changes(site: Site) -> None:
+    prices = said(site.operator.get("price-books"))["items"][0]["prices"]
+    fees = {"prices": prices, "setup_fees": [{"tier": "spot", "amount": "2"}]}
+    draft = said(site.operator.post("price-books/drafts", fees))
+    assert [(each["tier"], each["is_setup"]) for each in draft["changes"]] == [("spot", True)]
+    wrong = {**fees, "setup_fees": [{"tier": "gold", "amount": "2"}]}
+    assert said(site.operator.post("price-books/drafts", wrong))["code"] == "price_missing"
+
+
 def test_a_tenant_admin_sets_a_new_budget_and_changes_it(site: Site) -> None:
     period = {"starts": "2040-01-01", "ends": "2040-02-01"}
     made = site.admin.post("budgets", {"project": "hidden", "amount": "250.50", **period})
@@ -136,6 +145,26 @@ def test_a_tenant_admin_sets_a_new_budget_and_changes_it(site: Site) -> None:
         "budgets", {"project": "hidden", "amount": "1", **period, "ends": "2040-03-01"}
     )
     assert said(overlapping)["code"] == "budget_overlaps"
+
+
+def test_labs_and_the_platform_have_budgets(site: Site) -> None:
+    period = {"starts": "2040-01-01", "ends": "2040-02-01"}
+    site.admin.post("labs", {"slug": "imaging", "name": "Imaging"})
+    lab = site.admin.post("budgets", {"lab": "imaging", "amount": "70", **period})
+    shown = said(site.admin.get("budgets?lab=imaging&starts=2040-01-01&ends=2040-02-01"))["items"]
+    assert shown == [said(lab)]
+    assert (shown[0]["level"], shown[0]["lab"], shown[0]["name"]) == ("lab", "imaging", "Imaging")
+    both = site.admin.post(
+        "budgets", {"lab": "imaging", "project": "hidden", "amount": "1", **period}
+    )
+    assert (both.status_code, said(both)["code"]) == (422, "bad_level")
+    platform = site.operator.post("platform-budgets", {"amount": "900", **period})
+    assert (platform.status_code, said(platform)["level"]) == (201, "platform")
+    assert said(site.operator.get("platform-budgets"))["items"] == [said(platform)]
+    rungs = {"rungs": [{"measure": "spent", "percent": 80, "action": "approval"}]}
+    ladder = f"platform-budgets/{said(platform)['id']}/guardrails"
+    assert site.operator.put(ladder, rungs).status_code == 422
+    assert site.admin.get(f"budgets/{said(platform)['id']}").status_code == 404
 
 
 def test_an_operator_drains_a_node_and_puts_it_back(site: Site) -> None:

@@ -4,8 +4,10 @@ from datetime import timedelta
 
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.plans.restraints import restraints_due
+from allocation.services.quotes.quotes import quote_make
 from allocation.services.runs.pause_choices import more_time_refusal
 from billing.rules import UNITS_PER_GPU
 from billing.services import Rung
@@ -102,6 +104,10 @@ def test_a_budget_keeps_bookings_from_borrowed_gpus(plant: Plant) -> None:
     other = requested(plant, lab, an_ask(1))
     fixed = requested(plant, lab, an_ask(1, starts=plant.now + 5 * HOUR))
     assert not fresh(other).may_borrow
+    with as_system():
+        request = BookingRequest(lab.project.slug, "standard", an_ask(1))
+        asked = quote_make(actor=lab.actor, request=request, now=plant.now).options[0]
+    assert (asked.starts > plant.now, asked.strength) == (True, "guaranteed"), "no borrowed GPUs"
     plant.round()
     assert [fresh(each).state for each in (own, other)] == [State.ACTIVE, State.QUEUED]
     # It runs within the guarantee, after the other one.

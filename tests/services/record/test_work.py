@@ -10,10 +10,11 @@ from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.replay import decision_replay
+from allocation.services.plans.restraints import restraints_apply, restraints_due
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.workloads import durations_of, speeds_set
 from allocation.services.snapshot.snapshot import snapshot_take
-from billing.services import price_book_publish
+from billing.services import Rung, ladder_set, price_book_publish
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx, tenant_tx
@@ -31,6 +32,7 @@ from tests.builders_allocation import (
 )
 from tests.roles import as_system
 from tests.servers.servers import Servers
+from tests.services.paused import story
 from tests.services.plant import fresh
 
 MINUTE = timedelta(minutes=1)
@@ -186,3 +188,25 @@ def test_new_speeds_are_logged_and_leave_bookings_as_they_were(lab: Lab) -> None
     with as_system():
         assert AuditEntry.objects.filter(action="workload.set").exclude(tenant=None).count() == 1
         assert WorkSpeed.objects.count() == 1
+
+
+def test_a_ladder_takes_the_cheapest_class_until_its_share_is_lower(lab: Lab) -> None:
+    busy(lab, hours=1)
+    booking, at = booked(lab, training()), LATER + MINUTE
+
+    def laddered(*rungs: Rung) -> Booking:
+        with as_system():
+            ladder_set(actor_id=None, budget=lab.budget, rungs=rungs, now=at)
+            assert restraints_due(at).exists()
+            assert restraints_apply(at) == 1
+            assert not restraints_due(at).exists()
+        return fresh(booking)
+
+    assert booking.planned_class == "h100"
+    assert laddered(Rung("committed", 1, "cheaper")).on_cheapest
+    assert not laddered().on_cheapest
+    assert story(booking)[-1] == "cheapest_no_more"
+    laddered(Rung("committed", 1, "cheaper"))
+    with as_system():
+        cycle_run(at)
+    assert fresh(booking).planned_class == "l40s"

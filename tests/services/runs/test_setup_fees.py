@@ -46,7 +46,7 @@ def test_the_first_start_costs_the_fee_once(plant: Plant, lab: Lab) -> None:
         booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     assert (option.price, option.most, option.setup) == (2 * PLAIN + FEE, 2 * PLAIN + FEE, FEE)
     assert price_parts(option) == "€2.50 of it for set-up"
-    assert money_of(booking) == (2 * PLAIN + FEE, 0)
+    assert money_of(booking) == (2 * PLAIN + FEE, Decimal(0))
     plant.round()
     assert money_of(booking) == (2 * PLAIN, FEE)
     assert all_is_well()
@@ -72,4 +72,4 @@ def test_what_never_starts_costs_no_fee(plant: Plant, lab: Lab) -> None:
     booking = requested(plant, lab, an_ask(1, hours=2))
     with as_system():
         booking_cancel(actor=lab.actor, booking=fresh(booking), now=plant.now)
-    assert money_of(booking) == (0, 0)
+    assert money_of(booking) == (Decimal(0), Decimal(0))

@@ -1,4 +1,6 @@
-"""Budgets of labs and of the platform, which the ledger counts as it counts those of tenants."""
+"""Budgets of labs and of the platform, which the ledger counts as it counts those of tenants;
+set-up fees, and the rung for the cheapest class.
+"""
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -176,6 +178,17 @@ GRANT EXECUTE ON FUNCTION billing_platform_limits(), billing_platform_rungs()
 """
 
 
+ACTIONS = [
+    ("notify", "Notify"),
+    ("approval", "Ask for an approval of new bookings"),
+    ("cheaper", "Finish waiting work on the cheapest of its classes"),
+    ("no_borrowing", "Start nothing on borrowed GPUs"),
+    ("no_bookings", "Take no new bookings"),
+    ("drain", "Start nothing new"),
+    ("pause", "Pause what runs, after its notice"),
+]
+
+
 def _nullable(model: str, help_text: str = "") -> migrations.AlterField:
     key = models.ForeignKey(
         blank=True,
@@ -194,7 +207,7 @@ def _of(level: str, *named: str, tenant: bool = True) -> Q:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0014_labels"), ("tenants", "0029_operator_access")]
+    dependencies = [("billing", "0002_rules"), ("tenants", "0002_rules")]
     operations = [
         _nullable("account"),
         _nullable("transfer"),
@@ -250,6 +263,41 @@ class Migration(migrations.Migration):
                 fields=("tenant", "kind", "currency"),
                 name="account_one_of_a_kind",
                 nulls_distinct=False,
+            ),
+        ),
+        migrations.AddField(
+            "pricebook",
+            "setup_fees",
+            models.JSONField(
+                db_default=models.Value({}, output_field=models.JSONField()),
+                default=dict,
+                help_text="What the first start of a booking costs, by tier; none: nothing.",
+            ),
+        ),
+        migrations.AlterField(
+            "transfer",
+            "fee",
+            models.CharField(
+                blank=True,
+                db_default="",
+                default="",
+                help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`.",
+                max_length=12,
+            ),
+        ),
+        migrations.AlterField(
+            "guardrail",
+            "action",
+            models.CharField(choices=ACTIONS, max_length=12),
+        ),
+        migrations.RemoveConstraint("guardrail", "guardrail_choices"),
+        migrations.AddConstraint(
+            "guardrail",
+            models.CheckConstraint(
+                condition=Q(measure__in=["spent", "committed", "forecast"])
+                & Q(action__in=[value for value, _ in ACTIONS])
+                & Q(audience__in=["leads", "admins", "both"]),
+                name="guardrail_choices",
             ),
         ),
         migrations.RunSQL(
