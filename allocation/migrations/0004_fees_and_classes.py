@@ -11,7 +11,7 @@ def _money(name: str, help_text: str) -> migrations.AddField:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("allocation", "0002_rules"), ("billing", "0003_levels_and_fees")]
+    dependencies = [("allocation", "0003_overrides_of_rules"), ("billing", "0003_levels_and_fees")]
     operations = [
         _money("setup_fee", "Charged once, at the first start."),
         _money("setup_paid", "What of it is charged, a part of `settled`."),
