@@ -102,6 +102,8 @@ NO_PAGES = {
         "first-steps",
     ),
     "budget-days",
+    # Tables of the same parts as the budget's page.
+    *("budget-day", "platform-budget"),
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
     *(

@@ -6,18 +6,23 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.queries.bookings.projects import BudgetHistory, history_of_budget
+from allocation.queries.bookings.variance_spend import bookings_on
 from allocation.web.parts.burndown import burndown
 from billing.access import access_budget
 from billing.focus import csv_row
 from billing.models import Budget
+from billing.queries import budget_figures_of
 from billing.rules import money_text
 from tenants.access import Actor
+from tenants.platform.errors import missing
 from tenants.web.frame import tenant_page
 
+WORDS = {"use": "GPU time", "fees": "fee", "corrections": "correction"}
 COLUMNS = ("day", "charged", "spent", "unspent", "low", "high", "kind")
 
 
@@ -63,6 +68,40 @@ def budget_days_csv(request: HttpRequest, actor: Actor, budget_id: UUID) -> Http
     name = f"budget-{budget.level}-{budget.starts}.csv"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
+
+
+@require_safe
+@tenant_page
+def budget_day(request: HttpRequest, actor: Actor, budget_id: UUID, day: str) -> HttpResponse:
+    """Shows the bookings behind a day of the chart (`2026-11-24`), the largest amount first."""
+    budget = access_budget(actor, budget_id)
+    found = _day_read(day)
+    if found is None or not budget.starts <= found < budget.ends:
+        raise missing("day of this budget")
+    figures = budget_figures_of([budget.id])[budget.id]
+    rows = sorted(bookings_on(budget, [found]), key=lambda each: -each.metered.amount)
+    total = sum((each.metered.amount for each in rows), Decimal(0))
+    context = {
+        "budget": budget,
+        "name": figures.name,
+        "day": found,
+        "before": found - timedelta(days=1) if found > budget.starts else None,
+        "after": found + timedelta(days=1) if found + timedelta(days=1) < budget.ends else None,
+        "rows": [
+            (each.booking, WORDS[each.kind], *each.cell, money_text(amount, figures.currency))
+            for each in rows
+            if (amount := each.metered.amount)
+        ],
+        "total": money_text(total, figures.currency),
+    }
+    return render(request, "billing/budget_day.html", context)
+
+
+def _day_read(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def _days(history: BudgetHistory) -> list[ChartDay]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.bookings.restrained import restrained_now
-from allocation.web.money.budget_chart import budget_chart, budget_days_csv
+from allocation.web.money.budget_chart import budget_chart, budget_day, budget_days_csv
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, open_holds, reached, would_have_stopped
@@ -273,4 +273,5 @@ def _page(
 urlpatterns = [
     path("t/<slug:tenant>/budgets/<uuid:budget_id>", budget_one, name="budget"),
     path("t/<slug:tenant>/budgets/<uuid:budget_id>/days.csv", budget_days_csv, name="budget-days"),
+    path("t/<slug:tenant>/budgets/<uuid:budget_id>/days/<str:day>", budget_day, name="budget-day"),
 ]

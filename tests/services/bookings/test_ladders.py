@@ -138,6 +138,12 @@ def test_each_level_has_a_chart_with_a_table_and_a_file(lab: Lab) -> None:
     rows = list(csv.DictReader(StringIO(client.get(f"{address}/days.csv").content.decode())))
     assert [sum(Decimal(row["charged"] or 0) for row in rows), len(rows)] == [40, 42]
     assert (rows[-1]["kind"], rows[-2]["unspent"][:3]) == ("forecast", "460")
+    day = (now - 3 * timedelta(days=1)).date()
+    assert f"{address}/days/{day}" in page, "each point of the chart leads to its bookings"
+    behind = client.get(f"{address}/days/{day}").content.decode()
+    assert "€20.00" in behind
+    assert client.get(f"{address}/days/2020-01-01").status_code == 404
     outsider = a_lab("outside")
     client.force_login(a_tenant_admin(outsider.tenant).user)
     assert client.get(f"{address}/days.csv").status_code == 404
+    assert client.get(f"{address}/days/{day}").status_code == 404
