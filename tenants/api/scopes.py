@@ -84,6 +84,8 @@ WRITES: Mapping[str, str] = {
     "api-budgets": Scope.BUDGET,
     "api-budget": Scope.BUDGET,
     "api-ladder": Scope.BUDGET,
+    "api-platform-budgets": Scope.BUDGET,
+    "api-platform-ladder": Scope.BUDGET,
     "api-variance-rule": Scope.BUDGET,
     "api-campaigns": Scope.BUDGET,
     "api-campaign": Scope.BUDGET,
