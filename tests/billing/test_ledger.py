@@ -270,7 +270,7 @@ def test_setting_a_budget_leaves_a_record_with_both_amounts() -> None:
     a_budget(project, "100")
     a_budget(project, "80")
     details = [entry.detail for entry in AuditEntry.objects.order_by("id")]
-    assert [(d["before"], d["amount"]) for d in details] == [
+    assert [(d["before"]["amount"], d["after"]["amount"]) for d in details] == [
         ("0", "100.000000"),
         ("100.000000", "80.000000"),
     ]
