@@ -26,8 +26,8 @@ _SALT = "report.unsubscribe"
 
 @dataclass(frozen=True, slots=True)
 class ReportTerms:
-    """Which statement, how often, at which time of the person's day, as which file, and for whom:
-    the sign-in name of a member; empty: for the actor."""
+    """Which statement, how often, at which time of the person's day, as which file, and who gets
+    it: the sign-in name of a member; empty: the actor."""
 
     project: Project | None
     cadence: str
