@@ -91,8 +91,8 @@ docs: $(TESTING)
 
 lock:
 	$(COMPILE) --no-generate-hashes --extra engines pyproject.toml -o requirements-engines.lock
-	$(COMPILE) --extra server --extra local pyproject.toml -o requirements.lock
-	$(COMPILE) --extra server --extra local --extra cli --extra test pyproject.toml -o requirements-test.lock
+	$(COMPILE) --extra server --extra local --extra traces pyproject.toml -o requirements.lock
+	$(COMPILE) --extra server --extra local --extra cli --extra traces --extra test pyproject.toml -o requirements-test.lock
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -80,6 +81,16 @@ def env_choice(name: str, choices: Mapping[str, str], default: str) -> str:
     if text not in choices:
         raise BadSetting(f"{name} is {text!r}: it is one of {', '.join(choices)}.")
     return choices[text]
+
+
+def env_collector(name: str) -> str:
+    """The address of a trace collector, or "". Raises BadSetting, also without OpenTelemetry."""
+    address = env_str(name, "")
+    if address and urlsplit(address).scheme not in ("http", "https"):
+        raise BadSetting(f"{name} is not an http or https address.")
+    if address and find_spec("opentelemetry") is None:
+        raise BadSetting(f"{name} needs the extra `traces`: pip install 'gpu-portal[traces]'.")
+    return address
 
 
 def env_int(name: str, default: int, *, low: int, high: int) -> int:

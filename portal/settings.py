@@ -15,6 +15,7 @@ from portal.env import (
     BadSetting,
     env_bool,
     env_choice,
+    env_collector,
     env_database,
     env_int,
     env_list,
@@ -343,6 +344,9 @@ METRICS_TOKEN = env_secret("METRICS_TOKEN", is_needed=False)
 # Networks that may read it without a token; by default none, also not loopback, because a proxy on
 # the same machine connects from there, and not every proxy identifies itself.
 METRICS_ALLOW = env_networks("METRICS_ALLOW")
+
+# An OpenTelemetry collector's address for traces, by OTLP over HTTP. Needs the extra `traces`.
+TRACES_URL = env_collector("TRACES_URL")
 
 # --- Code -----------------------------------------------------------------------------------------
 

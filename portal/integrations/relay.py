@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 from portal.integrations.live.push import push
 from portal.integrations.mail.queueing import invitations_queue
 from portal.integrations.notifications.delivery import people_notify
+from portal.integrations.traces.bookings import bookings_trace
 from portal.integrations.webhooks.publish import events_publish, publisher_lock
 from tenants.models import OutboxMessage
 from tenants.outbox import task_request
@@ -56,4 +57,5 @@ def _relay_batch(now: datetime) -> int:
             task_request("mail.send")
         events_publish(waiting, now)
         OutboxMessage.objects.filter(id__in=[message.id for message in waiting]).update(sent=now)
+    bookings_trace(waiting)
     return len(waiting)

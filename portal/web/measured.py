@@ -13,10 +13,12 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from allocation.services.record.liveness import program_seen
+from portal.integrations.traces.tracer import Attributes, span_open
 from portal.traffic import answer_counts, traffic_add
-from tenants.platform.log_ids import log_ids
+from tenants.platform.log_ids import log_id, log_ids
 
 EVERY_SECONDS = 2.0
+SERVER_ERROR = 500
 REQUEST_ID = "X-Request-Id"
 _NAME = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _PROBES = frozenset({"healthz", "readyz", "statusz", "metrics"})
@@ -40,9 +42,16 @@ class MeasuredMiddleware:
         A web process counts requests that it forwards to the operators' process.
         """
         began = time.perf_counter()
-        name = request_id(request)
-        with log_ids(request=name):
+        name, caller = request_id(request), request.headers.get("traceparent", "")
+        with log_ids(request=name), span_open("request", caller) as span:
+            if span is not None:
+                log_id(trace=span.parent_header)
             response = self._get_response(request)
+            if span is not None:
+                status = response.status_code
+                about = _attributes(request, status)
+                title = f"{request.method} {route_of(request)}"
+                span.describe(title, about, has_failed=status >= SERVER_ERROR)
         response[REQUEST_ID] = name
         if not settings.SERVES_OPERATORS:
             self._count(request, response.status_code, time.perf_counter() - began)
@@ -67,6 +76,15 @@ class MeasuredMiddleware:
             self._added = time.monotonic()
             due, self._counts = self._counts, Counter()
             return due
+
+
+def _attributes(request: HttpRequest, status: int) -> Attributes:
+    """The attributes of a request's span, by the names of OpenTelemetry."""
+    return {
+        "http.request.method": request.method or "",
+        "http.route": route_of(request),
+        "http.response.status_code": status,
+    }
 
 
 def request_id(request: HttpRequest) -> str:

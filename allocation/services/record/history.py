@@ -9,6 +9,7 @@ from allocation.models import Booking, BookingEvent
 from allocation.words.events import EventText
 from tenants.models import OutboxMessage
 from tenants.outbox import outbox_put
+from tenants.platform.log_ids import log_ids_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Event:
 
     Sentences contain no clock times: those go to `detail` as `starts` or `until`, and pages show
     them in the reader's time zone. `kind` is the public name without its prefix: `started` becomes
-    the event `booking.started`.
+    the event `booking.started`. The `trace` of the request that causes an event is kept, as a W3C
+    `traceparent`.
     """
 
     kind: str
@@ -27,6 +29,7 @@ class Event:
 
     def row(self, booking: Booking, now: datetime) -> BookingEvent:
         """Returns the row without writing it; `events_add` writes many at once."""
+        trace = {name: value for name, value in log_ids_now().items() if name == "trace"}
         return BookingEvent(
             tenant_id=booking.tenant_id,
             booking=booking,
@@ -35,7 +38,7 @@ class Event:
             state=booking.state,
             sentence=str(self.sentence)[:300],
             actor_id=self.actor_id,
-            detail={**self.detail, "text": self.sentence.data()},
+            detail={**self.detail, "text": self.sentence.data(), **trace},
         )
 
 
