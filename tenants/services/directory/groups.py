@@ -73,7 +73,7 @@ def directory_group_create(*, tenant: Tenant, terms: GroupTerms, now: datetime) 
 def directory_group_change(
     *, group: DirectoryGroup, terms: GroupTerms, now: datetime
 ) -> DirectoryGroup:
-    """Changes the name and the members, and the roles of everybody whom this concerns.
+    """Changes the name and the members, and the roles of everybody concerned.
 
     Raises:
         Refused: as `directory_group_create`.
