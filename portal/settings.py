@@ -125,7 +125,7 @@ SOLVER_WORKERS = env_int("SOLVER_WORKERS", 1, low=1, high=64)
 CARBON_GRAMS_PER_KWH = env_int("CARBON_GRAMS_PER_KWH", 0, low=0, high=2_000)
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "tenants.platform.database",
         "NAME": _database.name,
         "USER": _database.user,
         "PASSWORD": _database.password,

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from tenants.models import AuditEntry, Tenant
+from tenants.platform.rows import rows_write
 
 _address: ContextVar[str] = ContextVar("audit_address", default="")
 
@@ -114,4 +115,4 @@ def audit_entry(
 
 def audit_write(entries: Iterable[AuditEntry]) -> None:
     """Writes entries in order, in one statement."""
-    AuditEntry.objects.bulk_create(entries)
+    rows_write(list(entries))

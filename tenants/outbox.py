@@ -20,6 +20,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from tenants.models import OutboxMessage
+from tenants.platform.rows import rows_write
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,9 @@ def outbox_add(*, tenant_id: UUID, kind: str, payload: Mapping[str, Any], now: d
 
 
 def outbox_put(messages: Sequence[OutboxMessage]) -> None:
-    """Adds many messages at once, in order."""
+    """Adds many messages at once, in order. Their keys are not read."""
     if messages:
-        OutboxMessage.objects.bulk_create(messages)
+        rows_write(messages)
         task_request("outbox.relay")
 
 
@@ -46,19 +47,22 @@ def task_request(task: str) -> None:
     The task calls `task_request_clear` before it reads, so that later changes request it again. If
     the broker is down, this is logged: beat runs the task anyway.
     """
-    asked = _TaskRequest(task)
-    if asked not in (waiting for _, waiting, *_ in connection.run_on_commit):
-        transaction.on_commit(asked)
+    waiting = (each for _, each, *_ in connection.run_on_commit if isinstance(each, _TaskRequests))
+    asked = next(waiting, None)
+    if asked is not None:
+        asked.tasks[task] = None
+    else:
+        transaction.on_commit(_TaskRequests({task: None}))
 
 
 @dataclass(frozen=True, slots=True)
-class _TaskRequest:
-    """A callback for the commit; equal for equal tasks."""
+class _TaskRequests:
+    """A callback for the commit, with the tasks in the order in which they were requested."""
 
-    task: str
+    tasks: dict[str, None]
 
     def __call__(self) -> None:
-        _send(self.task)
+        _send(list(self.tasks))
 
 
 def task_request_clear(task: str) -> None:
@@ -69,12 +73,17 @@ def task_request_clear(task: str) -> None:
         logger.warning("The cache did not answer; requests of %s are not merged.", task)
 
 
-def _send(task: str) -> None:
+def _send(tasks: Sequence[str]) -> None:
     try:
-        if _request_store().set(_request_key(task), 1, nx=True, ex=REQUEST_SECONDS):
-            current_app.send_task(task, retry=False, ignore_result=True)
+        with _request_store().pipeline(transaction=False) as pipe:
+            for task in tasks:
+                pipe.set(_request_key(task), 1, nx=True, ex=REQUEST_SECONDS)
+            are_first = pipe.execute()
+        for task, is_first in zip(tasks, are_first, strict=True):
+            if is_first:
+                current_app.send_task(task, retry=False, ignore_result=True)
     except (RedisError, OperationalError):
-        logger.warning("The broker did not answer; beat will run %s.", task)
+        logger.warning("The broker did not answer; beat will run %s.", ", ".join(tasks))
 
 
 def _request_key(task: str) -> str:

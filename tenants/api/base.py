@@ -35,6 +35,7 @@ from tenants.platform.errors import Refused, denied
 from tenants.platform.fields import Strict, single_values, validated
 from tenants.platform.log_ids import log_id
 from tenants.platform.reference import reference_tx
+from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
 from tenants.services.policy_hooks.calls import hook_asking
 from tenants.services.rate_limits import call_limit_check
@@ -137,7 +138,7 @@ class ApiView(APIView):
         """
         keyed = self.idempotency
         if keyed is None:
-            response = hook_asking(lambda: self._in_tx(work))
+            response = with_last_rows(lambda: hook_asking(lambda: self._in_tx(work)))
             return self.deferred(response, wait(response)) if wait else response
 
         def work_once() -> StoredAnswer | Response:
@@ -150,7 +151,7 @@ class ApiView(APIView):
             return response if kept is None else kept
 
         try:
-            kept = hook_asking(work_once)
+            kept = with_last_rows(lambda: hook_asking(work_once))
         except Refused as refusal:
             return self._refused(keyed, refusal)
         if isinstance(kept, Response):

@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.backends.postgresql.psycopg_any import Jsonb
 from django.http import HttpResponse
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -21,6 +22,7 @@ from rest_framework.response import Response
 from tenants.access import Actor
 from tenants.models import IdempotencyKey
 from tenants.platform.errors import invalid
+from tenants.platform.rows import statement_later
 
 KEY_MAX = 255
 # With these answers no work was done: the same request may succeed later.
@@ -137,28 +139,25 @@ def answer_store(actor: Actor, keyed: KeyedRequest, response: Response, *, is_fi
 
     `answer_replace` replaces an answer that is not final.
     """
-    _store(_rows(actor, keyed), response, is_final=is_final)
+    text, row = _answer(response), (actor.tenant_id, actor.user_id, keyed.key)
+    statement_later(
+        "UPDATE tenants_idempotencykey SET status = %s, is_final = %s, answer = %s"
+        " WHERE tenant_id = %s AND user_id = %s AND key = %s",
+        [response.status_code, is_final, Jsonb(text), *row],
+    )
 
 
 def answer_replace(actor: Actor, keyed: KeyedRequest, response: Response) -> None:
     """Replaces an answer that was not final by the final one."""
-    _store(_rows(actor, keyed).filter(is_final=False), response, is_final=True)
+    IdempotencyKey.objects.filter(
+        tenant_id=actor.tenant_id, user_id=actor.user_id, key=keyed.key, is_final=False
+    ).update(status=response.status_code, is_final=True, answer=_answer(response))
 
 
-def _rows(actor: Actor, keyed: KeyedRequest) -> QuerySet[IdempotencyKey]:
-    return IdempotencyKey.objects.filter(
-        tenant_id=actor.tenant_id, user_id=actor.user_id, key=keyed.key
-    )
-
-
-def _store(rows: QuerySet[IdempotencyKey], response: Response, *, is_final: bool) -> None:
-    rows.update(
-        status=response.status_code,
-        is_final=is_final,
-        answer={
-            # As text, because a JSON column would change the order of fields.
-            "text": JSONRenderer().render(response.data).decode(),
-            "type": response.content_type or "application/json",
-            "headers": {name: response[name] for name in STORED_HEADERS if name in response},
-        },
-    )
+def _answer(response: Response) -> dict[str, Any]:
+    return {
+        # As text, because a JSON column would change the order of fields.
+        "text": JSONRenderer().render(response.data).decode(),
+        "type": response.content_type or "application/json",
+        "headers": {name: response[name] for name in STORED_HEADERS if name in response},
+    }

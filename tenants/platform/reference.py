@@ -18,7 +18,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from tenants.platform.wall import tenant_tx
+from tenants.platform.wall import tenant_tx_reading
 
 Arguments = ParamSpec("Arguments")
 Read = TypeVar("Read")
@@ -50,8 +50,8 @@ def reference_tx(tenant_id: UUID) -> Iterator[None]:
 
     The versions are read before any data, so what is kept for them is never older than they are.
     """
-    with tenant_tx(tenant_id):
-        versions = _versions_read(tenant_id)
+    with tenant_tx_reading(tenant_id, "portal_reference(%s)", tenant_id) as found:
+        versions = _versions(found)
         reset = _open.set(None if versions is None else _known(tenant_id, versions))
         try:
             yield
@@ -106,7 +106,11 @@ def _versions_read(tenant_id: UUID) -> Versions | None:
     """The versions of the tenant's data and of all's; None if one is missing."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT portal_reference(%s)", [tenant_id])
-        mine, shared = cursor.fetchone()[0]
+        return _versions(cursor.fetchone()[0])
+
+
+def _versions(found: Sequence[UUID | None]) -> Versions | None:
+    mine, shared = found
     return None if mine is None or shared is None else (mine, shared)
 
 

@@ -12,6 +12,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, transaction
 
+from tenants.platform.rows import statement_later, statements_send
+
+TENANT_SET = "SELECT set_config('portal.tenant', %s, true)"
+
 
 class ServedElsewhere(Exception):
     """Only the operators' process can do this; `portal.web.operators` forwards the request."""
@@ -24,13 +28,25 @@ def tenant_tx(tenant_id: UUID) -> Iterator[None]:
     The first statement sets the tenant for this transaction. Inside an outer transaction the
     previous tenant is restored at the end, so nesting cannot mix two tenants.
     """
-    is_nested = connection.in_atomic_block
-    with transaction.atomic(), connection.cursor() as cursor:
-        before = _tenant_setting_read(cursor) if is_nested else ""
-        _tenant_setting_write(cursor, str(tenant_id))
+    with tenant_tx_reading(tenant_id, "NULL"):
         yield
+
+
+@contextmanager
+def tenant_tx_reading(tenant_id: UUID, expression: str, *params: UUID) -> Iterator[Any]:
+    """As `tenant_tx`; gives the value of an SQL expression, read by the statement that sets the
+    tenant."""
+    is_nested = connection.in_atomic_block
+    with transaction.atomic():
+        before = _tenant_setting_read() if is_nested else ""
+        with connection.cursor() as cursor:
+            cursor.execute(f"{TENANT_SET}, {expression}", [str(tenant_id), *params])
+            _, value = cursor.fetchone()
+        yield value
         if is_nested:
-            _tenant_setting_write(cursor, before)
+            # Rows that are sent with the end of the transaction belong to this tenant.
+            statements_send()
+            statement_later(TENANT_SET, [before])
 
 
 @contextmanager
@@ -44,13 +60,10 @@ def tenant_read_tx(tenant_id: UUID) -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-def _tenant_setting_read(cursor: Any) -> str:  # noqa: ANN401 (Django's cursors have no type of their own)
-    cursor.execute("SELECT current_setting('portal.tenant', true)")
-    return cursor.fetchone()[0] or ""
-
-
-def _tenant_setting_write(cursor: Any, tenant: str) -> None:  # noqa: ANN401
-    cursor.execute("SELECT set_config('portal.tenant', %s, true)", [tenant])
+def _tenant_setting_read() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('portal.tenant', true)")
+        return cursor.fetchone()[0] or ""
 
 
 def require_operators_process() -> None:

@@ -55,6 +55,7 @@ from tenants.audit import audit_entry, audit_write
 from tenants.models import AuditEntry, Project
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused
+from tenants.platform.rows import rows_write
 from tenants.services.booking_numbers import booking_numbers_take
 
 
@@ -152,7 +153,7 @@ def bookings_create(
     if written:
         entries = [entry for entry in entries if entry.booking_id not in held.refused]
         _numbers_give(actor.tenant_id, written)
-        Booking.objects.bulk_create(written)
+        rows_write(written)
         WaitEntry.objects.bulk_create(entries)
         overrides_take({row.id: requests[row.id].admission.overrides for row in written})
         events_add([e for row in written for e in _first_events(actor, row, requests, now)])

@@ -10,6 +10,7 @@ from allocation.words.events import EventText
 from tenants.models import OutboxMessage
 from tenants.outbox import outbox_put
 from tenants.platform.log_ids import log_ids_now
+from tenants.platform.rows import rows_insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def event_add(
 
 def events_add(events: Sequence[BookingEvent]) -> None:
     """Writes events and their messages in order, in two statements."""
-    BookingEvent.objects.bulk_create(events)
+    rows_insert(events)
     outbox_put([_message(event) for event in events])
 
 

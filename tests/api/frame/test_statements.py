@@ -12,7 +12,7 @@ FRAME = ("SAVEPOINT", "RELEASE", "SELECT set_config", "SELECT current_setting")
 
 
 def test_a_booking_takes_few_statements(site: Site) -> None:
-    """Each is a way to the database and back; from the hold on, others wait for the same budget."""
+    """Others wait for the same budget from the hold on, which is sent with the commit."""
     seen: list[str] = []
 
     def note(execute: Any, sql: str, *rest: Any) -> Any:  # noqa: ANN401  as Django calls it
@@ -27,6 +27,6 @@ def test_a_booking_takes_few_statements(site: Site) -> None:
         made = site.researcher.post("bookings", body, idempotency_key="a key")
     assert made.status_code == 201, said(made)
     asked = [sql for sql in seen if not sql.startswith(FRAME)]
-    assert len(asked) <= 12, "\n".join(asked)
-    (hold,) = (place for place, sql in enumerate(asked) if 'INTO "billing_transfer"' in sql)
-    assert len(asked) - hold <= 8, "\n".join(asked)
+    # A web process has taken the number before; here all is one transaction.
+    assert len(asked) <= 10, "\n".join(asked)
+    assert 'INTO "billing_transfer"' in asked[-1]

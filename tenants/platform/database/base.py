@@ -1,0 +1,124 @@
+"""Django's backend for PostgreSQL, with statements that wait for the next one.
+
+A statement without a result needs no round trip of its own: `later` keeps it until the next
+statement of the transaction, and sends them together, in order. An error of a kept statement is
+raised there. After a rollback nothing that was kept is sent.
+"""
+
+import select
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.db.backends.postgresql import base
+from psycopg.pq import ConnStatus
+
+Statement = tuple[str, Sequence[Any]]
+Execute = Callable[..., Any]
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """A connection that can keep statements until the next one, or until the commit."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (Django's signature)
+        super().__init__(*args, **kwargs)
+        self._kept: list[Statement] = []
+        self._kept_last: list[Statement] = []
+
+    def is_usable(self) -> bool:
+        """Whether the connection still works, without a round trip where the server sent nothing.
+
+        A server that ends a connection sends a message or the end of the stream first.
+        """
+        if self.connection is not None:
+            waiting = select.poll()
+            waiting.register(self.connection.pgconn.socket, select.POLLIN)
+            if not waiting.poll(0) and self.connection.pgconn.status == ConnStatus.OK:
+                return True
+        return super().is_usable()
+
+    def later(self, sql: str, params: Sequence[Any], *, is_last: bool = False) -> None:
+        """Sends a statement together with the transaction's next one, or with its commit.
+
+        `is_last`: with the commit and after all others, because other transactions wait for what
+        it locks. Outside a transaction a statement is sent at once.
+        """
+        if not self.in_atomic_block:
+            self._execute([(sql, params)])
+        elif is_last:
+            self._kept_last.append((sql, params))
+        else:
+            if not self._kept:
+                self.execute_wrappers.insert(0, self._send_with)
+            self._kept.append((sql, params))
+
+    def send_kept(self) -> None:
+        """Sends all that is kept."""
+        kept = self._take()
+        if kept:
+            with self.wrap_database_errors, self.connection.pipeline():
+                self._execute(kept)
+
+    def _send_with(
+        self,
+        execute: Execute,
+        sql: str,
+        params: Any,  # noqa: ANN401 (Django's)
+        many: bool,  # noqa: FBT001 (Django's)
+        context: dict[str, Any],
+    ) -> Any:  # noqa: ANN401 (Django's)
+        """Sends what is kept together with this statement. The last ones are kept on."""
+        last, self._kept_last = self._kept_last, []
+        kept = self._take()
+        self._kept_last = last
+        statement = (sql, params, many, context)
+        is_named = getattr(context["cursor"].cursor, "name", None) is not None
+        with self.wrap_database_errors, self.connection.pipeline():
+            self._execute(kept)
+            if not is_named:
+                return execute(*statement)
+        # A cursor of the server declares itself and reads in one step, which no pipeline allows.
+        return execute(*statement)
+
+    def _commit(self) -> None:
+        kept = self._take()
+        if not kept:
+            super()._commit()  # type: ignore[misc]  # not in the stubs
+            return
+        with self.wrap_database_errors, self.connection.pipeline():
+            self._execute(kept)
+            # Not the connection's `commit`, which would need a second round trip.
+            self.connection.execute("COMMIT")
+
+    def _savepoint(self, sid: str) -> None:
+        self.send_kept()
+        super()._savepoint(sid)  # type: ignore[misc]  # not in the stubs
+
+    def _savepoint_commit(self, sid: str) -> None:
+        self.send_kept()
+        super()._savepoint_commit(sid)  # type: ignore[misc]  # not in the stubs
+
+    def _savepoint_rollback(self, sid: str) -> None:
+        # What is kept came after the last savepoint, before which everything was sent.
+        self._take()
+        super()._savepoint_rollback(sid)  # type: ignore[misc]  # not in the stubs
+
+    def _rollback(self) -> None:
+        self._take()
+        super()._rollback()  # type: ignore[misc]  # not in the stubs
+
+    def _close(self) -> None:
+        self._take()
+        super()._close()  # type: ignore[misc]  # not in the stubs
+
+    def _take(self) -> list[Statement]:
+        """Returns what is kept, in the order in which it is sent, and forgets it."""
+        kept = [*self._kept, *self._kept_last]
+        if self._kept:
+            self.execute_wrappers.remove(self._send_with)
+        self._kept, self._kept_last = [], []
+        return kept
+
+    def _execute(self, statements: Sequence[Statement]) -> None:
+        with self.cursor() as cursor:
+            for sql, params in statements:
+                cursor.execute(sql, params)

@@ -1,0 +1,151 @@
+"""Writes rows with few round trips: many in one statement, sent with what follows.
+
+An insert names the columns that differ from their defaults. Its text is the same for any number of
+rows above one, so connections keep it prepared.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, TypeAlias, TypeVar, cast
+
+from django.db import IntegrityError, connection
+from django.db.models import Field, Model
+from django.db.models.expressions import DatabaseDefault
+
+from tenants.platform.database.base import DatabaseWrapper
+
+Answer = TypeVar("Answer")
+AnyField: TypeAlias = "Field[Any, Any]"
+
+# A default that is no constant: no value is equal to it.
+_COMPUTED = object()
+_may_be_last: ContextVar[bool] = ContextVar("rows_last", default=False)
+
+
+def statement_later(sql: str, params: Sequence[Any], *, is_last: bool = False) -> None:
+    """Sends a statement without a result together with the transaction's next one or its commit."""
+    cast(DatabaseWrapper, connection).later(sql, params, is_last=is_last)
+
+
+def statements_send() -> None:
+    """Sends all statements that are kept for later."""
+    cast(DatabaseWrapper, connection).send_kept()
+
+
+def rows_write(rows: Sequence[Model], *, is_last: bool = False) -> None:
+    """Inserts rows of one model together with the transaction's next statement or its commit.
+
+    Generated keys are not read: use `rows_insert` where they are needed. `is_last`: see
+    `last_rows_allowed`.
+    """
+    if rows:
+        sql, params = _insert(rows)
+        statement_later(sql, params, is_last=is_last)
+        _mark_as_written(rows)
+
+
+def rows_insert(rows: Sequence[Model]) -> None:
+    """Inserts rows of one model now, and sets their generated keys."""
+    if not rows:
+        return
+    sql, params = _insert(rows)
+    key = rows[0]._meta.pk
+    with connection.cursor() as cursor:
+        cursor.execute(f'{sql} RETURNING "{key.column}"', params)
+        for row, (value,) in zip(rows, cursor.fetchall(), strict=True):
+            setattr(row, key.attname, value)
+    _mark_as_written(rows)
+
+
+def last_rows_allowed() -> bool:
+    """Whether rows that others wait for can be sent with the commit.
+
+    Then nobody reads what a constraint says about them: the transaction of `with_last_rows` is
+    undone and repeated without this.
+    """
+    return _may_be_last.get()
+
+
+def with_last_rows(work: Callable[[], Answer]) -> Answer:
+    """Runs `work`, a whole transaction, so that rows that others wait for are sent with its commit.
+
+    If a constraint refuses the transaction, `work` runs again with each row written in its turn,
+    where the refusal can be examined.
+    """
+    try:
+        with _last_rows():
+            return work()
+    except IntegrityError:
+        return work()
+
+
+@contextmanager
+def _last_rows() -> Iterator[None]:
+    before = _may_be_last.set(True)
+    try:
+        yield
+    finally:
+        _may_be_last.reset(before)
+
+
+def _insert(rows: Sequence[Model]) -> tuple[str, list[Any]]:
+    """The insert of columns that differ from their defaults, and its parameters."""
+    fields, params = list[AnyField](), list[Any]()
+    for field, default in _columns(type(rows[0])):
+        values = [_value(field, row, default) for row in rows]
+        if any(value != default for value in values):
+            fields.append(field)
+            params.append([field.get_db_prep_save(value, connection) for value in values])
+    is_one = len(rows) == 1
+    sql = _insert_of(type(rows[0]), tuple(fields), is_one)
+    return sql, [value for (value,) in params] if is_one else params
+
+
+def _value(field: AnyField, row: Model, default: object) -> Any:  # noqa: ANN401 (a column's)
+    value = field.pre_save(row, True)  # noqa: FBT003 (Django's signature)
+    if not isinstance(value, DatabaseDefault):
+        return value
+    if default is not _COMPUTED:
+        # The row has the constant from now on, as if it had been read.
+        setattr(row, field.attname, default)
+    return default
+
+
+@cache
+def _columns(model: type[Model]) -> tuple[tuple[AnyField, object], ...]:
+    """The columns of a model that are not generated, each with its default in the database."""
+    fields = (each for each in model._meta.concrete_fields if not each.generated)
+    return tuple((field, _default(field)) for field in fields)
+
+
+def _default(field: AnyField) -> object:
+    if not field.has_db_default():
+        return None
+    is_constant = not hasattr(field.db_default, "resolve_expression")
+    return field.db_default if is_constant else _COMPUTED
+
+
+@cache
+def _insert_of(model: type[Model], fields: tuple[AnyField, ...], is_one: bool) -> str:  # noqa: FBT001
+    """The text of an insert: of one row, or of rows whose columns are arrays."""
+    columns = ", ".join(f'"{field.column}"' for field in fields)
+    into = f'INSERT INTO "{model._meta.db_table}" ({columns})'
+    if is_one:
+        return f"{into} VALUES ({', '.join(['%s'] * len(fields))})"
+    arrays = ", ".join(f"%s::{_type_of(field)}[]" for field in fields)
+    return f"{into} SELECT * FROM unnest({arrays})"  # noqa: S608 (names of our columns)
+
+
+def _type_of(field: AnyField) -> str:
+    """The type of its values, without a length: a cast to one would cut them without an error."""
+    named = field.rel_db_type(connection) if field.primary_key else field.db_type(connection)
+    return re.sub(r"\(.*\)", "", cast(str, named))
+
+
+def _mark_as_written(rows: Sequence[Model]) -> None:
+    for row in rows:
+        row._state.adding = False
+        row._state.db = connection.alias
