@@ -60,6 +60,7 @@ from tenants.platform.fields import Duration, Instant, Strict, Text
 from tenants.platform.labels import MAX_TEXT, Reference, labels_read
 from tenants.platform.pagination import PageQuery, page_of
 from tenants.platform.schema import described, page
+from tenants.services.booking_numbers import booking_numbers_prepare
 from tenants.services.rate_limits import call_limit_check
 
 
@@ -150,6 +151,7 @@ class Bookings(ApiView):
             answer = _created(decided.booking, booking_data(decided.booking, decided.allocations))
             return preference_applied(answer, preferences.wait, applied=applied)
 
+        booking_numbers_prepare(self.actor.tenant_id)
         return self.once(work, wait=wait if preferences.wait else None)
 
     def _rows(self) -> QuerySet[Booking]:
