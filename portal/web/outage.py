@@ -13,7 +13,12 @@ from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
 
 from allocation.models import PortalMode, Stop
-from allocation.queries.fleet.portal_modes import freeze_sentence, mode_in_force, modes_in_force
+from allocation.queries.fleet.portal_modes import (
+    freeze_sentence,
+    mode_in_force,
+    modes_in_force,
+    outage_is_closed,
+)
 from allocation.queries.fleet.stops import stop_sentence, stops_in_force
 from portal.api.errors import PROBLEM_JSON, problem
 from tenants.platform.errors import Refused
@@ -44,7 +49,7 @@ class OutageMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Returns the view's response, or 503 with the time to retry."""
         passes = request.method in SAFE or request.path_info.startswith(ALWAYS)
-        if passes or settings.SERVES_OPERATORS:
+        if passes or settings.SERVES_OPERATORS or not outage_is_closed():
             return self.get_response(request)
         now = timezone.now()
         mode = mode_in_force(PortalMode.Kind.OUTAGE, now)

@@ -10,7 +10,7 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from tenants.access import Actor, account_of, client_address
+from tenants.access import Actor, client_address
 from tenants.models import Tenant, User
 from tenants.platform.wall import operator_tx, require_operators_process
 from tenants.services import TokenHolder, token_verify
@@ -45,7 +45,7 @@ class TokenAuthentication(BaseAuthentication):
         now = timezone.now()
         address = client_address(request.META)
         holder = token_verify(header[1].decode("latin-1"), now=now, address=address)
-        user = account_of(holder.credential, now) if holder else None
+        user = holder.account if holder else None
         if holder is None or user is None:
             raise AuthenticationFailed(SENTENCE, code="bad_token")
         if user.is_staff:

@@ -29,19 +29,23 @@ MAX_TOKENS = 50
 LAST_USED_INTERVAL = timedelta(minutes=1)
 # How long the old token of a rotation works next to the new one.
 MAX_OVERLAP_HOURS = 7 * 24
-# The token, with its holder's memberships in its tenant if any.
-_HOLDER = """
+_ACCOUNT = [field.attname for field in User._meta.concrete_fields]
+# The token, with its holder's account and memberships in its tenant if any.
+_HOLDER = f"""
 SELECT k.token_id, k.user_id, k.tenant_id, k.tenant_slug, k.expires, k.revoked, k.last_used,
        k.scopes, k.project_id,
-       m.tenant_id, m.project_id, m.role, m.person, m.time_zone
+       m.tenant_id, m.project_id, m.role, m.person, m.time_zone,
+       {", ".join(f'u."{field.column}"' for field in User._meta.concrete_fields)}
 FROM portal_token(%s) k
 LEFT JOIN portal_memberships_of(%s, %s) m ON m.tenant_slug = k.tenant_slug
-"""
+LEFT JOIN portal_account(%s, %s) u ON true
+"""  # noqa: S608 (names of our columns)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """The holder of a valid token; `actor` is None if they are not a member of its tenant."""
+    """The holder of a valid token. `account` is None if it is not active, and `actor` if they are
+    not a member of the token's tenant."""
 
     credential: bytes
     user_id: int
@@ -50,6 +54,7 @@ class TokenHolder:
     scopes: frozenset[str]
     project_id: UUID | None
     actor: Actor | None
+    account: User | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,7 @@ def token_verify(clear: str, *, now: datetime, address: str = "") -> TokenHolder
         return None
     digest = _digest(clear)
     with connection.cursor() as cursor:
-        cursor.execute(_HOLDER, [digest, digest, now])
+        cursor.execute(_HOLDER, [digest, digest, now, digest, now])
         rows = cursor.fetchall()
     if not rows:
         return None
@@ -183,11 +188,22 @@ def token_verify(clear: str, *, now: datetime, address: str = "") -> TokenHolder
         with tenant_tx(tenant_id):
             ApiToken.objects.filter(id=token_id).update(last_used=now, last_address=address or None)
     scopes, project_id = rows[0][7:9]
-    member = [row[9:] for row in rows if row[9] is not None]
+    member = [row[9:14] for row in rows if row[9] is not None]
     actor = actor_of(user_id, tenant_slug, member) if member else None
     if actor is not None and project_id is not None:
         actor = _in_project(actor, project_id)
-    return TokenHolder(digest, user_id, tenant_slug, token_id, frozenset(scopes), project_id, actor)
+    account = _account(digest, rows[0][14:])
+    return TokenHolder(
+        digest, user_id, tenant_slug, token_id, frozenset(scopes), project_id, actor, account
+    )
+
+
+def _account(digest: bytes, values: Sequence[object]) -> User | None:
+    if values[0] is None:
+        return None
+    user = User.from_db(connection.alias, _ACCOUNT, values)
+    user.credential = digest
+    return user
 
 
 def _in_project(actor: Actor, project_id: UUID) -> Actor:

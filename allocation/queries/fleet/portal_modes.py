@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+from django.db import connection
+
 from allocation.models import Backup, Booking, PortalMode
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.states import State
@@ -21,6 +23,17 @@ def mode_in_force(kind: str, now: datetime, *, locked: bool = False) -> PortalMo
     rows = PortalMode.objects.filter(kind=kind, ended_at=None)
     mode = (rows.select_for_update() if locked else rows).first()
     return mode if mode is not None and mode.is_in_force(now) else None
+
+
+def outage_is_closed() -> bool:
+    """Whether members' changes may be refused now; each change asks this."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM allocation_portalmode"
+            " WHERE kind = %s AND ended_at IS NULL AND closed_at IS NOT NULL)",
+            [PortalMode.Kind.OUTAGE],
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def decisions_frozen(now: datetime) -> PortalMode | None:
