@@ -53,9 +53,15 @@ SELECT t.id, other.account_id, {CHANGE}
 # The first lock is of the platform: a statement of any tenant takes it shared, a new budget of the
 # platform takes it alone. The second is the same for a tenant. The accounts are locked from the top
 # of the tree to its leaves, then by id, in the statement that changes them.
+# The plan is made once for a session, by keys: a plan from a time with few rows would read all
+# transfers for each one that is added, and a new plan each time costs more than the rest.
 LEDGER = """
 CREATE OR REPLACE FUNCTION billing_apply_transfers() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  ids uuid[] := ARRAY(SELECT id FROM added);
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(hashtextextended('platform', 5));
   PERFORM pg_advisory_xact_lock_shared(hashtextextended(tenant::text, 5))
@@ -83,7 +89,7 @@ BEGIN
   END IF;
   WITH m AS MATERIALIZED (
     SELECT account_id, sum(credits) AS credits, sum(debits) AS debits, sum(pending) AS pending
-    FROM billing_movement WHERE transfer_id IN (SELECT id FROM added)
+    FROM billing_movement WHERE transfer_id = ANY (ids)
     GROUP BY account_id
   ), locked AS MATERIALIZED (
     SELECT a.id FROM billing_account a JOIN billing_budget b ON b.account_id = a.id
