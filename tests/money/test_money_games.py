@@ -3,15 +3,20 @@
 import dataclasses
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from allocation.rules import charging
+from billing.price_lines import PriceLine, Size, lines_after, lines_cut
 from billing.rates import Spell
+from billing.rules import UNITS_PER_GPU
+from tests.money import changes
 from tests.money.games import play
 
 GAMES, SEED = 100_000, 20_261_122
+Lines = tuple[PriceLine, ...]
 
 
 def test_nobody_gets_time_for_less_than_its_price_in_a_hundred_thousand_games() -> None:
@@ -111,3 +116,39 @@ def test_a_planted_fault_is_found(name: str, fault: Rule, monkeypatch: pytest.Mo
     monkeypatch.setattr(charging.Run if owner else charging, method, fault)
     with pytest.raises(AssertionError):
         play(2_000, SEED)
+
+
+def test_nobody_gains_by_changes_in_a_thousand_games() -> None:
+    assert changes.play(1_000, SEED) > 1_000
+
+
+def _old_price_for_all(lines: Lines, old: Size, new: Size, _: Decimal) -> Lines:
+    return lines_after(lines, old, new, lines[0].per_hour * UNITS_PER_GPU / old.units)
+
+
+def _moved_for_free(
+    old: charging.Granted, new: charging.Granted | None, since: datetime, until: datetime
+) -> Facts:
+    is_moved = new is not None and new.starts != old.starts
+    return charging.given_up(old, old if is_moved else new, since, until)
+
+
+def _back_for_nothing(lines: Lines, spent: int, granted: int, will: int, was: int) -> Lines:
+    cut = lines_cut(lines, 0, granted, will, was)
+    return (*cut[:-1], dataclasses.replace(cut[-1], seconds=granted))
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("lines_after", _old_price_for_all),
+        ("given_up", _moved_for_free),
+        ("lines_cut", _back_for_nothing),
+    ],
+)
+def test_a_planted_fault_of_changes_is_found(
+    name: str, fault: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, name, fault)
+    with pytest.raises(AssertionError):
+        changes.play(200, SEED)
