@@ -394,7 +394,7 @@ class Oracle:
                     for b in site.blackouts
                 )
             ]
-            if free and self._is_within(request, use):
+            if free and self._is_within(request, use) and self._has_cap(request, site):
                 yield f"{site.now}: {request.booking} waits until {wait.starts}, {free[0]} is free"
 
     def _is_simple(self, request: Request, site: Snapshot) -> bool:
@@ -407,6 +407,23 @@ class Oracle:
             and not (ask.cores or ask.pin or ask.groups or request.fixed or request.latest)
             and request.earliest <= site.now
         )
+
+    def _has_cap(self, request: Request, site: Snapshot) -> bool:
+        """True where its person may have one more GPU of the class."""
+        gpu_class = request.ask.classes[0]
+        caps = {
+            cap.person: cap.most
+            for cap in site.persons
+            if (cap.scope, cap.gpu_class) == (request.tenant, gpu_class)
+        }
+        most = caps.get(request.owner, caps.get(""))
+        has = sum(
+            units_of(self._model_of[row.place.gpu], row.place)
+            for row in self.world.rows
+            if (row.tenant, row.owner) == (request.tenant, request.owner)
+            and self._classes[row.place.gpu] == gpu_class
+        )
+        return most is None or has + UNITS <= most
 
     def _is_within(self, request: Request, use: list[Block]) -> bool:
         """Inside its project's and its tenant's part, whatever else of the tenant is there, and
