@@ -164,7 +164,7 @@ def test_a_rule_that_is_not_looked_at_is_found(monkeypatch: pytest.MonkeyPatch) 
     [
         (104, PersonLimits, "owners", lambda _self, owners, _account: owners),
         (74, quota, "with_labs", lambda limits, _labs: list(limits)),
-        (74, Tree, "_raise_caps", lambda _self: None),
+        (74, Tree, "_raise_caps", lambda _self, _raised: None),
     ],
     ids=["persons", "labs", "at some times"],
 )
