@@ -141,7 +141,8 @@ class Game:
 
     def _compare(self) -> None:
         """What is held for all of it is what the oracle counts."""
-        held, exact = line_cost(self.lines, 60 * len(self.minutes)), sum(self.minutes, Fraction(0)) / 60
+        held = line_cost(self.lines, 60 * len(self.minutes))
+        exact = sum(self.minutes, Fraction(0)) / 60
         nearly = Fraction(1, 10**6) * (len(self.lines) + 1) * (len(self.story) + 2)
         nearly *= 1 + Fraction(len(self.minutes), 60)
         assert abs(Fraction(held) - exact) <= nearly, (held, exact, self.story)
