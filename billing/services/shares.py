@@ -108,7 +108,7 @@ def shares_of(
         request.starts, request.ends, [Period(each.starts, each.ends) for each in reach]
     )
     if gap is not None:
-        raise _no_budget(project_id, gap)
+        raise _no_budget(project_id, gap, is_all=gap <= request.starts)
     limits = [each for each in budgets if _counts(each, request) and _touches(each, request)]
     cuts = {day for each in limits for day in (each.starts, each.ends)}
     pieces = [
@@ -151,12 +151,14 @@ def _counts(budget: Budget, request: HoldRequest) -> bool:
     )
 
 
-def _no_budget(project_id: UUID, gap: datetime) -> Refused:
+def _no_budget(project_id: UUID, gap: datetime, *, is_all: bool) -> Refused:
+    """The refusal for days without a budget, from `gap` on. `is_all`: no day has one."""
     project = Project.objects.get(id=project_id)
+    rest = "" if is_all else "; a booking that ends before then works now"
     return Refused(
         "no_budget",
         f"{project.name} has no budget from {gap.day} {gap:%b %Y} on."
-        " The tenant's admin can set one; a booking that ends before then works now.",
+        f" The tenant's admin can set one{rest}.",
         "budget",
         param="request",
         rule="R11",

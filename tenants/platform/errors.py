@@ -83,7 +83,8 @@ def more_text(more: Mapping[str, str]) -> str:
     kind, amount = more.get("kind", ""), more.get("amount", "")
     if kind in ("length", "shorter", "notice"):
         amount = f"{int(amount) / 3600:.1f}".removesuffix(".0")
-    return _MORE_TEXTS.get(kind, "{} more").format(amount)
+    text = _MORE_TEXTS.get(kind, "{} more").format(amount)
+    return text.replace("GPUs", "GPU").replace("bookings", "booking") if amount == "1" else text
 
 
 def missing(noun: str, param: str | None = None) -> Refused:

@@ -202,6 +202,10 @@ def test_a_window_beyond_all_budgets_is_refused_with_the_day() -> None:
         a_hold(project, "1", ends=datetime(2026, 12, 1, 1, tzinfo=UTC))
     assert refusal.value.code == "no_budget"
     assert "1 Dec 2026" in refusal.value.sentence
+    assert "ends before then" in refusal.value.sentence
+    with pytest.raises(Refused) as refusal:
+        a_hold(a_project("other"), "1")
+    assert "ends before then" not in refusal.value.sentence
 
 
 def test_a_hold_of_nothing_writes_nothing() -> None:

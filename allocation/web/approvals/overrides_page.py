@@ -127,7 +127,8 @@ def _ask(actor: Actor, form: QueryDict, now: datetime) -> str:
         reason=form.get("reason", ""),
     )
     row = override_ask(actor=actor, wanted=wanted, now=now)
-    return f"Asked for {amount_words(row)}. {_DECIDERS[Override.Decider(row.decider)]} decides."
+    decider = _DECIDERS[Override.Decider(row.decider)]
+    return f"Asked for {amount_words(row)}. {decider[0].upper()}{decider[1:]} decides."
 
 
 def _grant(actor: Actor, form: QueryDict, now: datetime) -> str:
