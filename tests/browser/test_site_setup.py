@@ -52,7 +52,7 @@ def test_six_steps_lead_from_nothing_to_a_site_that_can_be_booked(live_portal: s
 
 
 def first_booking(page: Page, address: str, password: str) -> int:
-    """The admin signs in, makes a project with a budget and books; returns the number of sent forms."""
+    """The admin makes a project with a budget and books in it; returns the number of sent forms."""
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else 0)
     page.goto(f"{address}/sign-in")
