@@ -9,7 +9,7 @@ import time
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from allocation.models import Booking, Gpu, Node
 from billing.models import Price
@@ -54,7 +54,12 @@ def test_six_steps_lead_from_nothing_to_a_site_that_can_be_booked(live_portal: s
 def first_booking(page: Page, address: str, password: str) -> int:
     """The admin makes a project with a budget and books in it; returns the number of sent forms."""
     sent: list[str] = []
-    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else 0)
+
+    def note(request: Request) -> None:
+        if request.method == "POST":
+            sent.append(request.url)
+
+    page.on("request", note)
     page.goto(f"{address}/sign-in")
     page.fill("[name=username]", "tanja")
     page.fill("[name=password]", password)
