@@ -129,3 +129,13 @@ def test_work_whose_last_rows_are_refused_runs_again_with_each_in_its_turn() -> 
     assert with_last_rows(work) == "examined"
     assert tries == [True, False]
     assert not last_rows_allowed()
+
+
+def test_a_connection_whose_transaction_has_failed_is_not_usable() -> None:
+    assert connection.is_usable()
+    with transaction.atomic():
+        with pytest.raises(DataError), connection.cursor() as cursor:
+            cursor.execute("SELECT 1 / 0")
+        assert not connection.is_usable()
+        transaction.set_rollback(True)
+    assert connection.is_usable()

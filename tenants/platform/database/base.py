@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.backends.postgresql import base
-from psycopg.pq import ConnStatus
+from psycopg.pq import TransactionStatus
 
 Statement = tuple[str, Sequence[Any]]
 Execute = Callable[..., Any]
@@ -25,14 +25,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self._kept_last: list[Statement] = []
 
     def is_usable(self) -> bool:
-        """Whether the connection still works, without a round trip where the server sent nothing.
+        """Whether the connection still works, without a query between transactions.
 
         A server that ends a connection sends a message or the end of the stream first.
         """
-        if self.connection is not None:
+        session = self.connection.pgconn if self.connection is not None else None
+        if session is not None and session.transaction_status == TransactionStatus.IDLE:
             waiting = select.poll()
-            waiting.register(self.connection.pgconn.socket, select.POLLIN)
-            if not waiting.poll(0) and self.connection.pgconn.status == ConnStatus.OK:
+            waiting.register(session.socket, select.POLLIN)
+            if not waiting.poll(0):
                 return True
         return super().is_usable()
 
