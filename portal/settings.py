@@ -276,7 +276,7 @@ SPECTACULAR_SETTINGS = {
         "ActEnum": ["book", "quote"],
         "AnnouncementLevelEnum": ["info", "wait", "risk"],
         "ApproverRoleEnum": ["lead", "admin"],
-        "BudgetLevelEnum": ["tenant", "project", "campaign", "person"],
+        "BudgetLevelEnum": ["platform", "tenant", "lab", "project", "campaign", "person"],
         "MemberRoleEnum": ["viewer", "researcher", "lead", "tenant_admin"],
         "RequirementKindEnum": ["terms", "training"],
         "BulkActEnum": ["message", "release", "pause"],

@@ -55,6 +55,9 @@ class BudgetOut(serializers.Serializer[Any]):
     external_ref = serializers.CharField(help_text="A URL or a ticket's key.")
 
 
+BUDGETS = page(BudgetOut)
+
+
 class BudgetQuery(Strict):
     """A filter; without dates the budgets of this and the next month."""
 
@@ -116,7 +119,7 @@ class Budgets(ApiView):
     @described(
         "list_budgets",
         "Budgets of all levels with spent, held and left",
-        answer=page(BudgetOut),
+        answer=BUDGETS,
         query=BudgetQuery,
     )
     def get(self, request: Request) -> Response:

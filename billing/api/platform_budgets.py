@@ -7,7 +7,14 @@ from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing.api.budgets import AmountChange, BudgetOut, LadderOut, budgets_shown, ladder_shown
+from billing.api.budgets import (
+    BUDGETS,
+    AmountChange,
+    BudgetOut,
+    LadderOut,
+    budgets_shown,
+    ladder_shown,
+)
 from billing.models import Budget
 from billing.queries import OWNERS
 from billing.rules import BudgetOwner, BudgetTerms, Period
@@ -15,7 +22,7 @@ from billing.services import Rung, budget_put, ladder_set
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import missing
 from tenants.platform.fields import Day
-from tenants.platform.schema import described, page
+from tenants.platform.schema import described
 from tenants.platform.wall import operator_tx
 
 
@@ -32,7 +39,7 @@ class PlatformBudgets(ApiView):
     @described(
         "list_platform_budgets",
         "Budgets of the platform, the latest first (operators)",
-        answer=page(BudgetOut),
+        answer=BUDGETS,
     )
     def get(self, request: Request) -> Response:
         """Lists the budgets with spent, held and left."""
