@@ -201,8 +201,16 @@ def two_orders() -> Snapshot:
 
 def cheapest_quote() -> None:
     """Asks for the cheapest way to do work of somebody who has a share already."""
-    site = crowded()
-    question = QuoteRequest(
+    Availability(crowded(), POLICY).quote(_cheapest())
+
+
+def quote_within_guarantee() -> None:
+    """Asks the same while a budget allows no borrowing."""
+    Availability(crowded(), POLICY).quote(replace(_cheapest(), within=True))
+
+
+def _cheapest() -> QuoteRequest:
+    return QuoteRequest(
         ask=an_ask(2, "a100", "h100"),
         duration=5_000,
         earliest=NOON,
@@ -219,7 +227,6 @@ def cheapest_quote() -> None:
         risks={("h100", True, 2): 125},
         priority=30,
     )
-    Availability(site, POLICY).quote(question)
 
 
 def overtaken() -> Snapshot:

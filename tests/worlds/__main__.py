@@ -12,9 +12,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 
+from tests.worlds.found import Found
 from tests.worlds.life import World
 from tests.worlds.messages import MOST_PER_BOOKING
-from tests.worlds.oracle import Found, Oracle
+from tests.worlds.oracle import Oracle
 
 WISHES = ("changed", "kept", "soft", "offers")
 """Changes that were granted and refused, places that were kept for approvals, and offers."""

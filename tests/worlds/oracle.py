@@ -6,13 +6,14 @@ what a planned start is worth. Hardware and limits are checked by `tests.solver.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, Tier, Waiting
 from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
 from tests.worlds.asked_again import Wished
+from tests.worlds.found import Found
 from tests.worlds.life import EVERY, Turn, World
 from tests.worlds.messages import Messages
 from tests.worlds.replay import is_true, said_again
@@ -26,26 +27,6 @@ SAMPLED = 24
 REPLAYED = 2
 """So many starts made later in a world are decided again without the others."""
 MARGIN = 30
-
-
-@dataclass
-class Found:
-    """What the oracle has counted of one world."""
-
-    cycles: int = 0
-    pauses: int = 0
-    bookings: int = 0
-    moved: int = 0
-    makespan: int = 0
-    rings: list[str] = field(default_factory=list)
-    pairs: list[str] = field(default_factory=list)
-    inside_guarantee: list[str] = field(default_factory=list)
-    later: list[str] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)
-    messages: int = 0
-    mixed: int = 0
-    """Bookings of several classes that have started."""
-    wishes: dict[str, int] = field(default_factory=dict)
 
 
 class Oracle:

@@ -21,6 +21,9 @@ def more_for(booking: Booking) -> dict[str, str]:
     project or organisation; empty if it waits for something else."""
     first = booking.reasons[0] if booking.reasons else {}
     code, facts = first.get("code"), first.get("numbers", {})
+    # Reasons that were stored before they had numbers name nothing to ask for.
+    if "asked" not in facts:
+        return {}
     if code == "gpu_hours":
         return _hours_for(booking, facts)
     if code not in _KINDS:

@@ -83,7 +83,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _commit(self) -> None:
         kept = self._take()
         if not kept:
-            super()._commit()  # type: ignore[misc]  # not in the stubs
+            self._django._commit()
             return
         with self.wrap_database_errors, self.connection.pipeline():
             self._execute(kept)
@@ -92,24 +92,29 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _savepoint(self, sid: str) -> None:
         self.send_kept()
-        super()._savepoint(sid)  # type: ignore[misc]  # not in the stubs
+        self._django._savepoint(sid)
 
     def _savepoint_commit(self, sid: str) -> None:
         self.send_kept()
-        super()._savepoint_commit(sid)  # type: ignore[misc]  # not in the stubs
+        self._django._savepoint_commit(sid)
 
     def _savepoint_rollback(self, sid: str) -> None:
         # What is kept came after the last savepoint, before which everything was sent.
         self._take()
-        super()._savepoint_rollback(sid)  # type: ignore[misc]  # not in the stubs
+        self._django._savepoint_rollback(sid)
 
     def _rollback(self) -> None:
         self._take()
-        super()._rollback()  # type: ignore[misc]  # not in the stubs
+        self._django._rollback()
 
     def _close(self) -> None:
         self._take()
-        super()._close()  # type: ignore[misc]  # not in the stubs
+        self._django._close()
+
+    @property
+    def _django(self) -> Any:  # noqa: ANN401 (the stubs lack what this backend extends)
+        """Django's backend, of which this one extends private methods."""
+        return super()
 
     def _take(self) -> list[Statement]:
         """Returns what is kept, in the order in which it is sent, and forgets it."""

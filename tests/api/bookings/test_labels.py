@@ -18,7 +18,7 @@ from tenants.models import PublishedEvent, WebhookDelivery
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, said
 from tests.billing.builders import NOVEMBER
-from tests.billing.test_statements import a_line, rows_of
+from tests.billing.test_statement_files import a_line, rows_of
 from tests.roles import as_system
 
 LINE = {"project": "folding", "tier": "standard", "request": "1 h100 for 10m"}
