@@ -10,7 +10,7 @@ import httpx
 import pytest
 import redis
 from django.conf import settings as dj_settings
-from django.core.cache import cache
+from django.core.cache import caches
 from django.test import Client as Browser
 from django.utils import timezone
 from pytest_django import Settings
@@ -187,6 +187,7 @@ def test_without_redis_the_answer_is_busy(site: Site, monkeypatch: pytest.Monkey
     def fail(*_: object, **__: object) -> None:
         raise NoRedis
 
-    monkeypatch.setattr(type(cache), "__getattr__", lambda *_: fail)
+    for act in ("get", "set", "add", "incr"):
+        monkeypatch.setattr(type(caches["default"]), act, fail)
     answer = Browser().post("/api/v1/device/codes", {"name": "x"}, content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (503, "busy")

@@ -92,7 +92,8 @@ def test_everybody_concerned_learns_of_a_dispute_and_of_its_answer(
     now = timezone.now()
     with as_system():
         outbox_relay(now)
-        assert _notified("dispute.raised") == {site.people["admin"].id, site.people["operator"].id}
+        admins = {site.people["admin"].id, site.people["operator"].id}
+        assert _notified("dispute.raised") == {*admins, operator.id}
         (mail,) = Mail.objects.filter(kind="dispute.raised", user=operator)
         section = section_of(mail, now)
         assert section is not None
