@@ -94,6 +94,7 @@ def opened(address: str, reader: Membership) -> Iterator[Page]:
         yield context.new_page()
 
 
+@pytest.mark.long
 def test_no_label_and_no_bar_lies_over_another_at_any_width_and_range(live_portal: str) -> None:
     reader = a_dense_fleet(timezone.now().replace(second=0, microsecond=0))
     page_address = f"{live_portal}/t/{reader.tenant.slug}/timeline"

@@ -312,6 +312,7 @@ def test_the_rest_of_a_paused_booking_is_made_shorter_but_not_what_it_repeats(
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_more_pauses_than_one_add_up(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab, an_ask(2, hours=3))
     for number in (1, 2):
@@ -341,6 +342,7 @@ def test_more_pauses_than_one_add_up(plant: Plant, lab: Lab, rival: Lab) -> None
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_the_solver_hears_what_a_pausing_and_a_paused_booking_wants(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:

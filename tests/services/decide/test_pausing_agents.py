@@ -110,6 +110,7 @@ def test_the_agents_word_of_a_save_is_taken_from_its_report(
     assert {row.state for row in rows_of(booking)} == {"releasing"}
 
 
+@pytest.mark.long
 @ONE_GPU
 def test_what_was_frozen_on_a_node_is_named_to_what_goes_on_there(
     plant: Plant, lab: Lab, rival: Lab
@@ -159,6 +160,7 @@ def test_the_notice_stays_in_the_document_until_the_device_is_empty(
     assert [each.notice and each.notice.method for each in documents] == ["suspend"]
 
 
+@pytest.mark.long
 @ONE_GPU
 def test_a_node_is_told_what_may_still_be_resumed_there_until_it_is_gone_on_with(
     plant: Plant, lab: Lab, rival: Lab

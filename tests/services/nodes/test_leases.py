@@ -96,7 +96,13 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize(("can_send", "can_receive"), CUTS.values(), ids=CUTS.keys())
+@pytest.mark.parametrize(
+    ("can_send", "can_receive"),
+    [
+        pytest.param(*ways, id=name, marks=() if name == "both ways" else pytest.mark.long)
+        for name, ways in CUTS.items()
+    ],
+)
 def test_it_begins_elsewhere_only_after_it_has_ended_here(
     plant: Plant, lab: Lab, *, can_send: bool, can_receive: bool
 ) -> None:
@@ -123,6 +129,7 @@ def test_without_the_fence_it_would_run_twice(
     assert [second for second in seen if second.here and second.elsewhere]
 
 
+@pytest.mark.long
 def test_a_cut_that_is_shorter_than_the_lease_changes_nothing(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     plant.line.can_send = plant.line.can_receive = False
@@ -200,6 +207,7 @@ def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewh
         assert invariants_check() == []
 
 
+@pytest.mark.long
 def test_what_is_being_cleared_for_a_pause_on_a_node_that_is_lost_does_not_hang(
     plant: Plant, lab: Lab
 ) -> None:

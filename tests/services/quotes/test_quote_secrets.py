@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 
+import pytest
 from django.db import connection
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
@@ -165,6 +166,7 @@ OTHERWISE: tuple[Callable[[World], None], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_quotes_are_the_same_bytes_whatever_the_work_of_others_is(real_db: Servers) -> None:
     world = World()
     before = list(world.answers())

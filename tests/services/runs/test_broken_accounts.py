@@ -163,6 +163,7 @@ def test_hardware_that_is_lost_while_it_is_cleared_keeps_nobody_pausing(
     assert all_is_well()
 
 
+@pytest.mark.long
 def test_more_time_on_lost_hardware_is_refused(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = noticed_after_a_save(plant, lab, rival)
     fails(plant, 0, 79)
@@ -174,6 +175,7 @@ def test_more_time_on_lost_hardware_is_refused(plant: Plant, lab: Lab, rival: La
     assert story(booking)[-1] == "more_time_refused"
 
 
+@pytest.mark.long
 def test_who_gives_up_what_pauses_on_lost_hardware_pays_what_was_saved(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
@@ -187,7 +189,13 @@ def test_who_gives_up_what_pauses_on_lost_hardware_pays_what_was_saved(
     assert all_is_well()
 
 
-@pytest.mark.parametrize("how", ["replaced", "healed", "healed after a save"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "replaced",
+        *(pytest.param(how, marks=pytest.mark.long) for how in ("healed", "healed after a save")),
+    ],
+)
 def test_what_was_paused_and_then_begun_anew_is_charged_once(
     plant: Plant, lab: Lab, rival: Lab, how: str
 ) -> None:
