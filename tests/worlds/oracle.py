@@ -443,6 +443,9 @@ class Oracle:
         if not world.drawn.is_plain:
             return
         for name in list(self._due):
+            # Its owner may ask for a later window meanwhile.
+            earliest = world.runs[name].job.earliest
+            self._due[name] = max(self._due[name], earliest + self._patience())
             if name in world.started or name in world.ended or name in world.refused:
                 self._check(name, self._due.pop(name))
             elif not self._stays_inside(name):
