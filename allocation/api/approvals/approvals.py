@@ -15,7 +15,7 @@ from allocation.api.approvals.answers import CounterOut
 from allocation.models import Approval
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
 from allocation.services.approvals.briefings import briefing_of
-from allocation.services.bookings.approval_requests import booking_as_asked
+from allocation.services.bookings.approval_facts import booking_as_asked
 from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
 from tenants.api.base import ApiView, list_response
 from tenants.platform.fields import Money, Strict, Text

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from hashlib import sha256
 from typing import TypeAlias
 from uuid import UUID
@@ -12,33 +11,27 @@ from uuid import UUID
 from django.db.models import Q
 
 from allocation.models import Approval, ApprovalRule, Booking, BookingChange, PolicyVersion
-from allocation.queries.fleet.catalogue import ask_units, units_at_once
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.approvals import (
     MAX_OPEN,
     MAX_OPEN_IN_TENANT,
-    SUMMED,
-    Amounts,
     Conditions,
     PlacePolicy,
-    RequestFacts,
     Role,
     Step,
     is_met,
     place_policy_of,
     steps_merged,
 )
-from allocation.rules.ask import AskDocument, classes_asked
-from allocation.rules.states import TERMINAL, State
+from allocation.rules.states import State
+from allocation.services.bookings.approval_facts import booking_as_asked, facts_of
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
-from allocation.services.record.terms import Terms, booking_with
 from allocation.services.runs.transition import Change, bookings_change
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.models import Guardrail
 from billing.queries import BudgetFigures
-from billing.rules import UNITS_PER_GPU
 from billing.services.guardrails import MEASURED
 from tenants.access import Actor
 from tenants.models import Membership
@@ -46,9 +39,6 @@ from tenants.models import Role as MemberRole
 from tenants.platform.errors import Refused
 from tenants.platform.reference import by_version
 
-# States of a booking that nobody got anything from.
-_NEVER_HAD = (State.REFUSED, State.REJECTED, State.CANCELLED, State.EXPIRED)
-_HOUR = 3_600
 # The decisions whose median is the typical time to decide.
 TYPICAL_OF = timedelta(days=90)
 MOST_TIMES = 100
@@ -143,7 +133,7 @@ def rules_met(
     """Returns the rules that the bookings of one request meet together."""
     if not in_force:
         return []
-    facts = _facts_of(bookings, units, now)
+    facts = facts_of(bookings, units, now)
     return [rule for rule in in_force if is_met(rule.conditions, facts)]
 
 
@@ -198,11 +188,6 @@ def digest_now(approval: Approval, bookings: Sequence[Booking]) -> str:
     if change is not None:
         return approval_digest(booking_as_asked(booking, change), change=change)
     return approval_digest(booking, dates_of(bookings))
-
-
-def booking_as_asked(booking: Booking, change: BookingChange) -> Booking:
-    """A copy of the booking as a change of it would make it."""
-    return booking_with(booking, Terms.from_json(change.target))
 
 
 def approvers_check(
@@ -367,104 +352,6 @@ def _decision_time(tenant_id: UUID, now: datetime) -> timedelta | None:
         if decided is not None
     )
     return times[len(times) // 2] if times else None
-
-
-_WHAT = ("classes", "profile", "share", "count", "groups")
-
-
-def _facts_of(
-    bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]], now: datetime
-) -> RequestFacts:
-    first = bookings[0]
-    own = _amounts(bookings, units)
-    return RequestFacts(
-        own=own,
-        total=own.plus(_recent_amounts(bookings, now)),
-        seconds=max(_longest(booking) for booking in bookings),
-        classes=frozenset(classes_asked(first.ask)),
-        tier=first.tier_id,
-        windows=[_window(booking) for booking in bookings],
-        is_first=_is_first(bookings),
-    )
-
-
-def _amounts(bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]]) -> Amounts:
-    """What one request asks for: its dates cost together, and need GPUs one after the other. The
-    first element of an array stands for all."""
-    array = bookings[0].array
-    count, parallel = (1, 1) if array is None else (array.count, array.parallel)
-    return Amounts(
-        cost=count * sum((booking.hold_amount for booking in bookings), Decimal(0)),
-        gpu_hours=count * sum((_gpu_hours(each, units[each.id]) for each in bookings), Decimal(0)),
-        gpus=parallel * max(_gpus(booking, units[booking.id]) for booking in bookings),
-    )
-
-
-def _recent_amounts(bookings: Sequence[Booking], now: datetime) -> Amounts:
-    """What the person asked for in the project in the last 24 hours and nobody has looked at."""
-    first = bookings[0]
-    rows = (
-        Booking.objects.filter(
-            tenant_id=first.tenant_id,
-            project=first.project_id,
-            owner=first.owner_id,
-            submitted__gt=now - SUMMED,
-            approved_hash="",
-        )
-        .exclude(state__in=[*_NEVER_HAD, State.AWAITING_APPROVAL])
-        .exclude(id__in=[booking.id for booking in bookings])
-    )
-    units_of: dict[str, dict[str, int]] = {}
-    total = Amounts()
-    asked = BookingChange.objects.filter(booking__in=rows, state=BookingChange.State.ASKED)
-    changes = {each.booking_id: each for each in asked}
-    for found in rows:
-        change = changes.get(found.id)
-        row = booking_as_asked(found, change) if change is not None else found
-        what = json.dumps([row.ask.get(name) for name in _WHAT])
-        if what not in units_of:
-            units_of[what] = ask_units(AskDocument.from_json(row.ask))
-        units = units_of[what]
-        is_open = row.state not in TERMINAL
-        total = total.plus(
-            Amounts(
-                row.hold_amount,
-                _gpu_hours(row, units),
-                _gpus(row, units) if is_open else Decimal(0),
-            )
-        )
-    return total
-
-
-def _gpus(booking: Booking, units: Mapping[str, int]) -> Decimal:
-    return Decimal(units_at_once(booking.ask, units)) / UNITS_PER_GPU
-
-
-def _gpu_hours(booking: Booking, units: Mapping[str, int]) -> Decimal:
-    seconds = dict(booking.class_durations)
-    each = {
-        name: needed * seconds.get(name, booking.duration_seconds) for name, needed in units.items()
-    }
-    return Decimal(units_at_once(booking.ask, each)) / (UNITS_PER_GPU * _HOUR)
-
-
-def _longest(booking: Booking) -> int:
-    lengths: list[int] = [seconds for _, seconds in booking.class_durations]
-    return max(booking.duration_seconds, *lengths, 0)
-
-
-def _window(booking: Booking) -> tuple[datetime, datetime | None]:
-    if booking.starts is not None:
-        return booking.starts, booking.starts + timedelta(seconds=booking.duration_seconds)
-    return booking.not_before, booking.deadline
-
-
-def _is_first(bookings: Sequence[Booking]) -> bool:
-    first = bookings[0]
-    earlier = Booking.objects.filter(
-        tenant_id=first.tenant_id, project=first.project_id, owner=first.owner_id
-    ).exclude(state__in=[*_NEVER_HAD, State.AWAITING_APPROVAL])
-    return not earlier.exclude(id__in=[booking.id for booking in bookings]).exists()
 
 
 def _text(moment: datetime | None) -> str:

@@ -9,12 +9,12 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.approvals import steps_merged
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
+from allocation.services.bookings.approval_facts import booking_as_asked
 from allocation.services.bookings.approval_requests import (
     Needed,
     approval_of,
     askable_check,
     asked_event,
-    booking_as_asked,
     dates_of,
     decide_by,
     digest_now,
