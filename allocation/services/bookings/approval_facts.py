@@ -71,8 +71,12 @@ def _recent_amounts(bookings: Sequence[Booking], now: datetime) -> Amounts:
         .exclude(state__in=[*_NEVER_HAD, State.AWAITING_APPROVAL])
         .exclude(id__in=[booking.id for booking in bookings])
     )
-    asked = BookingChange.objects.filter(booking__in=rows, state=BookingChange.State.ASKED)
+    asked = BookingChange.objects.filter(
+        tenant_id=first.tenant_id, booking__owner=first.owner_id, state=BookingChange.State.ASKED
+    )
     changes = {each.booking_id: each for each in asked}
+    if not changes:
+        return _alike_amounts(rows)
     total = _alike_amounts(rows.exclude(id__in=changes))
     for row in rows.filter(id__in=changes):
         wanted = booking_as_asked(row, changes[row.id])
