@@ -109,7 +109,7 @@ def _value(field: AnyField, row: Model, default: object) -> Any:  # noqa: ANN401
     if not isinstance(value, DatabaseDefault):
         return value
     if default is not _COMPUTED:
-        # The row has the constant from now on, as if it had been read.
+        # The database will store this constant, so the object gets it, too.
         setattr(row, field.attname, default)
     return default
 
