@@ -32,6 +32,7 @@ from allocation.web.limits import labs_page
 from allocation.web.money import (
     budget_page,
     disputes,
+    exports,
     platform_budgets,
     price_drafts,
     reports,
@@ -83,6 +84,7 @@ urlpatterns = [
     *variances.urlpatterns,
     *reports.urlpatterns,
     *statements.urlpatterns,
+    *exports.urlpatterns,
     *disputes.urlpatterns,
     *price_drafts.urlpatterns,
     *platform_budgets.urlpatterns,

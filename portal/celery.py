@@ -107,6 +107,7 @@ PERIODS = {
     "allocation.overrides": 600,
     "allocation.variances": 900,
     "allocation.reports": 300,
+    "allocation.exports": 15,
 }
 
 app.add_defaults(_configuration)

@@ -122,6 +122,7 @@ from allocation.api.money.disputes import (
     DisputeWithdraw,
     StatementDisputes,
 )
+from allocation.api.money.exports import ExportFile, ExportOne, Exports
 from allocation.api.money.forecasts import Forecasts
 from allocation.api.money.held_use import HeldUseView
 from allocation.api.money.price_drafts import (
@@ -190,6 +191,9 @@ urlpatterns = [
     path("held-use", HeldUseView.as_view(), name="api-held-use"),
     path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
     path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),
+    path("exports", Exports.as_view(), name="api-exports"),
+    path("exports/<uuid:export_id>", ExportOne.as_view(), name="api-export"),
+    path("exports/<uuid:export_id>/file", ExportFile.as_view(), name="api-export-file"),
     path("exports/focus", FocusExport.as_view(), name="api-focus"),
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
     path("gpu-classes/<slug:slug>", GpuClassOne.as_view(), name="api-gpu-class"),

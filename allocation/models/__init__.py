@@ -40,7 +40,7 @@ from allocation.models.maintenance import GpuEvent, Maintenance
 from allocation.models.operations import Backup, PortalMode
 from allocation.models.overrides import Override
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
-from allocation.models.reports import ReportSubscription
+from allocation.models.reports import ReportSubscription, StatementExport
 from allocation.models.requirements import Acceptance, Requirement
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.stand_ins import CounterOffer, StandIn
@@ -104,6 +104,7 @@ __all__ = [
     "SpendVariance",
     "StandIn",
     "StatementDispute",
+    "StatementExport",
     "Stop",
     "TierVersion",
     "WaitEntry",

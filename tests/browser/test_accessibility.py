@@ -117,6 +117,8 @@ NO_PAGES = {
         "ops-unbooked",
         "campaign-new",
         "statement-file",
+        "export-file",
+        "export-new",
         "statement-sums",
     ),
     # Where a provider sends the browser back to.

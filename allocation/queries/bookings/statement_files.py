@@ -1,7 +1,7 @@
 """The files of a statement, and what their address names."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -13,12 +13,16 @@ from django.http import FileResponse
 
 from allocation.queries.bookings.held_use import HeldUse, booking_uses_of, held_use_of
 from allocation.queries.bookings.statements import StatementOf, statement_lines, statement_of
-from billing.focus import Uses, focus_csv, statement_csv
+from billing.focus import StatementLine, Uses, focus_csv, statement_csv
 from billing.rules import Period, money_text, month_of, period_text
 from billing.web.statement_pdf import statement_pdf
 from tenants.access import Actor, access_project
 from tenants.models import Project, Tenant
 from tenants.platform.errors import invalid, missing
+
+Progress = Callable[[int], None]
+"""Is called with the number of lines that are written, once for each `PROGRESS_LINES`."""
+PROGRESS_LINES = 2_000
 
 # Larger files are written to disk.
 IN_MEMORY = 4 * 1024 * 1024
@@ -50,13 +54,15 @@ class StatementFile:
         return place
 
 
-def statement_file_make(of: StatementOf, tenant: Tenant, kind: str) -> StatementFile:
+def statement_file_make(
+    of: StatementOf, tenant: Tenant, kind: str, progress: Progress | None = None
+) -> StatementFile:
     """The statement as a file of a kind in `FILES`."""
     content_type, write = FILES[kind]
     owner = of.project.slug if of.project else tenant.slug
     with ExitStack() as closes:
         content = closes.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
-        write(of, tenant, content)
+        write(of, tenant, content, progress)
         # From here on the response closes it.
         closes.pop_all()
     name = f"statement-{owner}-{_days_name(of.month)}.{kind}"
@@ -101,26 +107,35 @@ def project_read(actor: Actor, slug: str) -> Project | None:
     return own
 
 
-def _as_csv(of: StatementOf, _: Tenant, file: IO[bytes]) -> None:
-    for row in statement_csv(statement_lines(of), _uses(of)):
+def _lines(of: StatementOf, progress: Progress | None) -> Iterator[StatementLine]:
+    for number, line in enumerate(statement_lines(of), 1):
+        yield line
+        if progress is not None and number % PROGRESS_LINES == 0:
+            progress(number)
+
+
+def _as_csv(of: StatementOf, _: Tenant, file: IO[bytes], progress: Progress | None) -> None:
+    for row in statement_csv(_lines(of, progress), _uses(of)):
         file.write(row.encode())
 
 
-def _as_focus(of: StatementOf, tenant: Tenant, file: IO[bytes]) -> None:
+def _as_focus(of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progress | None) -> None:
     owner = (tenant.slug, tenant.name)
-    for row in focus_csv(statement_lines(of), owner, of.month.starts, _uses(of)):
+    for row in focus_csv(_lines(of, progress), owner, of.month.starts, _uses(of)):
         file.write(row.encode())
 
 
-def _as_parquet(of: StatementOf, tenant: Tenant, file: IO[bytes]) -> None:
+def _as_parquet(
+    of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progress | None
+) -> None:
     # The library takes 60 MB, which processes that write no such file do without.
     from billing.focus.parquet import focus_parquet  # noqa: PLC0415
 
     owner = (tenant.slug, tenant.name)
-    focus_parquet(statement_lines(of), owner, of.month.starts, _uses(of), file)
+    focus_parquet(_lines(of, progress), owner, of.month.starts, _uses(of), file)
 
 
-def _as_pdf(of: StatementOf, tenant: Tenant, file: IO[bytes]) -> None:
+def _as_pdf(of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progress | None) -> None:
     statement, use = statement_of(of), held_use_of(of, settings.CARBON_GRAMS_PER_KWH)
     owner = of.project.name if of.project else "all projects"
     closed = statement.closed
@@ -128,7 +143,7 @@ def _as_pdf(of: StatementOf, tenant: Tenant, file: IO[bytes]) -> None:
     facts = (f"{tenant.name}, {owner}", f"{period_text(of.month)}, in UTC, {state}")
     title = f"Statement {_days_name(of.month)}"
     notes = _use_notes(use, statement.currency)
-    statement_pdf(title, facts, statement_lines(of), file, notes)
+    statement_pdf(title, facts, _lines(of, progress), file, notes)
 
 
 def _use_notes(use: HeldUse, currency: str) -> tuple[str, ...]:
@@ -147,7 +162,8 @@ def _uses(of: StatementOf) -> Uses:
 
 
 PARQUET = "application/vnd.apache.parquet"
-FILES: dict[str, tuple[str, Callable[[StatementOf, Tenant, IO[bytes]], None]]] = {
+Write = Callable[[StatementOf, Tenant, IO[bytes], Progress | None], None]
+FILES: dict[str, tuple[str, Write]] = {
     "csv": ("text/csv; charset=utf-8", _as_csv),
     "focus.csv": ("text/csv; charset=utf-8", _as_focus),
     "focus.parquet": (PARQUET, _as_parquet),

@@ -32,6 +32,7 @@ from allocation.queries.bookings.statements import (
     statement_of,
     statement_page,
 )
+from allocation.services.operate.exports import DIRECT_LINES, exports_seen
 from allocation.web.money.disputes import dispute_act, disputes_shown
 from billing.focus import Totals, csv_row
 from billing.rules import CENT, Period, money_text, month_of, period_text
@@ -195,9 +196,13 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
                 label,
                 reverse("statement-file", args=[actor.tenant_slug, f"{month.starts:%Y-%m}", kind])
                 + (f"?project={slug}" if slug else ""),
+                kind,
             )
             for kind, label in FILE_NAMES
         ],
+        # A worker makes the files of a larger one, and says how far it is.
+        "is_large": statement.totals.lines > DIRECT_LINES,
+        "exports": exports_seen(actor).filter(month=month.starts, project=of.project),
         "project_slug": slug,
         "all_projects": projects,
         "is_admin": actor.is_tenant_admin,

@@ -201,6 +201,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
         "report_id": a_report(site),
+        "export_id": an_export(site),
         "offer_id": an_offer(site),
         "entry_id": an_entry(site),
         "number": a_decision_of(site),
@@ -228,6 +229,13 @@ def a_report(site: Site) -> Callable[[], str]:
     """A statement that the lead gets by mail."""
     report = said(site.lead.post("reports", {"project": "folding", "cadence": "weekly"}))
     return lambda: str(report["id"])
+
+
+def an_export(site: Site) -> Callable[[], str]:
+    """A file that the lead asked for."""
+    body = {"project": "folding", "month": "2026-11", "file": "pdf"}
+    export = said(site.lead.post("exports", body))
+    return lambda: str(export["id"])
 
 
 def a_channel(site: Site) -> Callable[[], str]:
@@ -299,6 +307,7 @@ NOBODYS = {
     "campaign_id": str(uuid4()),
     "dispute_id": str(uuid4()),
     "report_id": str(uuid4()),
+    "export_id": str(uuid4()),
     "month": "2026-11",
     "offer_id": str(uuid4()),
     "entry_id": str(uuid4()),
