@@ -21,7 +21,7 @@ from django.urls import path
 from django.utils import timezone
 
 from allocation.services.publish.live import numbers_last
-from tenants.services.sessions import Reader, readers_of, session_digest
+from tenants.services.sign_in.sessions import Reader, readers_of, session_digest
 
 logger = logging.getLogger(__name__)
 

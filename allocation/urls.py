@@ -11,11 +11,11 @@ from allocation.web.bookings import (
     arrays,
     booking_pages,
     list_page,
-    panel,
     series,
     site_bookings,
     waitlist,
 )
+from allocation.web.bookings.request_panel import panel
 from allocation.web.changes import change_page
 from allocation.web.decisions import pages as decision_pages
 from allocation.web.fleet import (

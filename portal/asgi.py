@@ -23,7 +23,7 @@ from django.conf import settings
 from allocation.consumers import websocket_urlpatterns
 from portal.web.operators import OperatorsHandler
 from portal.web.origin import SameOrigin
-from portal.web.threads import ThreadedHandler
+from portal.web.serving.threads import ThreadedHandler
 
 handler = ThreadedHandler(settings.WEB_THREADS)
 application = ProtocolTypeRouter(

@@ -79,7 +79,7 @@ MIDDLEWARE = [
     "tenants.web.sessions.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "tenants.platform.form_text.TextMiddleware",
+    "tenants.platform.forms.text.TextMiddleware",
     "tenants.web.address.AddressMiddleware",
     "portal.web.outage.OutageMiddleware",
     # Last, so that forwarded requests pass through all middlewares above.
@@ -195,7 +195,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
 ]
-AUTHENTICATION_BACKENDS = ["tenants.web.passwords.PasswordBackend"]
+AUTHENTICATION_BACKENDS = ["tenants.web.members.passwords.PasswordBackend"]
 SESSION_ENGINE = "tenants.web.sessions"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 SESSION_COOKIE_HTTPONLY = True
@@ -296,7 +296,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
     "POSTPROCESSING_HOOKS": [
-        "tenants.api.event_shapes.webhooks_describe",
+        "tenants.api.outgoing.event_shapes.webhooks_describe",
         "drf_spectacular.hooks.postprocess_schema_enums",
     ],
 }

@@ -18,8 +18,8 @@ from portal.integrations.relay import outbox_sweep as sweep
 from portal.integrations.webhooks.publish import events_sweep
 from portal.storage.audit_sources import audit_seal_all
 from tenants.outbox import task_request_clear
-from tenants.services.chat import chat_sweep
 from tenants.services.notifications import notifications_sweep
+from tenants.services.outgoing.chat import chat_sweep
 
 logger = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from celery import shared_task
 from django.utils import timezone
 
 from tenants.models import IdempotencyKey, Invitation
-from tenants.services.mail_links import links_sweep
-from tenants.services.operator_access import access_sweep
-from tenants.services.passkeys import passkey_challenges_sweep
-from tenants.services.sessions import sessions_sweep
+from tenants.services.credentials.expiry import tokens_expiring_notify
+from tenants.services.members.operator_access import access_sweep
+from tenants.services.sign_in.mail_links import links_sweep
+from tenants.services.sign_in.passkeys import passkey_challenges_sweep
+from tenants.services.sign_in.sessions import sessions_sweep
 from tenants.services.sign_on.attempts import attempts_sweep
-from tenants.services.token_expiry import tokens_expiring_notify
 
 KEYS_KEPT = timedelta(days=7)
 INVITATIONS_KEPT = timedelta(days=30)

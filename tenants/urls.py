@@ -2,21 +2,21 @@
 
 from django.urls import path
 
-from tenants.web.accounts import ops_accounts
-from tenants.web.announcements import urlpatterns as announcement_urls
-from tenants.web.chat import urlpatterns as chat_urls
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
-from tenants.web.notifications import urlpatterns as notification_urls
-from tenants.web.operator_access import urlpatterns as access_urls
-from tenants.web.operator_inbox import urlpatterns as operator_inbox_urls
-from tenants.web.people import people
-from tenants.web.policy_hook import urlpatterns as policy_hook_urls
+from tenants.web.members.accounts import ops_accounts
+from tenants.web.members.operator_access import urlpatterns as access_urls
+from tenants.web.members.people import people
+from tenants.web.members.service_accounts import urlpatterns as service_account_urls
+from tenants.web.members.settings import settings
+from tenants.web.outgoing.announcements import urlpatterns as announcement_urls
+from tenants.web.outgoing.chat import urlpatterns as chat_urls
+from tenants.web.outgoing.notifications import urlpatterns as notification_urls
+from tenants.web.outgoing.operator_inbox import urlpatterns as operator_inbox_urls
+from tenants.web.outgoing.policy_hook import urlpatterns as policy_hook_urls
+from tenants.web.outgoing.webhooks import urlpatterns as webhook_urls
 from tenants.web.quotas import ops_quotas, quotas
-from tenants.web.service_accounts import urlpatterns as service_account_urls
-from tenants.web.settings import settings
 from tenants.web.tenants import ops_tenants
 from tenants.web.tiers import ops_tiers, tiers
-from tenants.web.webhooks import urlpatterns as webhook_urls
 
 urlpatterns = [
     path("t/<slug:tenant>/people", people, name="people"),

@@ -3,7 +3,7 @@
 from django.contrib.auth import SESSION_KEY
 
 from tenants.models import Session
-from tenants.services.sessions import session_digest
+from tenants.services.sign_in.sessions import session_digest
 from tenants.web.sessions import SessionStore as PortalsStore
 from tests.roles import as_system
 

@@ -14,10 +14,17 @@ from allocation.api.approvals.approvals import (
     ApprovalOne,
     Approvals,
 )
+from allocation.api.approvals.overrides import (
+    OverrideDecline,
+    OverrideEnd,
+    OverrideGrant,
+    OverrideOne,
+    Overrides,
+    OverrideWithdraw,
+)
 from allocation.api.approvals.rules import ApprovalRuleEnd, ApprovalRules
 from allocation.api.approvals.stand_ins import StandInEnd, StandIns
 from allocation.api.bookings.arrays import ArrayCancel, ArrayOne, BookingResult
-from allocation.api.bookings.availability import Availability
 from allocation.api.bookings.batches import BookingBatch
 from allocation.api.bookings.bookings import (
     BookingAcknowledge,
@@ -35,20 +42,12 @@ from allocation.api.bookings.bookings import (
 )
 from allocation.api.bookings.corrections import Corrections
 from allocation.api.bookings.earlier import BookingChange, BookingEarlierOptions
-from allocation.api.bookings.overrides import (
-    OverrideDecline,
-    OverrideEnd,
-    OverrideGrant,
-    OverrideOne,
-    Overrides,
-    OverrideWithdraw,
-)
 from allocation.api.bookings.personal_data import PersonalData
 from allocation.api.bookings.quotes import Quotes
+from allocation.api.bookings.room.availability import Availability
+from allocation.api.bookings.room.use import BookingUse, GpuUseOne
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
-from allocation.api.bookings.statements import FocusExport, StatementCsv, StatementPdf, Statements
 from allocation.api.bookings.tier_versions import TierVersions, TierVersionWithdraw
-from allocation.api.bookings.use import BookingUse, GpuUseOne
 from allocation.api.bookings.waitlist import (
     OfferAccept,
     OfferDecline,
@@ -116,6 +115,7 @@ from allocation.api.jira.connections import (
     JiraTest,
 )
 from allocation.api.jira.messages import JiraMessages
+from allocation.api.money.bookings import FocusExport, StatementCsv, StatementPdf, Statements
 from allocation.api.money.disputes import (
     DisputeAnswers,
     Disputes,

@@ -1,7 +1,6 @@
 """Tables and their constraints: hardware, bookings, decisions, telemetry."""
 
 from allocation.models.allocations import Allocation, Occupancy
-from allocation.models.approvals import Approval, ApprovalAct, ApprovalRule
 from allocation.models.arrays import BookingArray
 from allocation.models.booking_events import BookingEvent, MovedStart
 from allocation.models.bookings import (
@@ -10,7 +9,6 @@ from allocation.models.bookings import (
     WaitMode,
 )
 from allocation.models.changes import BookingChange
-from allocation.models.charges import ChargeSum
 from allocation.models.compaction import CompactionOrder
 from allocation.models.decisions import (
     Decision,
@@ -22,9 +20,8 @@ from allocation.models.decisions import (
     SolverState,
 )
 from allocation.models.dependencies import Dependency
-from allocation.models.disputes import StatementDispute
 from allocation.models.feeds import CalendarFeed
-from allocation.models.hardware import (
+from allocation.models.fleet.hardware import (
     EnrolmentToken,
     Gpu,
     GpuModel,
@@ -34,20 +31,23 @@ from allocation.models.hardware import (
     NodeInventory,
     Rack,
 )
+from allocation.models.fleet.maintenance import GpuEvent, Maintenance
+from allocation.models.fleet.operations import Backup, PortalMode
+from allocation.models.fleet.reports import ReportSubscription, StatementExport
+from allocation.models.fleet.telemetry import EventCounter, GpuSample, GpuUse
+from allocation.models.governance.approvals import Approval, ApprovalAct, ApprovalRule
+from allocation.models.governance.overrides import Override
+from allocation.models.governance.requirements import Acceptance, Requirement
+from allocation.models.governance.stand_ins import CounterOffer, StandIn
+from allocation.models.governance.tier_versions import TierVersion
 from allocation.models.jira import JiraConnection, JiraMessage, JiraProject
 from allocation.models.labels import BookingLabel
-from allocation.models.maintenance import GpuEvent, Maintenance
-from allocation.models.operations import Backup, PortalMode
-from allocation.models.overrides import Override
+from allocation.models.money.charges import ChargeSum
+from allocation.models.money.disputes import StatementDispute
+from allocation.models.money.variances import SpendVariance
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
-from allocation.models.reports import ReportSubscription, StatementExport
-from allocation.models.requirements import Acceptance, Requirement
 from allocation.models.series import Series, WorkSpeed
-from allocation.models.stand_ins import CounterOffer, StandIn
 from allocation.models.stops import Stop
-from allocation.models.telemetry import EventCounter, GpuSample, GpuUse
-from allocation.models.tier_versions import TierVersion
-from allocation.models.variances import SpendVariance
 from allocation.models.waiting import WaitEntry, WaitOffer
 
 __all__ = [

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.bookings import Booking
-from allocation.models.hardware import Gpu, GpuModel
+from allocation.models.fleet.hardware import Gpu, GpuModel
 from tenants.models import Project, Tenant
 
 

@@ -18,9 +18,9 @@ from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_o
 from billing.services import Rung, budget_labels_set, budget_put, ladder_set
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Day, Flag, Money, Strict, Text, Whole
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, Labels, Reference, labelled
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Day, Flag, Money, Strict, Text, Whole
+from tenants.platform.rest.schema import described, page
 from tenants.services.labs.labs import lab_read
 
 

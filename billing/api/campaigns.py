@@ -13,9 +13,9 @@ from billing.services import CampaignMatch, campaign_create, campaign_match_set,
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import missing
-from tenants.platform.fields import Flag, Strict, Text
 from tenants.platform.labels import Labels, Reference
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Flag, Strict, Text
+from tenants.platform.rest.schema import described, page
 
 
 class CampaignOut(serializers.Serializer[Any]):

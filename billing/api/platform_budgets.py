@@ -21,8 +21,8 @@ from billing.rules import BudgetOwner, BudgetTerms, Period
 from billing.services import Rung, budget_put, ladder_set
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import missing
-from tenants.platform.fields import Day
-from tenants.platform.schema import described
+from tenants.platform.rest.fields import Day
+from tenants.platform.rest.schema import described
 from tenants.platform.wall import operator_tx
 
 

@@ -13,9 +13,9 @@ from billing.peak_text import peak_hours_read, peak_hours_text
 from billing.services import DraftTerms, Peaks, only_new_check, price_book_publish
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid, missing
-from tenants.platform.fields import Instant, Money, Strict, Text
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Instant, Money, Strict, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 
 

@@ -14,7 +14,7 @@ from tenants.models import Tenant
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.wall import operator_tx, require_operators_process
 from tenants.services.directory.tokens import directory_of
-from tenants.services.rate_limits import call_limit_check
+from tenants.services.sign_in.rate_limits import call_limit_check
 
 LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
 ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"

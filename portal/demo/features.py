@@ -15,8 +15,8 @@ from allocation.models import (
     Series,
 )
 from allocation.rules.approvals import Step
-from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
+from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.jira.connections import (
@@ -47,15 +47,15 @@ from portal.demo.week import (
 from tenants.access import Actor
 from tenants.models import ServiceAccount, User
 from tenants.platform.wall import tenant_tx
-from tenants.services.service_accounts import service_account_create
-from tenants.services.sessions import temporary_session
-from tenants.services.webhooks import (
+from tenants.services.credentials.service_accounts import service_account_create
+from tenants.services.outgoing.webhooks import (
     WebhookTerms,
     webhook_create,
     webhook_enabled_set,
     webhook_test,
     webhooks_of,
 )
+from tenants.services.sign_in.sessions import temporary_session
 
 NAMESPACE = UUID("5b6f3a52-5f1b-5c4f-9a3c-1c7c1b0a6d4e")
 HOUR = timedelta(hours=1)

@@ -31,7 +31,7 @@ from tenants.services import (
     token_create,
     token_verify,
 )
-from tenants.services.sessions import temporary_session
+from tenants.services.sign_in.sessions import temporary_session
 
 UNITS_PER_GPU = 56_000
 TOKEN_DAYS = 365

@@ -36,7 +36,7 @@ INHERITED_VARIABLES = (
 
 # The launcher starts this program last.
 SOLVER_PROGRAM = "solver"
-_SERVER = ("-m", "portal.web.server")
+_SERVER = ("-m", "portal.web.serving.server")
 _CELERY = ("-m", "celery", "--quiet", "-A", "portal")
 _WORKER = (*_CELERY, "worker", "--without-gossip", "--without-mingle", "--without-heartbeat")
 

@@ -28,7 +28,7 @@ from django.db import connection, transaction
 from allocation.models import Decision
 from allocation.services.decide.decision_log import decision_chain
 from tenants.models import ArchiveFile
-from tenants.services.audit_chain import ENTRIES, Archived, row_sha256
+from tenants.services.sealed_log.chain import ENTRIES, Archived, row_sha256
 
 # Rows per file and transaction.
 DECISIONS_AT_ONCE = 50

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from tenants.services.audit_chain import ENTRIES, SEAL_BATCH, TIME, Source, chain_seal
+from tenants.services.sealed_log.chain import ENTRIES, SEAL_BATCH, TIME, Source, chain_seal
 
 DECISIONS = Source(
     name="decisions",

@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
 
 from portal.web.errors import busy
-from portal.web.threads import BODY
+from portal.web.serving.threads import BODY
 from tenants.platform.errors import missing
 from tenants.platform.wall import ServedElsewhere
 from tenants.web.frame import refused_page

@@ -2,16 +2,16 @@
 
 from django.urls import path
 
-from portal.web.account import account
-from portal.web.device_sign_in import device_sign_in
-from portal.web.directory import directory_settings
-from portal.web.mail_links import invitation_link, password_forgotten, password_link
-from portal.web.passkeys import passkey_sign_in
-from portal.web.personal_data import personal_data
-from portal.web.second_factor import second_factor, second_factor_setup
-from portal.web.sign_in import sign_in, sign_out, start
-from portal.web.sign_on import sign_on, sign_on_callback, sign_on_start
-from portal.web.sign_on_settings import sign_on_settings
+from portal.web.accounts.account import account
+from portal.web.accounts.device_sign_in import device_sign_in
+from portal.web.accounts.directory import directory_settings
+from portal.web.accounts.mail_links import invitation_link, password_forgotten, password_link
+from portal.web.accounts.passkeys import passkey_sign_in
+from portal.web.accounts.personal_data import personal_data
+from portal.web.accounts.second_factor import second_factor, second_factor_setup
+from portal.web.accounts.sign_in import sign_in, sign_out, start
+from portal.web.accounts.sign_on import sign_on, sign_on_callback, sign_on_start
+from portal.web.accounts.sign_on_settings import sign_on_settings
 
 urlpatterns = [
     path("", start, name="start"),

@@ -29,16 +29,16 @@ from tenants.api.idempotency import (
 )
 from tenants.api.scopes import scope_check
 from tenants.models import User
-from tenants.platform.body import Body, body_of
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.platform.errors import Refused, denied
-from tenants.platform.fields import Strict, single_values, validated
 from tenants.platform.log_ids import log_id
 from tenants.platform.reference import reference_tx
+from tenants.platform.rest.body import Body, body_of
+from tenants.platform.rest.fields import Strict, single_values, validated
 from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
 from tenants.services.policy_hooks.calls import hook_asking
-from tenants.services.rate_limits import call_limit_check
+from tenants.services.sign_in.rate_limits import call_limit_check
 
 
 class ApiView(APIView):

@@ -10,12 +10,12 @@ from rest_framework.response import Response
 from tenants.access import require_tenant_admin
 from tenants.api.base import ApiView, list_response
 from tenants.models import AuditEntry
-from tenants.platform.fields import Instant, Text
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Instant, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.rules.audit_words import ACTIONS, object_name
-from tenants.services.audit_log import LogFilter, log_detail, log_entries, log_names
+from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_names
 
 
 class LogQuery(PageQuery):

@@ -11,10 +11,10 @@ from rest_framework.response import Response
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.models import Membership, Project
-from tenants.platform.fields import Flag, Strict, Text
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, Labels, Reference, labelled
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Flag, Strict, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 from tenants.services import (
     membership_remove,
     membership_role_set,

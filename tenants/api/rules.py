@@ -10,8 +10,8 @@ from tenants.api.base import ApiView, list_response
 from tenants.lab_queries import labs_seen
 from tenants.models import LabQuota, Quota, Tenant, Tier, User
 from tenants.platform.errors import invalid, missing
-from tenants.platform.fields import Flag, Strict, Text, Whole
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Flag, Strict, Text, Whole
+from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.services import Share, ShareMore, TierTerms, quota_set, tenant_quota_set, tier_set
 from tenants.services.labs.limits import lab_quota_set, project_to_limit

@@ -9,8 +9,8 @@ from rest_framework.response import Response
 
 from tenants.api.base import ApiView, list_response
 from tenants.models import User
-from tenants.platform.fields import Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.queries import tenants_all
 from tenants.services import NewAdmin, tenant_create_with_admin

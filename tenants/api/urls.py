@@ -2,46 +2,47 @@
 
 from django.urls import path
 
-from tenants.api.announcements import AnnouncementDismiss, Announcements, AnnouncementWithdraw
-from tenants.api.chat import ChatChannelOne, ChatChannels, ChatChannelTest, ChatMessages
-from tenants.api.device_sign_in import DeviceSignIns, DeviceTokens
-from tenants.api.events import Events
-from tenants.api.invitations import (
+from tenants.api.labs.labs import LabLeadOne, LabLeads, LabOne, Labs
+from tenants.api.labs.limits import PersonQuotas, QuotaWindowOne, QuotaWindows
+from tenants.api.log import Log
+from tenants.api.members.device_sign_in import DeviceSignIns, DeviceTokens
+from tenants.api.members.invitations import (
     InvitationOne,
     Invitations,
     MyInvitationAccept,
     MyInvitationDecline,
     MyInvitations,
 )
-from tenants.api.labs.labs import LabLeadOne, LabLeads, LabOne, Labs
-from tenants.api.labs.limits import PersonQuotas, QuotaWindowOne, QuotaWindows
-from tenants.api.log import Log
-from tenants.api.me import Me, SessionOne, Sessions, TokenOne, TokenRotate, Tokens
-from tenants.api.notifications import (
-    MyNotificationSettings,
-    NotificationOne,
-    Notifications,
-    NotificationsReadAll,
-)
-from tenants.api.operator_access import OperatorAccessEnd, OperatorAccesses
-from tenants.api.people import People, PersonOne
-from tenants.api.policy_hook import (
-    PolicyHookCalls,
-    PolicyHookOne,
-    PolicyHookSecret,
-    PolicyHookTest,
-)
-from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
-from tenants.api.rules import Quotas, TierOne, Tiers
-from tenants.api.service_accounts import (
+from tenants.api.members.me import Me, SessionOne, Sessions, TokenOne, TokenRotate, Tokens
+from tenants.api.members.operator_access import OperatorAccessEnd, OperatorAccesses
+from tenants.api.members.people import People, PersonOne
+from tenants.api.members.service_accounts import (
     ServiceAccountOne,
     ServiceAccounts,
     ServiceTokenOne,
     ServiceTokenRotate,
     ServiceTokens,
 )
-from tenants.api.tenants import Tenants
-from tenants.api.webhooks import (
+from tenants.api.outgoing.announcements import (
+    AnnouncementDismiss,
+    Announcements,
+    AnnouncementWithdraw,
+)
+from tenants.api.outgoing.chat import ChatChannelOne, ChatChannels, ChatChannelTest, ChatMessages
+from tenants.api.outgoing.events import Events
+from tenants.api.outgoing.notifications import (
+    MyNotificationSettings,
+    NotificationOne,
+    Notifications,
+    NotificationsReadAll,
+)
+from tenants.api.outgoing.policy_hook import (
+    PolicyHookCalls,
+    PolicyHookOne,
+    PolicyHookSecret,
+    PolicyHookTest,
+)
+from tenants.api.outgoing.webhooks import (
     Deliveries,
     DeliveriesResend,
     DeliveryResend,
@@ -51,6 +52,9 @@ from tenants.api.webhooks import (
     WebhookSecret,
     WebhookTest,
 )
+from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
+from tenants.api.rules import Quotas, TierOne, Tiers
+from tenants.api.tenants import Tenants
 
 urlpatterns = [
     path("device/codes", DeviceSignIns.as_view(), name="api-device-codes"),

@@ -1,12 +1,8 @@
 """People and organisations, their limits, the audit log, and outgoing messages."""
 
-from tenants.models.announcements import Announcement, AnnouncementDismissal
-from tenants.models.chat import ChatChannel, ChatMessage
 from tenants.models.directory import DirectoryGroup, DirectoryPerson, DirectoryToken
 from tenants.models.labs import LabLead, LabQuota, PersonQuota, QuotaWindow
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
-from tenants.models.messages import Mail, MailLink, OutboxMessage, PasswordReset
-from tenants.models.notifications import Notification, NotificationSettings
 from tenants.models.operator_access import OperatorAccess
 from tenants.models.organisations import (
     GpuClass,
@@ -21,6 +17,11 @@ from tenants.models.organisations import (
     Tenant,
     Tier,
 )
+from tenants.models.outgoing.announcements import Announcement, AnnouncementDismissal
+from tenants.models.outgoing.chat import ChatChannel, ChatMessage
+from tenants.models.outgoing.messages import Mail, MailLink, OutboxMessage, PasswordReset
+from tenants.models.outgoing.notifications import Notification, NotificationSettings
+from tenants.models.outgoing.webhooks import PublishedEvent, Webhook, WebhookDelivery
 from tenants.models.passkeys import Passkey, PasskeyChallenge
 from tenants.models.people import Password, PasswordProof, SecondFactor, Session, User
 from tenants.models.policy_hooks import PolicyHook, PolicyHookCall, PolicyHookHealth
@@ -32,7 +33,6 @@ from tenants.models.sign_on import (
     SignOnProvider,
 )
 from tenants.models.tokens import ApiToken, Scope, TokenManager
-from tenants.models.webhooks import PublishedEvent, Webhook, WebhookDelivery
 
 __all__ = [
     "Announcement",

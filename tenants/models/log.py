@@ -32,7 +32,7 @@ class AuditEntry(models.Model):
 
 
 class AuditSeal(models.Model):
-    """A link of a chain over rows of `source`. See `tenants.services.audit_chain`."""
+    """A link of a chain over rows of `source`. See `tenants.services.sealed_log.chain`."""
 
     id = models.BigAutoField(primary_key=True)
     source = models.CharField(max_length=20)

@@ -22,8 +22,8 @@ class User(AbstractUser):
     """A person who signs in. Platform operators have `is_staff`; other rights are memberships.
 
     The password is stored in a table that web processes can't read; they check and change it with
-    `tenants.services.passwords`. `set_password`, `check_password` and `save` work for the roles
-    portal_owner, portal_system and portal_ops.
+    `tenants.services.sign_in.passwords`. `set_password`, `check_password` and `save` work for the
+    roles portal_owner, portal_system and portal_ops.
     """
 
     class Mails(models.TextChoices):

@@ -1,6 +1,14 @@
 """The only writers of people, projects, quotas, tiers and tokens. Each writes audit entries."""
 
-from tenants.services.account import own_password_set, own_session_end, own_sessions_end
+from tenants.services.credentials.tokens import (
+    TokenHolder,
+    TokenLimits,
+    token_create,
+    token_revoke,
+    token_rotate,
+    token_verify,
+    tokens_revoke,
+)
 from tenants.services.input_values import (
     gpus_text,
     seconds_read,
@@ -8,15 +16,15 @@ from tenants.services.input_values import (
     units_read,
     whole_read,
 )
-from tenants.services.invitations import (
+from tenants.services.labs.share import Share, ShareMore
+from tenants.services.members.invitations import (
     admin_invite,
     invitation_accept,
     invitation_create,
     invitation_decline,
     invitation_revoke,
 )
-from tenants.services.labs.share import Share, ShareMore
-from tenants.services.people import (
+from tenants.services.members.people import (
     membership_remove,
     membership_role_set,
     project_create,
@@ -43,15 +51,7 @@ from tenants.services.quotas import (
     tenant_quota_more_set,
     tenant_quota_set,
 )
-from tenants.services.tokens import (
-    TokenHolder,
-    TokenLimits,
-    token_create,
-    token_revoke,
-    token_rotate,
-    token_verify,
-    tokens_revoke,
-)
+from tenants.services.sign_in.account import own_password_set, own_session_end, own_sessions_end
 
 __all__ = [
     "NewAccount",

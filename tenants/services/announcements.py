@@ -10,7 +10,7 @@ from django.db import transaction
 from tenants.audit import platform_record
 from tenants.models import Announcement, AnnouncementDismissal, Tenant, User
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.services.people_messages import PeopleMessage, people_message_put
+from tenants.services.members.messages import PeopleMessage, people_message_put
 
 PUBLISHED = "announcement.published"
 LONGEST = timedelta(days=90)

@@ -13,8 +13,8 @@ from django.db import transaction
 from tenants.audit import audit_everywhere, audit_record, platform_record
 from tenants.models import Membership, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid
-from tenants.services.account import password_check
 from tenants.services.input_values import name_read, slug_read, username_read
+from tenants.services.sign_in.account import password_check
 
 HOUR = 3600
 DAY = 24 * HOUR

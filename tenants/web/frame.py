@@ -20,7 +20,7 @@ from django.utils import timezone
 from tenants.access import Actor, actor_in, tenants_of
 from tenants.models import Announcement, Project, Tenant, User
 from tenants.platform.errors import Refused, missing
-from tenants.platform.form_text import form_text_error
+from tenants.platform.forms.text import form_text_error
 from tenants.platform.log_ids import log_id
 from tenants.platform.wall import (
     operator_tx,
@@ -30,9 +30,9 @@ from tenants.platform.wall import (
 )
 from tenants.queries import operator_unread_count, unread_count
 from tenants.services.announcements import announcements_shown
-from tenants.services.operator_access import AccessView, access_page_read, access_view
+from tenants.services.members.operator_access import AccessView, access_page_read, access_view
 from tenants.services.policy_hooks.calls import hook_asking
-from tenants.services.second_factor import is_protected
+from tenants.services.sign_in.second_factor import is_protected
 from tenants.web.step_up import page_step_up, step_up
 
 View = Callable[..., HttpResponse]

@@ -22,7 +22,7 @@ from tenants.access import Actor
 from tenants.models import AuditEntry, User
 from tenants.platform.csv_text import plain
 from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
-from tenants.services.audit_log import (
+from tenants.services.sealed_log.search import (
     SYSTEM,
     LogFilter,
     log_detail,

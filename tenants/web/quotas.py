@@ -12,7 +12,7 @@ from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import Project, Tenant, User
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
 from tenants.services import (
     Share,

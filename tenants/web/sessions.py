@@ -19,7 +19,7 @@ from django.utils.functional import SimpleLazyObject
 
 from tenants.access import account_of, client_address
 from tenants.models import PasswordProof, User
-from tenants.services.sessions import (
+from tenants.services.sign_in.sessions import (
     LAST_SEEN_INTERVAL,
     SessionContent,
     SessionOrigin,

@@ -8,9 +8,9 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from tenants.models import User
-from tenants.platform.confirm import CSRF_FIELD, Confirmation
-from tenants.services.passkeys import passkey_request_options, passkeys_of
-from tenants.services.second_factor import factor_is_fresh, factor_of, is_fresh
+from tenants.platform.forms.confirm import CSRF_FIELD, Confirmation
+from tenants.services.sign_in.passkeys import passkey_request_options, passkeys_of
+from tenants.services.sign_in.second_factor import factor_is_fresh, factor_of, is_fresh
 from tenants.web.sessions import credential_of
 
 # The form that was sent travels under these names while the person gives the code.

@@ -6,9 +6,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.models import Membership, Role, Tenant, User
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import missing
-from tenants.platform.form_actions import form_action_run, id_read
+from tenants.platform.forms.actions import form_action_run, id_read
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import admins_invited, tenant_counts, tenants_all
 from tenants.services import (
     NewAccount,

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from tenants.access import Actor
 from tenants.models import Tier, User
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.form_actions import form_action_run
+from tenants.platform.forms.actions import form_action_run
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import tiers_all
 from tenants.services import (
     TierTerms,

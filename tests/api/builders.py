@@ -227,7 +227,7 @@ def row_counts() -> dict[str, int]:
 
 def awaited(response: HttpResponse, *, applied: bool = True, is_due: bool = True) -> HttpResponse:
     """What the web answers to a request that waits, when its time is over or it is decided."""
-    from portal.web.waiting import Waiter, answers_of  # noqa: PLC0415 (needs settings)
+    from portal.web.serving.waiting import Waiter, answers_of  # noqa: PLC0415 (needs settings)
 
     assert isinstance(response, DeferredResponse)
     waiter = Waiter(response.deferred, Future(), is_due=is_due, applied=applied)  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ from portal.launch.programs import AGENTS
 from portal.storage.audit_sources import SOURCES
 from tenants.models import ApiToken, AuditEntry, User
 from tenants.services import token_verify
-from tenants.services.audit_chain import chain_verify
+from tenants.services.sealed_log.chain import chain_verify
 from tests.roles import as_system
 from tests.servers.servers import Servers
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from allocation.models import Booking
-from allocation.queries.bookings.statements import (
+from allocation.queries.bookings.money.statements import (
     GROUPS,
     StatementOf,
     group_page,

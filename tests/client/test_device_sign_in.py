@@ -21,7 +21,7 @@ from gpu_client import commands, sign_in
 from gpu_client.api import Client
 from tenants.models import ApiToken
 from tenants.platform.errors import Refused
-from tenants.services.device_sign_in import device_sign_in_start, device_token_take
+from tenants.services.sign_in.devices import device_sign_in_start, device_token_take
 from tests.api.builders import Site, a_site
 from tests.client.test_commands import portal_answer
 from tests.roles import as_system

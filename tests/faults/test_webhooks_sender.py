@@ -16,7 +16,7 @@ from allocation.words.events import event_text
 from portal.integrations.relay import outbox_relay
 from portal.launch.processes import Program, start, stop
 from tenants.platform.wall import tenant_tx
-from tenants.services.webhooks import WebhookTerms, webhook_create
+from tenants.services.outgoing.webhooks import WebhookTerms, webhook_create
 from tests.builders import a_tenant_admin, a_user, actor_now
 from tests.builders_allocation import a_booking, a_lab
 from tests.roles import as_system

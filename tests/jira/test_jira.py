@@ -19,8 +19,8 @@ from allocation.models import Approval, Booking, JiraConnection, JiraMessage
 from allocation.rules.approvals import Step
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
-from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
+from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.jira.calls import COMMENT
 from allocation.services.jira.connections import (
     ConnectionTerms,
@@ -39,7 +39,7 @@ from portal.integrations.webhooks.queue import attempt_settle, deliveries_claim
 from tenants.models import WebhookDelivery
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tenants.services.webhooks import webhook_secret_rotate, webhook_test
+from tenants.services.outgoing.webhooks import webhook_secret_rotate, webhook_test
 from tests.api.builders import Site, a_site, row_counts, said
 from tests.jira.stub import ACCOUNT, HTML, TOKEN, Jira, a_jira, sprint_of, webhook_of
 from tests.roles import as_system

@@ -19,11 +19,11 @@ from allocation.services.bookings.bookings import (
     booking_release,
     booking_request,
 )
+from allocation.services.bookings.change.changes import Patch, booking_patch, change_withdraw
+from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import Accept
-from allocation.services.bookings.changes import Patch, booking_patch, change_withdraw
-from allocation.services.bookings.terms import target_of
-from allocation.services.bookings.undo import change_undo
-from allocation.services.bookings.wait_offers import offer_accept, offer_decline
+from allocation.services.bookings.checks.terms import target_of
+from allocation.services.bookings.waiting.offers import offer_accept, offer_decline
 from billing.queries import budget_figures
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx

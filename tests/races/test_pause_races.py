@@ -9,7 +9,7 @@ from django.db import IntegrityError
 
 from allocation.models import Booking, Gpu, Pause
 from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.plans import pieces

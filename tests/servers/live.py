@@ -34,7 +34,7 @@ def operators_program(servers: Servers, port: int, web_port: int) -> Program:
 def _server(name: str, port: int, public: str, own: dict[str, str]) -> Program:
     return Program(
         name=name,
-        command=(sys.executable, "-m", "portal.web.server", "--port", str(port)),
+        command=(sys.executable, "-m", "portal.web.serving.server", "--port", str(port)),
         environment={
             **os.environ,
             "PUBLIC_URL": public,

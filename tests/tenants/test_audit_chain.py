@@ -15,7 +15,7 @@ from allocation.models import Decision, PolicyVersion
 from portal.storage.audit_sources import DECISIONS, POLICIES, audit_seal_all
 from tenants.audit import audit_record
 from tenants.models import AuditEntry, AuditSeal, Tenant, User
-from tenants.services.audit_chain import ENTRIES, chain_seal, chain_verify
+from tenants.services.sealed_log.chain import ENTRIES, chain_seal, chain_verify
 from tests.builders import a_tenant, an_operator
 from tests.roles import as_role, as_system
 from tests.servers.servers import Servers

@@ -14,7 +14,7 @@ from portal.storage.audit_sources import audit_seal_all
 from tenants.audit import acting_from, audit_record, platform_record
 from tenants.models import AuditEntry, Tenant, User
 from tenants.rules.audit_words import changes_of
-from tenants.services.audit_log import PAGE
+from tenants.services.sealed_log.search import PAGE
 from tests.api.builders import Api, Site, a_site, said
 from tests.builders import a_tenant, a_tenant_admin, a_user, an_operator
 from tests.roles import as_system

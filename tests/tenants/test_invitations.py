@@ -23,7 +23,7 @@ from tenants.services import (
     invitation_revoke,
     tenant_open_set,
 )
-from tenants.services import invitations as invitations_service
+from tenants.services.members import invitations as invitations_service
 from tenants.tasks import sweep
 from tests.builders import (
     a_member,

@@ -10,7 +10,7 @@ from django.utils import timezone
 from portal.integrations.relay import outbox_relay
 from tenants.models import AuditEntry, Notification, OperatorAccess, Project
 from tenants.platform.wall import tenant_read_tx, tenant_tx
-from tenants.services.operator_access import access_sweep
+from tenants.services.members.operator_access import access_sweep
 from tests.api.builders import Site, a_site, said
 from tests.builders import a_tenant_admin
 from tests.roles import as_system

@@ -19,7 +19,7 @@ from tenants.services import (
     project_open_set,
     user_zone_set,
 )
-from tenants.services import people as people_service
+from tenants.services.members import people as people_service
 from tests.builders import (
     a_member,
     a_project,

@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from tenants.access import client_address
 from tenants.models import Password, Session, User
-from tenants.services.sessions import session_digest, sessions_end
+from tenants.services.sign_in.sessions import session_digest, sessions_end
 from tenants.web.sessions import SessionStore, device_words
 from tests.builders import PASSWORD, a_member, a_project, a_session, a_user
 from tests.roles import as_system

@@ -13,7 +13,7 @@ from tenants.models import ApiToken, AuditEntry
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.services import token_create, token_revoke, token_verify, tokens_revoke
-from tenants.services.tokens import MAX_TOKENS
+from tenants.services.credentials.tokens import MAX_TOKENS
 from tests.builders import a_member, a_project, a_tenant_admin, an_actor
 from tests.roles import as_system
 

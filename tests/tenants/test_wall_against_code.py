@@ -27,7 +27,7 @@ from tenants.models import (
 )
 from tenants.platform.wall import ServedElsewhere, operator_tx, tenant_tx
 from tenants.services import token_create
-from tenants.services.passwords import password_prove, password_replace
+from tenants.services.sign_in.passwords import password_prove, password_replace
 from tests.builders import (
     PASSWORD,
     a_member,

@@ -8,7 +8,7 @@ import pytest
 from pytest_django import Settings
 
 from tenants.rules.webhooks import BadTarget, address_check, target_read
-from tenants.services.webhook_targets import target_address
+from tenants.services.outgoing.targets import target_address
 
 PUBLIC = ("93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c")
 

@@ -39,7 +39,7 @@ from billing.services import (
 from tenants.models import GpuClass, SecondFactor, Tier, User
 from tenants.services.announcements import AnnouncementTerms, announcement_publish
 from tenants.services.labs.windows import WindowTerms, tenant_window_add
-from tenants.services.operator_access import AccessTerms, access_begin
+from tenants.services.members.operator_access import AccessTerms, access_begin
 from tests.api.builders import Site
 from tests.builders import an_operator
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask

@@ -21,8 +21,8 @@ from allocation.services.approvals.counters import (
 )
 from allocation.services.bookings.request_text import request_read
 from tenants.api.base import ApiView
-from tenants.platform.fields import Strict, Text
-from tenants.platform.schema import described
+from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.schema import described
 
 
 class CounterOut(serializers.Serializer[Any]):

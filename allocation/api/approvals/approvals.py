@@ -15,12 +15,12 @@ from allocation.api.approvals.answers import CounterOut
 from allocation.models import Approval
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
 from allocation.services.approvals.briefings import briefing_of
-from allocation.services.bookings.approval_facts import booking_as_asked
-from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
+from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
+from allocation.services.bookings.approval.facts import booking_as_asked
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Money, Strict, Text
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Money, Strict, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 
 class ApprovalStepOut(serializers.Serializer[Any]):

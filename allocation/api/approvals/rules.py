@@ -13,14 +13,14 @@ from allocation.api.approvals.approvals import ApprovalStepOut
 from allocation.models import ApprovalRule
 from allocation.queries.bookings.approvals import rules_in_force
 from allocation.rules.approvals import Step
-from allocation.services.bookings.approval_rules import (
+from allocation.services.bookings.approval.rules import (
     RuleTerms,
     approval_rule_retire,
     approval_rule_set,
 )
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Flag, Money, Strict, Text, Whole
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Flag, Money, Strict, Text, Whole
+from tenants.platform.rest.schema import described, page
 
 _CLOCK = r"\A([01][0-9]|2[0-3]):[0-5][0-9]\Z"
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -15,9 +15,9 @@ from allocation.services.approvals.stand_ins import (
     stand_ins_visible,
 )
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Instant, Strict, Text
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Instant, Strict, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 
 class StandInOut(serializers.Serializer[Any]):

@@ -20,9 +20,9 @@ from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.results import booking_result
 from tenants.access import Actor
 from tenants.api.base import ApiView
-from tenants.platform.fields import Money, Strict, Text, Whole
 from tenants.platform.labels import Labels
-from tenants.platform.schema import described
+from tenants.platform.rest.fields import Money, Strict, Text, Whole
+from tenants.platform.rest.schema import described
 
 MAX_RANGES_TEXT = 500
 

@@ -17,12 +17,12 @@ from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking
 from allocation.models import Booking
 from allocation.queries.bookings.decided import PARTS, allocations_current
 from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
-from allocation.services.bookings.wait_groups import bookings_exclude
+from allocation.services.bookings.waiting.groups import bookings_exclude
 from tenants.api.base import ApiView
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused
-from tenants.platform.fields import Strict, validated
-from tenants.platform.schema import described
+from tenants.platform.rest.fields import Strict, validated
+from tenants.platform.rest.schema import described
 
 _SHOWN = 20
 """Refused items that a refused batch lists."""

@@ -13,8 +13,14 @@ from rest_framework.response import Response
 
 from allocation.access import access_array, access_booking, access_booking_to_change
 from allocation.api.bookings.arrays import NewBookingIn, array_create
-from allocation.api.bookings.change_shapes import change_quote_data, ending_data
-from allocation.api.bookings.changes import DRY_RUN, IF_MATCH, PatchIn, patch_of, revision_sent
+from allocation.api.bookings.change.changes import (
+    DRY_RUN,
+    IF_MATCH,
+    PatchIn,
+    patch_of,
+    revision_sent,
+)
+from allocation.api.bookings.change.shapes import change_quote_data, ending_data
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.quotes import quote_data
 from allocation.api.bookings.requests import booking_request_of, with_array
@@ -37,16 +43,16 @@ from allocation.services.bookings.bookings import (
     booking_create,
     booking_release,
 )
-from allocation.services.bookings.change_refusals import revision_moved
-from allocation.services.bookings.change_rows import is_change_open
-from allocation.services.bookings.changes import (
+from allocation.services.bookings.change.changes import (
     Patch,
     booking_extend,
     booking_patch,
 )
+from allocation.services.bookings.change.refusals import revision_moved
+from allocation.services.bookings.change.undo import change_undo
+from allocation.services.bookings.change_rows import is_change_open
+from allocation.services.bookings.checks.lengths import planned_end_of
 from allocation.services.bookings.dependencies import dependencies_add
-from allocation.services.bookings.lengths import planned_end_of
-from allocation.services.bookings.undo import change_undo
 from allocation.services.quotes.changes import change_quote, ending_quote
 from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
@@ -56,12 +62,12 @@ from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.fields import Duration, Instant, Strict, Text
 from tenants.platform.labels import MAX_TEXT, Reference, labels_read
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Duration, Instant, Strict, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 from tenants.services.booking_numbers import booking_numbers_prepare
-from tenants.services.rate_limits import call_limit_check
+from tenants.services.sign_in.rate_limits import call_limit_check
 
 
 class BookingQuery(PageQuery):

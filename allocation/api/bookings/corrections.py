@@ -8,8 +8,8 @@ from rest_framework.request import Request
 
 from allocation.api.operators import OperatorView
 from allocation.services.operate.corrections import Correction, booking_correct, booking_named
-from tenants.platform.fields import Money, Strict, Text
-from tenants.platform.schema import described
+from tenants.platform.rest.fields import Money, Strict, Text
+from tenants.platform.rest.schema import described
 
 
 class CorrectionIn(Strict):

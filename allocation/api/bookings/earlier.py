@@ -11,10 +11,10 @@ from allocation.access import access_booking, access_booking_to_change
 from allocation.api.bookings.bookings import booking_answer
 from allocation.api.bookings.quotes import OptionOut
 from allocation.api.bookings.shapes import BookingOut
-from allocation.services.bookings.changes import change_withdraw
+from allocation.services.bookings.change.changes import change_withdraw
 from allocation.services.quotes.earlier import earlier_options
 from tenants.api.base import ApiView
-from tenants.platform.schema import described
+from tenants.platform.rest.schema import described
 
 
 class EarlierOptionsOut(serializers.Serializer[Any]):

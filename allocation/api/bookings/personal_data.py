@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from allocation.queries.bookings.personal_data import account_data, tenant_data
 from tenants.api.base import ApiView
 from tenants.models import Tenant
-from tenants.platform.schema import described
+from tenants.platform.rest.schema import described
 
 
 class PersonalDataOut(serializers.Serializer[Any]):

@@ -18,9 +18,9 @@ from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.api.base import ApiView
 from tenants.platform.errors import invalid
-from tenants.platform.fields import Money, Whole
-from tenants.platform.schema import described
-from tenants.services.rate_limits import call_limit_check
+from tenants.platform.rest.fields import Money, Whole
+from tenants.platform.rest.schema import described
+from tenants.services.sign_in.rate_limits import call_limit_check
 
 
 class GroupOut(serializers.Serializer[Any]):

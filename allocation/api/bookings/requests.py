@@ -20,8 +20,8 @@ from allocation.services.bookings.series import Repeat
 from allocation.services.bookings.wait_entries import Windows
 from tenants.access import Actor
 from tenants.platform.errors import invalid
-from tenants.platform.fields import Strict, Text
 from tenants.platform.labels import Labels, Reference
+from tenants.platform.rest.fields import Strict, Text
 
 STANDARD = "standard"
 # Words without which no text is an array.

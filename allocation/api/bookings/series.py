@@ -13,10 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_series, access_series_to_change
-from allocation.api.bookings.changes import IF_MATCH
-from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
-from allocation.api.bookings.requests import BookingIn, booking_request_of, repeat_of
-from allocation.api.bookings.series_changes import (
+from allocation.api.bookings.change.changes import IF_MATCH
+from allocation.api.bookings.change.series import (
     ChangedDateOut,
     SeriesPatchIn,
     SeriesScopeQuery,
@@ -25,6 +23,8 @@ from allocation.api.bookings.series_changes import (
     series_patch_of,
     tag_sent,
 )
+from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
+from allocation.api.bookings.requests import BookingIn, booking_request_of, repeat_of
 from allocation.api.bookings.shapes import booking_id_text
 from allocation.models import Series
 from allocation.queries.bookings.series import (
@@ -34,16 +34,16 @@ from allocation.queries.bookings.series import (
     series_shown,
 )
 from allocation.reasons.catalogue import BY_CODE
+from allocation.services.bookings.change.series import series_patch, series_tag
 from allocation.services.bookings.series import series_cancel, series_request
-from allocation.services.bookings.series_changes import series_patch, series_tag
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused
-from tenants.platform.fields import Flag, Money, Strict, Text
 from tenants.platform.labels import Labels
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Flag, Money, Strict, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 
 class RepeatIn(Strict):

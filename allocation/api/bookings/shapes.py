@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import prefetch_related_objects
 from rest_framework import serializers
 
-from allocation.api.bookings.change_shapes import BookingChangeOut
+from allocation.api.bookings.change.shapes import BookingChangeOut
 from allocation.models import (
     Allocation,
     Booking,
@@ -24,8 +24,8 @@ from allocation.words.planned_starts import mover_text
 from allocation.words.reasons import reason_shown
 from billing.peak_text import peak_words
 from tenants.models import Tier
-from tenants.platform.fields import Money, iso_duration
 from tenants.platform.labels import Labels
+from tenants.platform.rest.fields import Money, iso_duration
 
 _FIELDS = (
     "name labels external_ref state outcome version revision submitted ask alternatives "

@@ -17,8 +17,8 @@ from allocation.services.tiers.versions import (
     tier_version_withdraw,
 )
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Instant, Strict, Text, Whole
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Instant, Strict, Text, Whole
+from tenants.platform.rest.schema import described, page
 
 
 class _Names(serializers.ListField):

@@ -12,17 +12,17 @@ from allocation.access import access_wait_entry, access_wait_offer
 from allocation.api.bookings.requests import BookingIn, booking_request_of
 from allocation.api.bookings.shapes import BookingOut, new_booking_data
 from allocation.models import WaitEntry, WaitMode, WaitOffer
-from allocation.queries.bookings.waiting import entries_visible, offers_visible
+from allocation.queries.bookings.timelines.waiting import entries_visible, offers_visible
 from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.bookings import booking_create
-from allocation.services.bookings.wait_changes import entry_wake
-from allocation.services.bookings.wait_groups import entries_exclude
-from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
+from allocation.services.bookings.change.waiting import entry_wake
+from allocation.services.bookings.waiting.groups import entries_exclude
+from allocation.services.bookings.waiting.offers import offer_accept, offer_cost, offer_decline
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
-from tenants.platform.fields import Instant, Money, Strict
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Instant, Money, Strict
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 
 class WindowOut(serializers.Serializer[Any]):

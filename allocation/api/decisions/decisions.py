@@ -28,8 +28,8 @@ from allocation.words.reasons import reason_shown
 from tenants.access import Actor
 from tenants.api.base import list_response
 from tenants.platform.errors import missing
-from tenants.platform.fields import Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import tenant_tx
 
 STATES = ["waiting", "running", *DecisionReplay.Outcome.values]

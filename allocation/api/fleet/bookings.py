@@ -13,9 +13,9 @@ from allocation.queries.bookings.decided import PARTS, allocations_current
 from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
 from tenants.api.base import list_response
 from tenants.platform.errors import invalid
-from tenants.platform.fields import Text
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 
 class SiteBookingQuery(PageQuery):

@@ -20,8 +20,8 @@ from allocation.services.operate.bulk import (
     bulk_preview,
 )
 from tenants.platform.errors import invalid
-from tenants.platform.fields import Duration, Strict, Text
-from tenants.platform.schema import described
+from tenants.platform.rest.fields import Duration, Strict, Text
+from tenants.platform.rest.schema import described
 
 
 class BulkActIn(Strict):

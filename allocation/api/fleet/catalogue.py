@@ -23,8 +23,8 @@ from allocation.services.operate.catalogue import (
 )
 from allocation.services.record.workloads import speeds_set
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Money, Strict, Text, Whole
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Money, Strict, Text, Whole
+from tenants.platform.rest.schema import described, page
 
 
 class ClassIn(Strict):

@@ -11,9 +11,9 @@ from allocation.api.operators import OperatorView
 from allocation.models import CompactionOrder
 from allocation.services.decide.compaction import compaction_order, compaction_proposals
 from tenants.api.base import list_response
-from tenants.platform.fields import Strict, Text
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 
 class MoveOut(serializers.Serializer[Any]):

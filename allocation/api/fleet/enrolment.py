@@ -11,9 +11,9 @@ from allocation.api.operators import OperatorView
 from allocation.services.nodes.fleet import TOKEN_LIFETIME, enrolment_token_create, node_enrol
 from tenants.access import client_address
 from tenants.api.base import ApiView
-from tenants.platform.fields import Strict, Text
-from tenants.platform.schema import described
-from tenants.services.rate_limits import call_limit_check
+from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.schema import described
+from tenants.services.sign_in.rate_limits import call_limit_check
 
 
 class EnrolmentIn(Strict):

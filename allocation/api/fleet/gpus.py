@@ -20,9 +20,9 @@ from billing.price_books import current_prices
 from tenants.api.base import ApiView, list_response
 from tenants.models import GpuClass
 from tenants.platform.errors import missing
-from tenants.platform.fields import Money, Strict, Text
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Money, Strict, Text
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 
 class ProfileOut(serializers.Serializer[Any]):

@@ -22,9 +22,9 @@ from allocation.services.operate.maintenance import (
 )
 from tenants.api.base import list_response
 from tenants.platform.errors import invalid, missing
-from tenants.platform.fields import Flag, Instant, Strict, Text, Whole
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Flag, Instant, Strict, Text, Whole
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 SHOWN_AFTER_END = timedelta(days=30)
 

@@ -19,9 +19,9 @@ from allocation.services.nodes.unbooked_use import escalation_follow_policy, esc
 from allocation.services.operate.drain import hardware_fence, node_drain
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid, missing
-from tenants.platform.fields import Instant, Strict, Text, Whole
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Instant, Strict, Text, Whole
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 _MAX_SECONDS = NODE_POLICY_MAX["unbooked_end_after"]
 

@@ -18,8 +18,8 @@ from allocation.services.policy.policies import (
     policy_version,
 )
 from tenants.api.base import list_response
-from tenants.platform.fields import Strict
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict
+from tenants.platform.rest.schema import described, page
 
 
 class PolicyIn(Strict):

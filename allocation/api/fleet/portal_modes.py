@@ -19,8 +19,8 @@ from allocation.services.operate.portal_modes import (
     outage_begin,
     outage_close,
 )
-from tenants.platform.fields import Duration, Strict, Text
-from tenants.platform.schema import described
+from tenants.platform.rest.fields import Duration, Strict, Text
+from tenants.platform.rest.schema import described
 
 
 class OutageIn(Strict):

@@ -30,8 +30,8 @@ from tenants.access import client_address
 from tenants.api.base import ApiView, list_response
 from tenants.models import User
 from tenants.platform.errors import missing
-from tenants.platform.fields import Day, Strict, Text, Whole
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Day, Strict, Text, Whole
+from tenants.platform.rest.schema import described, page
 
 
 class RequirementIn(Strict):

@@ -13,8 +13,8 @@ from allocation.models import Stop
 from allocation.queries.fleet.stops import stops_in_force
 from allocation.services.operate.stops import StopTerms, stop_begin, stop_effect, stop_end
 from tenants.api.base import list_response
-from tenants.platform.fields import Duration, Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Duration, Strict, Text
+from tenants.platform.rest.schema import described, page
 
 # A stop of one booking begins with its pause.
 SCOPES = [each for each in Stop.Scope.values if each != Stop.Scope.BOOKING]

@@ -24,12 +24,12 @@ from allocation.services.jira.connections import (
 )
 from allocation.services.jira.dry_run import dry_run
 from tenants.api.base import ApiView, list_response
-from tenants.api.webhooks import DeliveryOut, WebhookSwitch
-from tenants.platform.fields import Strict, Text, Whole
+from tenants.api.outgoing.webhooks import DeliveryOut, WebhookSwitch
 from tenants.platform.labels import Labels
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
-from tenants.services.webhooks import (
+from tenants.platform.rest.fields import Strict, Text, Whole
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
+from tenants.services.outgoing.webhooks import (
     log_of,
     webhook_enabled_set,
     webhook_secret_rotate,

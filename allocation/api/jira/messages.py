@@ -16,7 +16,7 @@ from allocation.services.jira.intake import (
     message_take,
 )
 from tenants.api.base import ApiView
-from tenants.platform.schema import described
+from tenants.platform.rest.schema import described
 from tenants.platform.wall import tenant_tx
 
 SENTENCE = "There is no such connection, or the message has no valid signature or secret."

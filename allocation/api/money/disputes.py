@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.models import StatementDispute
-from allocation.queries.bookings.statement_files import month_read
+from allocation.queries.bookings.money.statement_files import month_read
 from allocation.services.operate.disputes import (
     DisputeNote,
     dispute_answer,
@@ -20,8 +20,8 @@ from allocation.services.operate.disputes import (
 )
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.schema import described, page
 
 
 class DisputeOut(serializers.Serializer[Any]):

@@ -10,9 +10,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.statements import FileView
+from allocation.api.money.bookings import FileView
 from allocation.models import ReportSubscription, StatementExport
-from allocation.queries.bookings.statement_files import month_read
+from allocation.queries.bookings.money.statement_files import month_read
 from allocation.services.operate.exports import (
     KEPT,
     export_request,
@@ -22,8 +22,8 @@ from allocation.services.operate.exports import (
 )
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.schema import described, page
 
 AGAIN_SECONDS = 2
 

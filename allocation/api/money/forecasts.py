@@ -7,14 +7,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.queries.bookings.projects import runs_out
+from allocation.queries.bookings.money.projects import runs_out
 from billing.access import budgets_visible
 from billing.models import Budget
 from billing.queries import BudgetFigures, budget_figures_of
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Money, Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Money, Strict, Text
+from tenants.platform.rest.schema import described, page
 
 
 class ForecastOut(serializers.Serializer[Any]):

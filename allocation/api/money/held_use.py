@@ -7,13 +7,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.statements import FileQuery
-from allocation.queries.bookings.held_use import held_use_of
-from allocation.queries.bookings.statement_files import month_read, project_read
-from allocation.queries.bookings.statements import StatementOf
+from allocation.api.money.bookings import FileQuery
+from allocation.queries.bookings.money.held_use import held_use_of
+from allocation.queries.bookings.money.statement_files import month_read, project_read
+from allocation.queries.bookings.money.statements import StatementOf
 from tenants.api.base import ApiView
-from tenants.platform.fields import Money
-from tenants.platform.schema import described
+from tenants.platform.rest.fields import Money
+from tenants.platform.rest.schema import described
 
 
 def _amount(text: str, *, null: bool = False) -> serializers.DecimalField:

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
-from allocation.queries.bookings.price_effect import last_month, price_effect
+from allocation.queries.bookings.money.price_effect import last_month, price_effect
 from allocation.queries.fleet.catalogue import ask_catalogue
 from billing.api.prices import (
     PeakHoursOut,
@@ -34,9 +34,9 @@ from billing.services import (
 )
 from tenants.api.base import list_response
 from tenants.platform.errors import invalid, missing
-from tenants.platform.fields import Strict, Whole
-from tenants.platform.pagination import PageQuery, page_of
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict, Whole
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
 
 
 class PriceChangeOut(serializers.Serializer[Any]):

@@ -18,8 +18,8 @@ from allocation.services.operate.reports import (
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid
-from tenants.platform.fields import Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.schema import described, page
 from tenants.services.notifications import clock_read
 
 

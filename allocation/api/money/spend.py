@@ -9,15 +9,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.statements import GROUPING
-from allocation.queries.bookings.statement_files import project_read
-from allocation.queries.bookings.statements import StatementOf, group_check, spend_of
+from allocation.api.money.bookings import GROUPING
+from allocation.queries.bookings.money.statement_files import project_read
+from allocation.queries.bookings.money.statements import StatementOf, group_check, spend_of
 from billing.focus import Totals
 from billing.rules import Period
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid
-from tenants.platform.fields import Day, Money, Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Day, Money, Strict, Text
+from tenants.platform.rest.schema import described, page
 
 USUAL, MOST = timedelta(days=28), timedelta(days=366)
 ZERO = Decimal(0)

@@ -16,8 +16,8 @@ from billing.queries import budget_figures_of
 from billing.services import variance_rule_set
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
-from tenants.platform.fields import Day, Money, Strict, Text, Whole
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Day, Money, Strict, Text, Whole
+from tenants.platform.rest.schema import described, page
 
 MOST = 200
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet, Sum
 
 from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, StandIn
-from allocation.queries.bookings.held_use import people_use
+from allocation.queries.bookings.money.held_use import people_use
 from allocation.rules.states import State
 from tenants.access import Actor
 from tenants.models import Membership, Role

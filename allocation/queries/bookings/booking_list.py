@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce, Lower
 
 from allocation.models import Booking, BookingLabel, Node
-from allocation.queries.bookings.timeline import bookings_visible
+from allocation.queries.bookings.timelines.timeline import bookings_visible
 from allocation.rules.states import ON_WAITLIST, OPEN, TERMINAL, State
 from tenants.access import Actor
 from tenants.models import Membership, Project

@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu, MovedStart
 from allocation.queries.bookings.booking_list import GROUPS
-from allocation.queries.bookings.projects import quota_of
-from allocation.queries.bookings.timeline import bookings_visible
-from allocation.queries.bookings.timeline_rows import SLOTS
+from allocation.queries.bookings.money.projects import quota_of
+from allocation.queries.bookings.timelines.rows import SLOTS
+from allocation.queries.bookings.timelines.timeline import bookings_visible
 from allocation.queries.fleet.fleet import host_limits_text
 from allocation.rules.states import State
 from billing.queries import BudgetFigures, budgets_figures

@@ -16,7 +16,7 @@ from tenants.models import (
     User,
 )
 from tenants.queries import own_roles
-from tenants.services.sessions import sessions_of
+from tenants.services.sign_in.sessions import sessions_of
 
 # Enough for years of a person; the answer says so where it is more.
 MOST_ROWS = 20_000

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Sum
 
 from allocation.models import Allocation, Booking
-from allocation.queries.bookings.projects import others_above
+from allocation.queries.bookings.money.projects import others_above
 from tenants.access import Actor
 from tenants.lab_queries import labs_led, labs_seen, projects_seen, times_of
 from tenants.models import GpuClass, Lab, LabQuota, Project, Quota, QuotaWindow, Tenant

@@ -17,11 +17,15 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.changes import Target
 from allocation.rules.states import State
-from allocation.services.bookings.approval_requests import rules_met
-from allocation.services.bookings.approvals import approvals_lock, bookings_lock, open_check
+from allocation.services.bookings.approval.decisions import (
+    approvals_lock,
+    bookings_lock,
+    open_check,
+)
+from allocation.services.bookings.approval.requests import rules_met
 from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.checks.terms import stronger_terms, target_of
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.terms import stronger_terms, target_of
 from allocation.services.record.terms import Terms, booking_with
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor

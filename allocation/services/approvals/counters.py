@@ -10,8 +10,7 @@ from allocation.access import access_approval, deciding_for, deciding_refusal
 from allocation.models import Approval, Booking, CounterOffer
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, Target, strength_of
-from allocation.services.bookings.approval_requests import approval_digest
-from allocation.services.bookings.approvals import (
+from allocation.services.bookings.approval.decisions import (
     MAX_REASON,
     Decider,
     approvals_lock,
@@ -21,9 +20,10 @@ from allocation.services.bookings.approvals import (
     decision_apply,
     open_check,
 )
-from allocation.services.bookings.changes import Patch, booking_patch
-from allocation.services.bookings.open_counters import counters_replace
-from allocation.services.bookings.terms import stronger_terms, target_of, weaker_terms
+from allocation.services.bookings.approval.open_counters import counters_replace
+from allocation.services.bookings.approval.requests import approval_digest
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.checks.terms import stronger_terms, target_of, weaker_terms
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms, booking_with
 from allocation.services.runs.transition import booking_change

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from allocation.models import Approval, Booking, PolicyVersion
-from allocation.services.bookings.approval_facts import booking_as_asked
+from allocation.services.bookings.approval.facts import booking_as_asked
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot

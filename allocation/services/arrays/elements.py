@@ -14,8 +14,8 @@ from django.db.models import Count, Min, Q
 
 from allocation.models import Booking, BookingArray
 from allocation.rules.states import OPEN, WAITING, State
-from allocation.services.bookings.person_limits import elements_within
-from allocation.services.bookings.tier_checks import TierUse
+from allocation.services.bookings.checks.persons import elements_within
+from allocation.services.bookings.checks.tiers import TierUse
 from allocation.services.bookings.withdrawals import booking_withdraw
 from allocation.services.record.history import Event, event_add, events_add
 from allocation.services.record.terms import Terms

@@ -10,8 +10,10 @@ from django.db import transaction
 
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.admission import Admission, Asker, admission_check
 from allocation.services.bookings.bookings import AdmittedRequest, bookings_create
+from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
+from allocation.services.bookings.checks.offers import offer_price
+from allocation.services.bookings.checks.policy_hook import requests_ask
 from allocation.services.bookings.dependencies import (
     PARAM,
     Parent,
@@ -19,8 +21,6 @@ from allocation.services.bookings.dependencies import (
     parents_check,
     parents_read,
 )
-from allocation.services.bookings.offers import offer_price
-from allocation.services.bookings.policy_hook import requests_ask
 from allocation.services.bookings.requests import BookingRequest
 from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf

@@ -16,20 +16,20 @@ from allocation.models import (
     WaitMode,
 )
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
-from allocation.services.bookings.admission import Admission, Asker, admission_check
-from allocation.services.bookings.approval_requests import (
+from allocation.services.bookings.approval.decisions import approval_withdraw
+from allocation.services.bookings.approval.requests import (
     Rule,
     approvals_request,
     budget_rule,
     rules_in_force,
 )
-from allocation.services.bookings.approvals import approval_withdraw
-from allocation.services.bookings.offers import Offer, offer_price, peak_facts
-from allocation.services.bookings.person_limits import open_refusals
-from allocation.services.bookings.policy_hook import request_ask
+from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
+from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
+from allocation.services.bookings.checks.persons import open_refusals
+from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_entries import entries_of
-from allocation.services.bookings.wait_offers import approval_refuse, offer_withdraw
+from allocation.services.bookings.waiting.offers import approval_refuse, offer_withdraw
 from allocation.services.overrides.use import overrides_take
 from allocation.services.record.costs import unused_seconds, waiting_settle
 from allocation.services.record.history import Event, events_add

@@ -20,12 +20,12 @@ from allocation.models import (
 from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.arrays.elements import arrays_advance
-from allocation.services.bookings.approvals import approvals_due, approvals_expire
-from allocation.services.bookings.calendar_cuts import calendar_cut, calendar_cuts_due
+from allocation.services.bookings.approval.decisions import approvals_due, approvals_expire
+from allocation.services.bookings.change.calendar_cuts import calendar_cut, calendar_cuts_due
 from allocation.services.bookings.dependencies import dependencies_advance, dependencies_due
-from allocation.services.bookings.wait_groups import rivals_due, rivals_withdraw
-from allocation.services.bookings.wait_list import entries_due, entries_expire, nights_note
-from allocation.services.bookings.wait_offers import offers_due, offers_expire
+from allocation.services.bookings.waiting.candidates import entries_due, entries_expire, nights_note
+from allocation.services.bookings.waiting.groups import rivals_due, rivals_withdraw
+from allocation.services.bookings.waiting.offers import offers_due, offers_expire
 from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.self_check import cycle_failure_note

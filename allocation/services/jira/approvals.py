@@ -17,7 +17,7 @@ from allocation.models import (
     JiraProject,
 )
 from allocation.rules.jira import Said, issue_url
-from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
+from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
 from allocation.services.jira.outcome import Outcome
 from tenants.access import Actor
 from tenants.platform.errors import Refused

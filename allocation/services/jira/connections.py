@@ -18,8 +18,8 @@ from tenants.models import Membership, Role, Tier, Webhook
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.labels import labels_check
 from tenants.rules.event_types import EVENT_TYPES
-from tenants.services.token_seals import token_seal
-from tenants.services.webhooks import (
+from tenants.services.credentials.seals import token_seal
+from tenants.services.outgoing.webhooks import (
     WebhookTerms,
     webhook_change,
     webhook_create,

@@ -17,7 +17,7 @@ from allocation.rules.jira import BadMessage, Said, is_fresh, message_read, sign
 from tenants.models import Webhook
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
-from tenants.services.webhook_secrets import webhook_secrets
+from tenants.services.outgoing.secrets import webhook_secrets
 
 TASK = "jira.process"
 

@@ -12,8 +12,8 @@ from django.db.models.functions import Greatest
 from django.http import StreamingHttpResponse
 
 from allocation.models import StatementExport
-from allocation.queries.bookings.statement_files import FILES, statement_file_make
-from allocation.queries.bookings.statements import StatementOf, statement_of
+from allocation.queries.bookings.money.statement_files import FILES, statement_file_make
+from allocation.queries.bookings.money.statements import StatementOf, statement_of
 from billing.rules import month_of
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.models import Project

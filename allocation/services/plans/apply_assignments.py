@@ -15,7 +15,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart, PauseCause
 from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
-from allocation.services.bookings.offers import peak_facts, rate_of_class
+from allocation.services.bookings.checks.offers import peak_facts, rate_of_class
 from allocation.services.plans.announced_starts import Announcement, PlannedAnew, start_announce
 from allocation.services.record.costs import rate_of
 from allocation.services.record.history import Event, events_add

@@ -11,6 +11,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Approval, Booking, BookingChange, Decision
 from allocation.reasons.reason import reason
 from allocation.rules.states import EXTENDABLE, PLANNED_TIMES, TERMINAL, State
+from allocation.services.bookings.change.series_cuts import series_facts
 from allocation.services.bookings.change_rows import (
     WAITED_FOR,
     Kept,
@@ -21,8 +22,7 @@ from allocation.services.bookings.change_rows import (
     restores_of,
     terms_apply,
 )
-from allocation.services.bookings.series_cuts import series_facts
-from allocation.services.bookings.terms import hold_of
+from allocation.services.bookings.checks.terms import hold_of
 from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms

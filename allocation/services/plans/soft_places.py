@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from allocation.models import Booking, Decision
 from allocation.rules.states import State
-from allocation.services.bookings.approval_requests import place_policy
+from allocation.services.bookings.approval.requests import place_policy
 from allocation.services.record.history import Event
 from allocation.services.record.places import place_data
 from allocation.services.runs.transition import booking_change, booking_lock

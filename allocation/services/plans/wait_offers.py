@@ -10,7 +10,7 @@ from django.db import transaction
 
 from allocation.models import Booking, Decision, WaitOffer
 from allocation.rules.states import State
-from allocation.services.bookings.wait_offers import offer_withdraw
+from allocation.services.bookings.waiting.offers import offer_withdraw
 from allocation.services.plans.apply_assignments import (
     Fleet,
     PlanStale,

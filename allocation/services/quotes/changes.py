@@ -10,7 +10,7 @@ from django.db import transaction
 from allocation.models import Approval, Booking, BookingChange, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength
-from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.price_lock import price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of

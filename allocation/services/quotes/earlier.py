@@ -9,8 +9,8 @@ from allocation.models import Booking
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
+from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change_rows import Accept
-from allocation.services.bookings.changes import Patch, booking_patch
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quote_options import QuoteOption

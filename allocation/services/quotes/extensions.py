@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from allocation.models import Booking, PolicyVersion
 from allocation.rules.states import EXTENDABLE
-from allocation.services.bookings.lengths import extension_check
+from allocation.services.bookings.checks.lengths import extension_check
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.snapshot.snapshot import instant, seconds

@@ -14,8 +14,8 @@ from allocation.rules.ask.line.text import document_text
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
 from allocation.rules.start_range import start_range
-from allocation.services.bookings.admission import Admission
-from allocation.services.bookings.offers import most_of, priced_from, rate_for, rate_of_all
+from allocation.services.bookings.checks.admission import Admission
+from allocation.services.bookings.checks.offers import most_of, priced_from, rate_for, rate_of_all
 from allocation.services.snapshot.snapshot import instant, seconds
 from allocation.solver import QUARTER, Option, Shape
 from allocation.solver.model.inputs import Strength

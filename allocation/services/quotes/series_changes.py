@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import Approval, Booking, BookingChange, Series
-from allocation.services.bookings.series_changes import DateAnswer, SeriesPatch, series_patch
+from allocation.services.bookings.change.series import DateAnswer, SeriesPatch, series_patch
 from allocation.services.record.terms import Terms
 from tenants.access import Actor
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Sum
 
 from allocation.models import ChargeSum
-from allocation.queries.bookings.projects import forecast_of
+from allocation.queries.bookings.money.projects import forecast_of
 from allocation.rules.forecast import HISTORY
 from billing.models import Budget
 from billing.queries import budget_figures_of

@@ -10,8 +10,8 @@ from django.db import transaction
 from django.db.models import Min
 
 from allocation.models import ChargeSum, SpendVariance
-from allocation.queries.bookings.spending import charges_counted
-from allocation.queries.bookings.variance_spend import (
+from allocation.queries.bookings.money.spending import charges_counted
+from allocation.queries.bookings.money.variances import (
     BookingSpend,
     bookings_on,
     spend_on,

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from allocation.models import Acceptance, Requirement
-from tenants.services.people_messages import PeopleMessage, people_message_put
+from tenants.services.members.messages import PeopleMessage, people_message_put
 
 EXPIRING = "requirement.expiring"
 # A notice so many days before the end, for what holds at least twice as long.

@@ -20,13 +20,13 @@ from allocation.services.approvals.counters import (
     counter_decline,
     counter_make,
 )
-from allocation.services.bookings.approvals import Decision, Verdict, approval_decide
+from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
 from allocation.services.bookings.request_text import request_read
 from allocation.web.approvals.cards import ApprovalCard, cards_of, first_dates
 from allocation.web.bookings.booking_pages import page_context
 from tenants.access import Actor
 from tenants.platform.errors import Refused
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.web.frame import tenant_page
 
 # Requests on the page; the rest follows when these are decided.

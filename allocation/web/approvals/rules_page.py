@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods
 from allocation.models import ApprovalRule
 from allocation.queries.bookings.approvals import rules_in_force
 from allocation.rules.approvals import Role, Step
-from allocation.services.bookings.approval_rules import (
+from allocation.services.bookings.approval.rules import (
     RuleTerms,
     approval_rule_retire,
     approval_rule_set,
@@ -28,7 +28,7 @@ from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.services import seconds_read, whole_read
 from tenants.web.frame import tenant_page
 from tenants.web.parts import Field

@@ -24,7 +24,7 @@ from allocation.web.parts.times import moment_words
 from tenants.access import Actor
 from tenants.models import Membership, Project, User
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.web.frame import tenant_page, zone_of
 from tenants.web.parts import Field
 

@@ -20,8 +20,8 @@ from allocation.web.bookings.summary import what_words
 from allocation.web.parts.labels import labels_context
 from billing.rules import money_text
 from tenants.access import Actor
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.web.frame import refused_page, tenant_page
 
 PAGE = 50

@@ -29,10 +29,10 @@ from allocation.queries.fleet.stops import stop_reason
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import BEFORE_RUN, RUNNING, State
 from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
+from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import is_change_open
-from allocation.services.bookings.changes import booking_extend
-from allocation.services.bookings.lengths import planned_end_of
-from allocation.services.bookings.undo import change_undo
+from allocation.services.bookings.checks.lengths import planned_end_of
 from allocation.services.quotes.extensions import later_ends
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.services.runs.idle_use import booking_still_needed
@@ -42,7 +42,7 @@ from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.dependencies import parents_card
 from allocation.web.bookings.earlier_options import earlier_ask, outlook_of
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.pauses import pause_context
+from allocation.web.bookings.pausing.page import pause_context
 from allocation.web.bookings.summary import (
     ExtendChoice,
     booking_summary,
@@ -59,8 +59,8 @@ from allocation.web.parts.use_chart import use_card
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import GpuClass
-from tenants.platform.confirm import Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.forms.confirm import Confirmation, confirm_page
 from tenants.web.frame import refused_page, tenant_page, zone_of
 
 LONGEST_EXTENSION = 90 * 86_400

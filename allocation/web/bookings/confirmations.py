@@ -13,7 +13,7 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.times import length_words, moment_words
 from billing.rules import money_text
-from tenants.platform.confirm import Confirmation
+from tenants.platform.forms.confirm import Confirmation
 
 
 def release_question(booking: Booking, ctx: PageContext) -> Confirmation:

@@ -27,7 +27,7 @@ from allocation.rules.ask import AskDocument
 from allocation.web.bookings.booking_pages import booking_row, page_context
 from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.pauses import notices_context
+from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.summary import what_words
 from tenants.access import Actor
 from tenants.platform.csv_text import plain

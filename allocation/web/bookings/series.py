@@ -18,8 +18,8 @@ from allocation.web.bookings.booking_pages import booking_row, page_context
 from allocation.web.parts.labels import labels_context
 from billing.rules import money_text
 from tenants.access import Actor
-from tenants.platform.confirm import Confirmation, confirm_page
 from tenants.platform.errors import Refused
+from tenants.platform.forms.confirm import Confirmation, confirm_page
 from tenants.web.frame import refused_page, tenant_page
 
 

@@ -36,9 +36,9 @@ from allocation.web.bookings.booking_pages import booking_row
 from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH
 from allocation.web.bookings.page_context import PageContext
 from tenants.models import GpuClass, Tier, User
-from tenants.platform.confirm import CONFIRMED_FIELD, CSRF_FIELD
 from tenants.platform.errors import Refused
-from tenants.platform.form_actions import SHOWN_ON_PAGE, form_act_read, ids_read
+from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, ids_read
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, CSRF_FIELD
 from tenants.queries import tenants_all
 from tenants.web.frame import operator_page, zone_of
 

@@ -28,7 +28,7 @@ from allocation.solver import UNITS_PER_GPU
 from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
 from allocation.web.bookings.idle import can_check_in, can_keep_idle, idle_words
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.pause_notice import paused_words
+from allocation.web.bookings.pausing.notice import paused_words
 from allocation.web.parts.planned_start import mover_words, waiting_words
 from allocation.web.parts.times import clock, length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence

@@ -17,15 +17,19 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from allocation.access import access_booking_to_change
 from allocation.models import Booking, BookingChange, WaitEntry, WaitMode, WaitOffer
-from allocation.queries.bookings.waiting import changes_waiting, entries_visible, own_offers
+from allocation.queries.bookings.timelines.waiting import (
+    changes_waiting,
+    entries_visible,
+    own_offers,
+)
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.change.waiting import entry_wake
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.wait_changes import entry_wake
-from allocation.services.bookings.wait_groups import entries_exclude
-from allocation.services.bookings.wait_offers import offer_accept, offer_cost, offer_decline
+from allocation.services.bookings.waiting.groups import entries_exclude
+from allocation.services.bookings.waiting.offers import offer_accept, offer_cost, offer_decline
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.offer_form import OfferForm, offer_ask
 from allocation.web.bookings.page_context import PageContext
@@ -35,7 +39,7 @@ from allocation.web.parts.times import moment_words
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.web.frame import refused_page, tenant_page
 
 MOST_WINDOWS = 3

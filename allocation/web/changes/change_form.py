@@ -12,10 +12,10 @@ from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Target
 from allocation.rules.states import RUNNING
+from allocation.services.bookings.change.changes import Patch
 from allocation.services.bookings.change_rows import Accept
-from allocation.services.bookings.changes import Patch
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
-from allocation.services.bookings.terms import target_of
 from allocation.web.changes.series_scope import scope_fields
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid

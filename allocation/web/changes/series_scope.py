@@ -4,9 +4,9 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking
-from allocation.services.bookings.changes import Patch
-from allocation.services.bookings.series_changes import DateAnswer, Scope, SeriesPatch
-from allocation.services.bookings.terms import target_of
+from allocation.services.bookings.change.changes import Patch
+from allocation.services.bookings.change.series import DateAnswer, Scope, SeriesPatch
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.quotes.series_changes import SeriesQuote
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text

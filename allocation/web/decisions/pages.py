@@ -23,7 +23,7 @@ from allocation.web.decisions.lines import decision_lines
 from tenants.access import Actor
 from tenants.models import User
 from tenants.platform.errors import Refused, missing
-from tenants.platform.form_actions import SHOWN_ON_PAGE
+from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.web.frame import operator_page, tenant_page
 
 SHOWN = 50

@@ -13,7 +13,7 @@ from allocation.models import CompactionOrder
 from allocation.services.decide.compaction import compaction_order, compaction_proposals
 from tenants.models import User
 from tenants.platform.errors import Refused
-from tenants.platform.form_actions import SHOWN_ON_PAGE
+from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.web.frame import operator_page
 
 ORDERS_SHOWN = timedelta(days=7)

@@ -14,7 +14,7 @@ from allocation.services.operate.impact import (
 from allocation.services.operate.maintenance import Moved
 from allocation.web.parts.times import moment_words
 from allocation.words.fleet import MODE_WORDS
-from tenants.platform.confirm import Confirmation
+from tenants.platform.forms.confirm import Confirmation
 
 MOST_NAMED = 5
 

@@ -63,8 +63,8 @@ from allocation.web.fleet.tiles import (
 from allocation.web.site.site_setup import site_steps
 from tenants.access import Actor
 from tenants.models import User
-from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.errors import invalid, missing
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.web.frame import operator_page, tenant_page
 
 TRACE_SPAN = timedelta(hours=1)

@@ -17,8 +17,8 @@ from allocation.web.fleet.confirmations import pin_question
 from allocation.web.parts.use_chart import card_of
 from allocation.words.fleet import MODE_WORDS
 from tenants.models import User
-from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.errors import missing
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.web.frame import operator_page, zone_of
 
 SPANS = (

@@ -26,12 +26,12 @@ from allocation.services.operate.maintenance import (
     maintenance_plan,
     maintenance_preview,
 )
-from allocation.web.bookings.series_form import CHOICES, repeat_rule
+from allocation.web.bookings.request_panel.series_form import CHOICES, repeat_rule
 from allocation.web.fleet.confirmations import end_question, fence_question
 from tenants.models import User
-from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.errors import Refused, missing
-from tenants.platform.form_actions import SHOWN_ON_PAGE
+from tenants.platform.forms.actions import SHOWN_ON_PAGE
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.web.frame import operator_page
 
 OVER_SHOWN = timedelta(days=30)

@@ -22,7 +22,7 @@ from allocation.services.record.feeds import FeedFound, feed_find, feed_make, fe
 from allocation.web.home.calendar_file import CONTENT_TYPE, calendar_file
 from tenants.access import Actor
 from tenants.models import GpuClass, Project
-from tenants.platform.form_actions import form_action_run, id_read
+from tenants.platform.forms.actions import form_action_run, id_read
 from tenants.platform.wall import tenant_tx
 from tenants.web.frame import tenant_page
 

@@ -15,7 +15,7 @@ from allocation.web.home.steps import Step, with_next
 from billing.models import Budget
 from tenants.access import Actor
 from tenants.models import ApiToken, Invitation, Membership, NotificationSettings, Role
-from tenants.services.second_factor import has_second_factor
+from tenants.services.sign_in.second_factor import has_second_factor
 from tenants.web.frame import tenant_page
 from tenants.web.sessions import credential_of
 

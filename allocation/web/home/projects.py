@@ -15,8 +15,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import Booking
-from allocation.queries.bookings.held_use import IDLE_PERCENT, held_use_of
-from allocation.queries.bookings.projects import (
+from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
+from allocation.queries.bookings.money.projects import (
     FORECAST_DAYS,
     BudgetHistory,
     Forecast,
@@ -27,13 +27,13 @@ from allocation.queries.bookings.projects import (
     open_counts,
     quota_of,
 )
-from allocation.queries.bookings.spending import (
+from allocation.queries.bookings.money.spending import (
     SpendShare,
     person_name,
     spend_by_person,
     spend_by_tier,
 )
-from allocation.queries.bookings.statements import StatementOf
+from allocation.queries.bookings.money.statements import StatementOf
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.solver.model.inputs import UNITS_PER_GPU

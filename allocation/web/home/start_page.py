@@ -19,8 +19,8 @@ from allocation.queries.bookings.bookings import (
 )
 from allocation.queries.fleet.setup import TenantSetup, tenant_setup_of
 from allocation.web.bookings.booking_pages import booking_row, page_context
-from allocation.web.bookings.panel import EXAMPLES
-from allocation.web.bookings.pauses import notices_context
+from allocation.web.bookings.pausing.page import notices_context
+from allocation.web.bookings.request_panel.panel import EXAMPLES
 from allocation.web.bookings.waitlist import offer_cards
 from allocation.web.home.personal_steps import personal_steps
 from allocation.web.home.steps import Step, with_next

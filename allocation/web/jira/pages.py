@@ -29,19 +29,19 @@ from allocation.services.jira.connections import (
 from allocation.services.jira.dry_run import DryRun, dry_run, sample_read, sample_text
 from tenants.access import Actor
 from tenants.models import Project, Tier
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.platform.form_actions import FormAction, form_action_run
+from tenants.platform.forms.actions import FormAction, form_action_run
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.labels import labels_read, labels_text
 from tenants.rules.event_types import EVENT_TYPES
-from tenants.services.webhooks import (
+from tenants.services.outgoing.webhooks import (
     delivery_resend,
     webhook_enabled_set,
     webhook_secret_rotate,
     webhook_test,
 )
 from tenants.web.frame import tenant_page
-from tenants.web.webhooks import delivery_log, webhook_state
+from tenants.web.outgoing.webhooks import delivery_log, webhook_state
 
 SHOWN_MESSAGES = 30
 NEW_CONNECTION = {"name": "Jira", "flavour": "cloud"}

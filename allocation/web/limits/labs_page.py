@@ -24,7 +24,7 @@ from tenants.lab_queries import (
 )
 from tenants.models import GpuClass, Lab, LabLead, Project, QuotaWindow
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.services import Share, gpus_text, units_read, whole_read
 from tenants.services.labs.labs import (
     lab_create,

@@ -10,8 +10,8 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.queries.bookings.projects import BudgetHistory, history_of_budget
-from allocation.queries.bookings.variance_spend import bookings_on
+from allocation.queries.bookings.money.projects import BudgetHistory, history_of_budget
+from allocation.queries.bookings.money.variances import bookings_on
 from allocation.web.parts.burndown import burndown
 from billing.access import access_budget
 from billing.focus import csv_row

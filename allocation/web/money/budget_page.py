@@ -20,8 +20,8 @@ from billing.services import Rung, budget_labels_set, ladder_set
 from billing.services.guardrails import MEASURED
 from billing.web.budget_bar import budget_bar
 from tenants.access import Actor
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.labels import labels_read, labels_text
 from tenants.web.frame import tenant_page
 

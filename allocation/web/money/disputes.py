@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import StatementDispute
-from allocation.queries.bookings.statement_files import project_read
+from allocation.queries.bookings.money.statement_files import project_read
 from allocation.services.operate.disputes import (
     DisputeNote,
     dispute_answer,
@@ -22,7 +22,7 @@ from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import Project, User
 from tenants.platform.errors import Refused, missing
-from tenants.platform.form_actions import form_action_run
+from tenants.platform.forms.actions import form_action_run
 from tenants.web.frame import operator_page
 
 SHOWN = 50

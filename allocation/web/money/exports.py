@@ -10,7 +10,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from allocation.queries.bookings.statement_files import month_read, project_read
+from allocation.queries.bookings.money.statement_files import month_read, project_read
 from allocation.services.operate.exports import (
     KEPT,
     export_request,

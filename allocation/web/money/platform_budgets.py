@@ -32,8 +32,8 @@ from billing.rules import (
 from billing.services import budget_put, ladder_set
 from billing.web.budget_bar import budget_bar
 from tenants.models import User
-from tenants.platform.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.web.frame import operator_page
 
 PLATFORM = BudgetOwner(None)

@@ -13,7 +13,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from allocation.queries.bookings.price_effect import last_month, price_effect
+from allocation.queries.bookings.money.price_effect import last_month, price_effect
 from allocation.queries.fleet.catalogue import ask_catalogue
 from billing.models import PriceBook, PriceDraft
 from billing.peak_text import peak_words
@@ -31,9 +31,9 @@ from billing.services import (
 )
 from billing.web.price_form import price_form, price_form_read, price_text
 from tenants.models import GpuClass, Tier, User
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, missing
-from tenants.platform.form_actions import form_act_read
+from tenants.platform.forms.actions import form_act_read
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.web.frame import operator_page
 
 ACTS = ("save", "publish", "rebase", "discard")

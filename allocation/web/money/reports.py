@@ -12,7 +12,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import ReportSubscription
-from allocation.queries.bookings.statement_files import project_read
+from allocation.queries.bookings.money.statement_files import project_read
 from allocation.services.operate.reports import (
     ReportTerms,
     is_unsubscribe_token,

@@ -14,14 +14,14 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from allocation.queries.bookings.held_use import IDLE_PERCENT, held_use_of
-from allocation.queries.bookings.statement_files import (
+from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
+from allocation.queries.bookings.money.statement_files import (
     FILES,
     month_read,
     project_read,
     statement_file_make,
 )
-from allocation.queries.bookings.statements import (
+from allocation.queries.bookings.money.statements import (
     LABEL,
     Statement,
     StatementOf,
@@ -39,8 +39,8 @@ from billing.rules import CENT, Period, money_text, month_of, period_text
 from billing.services import month_close
 from tenants.access import Actor
 from tenants.models import Project, Tenant
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, missing
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.web.frame import tenant_page
 
 SHOWN = 100

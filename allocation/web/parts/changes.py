@@ -9,8 +9,8 @@ from django.db.models import F
 from allocation.models import Approval, Booking, BookingChange
 from allocation.rules.ask.line.text import alternative_text, duration_text
 from allocation.rules.changes import Strength
-from allocation.services.bookings.kept_changes import can_wait
-from allocation.services.bookings.undo import undoable_change
+from allocation.services.bookings.change.kept import can_wait
+from allocation.services.bookings.change.undo import undoable_change
 from allocation.web.parts.approvals import step_words
 from allocation.web.parts.times import moment_words
 from allocation.words.changes import NAMES, TIMES, value_text

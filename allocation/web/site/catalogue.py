@@ -28,7 +28,7 @@ from billing.price_books import current_prices
 from billing.rules import money_text
 from tenants.models import GpuClass, User
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.form_actions import FormAction, form_action_run
+from tenants.platform.forms.actions import FormAction, form_action_run
 from tenants.queries import tiers_all
 from tenants.services import whole_read
 from tenants.web.frame import operator_page

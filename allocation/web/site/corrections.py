@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 from allocation.services.operate.corrections import Correction, booking_correct, booking_named
 from billing.rules import amount_parse, money_text
 from tenants.models import User
-from tenants.platform.form_actions import form_action_run
+from tenants.platform.forms.actions import form_action_run
 from tenants.queries import tenants_all
 from tenants.web.frame import operator_page
 

@@ -22,7 +22,7 @@ from allocation.services.overrides.decisions import (
 )
 from tenants.models import User
 from tenants.platform.errors import invalid
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.web.frame import operator_page
 
 MOST_SHOWN = 100

@@ -29,8 +29,8 @@ from allocation.services.policy.policies import (
     policy_values,
 )
 from tenants.models import User
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.services import seconds_read, seconds_text, whole_read
 from tenants.web.frame import operator_page
 

@@ -24,7 +24,7 @@ from allocation.services.operate.portal_modes import (
 )
 from tenants.models import User
 from tenants.platform.errors import invalid
-from tenants.platform.form_actions import FormAction, form_action_run
+from tenants.platform.forms.actions import FormAction, form_action_run
 from tenants.web.frame import operator_page
 
 SHOWN = 10

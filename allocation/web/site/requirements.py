@@ -28,7 +28,7 @@ from allocation.services.requirements.requirements import (
 from tenants.access import Actor, client_address
 from tenants.models import GpuClass, KnownPerson, Tier, User
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.services import whole_read
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import Field

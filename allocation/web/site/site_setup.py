@@ -35,7 +35,7 @@ from billing.services import (
 )
 from tenants.models import GpuClass, Quota, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.platform.form_actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.queries import tiers_all
 from tenants.services import (
     NewAdmin,

@@ -13,7 +13,7 @@ from allocation.queries.fleet.catalogue import work_speeds
 from allocation.services.record.workloads import speeds_set
 from tenants.models import GpuClass, User
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.form_actions import form_action_run
+from tenants.platform.forms.actions import form_action_run
 from tenants.web.frame import operator_page
 
 SPEED = re.compile(r"\d{1,4}(?:\.\d{1,3})?", re.ASCII)

@@ -21,9 +21,9 @@ from allocation.services.operate.stops import (
     stop_end,
 )
 from tenants.models import GpuClass, Tenant, Tier, User
-from tenants.platform.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.errors import Refused
-from tenants.platform.form_actions import SHOWN_ON_PAGE
+from tenants.platform.forms.actions import SHOWN_ON_PAGE
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.web.frame import operator_page
 
 SHOWN = 10

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from allocation.queries.bookings.timeline_rows import (
+from allocation.queries.bookings.timelines.rows import (
     Block,
     MaintenancePeriod,
     VisibleBooking,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from allocation.queries.bookings.timeline_rows import (
+from allocation.queries.bookings.timelines.rows import (
     SLOTS,
     Block,
     ClassGroup,

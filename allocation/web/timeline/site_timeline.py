@@ -6,7 +6,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.queries.bookings.site_timeline import Shown, site_timeline_read
+from allocation.queries.bookings.timelines.site import Shown, site_timeline_read
 from allocation.services.quotes.free_times import free_times_read
 from allocation.web.timeline.elements import ViewOptions
 from allocation.web.timeline.span import span_read

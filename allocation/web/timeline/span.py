@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from allocation.queries.bookings.timeline_rows import Window
+from allocation.queries.bookings.timelines.rows import Window
 
 HALF_HOUR = timedelta(minutes=30)
 LABEL_EDGE = 3.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from allocation.queries.bookings.timeline_rows import Block, GpuRow, NodeRow, Timeline
+from allocation.queries.bookings.timelines.rows import Block, GpuRow, NodeRow, Timeline
 from allocation.rules.ask.line.text import fixed_text
 from allocation.web.parts.times import length_words, window_words
 from allocation.web.timeline.elements import ViewOptions

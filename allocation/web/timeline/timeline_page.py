@@ -13,10 +13,10 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.queries.bookings.timeline import timeline_read
-from allocation.queries.bookings.timeline_rows import GpuRow, Timeline
+from allocation.queries.bookings.timelines.rows import GpuRow, Timeline
+from allocation.queries.bookings.timelines.timeline import timeline_read
 from allocation.services.quotes.free_times import free_times_read
-from allocation.web.bookings.panel import panel_context
+from allocation.web.bookings.request_panel.panel import panel_context
 from allocation.web.parts.times import clock
 from allocation.web.timeline.elements import Group, ViewOptions
 from allocation.web.timeline.grid import grid_groups

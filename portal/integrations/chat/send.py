@@ -14,8 +14,8 @@ from django.db import transaction
 from tenants.models import ChatChannel, ChatMessage
 from tenants.outbox import task_request
 from tenants.rules.chat import next_chat_try
-from tenants.services.chat import TASK, TEST
-from tenants.services.token_seals import token_open
+from tenants.services.credentials.seals import token_open
+from tenants.services.outgoing.chat import TASK, TEST
 
 logger = logging.getLogger(__name__)
 

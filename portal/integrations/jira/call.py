@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from portal.integrations.answers import Answer
 from tenants.rules.webhooks import retry_after
-from tenants.services.pinned import Pinned, TooLong, body_read
+from tenants.services.outgoing.pinned import Pinned, TooLong, body_read
 
 CLOUD = "cloud"
 COMMENTS_SEARCHED = 50

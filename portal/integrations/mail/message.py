@@ -15,7 +15,7 @@ from allocation.rules.states import State
 from allocation.services.operate.reports import DUE
 from allocation.web.approvals.cards import request_words
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.pause_notice import Notice, notice_of
+from allocation.web.bookings.pausing.notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
 from portal.integrations.mail.queueing import PASSWORD_RESET
@@ -29,7 +29,7 @@ from portal.integrations.notifications.words_of_payloads import words_of
 from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.queries import invitation_offer, invitations_by_id
 from tenants.rules.notifications import OUTCOMES, WINDOW
-from tenants.services.mail_links import (
+from tenants.services.sign_in.mail_links import (
     RESET_LIFETIME,
     invitation_link_create,
     reset_link_create,

@@ -6,8 +6,8 @@ from django.conf import settings
 from django.db import transaction
 
 from allocation.models import ReportSubscription
-from allocation.queries.bookings.statement_files import StatementFile, statement_file_make
-from allocation.queries.bookings.statements import StatementOf, statement_of
+from allocation.queries.bookings.money.statement_files import StatementFile, statement_file_make
+from allocation.queries.bookings.money.statements import StatementOf, statement_of
 from allocation.services.operate.reports import unsubscribe_token
 from billing.rules import Period, money_text
 from portal.integrations.mail.sections import Attached, Section

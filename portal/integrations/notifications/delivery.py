@@ -31,7 +31,7 @@ from tenants.rules.notifications import (
     choice_of,
     mail_due,
 )
-from tenants.services.chat import TASK as CHAT_TASK
+from tenants.services.outgoing.chat import TASK as CHAT_TASK
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 

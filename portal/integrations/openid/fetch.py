@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from tenants.rules.webhooks import BadTarget, target_read
-from tenants.services.tls import tls_context
-from tenants.services.webhook_targets import target_address
+from tenants.services.outgoing.targets import target_address
+from tenants.services.outgoing.tls import tls_context
 
 SETTING = "SIGN_ON_ALLOW"
 SECONDS = 5

@@ -10,8 +10,8 @@ from standardwebhooks import Webhook as Signer
 from portal.integrations.jira.call import JiraCall
 from tenants.models import Webhook, WebhookDelivery
 from tenants.queries import event_data
-from tenants.services.token_seals import token_open
-from tenants.services.webhook_secrets import webhook_secrets
+from tenants.services.credentials.seals import token_open
+from tenants.services.outgoing.secrets import webhook_secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from portal.integrations.answers import Answer
 from portal.integrations.jira.call import jira_call
 from portal.integrations.webhooks.message import Message
 from tenants.rules.webhooks import BadTarget, retry_after
-from tenants.services.pinned import SECONDS, fault_sentence, pinned
+from tenants.services.outgoing.pinned import SECONDS, fault_sentence, pinned
 
 GONE = 410
 

@@ -11,8 +11,8 @@ from portal.integrations.webhooks.post import GONE
 from tenants.models import Webhook, WebhookDelivery
 from tenants.rules.event_types import TEST
 from tenants.rules.webhooks import RETRY_PERIOD, next_try
-from tenants.services.people_messages import PeopleMessage, people_message_put
-from tenants.services.webhooks import webhook_disable
+from tenants.services.members.messages import PeopleMessage, people_message_put
+from tenants.services.outgoing.webhooks import webhook_disable
 
 # A sender that dies returns its deliveries after this time; an attempt takes at most ten seconds.
 CLAIM = timedelta(seconds=60)

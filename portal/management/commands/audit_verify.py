@@ -11,14 +11,14 @@ from django.utils import timezone
 from portal.storage.archive import ArchiveBroken, log_archived
 from portal.storage.audit_sources import SOURCES
 from tenants.audit import platform_record
-from tenants.services.audit_chain import (
+from tenants.services.sealed_log.chain import (
     ENTRIES,
     chain_name,
     chain_verify,
     heads_compare,
     heads_text,
 )
-from tenants.services.audit_log import VERIFIED
+from tenants.services.sealed_log.search import VERIFIED
 
 
 class Command(BaseCommand):

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 from tenants.api.base import ApiView, list_response
 from tenants.lab_queries import lab_seen, labs_seen
 from tenants.models import Lab, LabLead, Project
-from tenants.platform.fields import Flag, Strict, Text
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Flag, Strict, Text
+from tenants.platform.rest.schema import described, page
 from tenants.services.labs.labs import (
     lab_create,
     lab_lead_add,

@@ -12,8 +12,8 @@ from tenants.api.base import ApiView, list_response
 from tenants.lab_queries import person_quotas_seen, quota_windows_seen
 from tenants.models import Tenant, User
 from tenants.platform.errors import missing
-from tenants.platform.fields import Strict, Text, Whole
-from tenants.platform.schema import described, page
+from tenants.platform.rest.fields import Strict, Text, Whole
+from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.services.labs.limits import person_quota_set
 from tenants.services.labs.windows import (

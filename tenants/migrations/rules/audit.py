@@ -16,7 +16,7 @@ REVOKE INSERT, UPDATE, DELETE ON tenants_archivefile FROM portal_system, portal_
 """
 )
 
-# The expressions of `tenants.services.audit_log`: one index for each place of a name.
+# The expressions of `tenants.services.sealed_log.search`: one index for each place of a name.
 NAMES = """
 CREATE INDEX audit_of_object ON tenants_auditentry (tenant_id, upper(object_id));
 CREATE INDEX audit_of_label ON tenants_auditentry (tenant_id, upper(detail ->> 'label'))

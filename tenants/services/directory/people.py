@@ -26,7 +26,7 @@ from tenants.models import (
 )
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.text import first_invisible
-from tenants.services.people import require_another_admin
+from tenants.services.members.people import require_another_admin
 from tenants.services.sign_on.people import account_named, roles_for_everybody_set
 
 LONGEST_NAME = 150

@@ -16,6 +16,7 @@ from tenants.outbox import outbox_add
 from tenants.platform.text import without_invisible
 from tenants.platform.wall import tenant_tx
 from tenants.rules.policy_hooks import ADMITTED, BadAnswer, Decision, decisions_read
+from tenants.services.outgoing.secrets import secrets_valid
 from tenants.services.policy_hooks.post import Reply, hook_post
 from tenants.services.policy_hooks.questions import (
     TEST,
@@ -24,7 +25,6 @@ from tenants.services.policy_hooks.questions import (
     HookQuestion,
     hook_answered,
 )
-from tenants.services.webhook_secrets import secrets_valid
 
 FAILURES_MOST = 5
 BREAK = timedelta(seconds=30)

@@ -14,7 +14,13 @@ import httpx
 from standardwebhooks import Webhook as Signer
 
 from tenants.rules.webhooks import BadTarget
-from tenants.services.pinned import ANSWER_BYTES_MAX, TooLong, body_read, fault_sentence, pinned
+from tenants.services.outgoing.pinned import (
+    ANSWER_BYTES_MAX,
+    TooLong,
+    body_read,
+    fault_sentence,
+    pinned,
+)
 
 TYPE = "policy_hook.question"
 

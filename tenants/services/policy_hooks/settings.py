@@ -13,6 +13,8 @@ from tenants.models.policy_hooks import TIMEOUT_LEAST_MS, TIMEOUT_MOST_MS
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.rules.policy_hooks import Decision
 from tenants.rules.webhooks import BadTarget, target_read
+from tenants.services.outgoing.secrets import salt_new, secret_of
+from tenants.services.outgoing.targets import target_address
 from tenants.services.policy_hooks.live import live_of
 from tenants.services.policy_hooks.questions import (
     TEST,
@@ -20,8 +22,6 @@ from tenants.services.policy_hooks.questions import (
     HookItem,
     hook_consult,
 )
-from tenants.services.webhook_secrets import salt_new, secret_of
-from tenants.services.webhook_targets import target_address
 
 OVERLAP = timedelta(hours=24)
 """After a rotation questions carry the signatures of both secrets for this long."""

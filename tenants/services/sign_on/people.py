@@ -26,8 +26,8 @@ from tenants.models import (
 )
 from tenants.platform.errors import Refused
 from tenants.platform.text import first_invisible
-from tenants.services.people import require_another_admin
-from tenants.services.second_factor import is_protected
+from tenants.services.members.people import require_another_admin
+from tenants.services.sign_in.second_factor import is_protected
 from tenants.services.sign_on.providers import EVERYBODY
 
 # A group of several roles in one project gives the strongest.

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from allocation.models import Approval, Booking
 from allocation.rules.approvals import Step
-from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
+from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, row_counts, said
 from tests.roles import as_system

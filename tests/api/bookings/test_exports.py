@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import StatementExport
-from allocation.queries.bookings import statement_files
+from allocation.queries.bookings.money import statement_files
 from allocation.services.operate import exports
 from allocation.web.money import statements
 from tenants.models import Membership

@@ -5,7 +5,7 @@ from decimal import Decimal
 from django.utils import timezone
 
 from allocation.models import Booking
-from allocation.queries.bookings.statements import StatementOf, spend_of, statement_lines
+from allocation.queries.bookings.money.statements import StatementOf, spend_of, statement_lines
 from billing.rules import month_of
 from billing.services import hold_settle
 from tests.api.builders import Site, said

@@ -10,8 +10,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from tenants.platform.errors import Refused
-from tenants.services import rate_limits
-from tenants.services.rate_limits import WINDOW_SECONDS, call_limit_check
+from tenants.services.sign_in import rate_limits
+from tenants.services.sign_in.rate_limits import WINDOW_SECONDS, call_limit_check
 from tests.api.builders import Api, Site, said
 
 NOW = datetime(2026, 11, 22, 12, 0, 3, tzinfo=UTC)

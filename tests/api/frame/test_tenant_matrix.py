@@ -17,7 +17,7 @@ from pytest_django import Settings
 from allocation.models import BookingEvent, WaitEntry, WaitOffer
 from allocation.rules.approvals import Step
 from allocation.rules.states import State
-from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
+from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from portal.api.urls import api_urlpatterns
 from tenants.models import Membership, Notification
 from tenants.services import invitation_create

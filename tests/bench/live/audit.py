@@ -21,7 +21,7 @@ from tests.bench.machine import machine, report, spread
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from tenants.services.audit_log import LogFilter
+    from tenants.services.sealed_log.search import LogFilter
 
 GOAL_SEARCH_MS, GOAL_VERIFY_SECONDS = 300, 10
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -66,7 +66,7 @@ def fill(tenant_id: "UUID", people: list[int], rows: int) -> None:
 
 def searches_measure(tenant_id: "UUID", rows: int) -> dict[str, Any]:
     """The time of the first page of each search, and of what its page needs besides."""
-    from tenants.services.audit_log import LogFilter, log_kinds, seal_state  # noqa: PLC0415
+    from tenants.services.sealed_log.search import LogFilter, log_kinds, seal_state  # noqa: PLC0415
 
     old = NOW - timedelta(days=DAYS - 2)
     wanted = {
@@ -95,7 +95,7 @@ def searches_measure(tenant_id: "UUID", rows: int) -> dict[str, Any]:
 
 
 def _first_page(tenant_id: "UUID", wanted: "LogFilter", after: str = "") -> object:
-    from tenants.services.audit_log import log_entries, log_names, log_page  # noqa: PLC0415
+    from tenants.services.sealed_log.search import log_entries, log_names, log_page  # noqa: PLC0415
 
     page = log_page(log_entries(tenant_id, wanted), after)
     return page, log_names(page.entries)
@@ -116,7 +116,7 @@ def _timed(tenant_id: "UUID", work: Callable[[], object]) -> dict[str, Any]:
 
 def verify_measure(rows: int) -> dict[str, Any]:
     """Seals the entries and verifies the chain."""
-    from tenants.services.audit_chain import ENTRIES, chain_seal, chain_verify  # noqa: PLC0415
+    from tenants.services.sealed_log.chain import ENTRIES, chain_seal, chain_verify  # noqa: PLC0415
     from tests.roles import as_system  # noqa: PLC0415
 
     with as_system():

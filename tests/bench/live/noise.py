@@ -90,7 +90,7 @@ def _act(actor: "Actor", chance: random.Random) -> str:
         booking_cancel,
         booking_release,
     )
-    from allocation.services.bookings.changes import booking_extend  # noqa: PLC0415
+    from allocation.services.bookings.change.changes import booking_extend  # noqa: PLC0415
     from tenants.platform.errors import Refused  # noqa: PLC0415
     from tenants.platform.wall import tenant_tx  # noqa: PLC0415
 

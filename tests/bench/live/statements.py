@@ -26,11 +26,11 @@ def _make(kind: str, month: str) -> dict[str, Any]:
     """Makes one file, in a forked process that has no connection yet."""
     from django.db import connection  # noqa: PLC0415 (Django is there only now)
 
-    from allocation.queries.bookings.statement_files import (  # noqa: PLC0415
+    from allocation.queries.bookings.money.statement_files import (  # noqa: PLC0415
         month_read,
         statement_file_make,
     )
-    from allocation.queries.bookings.statements import (  # noqa: PLC0415
+    from allocation.queries.bookings.money.statements import (  # noqa: PLC0415
         GROUPS,
         StatementOf,
         statement_of,

@@ -21,8 +21,8 @@ from allocation.words.events import event_text
 from portal.integrations.relay import outbox_relay
 from portal.launch.embedded import free_port
 from portal.launch.processes import start, stop
-from portal.web import streams
-from portal.web.streams import MOST_OF_TOKEN, Follower, Streams
+from portal.web.serving import streams
+from portal.web.serving.streams import MOST_OF_TOKEN, Follower, Streams
 from tenants.models import ApiToken
 from tenants.platform.deferred import Follow
 from tenants.services import token_create

@@ -18,8 +18,8 @@ from portal.launch.embedded import free_port
 from portal.launch.processes import start, stop
 from tenants.models import SecondFactor, Session, User
 from tenants.services import token_create
-from tenants.services.second_factor import factor_secret
-from tenants.services.sessions import session_digest
+from tenants.services.sign_in.second_factor import factor_secret
+from tenants.services.sign_in.sessions import session_digest
 from tenants.web.sessions import SessionStore
 from tests.builders import a_member, a_project, an_actor, an_operator
 from tests.builders_allocation import a_node

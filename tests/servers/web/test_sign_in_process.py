@@ -3,7 +3,7 @@
 import httpx
 from django.core.cache import cache
 
-from portal.web.limits import ADDRESS, Attempt
+from portal.web.accounts.limits import ADDRESS, Attempt
 
 
 def test_a_rotated_header_from_this_machine_is_still_one_address(live_portal: str) -> None:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import uvicorn
 
-from portal.web import bounded, threads
-from portal.web.bounded import BoundedProtocol
-from portal.web.threads import ThreadedHandler
+from portal.web.serving import bounded, threads
+from portal.web.serving.bounded import BoundedProtocol
+from portal.web.serving.threads import ThreadedHandler
 
 
 async def _application(scope: dict[str, object], receive: object, send: object) -> None:

@@ -22,8 +22,8 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.publish.live import DECIDED_CHANNEL
 from portal.launch.embedded import free_port
 from portal.launch.processes import start, stop
-from portal.web import waiting
-from portal.web.waiting import Waiter, Waiting
+from portal.web.serving import waiting
+from portal.web.serving.waiting import Waiter, Waiting
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.services import token_create
 from tests.builders_allocation import NOW, a_lab, a_wish

@@ -13,8 +13,8 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
 from allocation.services.arrays.elements import arrays_advance
-from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
-from allocation.services.bookings.approvals import Decision, approval_decide
+from allocation.services.bookings.approval.decisions import Decision, approval_decide
+from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.results import booking_result
 from allocation.services.decide.invariants import invariants_check

@@ -12,7 +12,7 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.approvals import Amounts
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.approval_facts import facts_of
+from allocation.services.bookings.approval.facts import facts_of
 from tests.builders_allocation import NOW, Lab, a_booking, an_ask
 from tests.roles import as_system
 

@@ -14,16 +14,16 @@ from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, Book
 from allocation.rules.approvals import PLACE_KEPT, Step
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
-from allocation.services.bookings.approval_rules import (
-    RuleTerms,
-    approval_rule_retire,
-    approval_rule_set,
-)
-from allocation.services.bookings.approvals import (
+from allocation.services.bookings.approval.decisions import (
     Decision,
     Verdict,
     approval_decide,
     approvals_expire,
+)
+from allocation.services.bookings.approval.rules import (
+    RuleTerms,
+    approval_rule_retire,
+    approval_rule_set,
 )
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.series import Repeat, series_request

@@ -24,8 +24,8 @@ from allocation.services.approvals.counters import (
     counter_make,
 )
 from allocation.services.approvals.stand_ins import StandInTerms, stand_in_end, stand_in_set
-from allocation.services.bookings.approval_rules import RuleTerms
-from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.approval.rules import RuleTerms
+from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.snapshot.snapshot import MOST_PENDING, pending_read
 from tenants.access import Actor
 from tenants.models import AuditEntry, Role, Tenant, User

@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 
 from allocation.models import Booking
-from allocation.queries.bookings.statements import StatementOf, statement_lines
+from allocation.queries.bookings.money.statements import StatementOf, statement_lines
 from allocation.rules.ask import AskDocument, AskGroup
 from allocation.services.bookings.bookings import booking_release, booking_request
-from allocation.services.bookings.changes import Patch, booking_patch
+from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.quotes.quotes import quote_make
 from billing.rules import month_of
 from billing.services import price_book_publish

@@ -6,15 +6,15 @@ from operator import itemgetter
 
 import pytest
 
-from allocation.queries.bookings.statements import StatementOf, statement_lines
-from allocation.services.bookings.admission import Asker, admission_check
+from allocation.queries.bookings.money.statements import StatementOf, statement_lines
 from allocation.services.bookings.bookings import booking_release, booking_request
-from allocation.services.bookings.offers import offer_price
+from allocation.services.bookings.checks.admission import Asker, admission_check
+from allocation.services.bookings.checks.offers import offer_price
+from allocation.services.bookings.checks.terms import longer_terms, shorter_terms
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.terms import longer_terms, shorter_terms
 from allocation.services.quotes.quote_options import Market
 from allocation.services.quotes.quotes import quote_make
-from allocation.web.bookings.panel_options import price_parts
+from allocation.web.bookings.request_panel.options import price_parts
 from billing.models import PriceBook, Transfer
 from billing.price_books import PriceShelf
 from billing.rates import peak_hours

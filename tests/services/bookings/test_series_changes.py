@@ -12,17 +12,17 @@ from allocation.models import Approval, Booking, BookingChange, Series
 from allocation.rules.approvals import Step
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
-from allocation.services.bookings.approval_rules import RuleTerms
-from allocation.services.bookings.approvals import Decision, approval_decide
+from allocation.services.bookings.approval.decisions import Decision, approval_decide
+from allocation.services.bookings.approval.rules import RuleTerms
 from allocation.services.bookings.bookings import booking_request
-from allocation.services.bookings.series import Repeat, series_request
-from allocation.services.bookings.series_changes import (
+from allocation.services.bookings.change.series import (
     DateAnswer,
     Scope,
     SeriesPatch,
     series_patch,
     series_tag,
 )
+from allocation.services.bookings.series import Repeat, series_request
 from tenants.access import Actor
 from tenants.models import Role
 from tenants.platform.errors import Refused

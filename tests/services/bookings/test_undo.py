@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError
 
 from allocation.models import Booking, BookingChange
-from allocation.services.bookings.undo import change_undo
+from allocation.services.bookings.change.undo import change_undo
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_price_book, an_ask

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from allocation.models import Booking, WaitEntry
-from allocation.services.bookings.changes import Patch, booking_patch
-from allocation.services.bookings.terms import target_of
-from allocation.services.bookings.wait_changes import entry_wake
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.change.waiting import entry_wake
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.invariants import invariants_check
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from allocation.models import Booking, WaitEntry
-from allocation.services.bookings.wait_groups import entries_exclude
+from allocation.services.bookings.waiting.groups import entries_exclude
 from allocation.services.decide.cycle import is_anything_due
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx

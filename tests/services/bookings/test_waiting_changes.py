@@ -7,8 +7,8 @@ import pytest
 
 from allocation.models import Booking, BookingEvent
 from allocation.services.bookings.bookings import booking_cancel
-from allocation.services.bookings.changes import Patch, booking_patch
-from allocation.services.bookings.terms import target_of
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.replay import decision_replay
 from tenants.platform.errors import Refused

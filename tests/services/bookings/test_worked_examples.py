@@ -6,8 +6,8 @@ import pytest
 from django.db.models import F
 
 from allocation.models import Booking
-from allocation.services.bookings.changes import Patch, booking_patch
-from allocation.services.bookings.terms import target_of
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.runs.start import allocations_ready
 from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.solver.model.inputs import Held

@@ -8,7 +8,7 @@ from django.db import DatabaseError, transaction
 
 from allocation.models import Booking, BookingEvent, Decision, Gpu, MovedStart
 from allocation.reasons.reason import reason
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.snapshot.snapshot import seconds, snapshot_take
 from allocation.solver import Place, Plan, Waiting
 from allocation.solver.model.inputs import AFTER_ALL, Strength

@@ -11,7 +11,7 @@ from allocation import wire
 from allocation.models import Booking, BookingEvent, Decision, Gpu, Node, Occupancy
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.decide.cycle import is_anything_due, tick_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.runs.end import nodes_bump

@@ -7,8 +7,8 @@ import pytest
 from allocation.models import Approval, Booking, BookingEvent, EventCounter
 from allocation.rules.approvals import DECISION_TIME, PLACE_MARGIN, Step
 from allocation.rules.states import State
-from allocation.services.bookings.approval_rules import RuleTerms, approval_rule_set
-from allocation.services.bookings.approvals import Decision, approval_decide
+from allocation.services.bookings.approval.decisions import Decision, approval_decide
+from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check

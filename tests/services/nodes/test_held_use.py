@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from allocation.models import Gpu, GpuUse
-from allocation.queries.bookings.held_use import held_use_of, watts_of
-from allocation.queries.bookings.statements import StatementOf
+from allocation.queries.bookings.money.held_use import held_use_of, watts_of
+from allocation.queries.bookings.money.statements import StatementOf
 from billing.rules import month_of
 from tests.builders import a_project
 from tests.builders_allocation import NOW, a_booking, a_lab, an_allocation

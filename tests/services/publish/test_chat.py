@@ -17,8 +17,8 @@ from tenants.models import ChatChannel, ChatMessage, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.rules.notifications import Choice
-from tenants.services.chat import ChatTerms, chat_channel_create, chat_channel_test
 from tenants.services.notifications import NotificationTerms, notification_settings_set
+from tenants.services.outgoing.chat import ChatTerms, chat_channel_create, chat_channel_test
 from tests.builders import a_tenant_admin, actor_now
 from tests.builders_allocation import NOW, Lab, a_booking
 from tests.roles import as_system

@@ -36,7 +36,7 @@ from tenants.outbox import outbox_add
 from tenants.platform.wall import tenant_tx
 from tenants.queries import webhooks_lag
 from tenants.rules.event_types import EVENT_TYPES, event_type
-from tenants.services.webhooks import (
+from tenants.services.outgoing.webhooks import (
     WebhookTerms,
     deliveries_resend,
     delivery_resend,

@@ -7,7 +7,7 @@ import pytest
 
 from allocation.models import Booking, Gpu
 from allocation.rules.states import State
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.extensions import LaterEnds, later_ends
 from tenants.models import Quota, Tier

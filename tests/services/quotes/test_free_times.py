@@ -13,8 +13,8 @@ import pytest
 from django.utils import timezone
 
 from allocation.models import Booking, Gpu, GpuModel, Maintenance, Node
-from allocation.queries.bookings.timeline import timeline_read
-from allocation.queries.bookings.timeline_rows import Window
+from allocation.queries.bookings.timelines.rows import Window
+from allocation.queries.bookings.timelines.timeline import timeline_read
 from allocation.queries.fleet.fleet import fleet_now, totals_of
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State

@@ -5,7 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from allocation.queries.bookings.price_effect import last_month, price_effect
+from allocation.queries.bookings.money.price_effect import last_month, price_effect
 from allocation.rules.ask import AskGroup
 from allocation.rules.states import State
 from billing.models import PriceBook

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from allocation.models import Booking, BookingEvent, Gpu
-from allocation.queries.bookings.projects import quota_of
+from allocation.queries.bookings.money.projects import quota_of
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run

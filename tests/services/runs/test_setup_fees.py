@@ -5,17 +5,17 @@ from decimal import Decimal
 
 import pytest
 
-from allocation.queries.bookings.statements import StatementOf, statement_lines
+from allocation.queries.bookings.money.statements import StatementOf, statement_lines
 from allocation.services.bookings.bookings import (
     booking_cancel,
     booking_release,
     booking_request,
 )
+from allocation.services.bookings.checks.terms import longer_terms
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.terms import longer_terms
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.costs import setup_charge
-from allocation.web.bookings.panel_options import price_parts
+from allocation.web.bookings.request_panel.options import price_parts
 from billing.focus import focus_rows
 from billing.rules import month_of
 from billing.services import price_book_publish

@@ -27,7 +27,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
-from allocation.services.bookings.changes import booking_extend
+from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.decide import cycle as cycles
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check

@@ -8,8 +8,8 @@ import pytest
 from allocation.errors import AskError
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask.line.text import document_text
-from allocation.web.bookings.request_form import ask_of_fields, fields_of
-from allocation.web.bookings.series_form import repeat_of_fields, repeat_shown
+from allocation.web.bookings.request_panel.request_form import ask_of_fields, fields_of
+from allocation.web.bookings.request_panel.series_form import repeat_of_fields, repeat_shown
 
 NOW = datetime(2026, 11, 18, 9, tzinfo=UTC)
 SITE = Catalogue((ClassEntry("h100", "H100", (), 81_559, ("1g.10gb",)),))

@@ -11,7 +11,7 @@ from django.utils import timezone
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.pause_notice import notice_of, receipt_of
+from allocation.web.bookings.pausing.notice import notice_of, receipt_of
 from allocation.web.bookings.summary import booking_summary
 from tenants.models import Membership, Role, Tier
 from tenants.platform.wall import tenant_tx

@@ -10,7 +10,7 @@ from django.utils import timezone
 from tenants.models import ApiToken, AuditEntry, Session, User
 from tenants.platform.wall import tenant_tx
 from tenants.services import token_create
-from tenants.services.passwords import password_holder, password_prove
+from tenants.services.sign_in.passwords import password_holder, password_prove
 from tests.api.builders import a_site, said
 from tests.builders import (
     PASSWORD,

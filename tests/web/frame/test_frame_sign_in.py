@@ -10,10 +10,10 @@ from django.utils import timezone
 from pytest_django import Settings
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from portal.web import limits
-from portal.web.limits import ACCOUNT, ADDRESS, DEVICE, Attempt, sign_in_done, sign_in_try
-from portal.web.sign_in import own_path
-from tenants.services.sessions import session_find
+from portal.web.accounts import limits
+from portal.web.accounts.limits import ACCOUNT, ADDRESS, DEVICE, Attempt, sign_in_done, sign_in_try
+from portal.web.accounts.sign_in import own_path
+from tenants.services.sign_in.sessions import session_find
 from tests.builders import (
     PASSWORD,
     a_member,

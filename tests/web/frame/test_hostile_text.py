@@ -306,7 +306,7 @@ def test_a_host_that_is_not_ours_and_a_fault_of_ours_are_problems_too(
     def broken(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("tenants.api.me.Me.get", broken)
+    monkeypatch.setattr("tenants.api.members.me.Me.get", broken)
     client = Client(raise_request_exception=False)
     answer = client.get("/api/v1/me", headers={"Authorization": f"Bearer {site.admin.token}"})
     assert (answer.status_code, answer.json()["code"]) == (500, "broken")

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tenants.models import AuditEntry, Passkey, PasskeyChallenge, Session, User
-from tenants.services.sessions import session_digest
+from tenants.services.sign_in.sessions import session_digest
 from tests.builders import PASSWORD, a_user, an_operator
 from tests.roles import as_system
 from tests.web.frame.passkey_device import Device

@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from tenants.models import AuditEntry, SecondFactor, Session, User
-from tenants.services.passwords import password_prove
-from tenants.services.sessions import session_digest, session_find, session_sign_in
+from tenants.services.sign_in.passwords import password_prove
+from tenants.services.sign_in.sessions import session_digest, session_find, session_sign_in
 from tests.builders import PASSWORD, a_member, a_project, a_tenant_admin, a_user, an_operator
 from tests.roles import as_system
 from tests.web.crawl import filled, routes

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.queries.bookings.projects import (
+from allocation.queries.bookings.money.projects import (
     BudgetHistory,
     Forecast,
     budget_history_of,

@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.queries.bookings.booking_list import booking_search_condition, search_results
-from allocation.queries.bookings.timeline import bookings_visible
+from allocation.queries.bookings.timelines.timeline import bookings_visible
 from tenants.models import Membership, User
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user, an_actor

@@ -21,7 +21,7 @@ from tenants.models import (
     Tenant,
     User,
 )
-from tenants.services.sessions import session_digest
+from tenants.services.sign_in.sessions import session_digest
 from tenants.services.sign_on.people import Claims, sign_on_person
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user
 from tests.roles import as_system

@@ -30,8 +30,8 @@ from tenants.models import (
 )
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
-from tenants.services.people import require_another_admin
-from tenants.services.sessions import session_digest
+from tenants.services.members.people import require_another_admin
+from tenants.services.sign_in.sessions import session_digest
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.services.sign_on.providers import (
     Editor,

@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from allocation.models import Booking, BookingArray, Gpu, Node
-from allocation.queries.bookings.timeline import timeline_read
-from allocation.queries.bookings.timeline_rows import Timeline, Window
+from allocation.queries.bookings.timelines.rows import Timeline, Window
+from allocation.queries.bookings.timelines.timeline import timeline_read
 from allocation.rules.states import State
 from allocation.services.quotes.free_times import free_times_read
 from allocation.web.timeline.elements import ROW, Bar, Row, ViewOptions

@@ -1,0 +1,75 @@
+"""The REST representation of a change."""
+
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from rest_framework import serializers
+
+from allocation.api.bookings.quotes import OptionOut
+from allocation.models import Booking, BookingChange
+from allocation.rules.ask.words.document import time_text
+from allocation.rules.changes import Strength
+from allocation.services.quotes.changes import ChangeQuote
+from tenants.platform.rest.fields import Money
+
+
+class BookingChangeOut(serializers.Serializer[Any]):
+    """The latest change of a booking that needed a decision."""
+
+    id = serializers.SerializerMethodField()
+    state = serializers.ChoiceField(choices=BookingChange.State.choices)
+    asked_at = serializers.DateTimeField()
+    decided_at = serializers.DateTimeField(allow_null=True)
+    differences = serializers.DictField(help_text="Before and after, by field.")
+    start_by = serializers.DateTimeField(allow_null=True)
+    keep_trying_until = serializers.DateTimeField(
+        allow_null=True, help_text="It waits for room until then."
+    )
+    approval = serializers.SerializerMethodField(
+        help_text="The open request for its approval, as in `/approvals`."
+    )
+    held = Money(max_digits=20, source="delta_held", help_text="Held for the added cost.")
+    reasons = serializers.ListField(child=serializers.DictField())
+    alternatives = serializers.ListField(child=serializers.DictField())
+
+    def get_id(self, change: BookingChange) -> str:
+        """The change's `ch_…` id."""
+        return f"ch_{UUID(str(change.id)).hex}"
+
+    def get_approval(self, change: BookingChange) -> UUID | None:
+        """The id of the open request for its approval."""
+        if change.state != BookingChange.State.AWAITING_APPROVAL:
+            return None
+        return change.approvals.filter(state="open").values_list("id", flat=True).first()
+
+
+def change_quote_data(quote: ChangeQuote) -> dict[str, Any]:
+    """What a change would do, as JSON values."""
+    option = quote.option
+    return {
+        "strength": quote.strength.value,
+        "place_in_line": "now" if quote.strength is Strength.STRONGER else "kept",
+        "price": {
+            "currency": quote.after.currency,
+            "held_before": str(quote.before.hold_amount),
+            "held_after": str(quote.after.hold_amount),
+            "difference": str(quote.difference),
+            "late_fee": str(quote.late_fee),
+        },
+        "ends": time_text(quote.until) if quote.until else None,
+        "start": None if option is None else dict(OptionOut(option).data),
+        "blocking": quote.blocking or None,
+        "approval_rules": list(quote.rules),
+        "quote": quote.lock or None,
+    }
+
+
+def ending_data(booking: Booking, charged: Decimal, fee: Decimal) -> dict[str, str]:
+    """What ending a booking would cost, as JSON values."""
+    return {
+        "currency": booking.currency,
+        "charged": str(charged),
+        "late_fee": str(fee),
+        "returned": str(max(Decimal(0), booking.hold_amount - charged)),
+    }

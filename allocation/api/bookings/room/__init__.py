@@ -1,0 +1,1 @@
+"""Free room and use over REST."""

@@ -1,0 +1,1 @@
+"""Nodes, GPUs and what is known of them."""

@@ -1,0 +1,1 @@
+"""Approvals, overrides, requirements and versions of tiers."""

@@ -1,0 +1,111 @@
+"""Stand-ins of approvers, and other requests that approvers would approve."""
+
+import uuid
+from datetime import datetime
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+
+from allocation.models.governance.approvals import Approval
+from tenants.models import Project, Tenant
+
+
+class StandIn(models.Model):
+    """A person who decides requests for another one inside [starts, until).
+
+    Only the rights that the approver has at the time of a decision count.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    approver = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
+    )
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+",
+        help_text="Who decides for the approver.",
+    )  # fmt: skip
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        help_text="Requests of this project only; null: all that the approver decides.",
+    )  # fmt: skip
+    starts = models.DateTimeField()
+    until = models.DateTimeField()
+    created = models.DateTimeField()
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
+    )
+    ended = models.DateTimeField(null=True, blank=True, help_text="When it was ended early.")
+    ended_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["starts", "id"]
+        indexes = [
+            models.Index(
+                fields=["tenant", "person"], name="stand_in_by_person", condition=Q(ended=None)
+            ),
+            models.Index(
+                fields=["tenant", "approver"], name="stand_in_by_approver", condition=Q(ended=None)
+            ),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="stand_in_id_in_tenant"),
+            models.CheckConstraint(condition=~Q(person=F("approver")), name="stand_in_is_another"),
+            models.CheckConstraint(condition=Q(until__gt=F("starts")), name="stand_in_ends_later"),
+            models.CheckConstraint(
+                condition=Q(ended=None, ended_by=None)
+                | Q(ended__gte=F("created"), ended_by__isnull=False),
+                name="stand_in_ended_by_somebody",
+            ),
+        ]
+
+    @staticmethod
+    def in_force(now: datetime) -> Q:
+        """Returns the filter of those that count at this instant."""
+        return Q(starts__lte=now, until__gt=now, ended=None)
+
+
+class CounterOffer(models.Model):
+    """What an approver would approve instead. The asker's click books exactly this, or less."""
+
+    class State(models.TextChoices):
+        OPEN = "open", "Waiting for the asker"
+        ACCEPTED = "accepted", "Accepted"
+        DECLINED = "declined", "Declined"
+        REPLACED = "replaced", "Replaced"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    approval = models.ForeignKey(
+        Approval, on_delete=models.PROTECT, related_name="counters", db_constraint=False
+    )
+    person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    principal = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
+        related_name="+", help_text="The approver that the person stands in for; null: nobody.",
+    )  # fmt: skip
+    request_text = models.CharField(max_length=400)
+    target = models.JSONField(help_text="The terms that the booking would have.")
+    differences = models.JSONField(help_text="What differs: before and after, by field.")
+    digest = models.CharField(max_length=64, help_text="SHA-256 of what the asker accepts.")
+    reason = models.CharField(max_length=200, blank=True)
+    at = models.DateTimeField()
+    state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
+    answered = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-at", "id"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="counter_id_in_tenant"),
+            models.UniqueConstraint(
+                fields=["approval"], name="counter_one_open", condition=Q(state="open")
+            ),
+            models.CheckConstraint(
+                condition=Q(state="open", answered=None)
+                | ~Q(state="open") & Q(answered__gte=F("at")),
+                name="counter_answered_later",
+            ),
+        ]

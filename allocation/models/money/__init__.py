@@ -1,0 +1,1 @@
+"""Charges of bookings, disputes and variances."""

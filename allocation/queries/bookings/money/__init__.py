@@ -1,0 +1,1 @@
+"""What bookings cost: projects, statements, spending."""

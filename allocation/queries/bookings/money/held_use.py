@@ -1,0 +1,160 @@
+"""How held GPU time of a month was used: reserved but unused time, energy and CO2.
+
+From the five-minute rows of telemetry, which nodes report for each allocation.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from allocation.queries.bookings.money.statements import StatementOf
+from billing.focus import LineUse
+from billing.rules import ledger_amount
+
+# Below this utilisation in percent five minutes count as unused.
+IDLE_PERCENT = 5
+# Thermal design power in watts, for time without a reading of energy; by the start of the class.
+TDP_WATTS = {
+    "b200": 1_000, "h200": 700, "h100": 700, "a100": 400, "l40": 350, "a30": 165, "rtx": 600,
+    "v100": 300, "t4": 70,
+}  # fmt: skip
+OTHER_WATTS = 400
+MILLIJOULES_PER_KWH = 3_600_000_000
+
+# A slice has `size` of eight slots, a share so many thousandths of its GPU.
+_USE = """
+SELECT {name}, coalesce(b.planned_class, ''),
+       sum(u.seconds * part.whole),
+       coalesce(sum(u.seconds * part.whole) FILTER (WHERE unused), 0),
+       coalesce(sum(u.seconds * b.price_per_hour / 3600 / greatest(1, coalesce(
+           (SELECT sum((g->>'count')::int) FROM jsonb_array_elements(b.ask->'groups') g),
+           (b.ask->>'count')::int)))
+         FILTER (WHERE unused), 0),
+       coalesce(sum(u.energy_mj), 0),
+       coalesce(sum(u.seconds * part.whole) FILTER (WHERE u.energy_mj IS NULL), 0)
+FROM allocation_gpuuse u
+JOIN allocation_allocation a ON a.id = u.allocation_id
+JOIN allocation_booking b ON b.id = a.booking_id
+CROSS JOIN LATERAL (
+  SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole,
+         u.processes_max = 0 OR u.busy_avg < %(idle)s AS unused) part
+WHERE u.tenant_id = %(tenant)s AND u.at >= %(starts)s AND u.at < %(ends)s
+  AND (%(project)s::uuid IS NULL OR b.project_id = %(project)s)
+GROUP BY 1, 2
+"""
+_LABEL = "'BK-' || b.number || coalesce('[' || b.array_index || ']', '')"
+
+
+# The same by project and person.
+_OF_PEOPLE = """
+SELECT b.project_id, b.owner_id, sum(u.seconds * part.whole),
+       coalesce(sum(u.seconds * part.whole)
+         FILTER (WHERE u.processes_max = 0 OR u.busy_avg < %(idle)s), 0)
+FROM allocation_gpuuse u
+JOIN allocation_allocation a ON a.id = u.allocation_id
+JOIN allocation_booking b ON b.id = a.booking_id
+CROSS JOIN LATERAL (SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole) part
+WHERE u.at >= %(since)s AND b.owner_id = ANY(%(people)s) AND b.project_id = ANY(%(projects)s)
+  AND b.submitted > %(since)s
+GROUP BY 1, 2
+"""
+
+
+def people_use(
+    projects: Collection[UUID], people: Collection[int], since: datetime
+) -> dict[tuple[UUID, int], tuple[Decimal, Decimal]]:
+    """Returns the hours of whole GPUs that people had in projects since then, and those unused."""
+    if not people:
+        return {}
+    facts: dict[str, Any] = {
+        "idle": IDLE_PERCENT, "since": since, "people": list(people), "projects": list(projects),
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_OF_PEOPLE, facts)
+        return {
+            (project, person): (_rounded(held / 3600), _rounded(idle / 3600))
+            for project, person, held, idle in cursor.fetchall()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUse:
+    """The use of held GPU time in a month, in hours of whole GPUs.
+
+    `unused_cost` is at the plain prices of the bookings; it is a part of what they are charged.
+    `measured_kwh` are from readings, `assumed_kwh` from the thermal design power of the class.
+    `co2_kg` is None without a configured intensity.
+    """
+
+    hours: Decimal
+    unused_hours: Decimal
+    unused_cost: Decimal
+    measured_kwh: Decimal
+    assumed_kwh: Decimal
+    co2_kg: Decimal | None
+
+    @property
+    def kwh(self) -> Decimal:
+        """The energy of both sources."""
+        return self.measured_kwh + self.assumed_kwh
+
+
+def held_use_of(of: StatementOf, grams_per_kwh: int) -> HeldUse:
+    """Reads the use of a tenant's or a project's month; `grams_per_kwh` 0: no CO2."""
+    found = _use_by("''", of)
+    return _sum(found.get("", ()), grams_per_kwh)
+
+
+def booking_uses_of(of: StatementOf, grams_per_kwh: int) -> dict[str, LineUse]:
+    """Reads the use of each booking that has readings, by its label."""
+    found = {}
+    for label, rows in _use_by(_LABEL, of).items():
+        use = _sum(rows, grams_per_kwh)
+        found[label] = LineUse(use.unused_hours, use.unused_cost, use.kwh, use.co2_kg)
+    return found
+
+
+def _use_by(name: str, of: StatementOf) -> dict[str, list[tuple[Any, ...]]]:
+    """The sums by class, for each value of an expression of SQL."""
+    facts: dict[str, Any] = {
+        "tenant": of.tenant_id, "starts": of.month.first_second, "ends": of.month.last_second,
+        "project": of.project.id if of.project else None, "idle": IDLE_PERCENT,
+    }  # fmt: skip
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_USE.format(name=name), facts)
+        for value, *rest in cursor.fetchall():
+            found.setdefault(value, []).append(tuple(rest))
+    return found
+
+
+def _sum(rows: Iterable[tuple[Any, ...]], grams_per_kwh: int) -> HeldUse:
+    seconds = unused = cost = measured = assumed = Decimal(0)
+    for name, held, idle, idle_cost, millijoules, without in rows:
+        seconds, unused, cost = seconds + held, unused + idle, cost + idle_cost
+        measured += Decimal(millijoules) / MILLIJOULES_PER_KWH
+        assumed += without * watts_of(name) / 3_600_000
+    grams = (measured + assumed) * grams_per_kwh
+    return HeldUse(
+        hours=_rounded(seconds / 3600),
+        unused_hours=_rounded(unused / 3600),
+        unused_cost=ledger_amount(cost),
+        measured_kwh=_rounded(measured),
+        assumed_kwh=_rounded(assumed),
+        co2_kg=_rounded(grams / 1000) if grams_per_kwh else None,
+    )
+
+
+def watts_of(gpu_class: str) -> int:
+    """The power that is assumed for a whole GPU of the class without readings."""
+    found = (watts for start, watts in TDP_WATTS.items() if gpu_class.lower().startswith(start))
+    return next(found, OTHER_WATTS)
+
+
+def _rounded(value: Decimal) -> Decimal:
+    return value.quantize(Decimal("0.001"))

@@ -1,0 +1,1 @@
+"""Approvals of bookings: rules, facts, requests and what is decided."""

@@ -1,0 +1,166 @@
+"""GPUs that a running booking gives back: they end, and the rest of it runs on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from django.db.models import Max
+
+from allocation.models import Allocation, Booking, GpuSample
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.rules.changes import Strength, Target
+from allocation.rules.states import State
+from allocation.services.bookings.change.writer import ChangeWriter
+from allocation.services.bookings.checks.terms import hold_of
+from allocation.services.record.costs import (
+    granted_seconds,
+    price_lines_of,
+    rate_of,
+    run_time,
+    used_time,
+)
+from allocation.services.record.terms import Terms, terms_of
+from allocation.services.runs.late_shares import granted_as, late_fee, late_fee_take
+from allocation.services.runs.transition import booking_change
+from allocation.words.refusals import refusal_text
+from billing.price_lines import line_cost, lines_cut, lines_data
+from billing.rules import ledger_amount
+from billing.services import Charge, hold_settle_partially
+from tenants.access import Actor
+from tenants.outbox import task_request
+from tenants.platform.errors import Refused, invalid
+
+PARAM = "give_back"
+# The word for all GPUs on which no process was seen for `QUIET`.
+UNUSED = "unused"
+QUIET = timedelta(minutes=2)
+
+
+def gpus_give_back(
+    actor: Actor, booking: Booking, old: Target, names: Sequence[str], now: datetime
+) -> Booking:
+    """Ends the named GPUs of a locked booking (`n0003/2`), or those of `unused`, and releases the
+    money of their rest. The next turn clears them.
+
+    Raises:
+        Refused: `give_back_early` before it runs, `give_back_mixed` for one with several groups,
+            `not_its_gpu`, `none_unused`, `give_back_all`.
+    """
+    if booking.state != State.ACTIVE or booking.planned_ends is None:
+        state = booking.get_state_display().lower()
+        sentence = refusal_text("give_back_early", label=booking.label, state=state)
+        raise Refused("give_back_early", sentence, param=PARAM)
+    if booking.ask.get("groups"):
+        raise invalid("give_back_mixed", refusal_text("give_back_mixed"), PARAM)
+    rows = list(
+        booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
+        .select_related("gpu__node")
+        .order_by("gpu_number", "start")
+    )
+    gone = _unused(rows, now) if list(names) == [UNUSED] else _named(booking, rows, names)
+    if len(gone) >= len(rows):
+        sentence = refusal_text("give_back_all", label=booking.label)
+        raise Refused("give_back_all", sentence, param=PARAM)
+    count = len(rows) - len(gone)
+    return _GivenBack(actor, booking, old, count, now).apply(gone)
+
+
+def _named(booking: Booking, rows: Sequence[Allocation], names: Sequence[str]) -> list[Allocation]:
+    places = {f"{row.gpu.node.name}/{row.gpu.index}": row.gpu_id for row in rows}
+    for name in names:
+        if name not in places:
+            its = ", ".join(places)
+            sentence = refusal_text("not_its_gpu", gpu=name[:40], label=booking.label, its=its)
+            raise invalid("not_its_gpu", sentence, PARAM)
+    ids = {places[name] for name in names}
+    return [row for row in rows if row.gpu_id in ids]
+
+
+def _unused(rows: Sequence[Allocation], now: datetime) -> list[Allocation]:
+    """The rows that were read lately, and never with a process."""
+    read = GpuSample.objects.filter(allocation_id__in=[row.id for row in rows], at__gt=now - QUIET)
+    most = dict(read.values_list("allocation_id").annotate(Max("processes")))
+    found = [row for row in rows if most.get(row.id) == 0]
+    if not found:
+        raise Refused("none_unused", refusal_text("none_unused"), param=PARAM)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenBack:
+    """A running booking that has `count` GPUs from now on."""
+
+    actor: Actor
+    booking: Booking
+    old: Target
+    count: int
+    now: datetime
+
+    def apply(self, gone: Sequence[Allocation]) -> Booking:
+        booking, now = self.booking, self.now
+        writer = ChangeWriter(
+            self.actor, booking, self.old,
+            replace(self.old, ask=replace(self.old.ask, count=self.count)), now,
+        )  # fmt: skip
+        writer.replace_open()
+        ends = booking.planned_ends or now
+        kept = granted_as(booking, booking.ready_at or now, ends, self.count)
+        fee = late_fee(booking, kept, now)
+        late_fee_take(booking, fee, now)
+        terms = self._terms(fee)
+        change = writer.row(terms, Strength.WEAKER)
+        # Their work is gone, so this can't be undone.
+        change.restores, change.gives_back = {}, [str(row.id) for row in gone]
+        writer.store(terms, Strength.WEAKER, change)
+        begun = booking.planned_starts or now
+        request = hold_of(booking, terms)
+        writer.exchange(replace(request, starts=min(begun, now), ends=ends))
+        task_request("allocation.cycle")
+        return booking
+
+    def _terms(self, fee: Decimal) -> Terms:
+        """The rest costs less; the past keeps its price."""
+        booking, old = self.booking, terms_of(self.booking)
+        ask = AskDocument.from_json(booking.ask)
+        new = replace(ask, count=self.count)
+        name = booking.planned_class
+        was, will = (ask_units(each)[name] for each in (ask, new))
+        spent, granted = used_time(booking) + run_time(booking, self.now), granted_seconds(booking)
+        before = price_lines_of(booking)
+        lines = lines_cut(before, spent.seconds, granted, will, was)
+        surcharge = ledger_amount(booking.peak_surcharge * will / was)
+        self._charge_peaks(booking.peak_surcharge - surcharge)
+        freed = line_cost(before, granted) - line_cost(lines, granted)
+        freed += self._peaks_freed(booking.peak_surcharge - surcharge)
+        held = max(booking.settled, old.hold_amount + fee - freed)
+        return replace(
+            old,
+            ask=new.to_json(),
+            request_text="",
+            price_per_hour=lines[0].per_hour,
+            price_lines=lines_data(lines),
+            peak_surcharge=surcharge,
+            hold_amount=held,
+        )
+
+    def _charge_peaks(self, less: Decimal) -> None:
+        """Charges the surcharge of past peak hours that the lower one does not cover any more."""
+        booking = self.booking
+        peak = (used_time(booking) + run_time(booking, self.now)).peak
+        amount = ledger_amount(less * peak / 3600)
+        if not amount:
+            return
+        hold_settle_partially(
+            tenant_id=booking.tenant_id, reference=booking.id, amount=Charge(amount, amount),
+            keep=booking.hold_amount - booking.settled - amount, now=self.now,
+        )  # fmt: skip
+        booking_change(booking, now=self.now, settled=booking.settled + amount)
+
+    def _peaks_freed(self, less: Decimal) -> Decimal:
+        booking, rate = self.booking, rate_of(self.booking)
+        if booking.planned_ends is None or not less:
+            return Decimal(0)
+        peak = rate.between(self.now, booking.planned_ends).peak
+        return ledger_amount(less * peak / 3600)

@@ -1,0 +1,299 @@
+"""Changes of a series: of one date, of it and those that follow, or of all that have not begun.
+
+The changes of the dates are a group: all are made or none, unless the asker takes those that fit.
+A series that changes from one date on is cut in two when its dates change.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+
+from allocation.errors import AskError
+from allocation.models import Booking, BookingChange, Series
+from allocation.rules.ask import AskDocument
+from allocation.rules.changes import Strength, strength_of
+from allocation.rules.recurrence import dates_overlap, recurrence_read
+from allocation.rules.states import State
+from allocation.services.bookings.approval.changes import (
+    dates_approval_replace,
+    group_approval_request,
+)
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.change.series_cuts import series_cut
+from allocation.services.bookings.change_rows import is_change_open
+from allocation.services.bookings.checks.policy_hook import change_ask
+from allocation.services.bookings.checks.terms import target_of
+from allocation.services.record.history import Event, events_add
+from allocation.services.runs.transition import booking_change
+from allocation.words.refusals import refusal_text
+from tenants.access import Actor
+from tenants.audit import audit_record
+from tenants.platform.errors import Refused, invalid
+
+COMING = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
+
+
+class Scope(StrEnum):
+    """Which dates of a series change."""
+
+    THIS = "this"
+    FOLLOWING = "following"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPatch:
+    """What changes at each date; None: that part stays as it is. `at` is the local time of the
+    start. `is_partial`: dates that can't change stay, and the others change. `overwrite`: also
+    dates that were changed on their own."""
+
+    scope: Scope
+    duration: int | None = None
+    at: time | None = None
+    count: int | None = None
+    classes: tuple[str, ...] | None = None
+    pin: tuple[str, ...] | None = None
+    tier: str | None = None
+    name: str | None = None
+    is_partial: bool = False
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DateAnswer:
+    """What became of one date: `changed`, `asked`, `own` (changed on its own before, so it stays),
+    or `refused` with the refusal."""
+
+    booking: Booking
+    outcome: str
+    refusal: Refused | None = None
+
+
+def series_tag(series: Series) -> str:
+    """The ETag of a series, without quotes: it differs after each change of one of its dates."""
+    rows = series.bookings.order_by("number").values_list("number", "revision")
+    return f"{zlib.crc32(repr(list(rows)).encode()):08x}"
+
+
+def series_patch(
+    *,
+    actor: Actor,
+    series: Series,
+    date: Booking | None,
+    patch: SeriesPatch,
+    tag: str | None,
+    now: datetime,
+) -> list[DateAnswer]:
+    """Changes dates of a series, or asks for it; `date` is the one that the scope starts from.
+
+    Raises:
+        Refused: `series_moved`, `date_needed`, `no_dates_left`, `series_overlap`, or by the rule
+            that a date breaks, or an approval. Nothing is changed then.
+    """
+    with transaction.atomic():
+        list(series.bookings.select_for_update().order_by("id").values_list("id"))
+        if tag is not None and tag != series_tag(series):
+            raise _moved()
+        if date is not None:
+            date = series.bookings.select_related("tier", "project", "owner").get(id=date.id)
+        dates = _dates(series, date, patch)
+        group = None if patch.scope is Scope.THIS else uuid4()
+        hook = _hook_ask(actor, dates, patch, now) if group is not None else None
+        new = _cut_off(series, dates, patch, group)
+        answers = [_change(actor, each, patch, group, now) for each in dates]
+        if group is not None:
+            _approvals_ask(actor, answers, None if patch.is_partial else group, now)
+        _overlap_check(answers, patch, series)
+        if all(each.outcome in ("refused", "own") for each in answers):
+            raise _first_refusal(answers) or _no_dates()
+        if new is not None and patch.is_partial:
+            for each in dates:
+                each.refresh_from_db()
+                booking_change(each, now=now, series=new)
+            series_cut(series, new)
+        if hook is not None:
+            rows = [each.booking for each in answers if each.outcome in ("changed", "asked")]
+            events_add([hook.row(each, now) for each in rows])
+        _audit(actor, series, patch, answers, now)
+    return answers
+
+
+def _approvals_ask(
+    actor: Actor, answers: Sequence[DateAnswer], group: UUID | None, now: datetime
+) -> None:
+    """Asks for the approvals of dates that change together. `group`: they change all or none."""
+    dates_approval_replace(actor, [each.booking for each in answers], now)
+    if group is not None:
+        group_approval_request(actor, group, now)
+
+
+def _hook_ask(
+    actor: Actor, dates: Sequence[Booking], patch: SeriesPatch, now: datetime
+) -> Event | None:
+    """Asks the policy hook about the dates that ask for more, in one call."""
+    changes = []
+    for date in dates:
+        old = target_of(date)
+        new = replace(old, ask=_ask_of(date, patch), tier=patch.tier or old.tier)
+        if strength_of(old, new) is Strength.STRONGER:
+            changes.append((date, new))
+    return change_ask(actor, changes, now)
+
+
+def _dates(series: Series, date: Booking | None, patch: SeriesPatch) -> list[Booking]:
+    """The dates in the scope, by their starts; those that have begun stay."""
+    if patch.scope is Scope.ALL:
+        rows = series.bookings.filter(state__in=COMING)
+    elif date is None:
+        raise invalid("date_needed", refusal_text("date_needed"), "date")
+    elif patch.scope is Scope.THIS:
+        return [date]
+    elif date.state not in COMING:
+        sentence = refusal_text("date_begun", label=date.label)
+        raise Refused("date_begun", sentence, param="date")
+    else:
+        rows = series.bookings.filter(state__in=COMING, starts__gte=date.starts)
+    found = list(rows.select_related("tier", "project", "owner").order_by("starts", "id"))
+    if not found:
+        raise _no_dates()
+    return found
+
+
+def _cut_off(
+    series: Series, dates: Sequence[Booking], patch: SeriesPatch, group: UUID | None
+) -> Series | None:
+    """The series that the dates will belong to, under the id of their group; None: the same."""
+    earlier = series.bookings.filter(starts__lt=dates[0].starts).count()
+    if patch.scope is not Scope.FOLLOWING or group is None or not earlier:
+        return None
+    rule = recurrence_read(series.rule)
+    if rule.times is not None:
+        rule = replace(rule, times=max(1, rule.times - earlier))
+    first = _ask_of(dates[0], patch).starts or series.first
+    new = Series(
+        id=group,
+        tenant_id=series.tenant_id,
+        project_id=series.project_id,
+        owner_id=series.owner_id,
+        name=series.name if patch.name is None else patch.name,
+        labels=series.labels,
+        external_ref=series.external_ref,
+        rule=rule.text,
+        zone=series.zone,
+        first=first,
+        is_partial=series.is_partial,
+        created=series.created,
+    )
+    new.save(force_insert=True)
+    return new
+
+
+def _change(
+    actor: Actor, date: Booking, patch: SeriesPatch, group: UUID | None, now: datetime
+) -> DateAnswer:
+    if group is not None and not patch.overwrite and _is_changed_alone(date):
+        return DateAnswer(date, "own")
+    try:
+        with transaction.atomic():
+            each = Patch(
+                ask=_ask_of(date, patch),
+                tier=patch.tier,
+                name=patch.name,
+                group=group,
+                is_partial=patch.is_partial,
+            )
+            made = booking_patch(actor=actor, booking=date, patch=each, revision=None, now=now)
+    except Refused as refusal:
+        if patch.is_partial and group is not None:
+            return DateAnswer(date, "refused", refusal)
+        if group is None:
+            raise
+        first = actor.clock(date.starts or date.not_before)
+        sentence = refusal_text("series_date_failed", first=first, why=refusal.sentence)
+        raise replace(refusal, sentence=sentence) from refusal
+    return DateAnswer(made, "asked" if is_change_open(made) else "changed")
+
+
+def _ask_of(date: Booking, patch: SeriesPatch) -> AskDocument:
+    """The request of a date after the change.
+
+    Raises:
+        Refused: a value that no request may have.
+    """
+    ask = target_of(date).ask
+    starts = ask.starts
+    if patch.at is not None and starts is not None and date.series is not None:
+        zone = ZoneInfo(date.series.zone)
+        local = datetime.combine(starts.astimezone(zone).date(), patch.at)
+        starts = local.replace(tzinfo=zone).astimezone(UTC)
+    parts: dict[str, Any] = {
+        "duration": patch.duration, "count": patch.count, "classes": patch.classes,
+        "pin": patch.pin,
+    }  # fmt: skip
+    plain = {**replace(ask, starts=starts).to_json()}
+    plain |= {name: value for name, value in parts.items() if value is not None}
+    plain |= {name: list(plain[name]) for name in ("classes", "pin") if name in plain}
+    try:
+        return AskDocument.from_json(plain)
+    except AskError as error:
+        raise invalid(error.code, error.sentence, error.param) from error
+
+
+def _is_changed_alone(date: Booking) -> bool:
+    """Whether its request was changed on its own, and that was not undone."""
+    made = BookingChange.objects.filter(
+        booking=date, state=BookingChange.State.CHANGED, group=None, undoes=None
+    ).exclude(strength="word")
+    undone = BookingChange.objects.filter(
+        booking=date, state=BookingChange.State.CHANGED, undoes__isnull=False
+    )
+    return made.exclude(id__in=undone.values("undoes")).exists()
+
+
+def _overlap_check(answers: Sequence[DateAnswer], patch: SeriesPatch, series: Series) -> None:
+    if patch.duration is None and patch.at is None:
+        return
+    coming = [each.booking for each in answers]
+    asks = sorted((_ask_of(each, patch).starts or each.not_before) for each in coming)
+    length = max(_ask_of(each, patch).duration for each in coming)
+    if dates_overlap(tuple(asks), length):
+        raise invalid("series_overlap", refusal_text("series_overlap"), "duration")
+
+
+def _first_refusal(answers: Sequence[DateAnswer]) -> Refused | None:
+    return next((each.refusal for each in answers if each.refusal is not None), None)
+
+
+def _no_dates() -> Refused:
+    return Refused("no_dates_left", refusal_text("no_dates_left"), param="scope")
+
+
+def _moved() -> Refused:
+    return Refused("revision_moved", refusal_text("series_moved"), param="If-Match")
+
+
+def _audit(
+    actor: Actor,
+    series: Series,
+    patch: SeriesPatch,
+    answers: Sequence[DateAnswer],
+    now: datetime,
+) -> None:
+    outcomes = [each.outcome for each in answers]
+    detail = {"scope": patch.scope.value, "dates": len(outcomes)}
+    detail |= {name: outcomes.count(name) for name in sorted(set(outcomes))}
+    audit_record(
+        tenant_id=series.tenant_id,
+        actor_id=actor.user_id,
+        action="series.change",
+        target=("series", series.id),
+        now=now,
+        detail=detail,
+    )

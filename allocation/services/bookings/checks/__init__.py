@@ -1,0 +1,1 @@
+"""What a request for a booking is checked against: tiers, persons, places, policy hooks."""

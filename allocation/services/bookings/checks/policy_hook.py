@@ -1,0 +1,209 @@
+"""Asks the organisation's policy hook about new requests and stronger changes.
+
+The hook is asked before admission, so what it changes is admitted as if a person had asked for it.
+It never widens rights: another tier must be open to the asker, and a window inside the asked one.
+What it answered is kept as an event of each booking; a later cycle or replay never asks it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from allocation.models import Booking
+from allocation.rules.ask import time_text
+from allocation.rules.changes import Target
+from allocation.services.bookings.checks.tiers import TierUse, audience_check, classes_within
+from allocation.services.bookings.requests import BookingRequest
+from allocation.services.record.history import Event
+from allocation.services.record.refusals import refusal
+from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
+from tenants.access import Actor, access_project_to_book
+from tenants.models import Tier
+from tenants.platform.errors import Refused
+from tenants.rules.policy_hooks import Decision
+from tenants.services.policy_hooks.questions import HookAnswer, HookItem, hook_consult
+
+_NO_CHANGE = "A change is admitted or denied as it is."
+_FIXED = "The start of this request is fixed, so its window can't change."
+
+
+def requests_ask(
+    actor: Actor,
+    act: str,
+    requests: Sequence[BookingRequest],
+    now: datetime,
+    more: Mapping[str, Any] | None = None,
+) -> list[BookingRequest | Refused]:
+    """Asks about new requests in one call; returns them as they count, in order. `more` is sent
+    with each. Without a hook they are the same.
+
+    Raises:
+        HookQuestion: Nobody was asked yet; see `hook_asking`.
+    """
+
+    def items() -> list[HookItem]:
+        return [_item(actor, each, more or {}, now) for each in requests]
+
+    answers = hook_consult(actor, act, items, now)
+    if answers is None:
+        return list(requests)
+    return [_answered(each, said) for each, said in zip(requests, answers, strict=True)]
+
+
+def request_ask(
+    actor: Actor,
+    act: str,
+    request: BookingRequest,
+    now: datetime,
+    more: Mapping[str, Any] | None = None,
+) -> BookingRequest:
+    """As `requests_ask`, about one.
+
+    Raises:
+        Refused: `policy_hook_denied` or `policy_hook_failed`.
+    """
+    (found,) = requests_ask(actor, act, [request], now, more)
+    if isinstance(found, Refused):
+        raise found
+    return found
+
+
+def change_ask(
+    actor: Actor, changes: Sequence[tuple[Booking, Target]], now: datetime
+) -> Event | None:
+    """Asks about stronger changes of bookings; returns the event that records the answer.
+
+    Raises:
+        HookQuestion, Refused: as `request_ask`. One denial denies all.
+    """
+
+    def items() -> list[HookItem]:
+        return [HookItem(_change_data(*each), _change_fault) for each in changes]
+
+    answers = hook_consult(actor, "change", items, now)
+    if answers is None:
+        return None
+    for said in answers:
+        if not said.decision.is_admitted:
+            raise _refusal(said)
+    return _event(answers[0], {})
+
+
+def _item(
+    actor: Actor, request: BookingRequest, more: Mapping[str, Any], now: datetime
+) -> HookItem:
+    data = {
+        "project": request.project,
+        "tier": request.tier,
+        "ask": request.ask.to_json(),
+        "request": request.request_text,
+        "name": request.name,
+        "campaign": request.campaign,
+        "labels": dict(request.labels),
+        "external_ref": request.external_ref,
+        **more,
+    }
+    return HookItem(data, lambda said: _fault(actor, request, said, now))
+
+
+def _change_data(booking: Booking, new: Target) -> dict[str, Any]:
+    return {
+        "project": booking.project.slug,
+        "tier": new.tier,
+        "ask": new.ask.to_json(),
+        "name": new.name,
+        "labels": booking.labels,
+        "external_ref": booking.external_ref,
+        "change": {"booking": booking.label, "tier": booking.tier_id, "ask": booking.ask},
+    }
+
+
+def _change_fault(said: Decision) -> str:
+    return _NO_CHANGE if said.is_change else ""
+
+
+def _fault(actor: Actor, request: BookingRequest, said: Decision, now: datetime) -> str:
+    """Returns why the decision is not valid for the request; empty if it is."""
+    return _tier_fault(actor, request, said.tier, now) or _window_fault(request, said, now)
+
+
+def _tier_fault(actor: Actor, request: BookingRequest, slug: str, now: datetime) -> str:
+    if not slug or slug == request.tier:
+        return ""
+    tier = Tier.objects.filter(slug=slug).first()
+    if tier is None:
+        return f"There is no tier {slug!r}."
+    try:
+        project = access_project_to_book(actor, request.project, "project")
+        use = TierUse.of(project, tier, actor.user_id, None, now)
+        audience_check(use)
+        classes_within(use, dict.fromkeys(request.ask.classes, 0))
+    except Refused as refused:
+        return refused.sentence
+    return ""
+
+
+def _window_fault(request: BookingRequest, said: Decision, now: datetime) -> str:
+    ask = request.ask
+    if not said.has_window:
+        return ""
+    if ask.starts is not None or request.windows:
+        return _FIXED
+    earliest = max(ask.not_before or now, now)
+    if said.not_before is not None and said.not_before < earliest:
+        return f"`not_before` is before the window of the request, {time_text(earliest)}."
+    if said.deadline is not None and ask.deadline is not None and said.deadline > ask.deadline:
+        return f"`deadline` is after the window of the request, {time_text(ask.deadline)}."
+    until = said.deadline or ask.deadline
+    since = max(said.not_before or earliest, earliest)
+    if until is not None and until < since + timedelta(seconds=ask.duration):
+        return "The window is shorter than the request."
+    return ""
+
+
+def _answered(request: BookingRequest, answer: HookAnswer) -> BookingRequest | Refused:
+    """The request as it counts after the answer."""
+    said, ask = answer.decision, request.ask
+    if not said.is_admitted:
+        return _refusal(answer)
+    facts: dict[str, Any] = {}
+    if said.tier and said.tier != request.tier:
+        names = dict(Tier.objects.values_list("slug", "name"))
+        facts |= {"from": names.get(request.tier, request.tier), "to": names[said.tier]}
+    if said.has_window:
+        facts["window"] = True
+        since, until = said.not_before or ask.not_before, said.deadline or ask.deadline
+        ask = replace(ask, not_before=since, deadline=until)
+    event = _event(answer, facts)
+    return replace(request, tier=said.tier or request.tier, ask=ask, hook=event)
+
+
+def _event(answer: HookAnswer, facts: Mapping[str, Any]) -> Event:
+    """The event: what the hook said, with the number of its call in the log."""
+    said = answer.decision
+    detail = {"call": f"phk_{answer.call.hex}"}
+    window = {"not_before": said.not_before, "deadline": said.deadline}
+    detail |= {name: moment.isoformat() for name, moment in window.items() if moment is not None}
+    words = {"tenant": answer.tenant, "words": said.message}
+    if answer.error:
+        text = event_text("hook_passed", tenant=answer.tenant, error=answer.error)
+    elif facts:
+        moved = {"from": "", "to": "", "window": False, **facts}
+        text = event_text("hook_moved", **words, **moved)
+    else:
+        text = event_text("hook_admitted", **words)
+    return Event("policy_hook", text, detail=detail)
+
+
+def _refusal(answer: HookAnswer) -> Refused:
+    facts, numbers = {"tenant": answer.tenant}, {"call": f"phk_{answer.call.hex}"}
+    if answer.error:
+        # Not a rule about the request: the same one can be admitted a moment later.
+        return Refused(
+            "policy_hook_failed", refusal_text("policy_hook_failed", **facts),
+            param="request", owner="tenant_admin", numbers=numbers,
+        )  # fmt: skip
+    sentence = refusal_text("policy_hook_denied", **facts, words=answer.decision.message)
+    return refusal("policy_hook_denied", sentence, "conflict", "request", numbers=numbers)

@@ -1,0 +1,1 @@
+"""The waiting list: its candidates, offers and groups."""

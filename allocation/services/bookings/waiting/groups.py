@@ -1,0 +1,116 @@
+"""Entries of the waiting list that exclude each other: the first that gets a place ends the others.
+
+The database lets only one entry of a group be met. The next turn withdraws the others, before its
+snapshot.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from allocation.access import access_wait_entry
+from allocation.models import Booking, WaitEntry
+from allocation.rules.states import ON_WAITLIST, State
+from allocation.services.bookings.approval.decisions import approval_withdraw
+from allocation.services.bookings.waiting.offers import offer_withdraw
+from allocation.services.bookings.withdrawals import booking_withdraw
+from allocation.services.record.history import Event
+from allocation.services.runs.transition import booking_change, booking_lock
+from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
+from tenants.access import Actor
+from tenants.platform.errors import Refused, invalid
+
+_WAITS = (State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST)
+
+
+def entries_exclude(*, actor: Actor, entry_ids: Sequence[UUID], now: datetime) -> list[WaitEntry]:
+    """Makes open entries of one person exclude each other, in place of what they excluded before.
+    One alone excludes nothing any more. Idempotent.
+
+    Raises:
+        Refused: `not_found`, `not_allowed`, `entry_over`, `entries_of_one`, `entry_twice`.
+    """
+    if len(set(entry_ids)) != len(entry_ids):
+        raise invalid("entry_twice", refusal_text("entry_twice"), "entries")
+    with transaction.atomic():
+        found = [access_wait_entry(actor, each) for each in entry_ids]
+        if len({entry.owner_id for entry in found}) != 1:
+            raise invalid("entries_of_one", refusal_text("entries_of_one"), "entries")
+        bookings = {
+            booking_id: booking_lock(booking_id, "project", "tier", "owner")
+            for booking_id in sorted(entry.booking_id for entry in found)
+        }
+        rows = WaitEntry.objects.select_for_update().filter(id__in=entry_ids).order_by("id")
+        entries = list(rows)
+        lost = set(rivals_due().values_list("id", flat=True))
+        for entry in entries:
+            if entry.slot is None or entry.id in lost:
+                label = bookings[entry.booking_id].label
+                raise Refused("entry_over", refusal_text("entry_over", label=label))
+        if _is_so(entries):
+            return entries
+        group = uuid4() if len(entries) > 1 else None
+        labels = ", ".join(booking.label for booking in bookings.values())
+        name = "entries_exclude" if group else "entry_alone"
+        text = event_text(name, actor=actor.name, labels=labels)
+        for entry in entries:
+            entry.any_of = group
+            entry.save(update_fields=["any_of"])
+            event = Event("changed", text, actor.user_id)
+            booking_change(bookings[entry.booking_id], event=event, now=now)
+    return entries
+
+
+def bookings_exclude(*, actor: Actor, bookings: Sequence[Booking], now: datetime) -> None:
+    """Makes the entries of bookings that were just made exclude each other.
+
+    Raises:
+        Refused: `any_of_waits`, one of them does not wait; or as `entries_exclude`.
+    """
+    ids = [booking.id for booking in bookings]
+    entries = list(WaitEntry.objects.filter(booking__in=ids).values_list("id", flat=True))
+    if len(entries) < max(2, len(ids)):
+        raise invalid("any_of_waits", refusal_text("any_of_waits"), "any_of")
+    entries_exclude(actor=actor, entry_ids=entries, now=now)
+    for booking in bookings:
+        booking.refresh_from_db(fields=["version"])
+
+
+def rivals_due() -> QuerySet[WaitEntry]:
+    """Returns the open entries of groups of which one has a place."""
+    met = WaitEntry.objects.filter(any_of=OuterRef("any_of"), is_met=True)
+    return WaitEntry.objects.filter(Exists(met), slot__isnull=False, any_of__isnull=False)
+
+
+def rivals_withdraw(now: datetime) -> int:
+    """Cancels the bookings whose group has a place, with all of their money. Returns how many. For
+    the turn of the solver, before its snapshot."""
+    due = rivals_due().order_by("booking_id").values_list("booking_id", "any_of")
+    return sum(_withdraw(booking_id, group, now) for booking_id, group in list(due))
+
+
+def _withdraw(booking_id: UUID, group: UUID | None, now: datetime) -> int:
+    with transaction.atomic():
+        booking = booking_lock(booking_id, "tier", "project", "owner")
+        if booking.state not in _WAITS:
+            return 0
+        if booking.state == State.OFFERED:
+            offer_withdraw(booking, now)
+        if booking.state == State.AWAITING_APPROVAL:
+            approval_withdraw(booking, now)
+        met = WaitEntry.objects.select_related("booking").get(any_of=group, is_met=True)
+        text = event_text("rival_met", label=met.booking.label)
+        booking_withdraw(booking, text, now, outcome="other_met")
+    return 1
+
+
+def _is_so(entries: Sequence[WaitEntry]) -> bool:
+    """Whether these entries, and no others, exclude each other already."""
+    first, *others = {entry.any_of for entry in entries}
+    if others or first is None:
+        return not others and len(entries) == 1
+    return WaitEntry.objects.filter(any_of=first, slot__isnull=False).count() == len(entries) > 1

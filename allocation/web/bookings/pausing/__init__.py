@@ -1,0 +1,1 @@
+"""Pause notices and pauses."""

@@ -1,0 +1,1 @@
+"""The panel that asks for a booking."""

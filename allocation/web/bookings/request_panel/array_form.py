@@ -1,0 +1,89 @@
+"""The fields of an array in the booking panel, and its options with the price of all runs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from allocation.errors import AskError
+from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
+from allocation.rules.ask import Parsed
+from allocation.rules.ask.line.arrays import array_text
+from allocation.services.arrays.arrays import parallel_usual
+from allocation.services.quotes.array_ends import array_end
+from allocation.web.bookings.request_panel.request_form import RequestFields
+from allocation.web.parts.times import moment_words
+from billing.rules import money_text
+from tenants.web.frame import zone_of
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySaid:
+    """A number of runs, and how many of them are open at a time (None: as usual)."""
+
+    count: int
+    parallel: int | None = None
+
+    @property
+    def at_once(self) -> int:
+        """How many runs are open at a time."""
+        return min(self.parallel or parallel_usual(self.count), self.count)
+
+    def text(self, one: str) -> str:
+        """The line of one run as that of the array."""
+        return array_text(one, self.count, self.parallel)
+
+
+def array_said(parsed: Parsed) -> ArraySaid | None:
+    """Returns the array of the text; None for a single booking."""
+    return ArraySaid(parsed.array, parsed.parallel) if parsed.array is not None else None
+
+
+def array_of_fields(fields: RequestFields) -> ArraySaid | None:
+    """Returns the array of the fields; None for a single booking. Raises AskError."""
+    if fields.array in ("", "1"):
+        return None
+    count = _number(fields.array, MOST_ELEMENTS, "array")
+    parallel = _number(fields.parallel, MOST_PARALLEL, "parallel") if fields.parallel else None
+    return ArraySaid(count, parallel)
+
+
+def array_shown(array: ArraySaid | None) -> dict[str, Any]:
+    """Returns the values of the fields."""
+    if array is None:
+        return {"array": "", "parallel": ""}
+    return {"array": array.count, "parallel": array.parallel or ""}
+
+
+def array_typed(fields: RequestFields) -> dict[str, Any]:
+    """Returns the fields as typed, for invalid input."""
+    return {"array": fields.array, "parallel": fields.parallel}
+
+
+def array_options(
+    options: Iterable[Mapping[str, Any]], array: ArraySaid, zone: str, now: datetime
+) -> list[dict[str, Any]]:
+    """Returns the options of the first run, priced for all runs, with the end of the last."""
+    found = []
+    for each in options:
+        option = each["option"]
+        total = money_text(option.price * array.count, option.currency)
+        found.append(
+            {
+                **each,
+                "when": f"First run: {each['when']}. Last run ends "
+                f"{moment_words(array_end(option, array.count, array.at_once), zone_of(zone), now)}"
+                " at the earliest",
+                "price": total,
+                "button": f"Book {array.count:,} runs for {total}",
+                "value": f"{option.tier} {array.text(option.request)}",
+            }
+        )
+    return found
+
+
+def _number(text: str, most: int, param: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= number <= most:
+        raise AskError(f"bad_{param}", f"Enter a number from 1 to {most:,}.", param)
+    return number

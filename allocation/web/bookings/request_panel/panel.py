@@ -1,0 +1,354 @@
+"""The booking panel: takes a text request, shows options with prices and books one.
+
+The same view serves a page (`/book?q=`), a fragment next to the timeline, and a plain form without
+JavaScript.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from allocation.access import LABEL
+from allocation.errors import AskError
+from allocation.models import Booking
+from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
+from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
+from allocation.rules.ask.line.text import document_text
+from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.series import Repeat
+from allocation.services.quotes.quotes import cheapest_class, quote_make
+from allocation.web.bookings.request_panel.array_form import (
+    ArraySaid,
+    array_of_fields,
+    array_options,
+    array_said,
+    array_shown,
+    array_typed,
+)
+from allocation.web.bookings.request_panel.booking import made_words, option_book
+from allocation.web.bookings.request_panel.options import options_context
+from allocation.web.bookings.request_panel.request_form import (
+    SHARE,
+    SHARES,
+    RequestFields,
+    ask_of_fields,
+    fields_of,
+    groups_line,
+    groups_text,
+    highlights_of,
+    text_as_chosen,
+    understood_words,
+)
+from allocation.web.bookings.request_panel.series_form import (
+    repeat_of_fields,
+    repeat_shown,
+    repeat_typed,
+    series_options,
+    series_preview,
+    series_text,
+)
+from allocation.web.parts.times import length_words
+from billing.models import Campaign
+from tenants.access import Actor, access_project
+from tenants.models import Project, Tier
+from tenants.platform.errors import Refused, invalid
+from tenants.services.sign_in.rate_limits import call_limit_check
+from tenants.web.frame import STATUS, tenant_page, zone_of
+
+EXAMPLES = ("2 h100 6h", "1g.10gb 2h now", "1 h100 tomorrow 9:00 for 8h")
+Named = TypeVar("Named", Project, Tier, Campaign)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def book_page(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """GET `?q=&project=&tier=` shows options with prices; POST books the chosen one."""
+    if request.method == "POST":
+        return _confirm(request, actor)
+    if LABEL.fullmatch(request.GET.get("q", "").strip()):
+        label = request.GET["q"].strip().upper()
+        return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{label}")
+    context = panel_context(request, actor, timezone.now())
+    wait = context.get("wait_seconds")
+    if wait is None:
+        return _answer(request, context)
+    response = _answer(request, context, status=HTTPStatus.TOO_MANY_REQUESTS)
+    response["Retry-After"] = str(wait)
+    return response
+
+
+def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str, Any]:
+    """Returns the template context of the panel for the text and fields of a GET."""
+    fields = fields_of(request.GET, MAX_TEXT_LENGTH)
+    projects, tiers = _choices(actor)
+    project, tier = _defaults(actor, fields, projects, tiers)
+    context: dict[str, Any] = {
+        "text": fields.text,
+        "panel_projects": projects,
+        "panel_tiers": tiers,
+        "examples": EXAMPLES,
+        "key": uuid4().hex,
+        "name": fields.name,
+        "labels": fields.labels,
+        "external_ref": fields.external_ref,
+        **_chosen(project, tier),
+        **_campaigns(project, fields),
+    }
+    if project is None or tier is None or not (fields.text or fields.is_edited):
+        return context
+    try:
+        context |= _understood(actor, fields, projects, now)
+        project = _by_slug(projects, context["said"].project) or project
+        context |= _campaigns(project, fields)
+        tier = _by_slug(tiers, context["said"].tier) or tier
+        context |= _chosen(project, tier)
+        if "ask" in context:
+            context |= _priced(actor, (project, tier, tiers), context, now)
+    except AskError as error:
+        context["trouble"] = error.sentence
+        context["trouble_param"] = error.param
+    except Refused as refusal:
+        is_limit = refusal.code == "too_many_requests"
+        context |= _too_often(refusal) if is_limit else {"refusal": refusal}
+    return context
+
+
+def _too_often(refusal: Refused) -> dict[str, Any]:
+    """Returns the message for a person who has exceeded the quote limit."""
+    numbers = refusal.numbers
+    wait = numbers["retry_after_seconds"]
+    sentence = (
+        f"Too many quotes: at most {numbers['most']:,} in {numbers['in_seconds']} "
+        f"seconds. Try again in {wait} s."
+    )
+    return {"trouble": sentence, "trouble_param": "q", "wait_seconds": wait}
+
+
+def _chosen(project: Project | None, tier: Tier | None) -> dict[str, str]:
+    """Returns the selected values of the project and tier fields."""
+    return {
+        "project_slug": project.slug if project else "",
+        "tier_slug": tier.slug if tier else "",
+    }
+
+
+def _campaigns(project: Project | None, fields: RequestFields) -> dict[str, Any]:
+    """Returns the open campaigns of the project, and the chosen one."""
+    campaigns = list(Campaign.objects.filter(project=project, is_open=True)) if project else []
+    chosen = _by_slug(campaigns, fields.campaign)
+    return {"panel_campaigns": campaigns, "campaign_slug": chosen.slug if chosen else ""}
+
+
+def _priced(
+    actor: Actor,
+    chosen: tuple[Project, Tier, list[Tier]],
+    context: dict[str, Any],
+    now: datetime,
+) -> dict[str, Any]:
+    """Returns the options for the context's request and the effect of the best one."""
+    project, tier, tiers = chosen
+    ask, rule = context["ask"], context["rule"]
+    if context["said"].cheapest:
+        ask = cheapest_class(ask, now)
+    terms = BookingRequest(
+        project.slug,
+        tier.slug,
+        ask,
+        zone=actor.time_zone,
+        campaign=context["campaign_slug"],
+    )
+    array: ArraySaid | None = context["array"]
+    line = document_text(ask, zone_of(actor.time_zone))
+    found: dict[str, Any] = {"wait_text": array.text(line) if array else line}
+    dates = array.count if array else 1
+    if rule is not None:
+        terms, found["series"] = series_preview(terms, Repeat(rule))
+        dates = found["series"].count
+    # One limit covers the quotes of pages and REST.
+    call_limit_check("quotes", str(actor.user_id), now)
+    quote = quote_make(actor=actor, request=terms, now=now)
+    if context["said"].cheapest:
+        quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
+    found |= options_context(actor, project, tiers, quote, now, dates)
+    # A full window can be waited for.
+    found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
+    if array is not None:
+        found["options"] = array_options(found["options"], array, terms.zone, now)
+    if rule is not None:
+        found["options"] = series_options(found["options"], terms, context | found)
+    return found
+
+
+def _by_slug(rows: Sequence[Named], slug: str | None) -> Named | None:
+    return next((row for row in rows if row.slug == slug), None)
+
+
+def _understood(
+    actor: Actor, fields: RequestFields, projects: list[Project], now: datetime
+) -> dict[str, Any]:
+    """Returns the parsed text, or the request from the fields and its equivalent text."""
+    zone = zone_of(actor.time_zone)
+    catalogue = ask_catalogue((each.slug, each.name) for each in projects)
+    parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
+    if fields.is_chosen:
+        fields = replace(fields, text=text_as_chosen(fields, parsed))
+        parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
+    ask: AskDocument | None = None
+    wrong: dict[str, str] = {}
+    if fields.is_edited:
+        more = parse_ask(groups_line(fields), catalogue=catalogue, now=now, zone=zone)
+        ask = ask_of_fields(fields, parsed, more if fields.groups else None)
+        text = document_text(ask, zone)
+        try:
+            today = now.astimezone(zone).date()
+            text = series_text(text, repeat_of_fields(fields, parsed.repeat, today))
+            array = array_of_fields(fields)
+            text = array.text(text) if array else text
+        except AskError as error:
+            wrong = {"trouble": error.sentence, "trouble_param": error.param}
+        parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
+    else:
+        text = fields.text
+        ask = _ask_or_none(parsed)
+    found: dict[str, Any] = {
+        "text": text,
+        "echo": highlights_of(text, parsed),
+        "said": parsed,
+        "problems": parsed.problems,
+        "missing": parsed.missing,
+        "catalogue": catalogue.classes,
+        "workloads": catalogue.workloads,
+        "pins": pin_choices(ask.classes if ask else parsed.classes),
+        "shape": _shape(parsed, ask),
+        "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
+        "shares": SHARES,
+        "repeat": repeat_typed(fields) if wrong else repeat_shown(parsed.repeat),
+        "rule": parsed.repeat,
+        "array": array_said(parsed),
+        "runs": array_typed(fields) if wrong else array_shown(array_said(parsed)),
+    }
+    if wrong:
+        return found | wrong
+    if ask is not None:
+        found["ask"] = _soon(ask, now)
+        labels = {entry.slug: entry.label for entry in catalogue.classes}
+        found["understood"] = understood_words(ask, parsed, labels)
+    return found
+
+
+def _ask_or_none(parsed: Parsed) -> AskDocument | None:
+    """Returns the request; None if a part is unknown, wrong or missing."""
+    return None if parsed.problems or parsed.missing else parsed.document(first=True, many=True)
+
+
+def _profiles(catalogue: Catalogue, classes: tuple[str, ...]) -> list[str]:
+    """Returns the distinct MIG profiles of these classes."""
+    entries = [entry for entry in catalogue.classes if entry.slug in classes]
+    return list(dict.fromkeys(profile for entry in entries for profile in entry.profiles))
+
+
+def _soon(ask: AskDocument, now: datetime) -> AskDocument:
+    """Drops a "not before" that has passed: a minute later it would be a start in the past."""
+    is_now = ask.not_before is not None and ask.not_before <= now
+    return replace(ask, not_before=None) if is_now else ask
+
+
+def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
+    """Returns the values of the editable fields."""
+    classes = ask.classes if ask else parsed.classes
+    duration = ask.duration if ask else parsed.duration
+    return {
+        "count": ask.count if ask else parsed.count or 1,
+        "classes": " ".join(classes),
+        "profile": _size(ask or parsed),
+        "cores": (ask or parsed).cores or "",
+        "memory": (ask or parsed).memory or "",
+        "length": length_words(duration).replace(" ", "") if duration else "",
+        "workload": parsed.workload or "",
+        "pin": " ".join((ask or parsed).pin),
+        "groups": groups_text((ask or parsed).groups),
+    }
+
+
+def _size(said: AskDocument | Parsed) -> str:
+    return said.profile or "" if said.share is None else f"{SHARE}{said.share}"
+
+
+def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
+    now = timezone.now()
+    try:
+        booking = option_book(request, actor, now)
+    except (Refused, AskError) as error:
+        refusal = error if isinstance(error, Refused) else invalid(error.code, error.sentence, "q")
+        return _refused(request, actor, refusal, now)
+    made = made_words(actor, booking)
+    if _is_fragment(request):
+        return render(request, "allocation/panel_made.html", {"made": made})
+    messages.success(request, made["message"])
+    return HttpResponseRedirect(made["href"])
+
+
+def _refused(request: HttpRequest, actor: Actor, refusal: Refused, now: datetime) -> HttpResponse:
+    """Renders the panel again with the refusal and the current options."""
+    context = panel_context(_as_get(request), actor, now)
+    context["refusal"] = refusal
+    return _answer(request, context, status=int(STATUS.get(refusal.kind, 409)))
+
+
+def _as_get(request: HttpRequest) -> HttpRequest:
+    shown = HttpRequest()
+    shown.GET = request.POST
+    return shown
+
+
+def _answer(request: HttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
+    is_page = not _is_fragment(request)
+    name = "book" if is_page else "panel_part"
+    context["is_page"] = is_page
+    return render(request, f"allocation/{name}.html", context, status=status)
+
+
+def _is_fragment(request: HttpRequest) -> bool:
+    return request.headers.get("X-Fragment") == "1"
+
+
+def _choices(actor: Actor) -> tuple[list[Project], list[Tier]]:
+    projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
+    return [each for each in projects if actor.may_book(each.id)], list(Tier.objects.all())
+
+
+def _defaults(
+    actor: Actor, fields: RequestFields, projects: list[Project], tiers: list[Tier]
+) -> tuple[Project | None, Tier | None]:
+    """Returns the selected project and tier, else those of the last booking, else the first project
+    and Standard."""
+    last = (
+        Booking.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id)
+        .order_by("-submitted")
+        .values_list("project__slug", "tier_id")
+        .first()
+    )
+    last_project, last_tier = last or ("", "")
+    if fields.project:
+        access_project(actor, fields.project, "project")
+    by_slug = {project.slug: project for project in projects}
+    tier_by_slug = {tier.slug: tier for tier in tiers}
+    project = by_slug.get(fields.project) or by_slug.get(last_project)
+    tier = tier_by_slug.get(fields.tier) or tier_by_slug.get(last_tier)
+    return (
+        project or next(iter(projects), None),
+        tier or tier_by_slug.get("standard") or next(iter(tiers), None),
+    )
+
+
+urlpatterns = [path("t/<slug:tenant>/book", book_page, name="book")]

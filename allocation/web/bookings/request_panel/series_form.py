@@ -1,0 +1,140 @@
+"""The repeat fields of the booking panel, and the preview of a series."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from allocation.errors import AskError
+from allocation.rules.ask.when.recurrence_words import (
+    WORKDAYS,
+    month_line,
+    month_rule,
+    recurrence_line,
+    recurrence_words,
+)
+from allocation.rules.recurrence import Recurrence, recurrence_check
+from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.series import Repeat, series_dates
+from allocation.web.bookings.request_panel.request_form import RequestFields
+from billing.rules import money_text
+
+FORTNIGHT = timedelta(days=14)
+REPEATS: dict[str, Recurrence] = {
+    "daily": Recurrence("DAILY"),
+    "weekdays": Recurrence("WEEKLY", days=WORKDAYS),
+    "weekly": Recurrence("WEEKLY"),
+    "monthly": Recurrence("MONTHLY"),
+}
+CHOICES = (
+    ("", "Once"),
+    ("daily", "Every day"),
+    ("weekdays", "Every weekday"),
+    ("weekly", "Every week"),
+    ("monthly", "Every month"),
+    ("days", "Every month on …"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPreview:
+    """The dates of a series before it is booked."""
+
+    words: str
+    count: int
+    first: str
+    last: str
+    skipped: str
+
+
+def repeat_rule(often: str, days: str, param: str) -> Recurrence | None:
+    """Returns the recurrence of a choice without its end; None for a single booking.
+
+    Raises AskError for invalid days of the month.
+    """
+    return month_rule(days, param) if often == "days" else REPEATS.get(often)
+
+
+def repeat_of_fields(
+    fields: RequestFields, said: Recurrence | None, today: date
+) -> Recurrence | None:
+    """Returns the recurrence of the fields, or the one from the text (`said`); None for a single
+    booking. Without a last day it repeats for two weeks. Raises AskError for an invalid last day or
+    invalid days of the month."""
+    rule = repeat_rule(fields.often, fields.days, "days")
+    if rule is None:
+        return said if fields.often == "text" else None
+    try:
+        until = date.fromisoformat(fields.until) if fields.until else today + FORTNIGHT
+    except ValueError:
+        raise AskError("no_end", "Enter the last day of the repetition.", "until") from None
+    return recurrence_check(replace(rule, until=until), "until")
+
+
+def repeat_shown(rule: Recurrence | None) -> dict[str, Any]:
+    """Returns the field values for a recurrence from the text."""
+    plain = replace(rule, until=None, times=None) if rule else None
+    often = next((name for name, each in REPEATS.items() if each == plain), "")
+    days = month_line(rule) if rule and rule.interval == 1 and not often else ""
+    often = often or ("days" if days else "text" if rule else "")
+    choices = (*CHOICES, ("text", "As typed above")) if often == "text" else CHOICES
+    return {
+        "choices": choices,
+        "often": often,
+        "days": days.removeprefix("the "),
+        "until": rule.until.isoformat() if rule and rule.until else "",
+    }
+
+
+def repeat_typed(fields: RequestFields) -> dict[str, Any]:
+    """Returns the fields as typed, for invalid input."""
+    typed = {"often": fields.often, "until": fields.until, "days": fields.days}
+    return {"choices": CHOICES, **typed}
+
+
+def series_text(text: str, rule: Recurrence | None) -> str:
+    """Returns the text with its recurrence appended."""
+    return f"{text} {recurrence_line(rule)}" if rule else text
+
+
+def series_preview(request: BookingRequest, repeat: Repeat) -> tuple[BookingRequest, SeriesPreview]:
+    """Returns the request for the first date and the preview of all dates. Raises Refused."""
+    dates = series_dates(request, repeat)
+    zone, words = ZoneInfo(request.zone), recurrence_words(repeat.rule)
+    seen = SeriesPreview(
+        words=words[0].upper() + words[1:],
+        count=len(dates.starts),
+        first=_day(dates.starts[0], zone),
+        last=_day(dates.starts[-1], zone),
+        skipped=", ".join(dates.skipped),
+    )
+    return replace(request, ask=replace(request.ask, starts=dates.starts[0])), seen
+
+
+def series_options(
+    options: Iterable[dict[str, Any]], request: BookingRequest, context: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Returns the options that keep the time of day, priced for all dates."""
+    count, rule = context["series"].count, context["rule"]
+    found = []
+    for each in options:
+        option = each["option"]
+        if option.starts != request.ask.starts:
+            continue
+        total = money_text(option.price * Decimal(count), option.currency)
+        found.append(
+            each
+            | {
+                "price": total,
+                "button": f"Book {count} dates for {total}",
+                "value": series_text(each["value"], rule),
+            }
+        )
+    return found
+
+
+def _day(moment: datetime, zone: ZoneInfo) -> str:
+    local = moment.astimezone(zone)
+    return f"{local:%a} {local.day} {local:%b %H:%M}"

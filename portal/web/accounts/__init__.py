@@ -1,0 +1,1 @@
+"""Signing in and a person's own account."""

@@ -1,0 +1,1 @@
+"""The server of pages and REST: its threads, streams and limits."""

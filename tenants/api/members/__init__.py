@@ -1,0 +1,1 @@
+"""People, service accounts and invitations over REST."""

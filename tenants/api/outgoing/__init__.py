@@ -1,0 +1,1 @@
+"""Messages, events and webhooks over REST."""

@@ -1,0 +1,60 @@
+"""Actions of a page's forms: each runs and redirects, or shows the page with the error."""
+
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, QueryDict
+
+from tenants.platform.errors import Refused, missing
+from tenants.platform.forms.text import form_text_error
+
+FormAction = Callable[[QueryDict], str]
+"""Carries out a posted form and returns the sentence that reports success."""
+
+SHOWN_ON_PAGE = frozenset({"invalid", "conflict", "quota", "budget"})
+
+
+def form_action_run(request: HttpRequest, acts: Mapping[str, FormAction]) -> Refused | None:
+    """Runs the action that the posted form names, and stores its sentence for the next page.
+
+    Returns a refusal that is shown next to the form. Missing rights and missing objects raise
+    `Refused`, which is shown as a separate page.
+    """
+    try:
+        sentence = acts[form_act_read(request, acts)](request.POST)
+    except Refused as refusal:
+        if refusal.kind not in SHOWN_ON_PAGE:
+            raise
+        return refusal
+    messages.success(request, sentence)
+    return None
+
+
+def form_act_read(request: HttpRequest, known: Iterable[str]) -> str:
+    """The name of the posted form. Raises Refused for an unknown one, or for invisible text."""
+    fault = form_text_error(request)
+    if fault is not None:
+        raise fault
+    act = request.POST.get("act", "")
+    if act not in known:
+        sentence = "This page does not know the form. Reload the page."
+        alternatives = tuple({"act": name} for name in known)
+        raise Refused("unknown_act", sentence, "invalid", "act", alternatives=alternatives)
+    return act
+
+
+def id_read(form: QueryDict, key: str, noun: str) -> UUID:
+    """The id under `key`. Raises Refused `not_found`, also for a malformed id."""
+    try:
+        return UUID(form.get(key, ""))
+    except ValueError:
+        raise missing(noun, key) from None
+
+
+def ids_read(form: QueryDict, key: str, noun: str) -> list[UUID]:
+    """All ids under `key`. Raises Refused `not_found` for a malformed one."""
+    try:
+        return [UUID(each) for each in form.getlist(key)]
+    except ValueError:
+        raise missing(noun, key) from None

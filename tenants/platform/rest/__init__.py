@@ -1,0 +1,1 @@
+"""What every REST view is made of."""

@@ -1,0 +1,1 @@
+"""Tokens and service accounts."""

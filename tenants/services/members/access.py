@@ -1,0 +1,58 @@
+"""Disables people in one tenant, as a directory does when somebody leaves, and enables them again.
+
+Roles and bookings stay; they give no access while the person is disabled. Other tenants of the
+person are not affected.
+"""
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from tenants.access import Actor
+from tenants.audit import audit_record
+from tenants.models import KnownPerson, Membership, Role, User
+from tenants.platform.errors import Refused, missing
+from tenants.services.members.people import require_another_admin
+
+
+def members_of(actor: Actor) -> QuerySet[User]:
+    """Returns the people with a role in the admin's tenant. Raises Refused `not_found`."""
+    if not actor.is_tenant_admin:
+        raise missing("person")
+    held = Membership.objects.filter(tenant_id=actor.tenant_id)
+    return User.objects.filter(id__in=held.values("user_id")).select_related("service_account")
+
+
+@transaction.atomic
+def member_enabled_set(*, actor: Actor, username: str, is_enabled: bool, now: datetime) -> User:
+    """Disables or enables a person in the admin's tenant, from their next request on.
+
+    Raises:
+        Refused: `not_found`, `own_account` or `last_admin`.
+    """
+    user = members_of(actor).filter(username=username).first()
+    if user is None:
+        raise missing("person")
+    if user.pk == actor.user_id:
+        raise Refused("own_account", "Another admin has to do this with your own account.")
+    rows = KnownPerson.objects.filter(tenant_id=actor.tenant_id, user=user)
+    known = rows.select_for_update().get()
+    if (known.disabled is None) == is_enabled:
+        return user
+    if not is_enabled:
+        leading = Membership.objects.filter(
+            tenant_id=actor.tenant_id, user=user, role=Role.TENANT_ADMIN
+        )
+        for membership in leading:
+            require_another_admin(membership)
+    rows.update(disabled=None if is_enabled else now)
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action="member.enabled" if is_enabled else "member.disabled",
+        target=("user", user.pk),
+        now=now,
+        detail={"username": user.username},
+    )
+    return user

@@ -1,0 +1,1 @@
+"""What leaves the portal: webhooks and chat."""

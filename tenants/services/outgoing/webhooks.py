@@ -1,0 +1,332 @@
+"""Writes webhooks: made by admins for a tenant and by leads for a project."""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from tenants.access import Actor, access_project
+from tenants.audit import audit_record
+from tenants.models import Project, Webhook, WebhookDelivery
+from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.platform.labels import labels_check
+from tenants.rules.event_types import TEST, patterns_unknown
+from tenants.rules.webhooks import BadTarget, target_read
+from tenants.services.input_values import name_read
+from tenants.services.outgoing.secrets import salt_new, secret_of
+from tenants.services.outgoing.targets import target_address
+
+MAX_WEBHOOKS = 50
+MAX_PATTERNS = 40
+MAX_RESENT = 1_000
+"""Messages that are sent again at once."""
+OVERLAP = timedelta(hours=24)
+"""After a rotation messages carry the signatures of both secrets for this long."""
+SWITCHED_OFF = "Switched off by {}."
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookTerms:
+    """What a person chooses. Without a project the webhook receives the whole tenant's events."""
+
+    name: str
+    url: str
+    events: Sequence[str]
+    project: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    kind: str = Webhook.Kind.WEBHOOK
+
+
+def may_have_webhooks(actor: Actor) -> bool:
+    """Returns whether the actor administers the tenant or leads a project."""
+    return actor.is_tenant_admin or any(actor.may_lead(each) for each in actor.roles)
+
+
+def webhooks_of(actor: Actor, kind: str = Webhook.Kind.WEBHOOK) -> QuerySet[Webhook]:
+    """Returns the webhooks that the actor may see and change, or the trackers of a `kind`."""
+    found = Webhook.objects.filter(tenant_id=actor.tenant_id, kind=kind).select_related("project")
+    if not actor.is_tenant_admin:
+        led = [project for project in actor.roles if actor.may_lead(project)]
+        found = found.filter(project__in=led)
+    return found.order_by("created", "id")
+
+
+def webhook_one(
+    actor: Actor,
+    webhook_id: UUID,
+    *,
+    kind: str = Webhook.Kind.WEBHOOK,
+    is_locked: bool = False,
+) -> Webhook:
+    """Returns a webhook of the actor. Raises Refused `not_found`."""
+    rows = webhooks_of(actor, kind).filter(id=webhook_id)
+    found = (rows.select_for_update(of=("self",)) if is_locked else rows).first()
+    if found is None:
+        raise missing("webhook")
+    return found
+
+
+@transaction.atomic
+def webhook_create(*, actor: Actor, terms: WebhookTerms, now: datetime) -> tuple[Webhook, str]:
+    """Creates a webhook; returns it with its secret, which is not stored.
+
+    Raises:
+        Refused: `not_allowed`, `not_found`, `bad_name`, `bad_url`, `unknown_event` or
+            `too_many_webhooks`.
+    """
+    values = _values(actor, terms)
+    if Webhook.objects.filter(tenant_id=actor.tenant_id).count() >= MAX_WEBHOOKS:
+        raise Refused("too_many_webhooks", f"A tenant has at most {MAX_WEBHOOKS} webhooks.")
+    webhook = Webhook.objects.create(
+        tenant_id=actor.tenant_id,
+        kind=terms.kind,
+        created=now,
+        created_by_id=actor.user_id,
+        salt=salt_new(),
+        **values,
+    )
+    _record(actor, "webhook.created", webhook, now)
+    return webhook, secret_of(webhook.salt) or ""
+
+
+@transaction.atomic
+def webhook_change(
+    *, actor: Actor, webhook_id: UUID, terms: WebhookTerms, now: datetime
+) -> Webhook:
+    """Changes a webhook. Messages that wait go to the new address.
+
+    Raises:
+        Refused: As for `webhook_create`.
+    """
+    webhook = webhook_one(actor, webhook_id, kind=terms.kind, is_locked=True)
+    for name, value in _values(actor, terms).items():
+        setattr(webhook, name, value)
+    webhook.save()
+    _record(actor, "webhook.changed", webhook, now)
+    return webhook
+
+
+@transaction.atomic
+def webhook_enabled_set(
+    *,
+    actor: Actor,
+    webhook_id: UUID,
+    is_enabled: bool,
+    now: datetime,
+    kind: str = Webhook.Kind.WEBHOOK,
+) -> Webhook:
+    """Switches a webhook on or off; messages that wait are dropped when it goes off.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
+    if is_enabled and webhook.disabled_at is not None:
+        # The last delivery counts again from now: a failing webhook is not switched off at once.
+        webhook.disabled_at, webhook.disabled_reason = None, ""
+        webhook.last_delivered = now
+        webhook.save()
+        _record(actor, "webhook.enabled", webhook, now)
+    elif not is_enabled and webhook.disabled_at is None:
+        webhook_disable(webhook, SWITCHED_OFF.format(actor.name)[:200], now)
+        _record(actor, "webhook.disabled", webhook, now)
+    return webhook
+
+
+def webhook_disable(webhook: Webhook, reason: str, now: datetime) -> None:
+    """Switches the webhook off and drops the messages that wait."""
+    webhook.disabled_at, webhook.disabled_reason = now, reason
+    webhook.save(update_fields=["disabled_at", "disabled_reason"])
+    webhook.deliveries.filter(state=WebhookDelivery.State.PENDING).update(
+        state=WebhookDelivery.State.DROPPED, settled=now
+    )
+
+
+@transaction.atomic
+def webhook_delete(
+    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+) -> None:
+    """Deletes a webhook with its log. Raises Refused `not_found`."""
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
+    _record(actor, "webhook.deleted", webhook, now)
+    webhook.delete()
+
+
+@transaction.atomic
+def webhook_secret_rotate(
+    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+) -> tuple[Webhook, str]:
+    """Gives the webhook a new secret; returns both. The previous one signs, too, for 24 hours.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
+    webhook.previous_salt, webhook.previous_until = webhook.salt, now + OVERLAP
+    webhook.salt = salt_new()
+    webhook.save(update_fields=["salt", "previous_salt", "previous_until"])
+    _record(actor, "webhook.rotated", webhook, now)
+    return webhook, secret_of(webhook.salt) or ""
+
+
+@transaction.atomic
+def webhook_test(
+    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+) -> WebhookDelivery:
+    """Queues a test message. Raises Refused `not_found` or `webhook_disabled`."""
+    webhook = _enabled(actor, webhook_id, kind)
+    return WebhookDelivery.objects.create(
+        tenant_id=webhook.tenant_id,
+        webhook=webhook,
+        key=uuid.uuid4(),
+        type=TEST,
+        content=None if kind == Webhook.Kind.WEBHOOK else {"act": "test"},
+        created=now,
+        due=now,
+    )
+
+
+@transaction.atomic
+def delivery_resend(
+    *,
+    actor: Actor,
+    webhook_id: UUID,
+    delivery_id: int,
+    now: datetime,
+    kind: str = Webhook.Kind.WEBHOOK,
+) -> WebhookDelivery:
+    """Sends a message again, with the same id: a waiting one now, a settled one as a new delivery.
+
+    Raises:
+        Refused: `not_found` or `webhook_disabled`.
+    """
+    webhook = _enabled(actor, webhook_id, kind)
+    found = webhook.deliveries.select_for_update().filter(id=delivery_id).first()
+    if found is None:
+        raise missing("delivery")
+    if found.state == WebhookDelivery.State.PENDING:
+        found.due = now
+        found.save(update_fields=["due"])
+        return found
+    made = _again(found, now)
+    made.save(force_insert=True)
+    return made
+
+
+@transaction.atomic
+def deliveries_resend(
+    *, actor: Actor, webhook_id: UUID, since: datetime, states: Collection[str], now: datetime
+) -> int:
+    """Sends all failed or dropped messages since a time again, in their order; returns how many.
+
+    A message that was sent again already, and waits or was delivered, is left out.
+
+    Raises:
+        Refused: `not_found`, `webhook_disabled` or `too_many_messages`.
+    """
+    webhook = _enabled(actor, webhook_id, Webhook.Kind.WEBHOOK)
+    later = webhook.deliveries.filter(key=OuterRef("key"), id__gt=OuterRef("id"))
+    found = webhook.deliveries.filter(state__in=states, created__gte=since).exclude(type=TEST)
+    rows = list(found.filter(~Exists(later)).order_by("id")[: MAX_RESENT + 1])
+    if len(rows) > MAX_RESENT:
+        raise Refused(
+            "too_many_messages",
+            f"More than {MAX_RESENT:,} messages. Choose a later time.",
+            "invalid",
+            "since",
+            numbers={"most": MAX_RESENT},
+        )
+    WebhookDelivery.objects.bulk_create([_again(each, now) for each in rows])
+    if rows:
+        audit_record(
+            tenant_id=actor.tenant_id,
+            actor_id=actor.user_id,
+            action="webhook.resent",
+            target=("webhook", webhook.id),
+            now=now,
+            detail={"name": webhook.name, "after": {"messages": len(rows)}},
+        )
+    return len(rows)
+
+
+def _again(found: WebhookDelivery, now: datetime) -> WebhookDelivery:
+    return WebhookDelivery(
+        tenant_id=found.tenant_id,
+        webhook_id=found.webhook_id,
+        event_id=found.event_id,
+        key=found.key,
+        type=found.type,
+        content=found.content,
+        created=now,
+        due=now,
+    )
+
+
+def _enabled(actor: Actor, webhook_id: UUID, kind: str) -> Webhook:
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
+    if webhook.disabled_at is not None:
+        raise Refused("webhook_disabled", "This webhook is off. Switch it on first.")
+    return webhook
+
+
+def _values(actor: Actor, terms: WebhookTerms) -> dict[str, object]:
+    """Returns the checked fields of the row. Raises Refused."""
+    patterns = list(dict.fromkeys(terms.events))
+    if not 1 <= len(patterns) <= MAX_PATTERNS:
+        raise invalid("unknown_event", f"Choose 1 to {MAX_PATTERNS} events.", "events")
+    if unknown := patterns_unknown(patterns):
+        raise invalid(
+            "unknown_event", f"There is no event {unknown[0][:60]!r}; see the list.", "events"
+        )
+    return {
+        "name": name_read(terms.name),
+        "project": _project(actor, terms.project),
+        "url": _url(terms.url),
+        "events": patterns,
+        "labels": labels_check(terms.labels),
+    }
+
+
+def _project(actor: Actor, slug: str | None) -> Project | None:
+    if not slug:
+        if not actor.is_tenant_admin:
+            raise denied("Only the tenant's admins can choose events of all projects.")
+        return None
+    project = access_project(actor, slug, "project")
+    if not actor.may_lead(project.id):
+        raise denied("Only leads of this project and the tenant's admins can do this.")
+    return project
+
+
+def _url(text: str) -> str:
+    try:
+        target_address(target_read(text))
+    except BadTarget as fault:
+        raise invalid("bad_url", str(fault), "url") from None
+    return text
+
+
+def _record(actor: Actor, action: str, webhook: Webhook, now: datetime) -> None:
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=("webhook", webhook.id),
+        now=now,
+        detail={
+            "name": webhook.name,
+            "url": webhook.url.partition("?")[0],
+            "events": list(webhook.events),
+            "labels": webhook.labels,
+        },
+    )
+
+
+def log_of(webhook: Webhook, only: str = "") -> QuerySet[WebhookDelivery]:
+    """Returns the deliveries of a webhook, those in state `only` if given."""
+    wanted = Q(state=only) if only else Q()
+    return webhook.deliveries.filter(wanted).select_related("event")

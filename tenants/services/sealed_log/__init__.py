@@ -1,0 +1,1 @@
+"""The sealed log: its chain and its search."""

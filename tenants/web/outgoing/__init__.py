@@ -1,0 +1,1 @@
+"""Pages of messages, webhooks and policy hooks."""
