@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, Protocol
 from zoneinfo import ZoneInfo
 
 Role = Literal["lead", "admin"]
@@ -113,34 +113,64 @@ class Amounts:
         )
 
 
+class Past(Protocol):
+    """What a person asked for before. Each part is read when a rule needs it."""
+
+    @property
+    def recent(self) -> Amounts:
+        """What the person asked for in the last 24 hours and nobody has looked at."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the person had no booking in the project before."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """A request as rules see it. `total` includes what the person asked for in the last 24 hours.
+    """A request as rules see it: what it asks for itself, and what its person asked for before.
 
     `windows` are the times in which it may run; without an end it may run at any time.
     """
 
     own: Amounts
-    total: Amounts
     seconds: int
     classes: frozenset[str]
     tier: str
     windows: Sequence[tuple[datetime, datetime | None]]
-    is_first: bool
+    past: Past
 
 
 def is_met(rule: Conditions, facts: RequestFacts) -> bool:
-    """Whether the request meets every condition that the rule states."""
+    """Whether the request meets every condition that the rule states.
+
+    The past is looked at last, and only if it decides.
+    """
+    return _is_met_alone(rule, facts) and _is_met_with_past(rule, facts)
+
+
+def _is_met_alone(rule: Conditions, facts: RequestFacts) -> bool:
     return all(
         (
-            rule.cost is None or facts.total.cost >= rule.cost,
-            rule.gpu_hours is None or facts.total.gpu_hours >= rule.gpu_hours,
-            rule.gpus is None or facts.total.gpus >= rule.gpus,
             rule.seconds is None or facts.seconds >= rule.seconds,
             not rule.classes or bool(rule.classes & facts.classes),
             not rule.tiers or facts.tier in rule.tiers,
             rule.outside is None or _is_outside(rule.outside, facts.windows),
-            not rule.is_first or facts.is_first,
+        )
+    )
+
+
+def _is_met_with_past(rule: Conditions, facts: RequestFacts) -> bool:
+    if not _reaches(rule, facts.own) and not _reaches(rule, facts.own.plus(facts.past.recent)):
+        return False
+    return not rule.is_first or facts.past.is_first
+
+
+def _reaches(rule: Conditions, amounts: Amounts) -> bool:
+    return all(
+        (
+            rule.cost is None or amounts.cost >= rule.cost,
+            rule.gpu_hours is None or amounts.gpu_hours >= rule.gpu_hours,
+            rule.gpus is None or amounts.gpus >= rule.gpus,
         )
     )
 

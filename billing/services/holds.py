@@ -19,6 +19,7 @@ from billing.services.guardrails import (
     rungs_asking,
     rungs_of_holds,
 )
+from billing.services.guards import any_decides, rungs_guard
 from billing.services.hold_rows import hold_copy, hold_end, holds_of
 from billing.services.ledger import OVERSPENT, constraint_of
 from billing.services.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
@@ -88,14 +89,29 @@ def holds_place(
 def new_holds_place(
     *, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest], now: datetime
 ) -> NewHolds:
-    """Like `holds_place`, for new bookings, on which the ladders of budgets have a say."""
+    """Like `holds_place`, for new bookings, on which the ladders of budgets have a say.
+
+    If no rung that decides is marked, the holds are sent with the commit where that is allowed, and
+    a rung that they find reached there undoes the transaction.
+    """
     parts, refused = _shares(tenant_id, project_id, requests)
-    stopped, rungs = _place(parts, holds_of(requests, parts, now), are_new=True)
+    holds = holds_of(requests, parts, now)
+    rungs = _rungs_of(parts)
+    if last_rows_allowed() and not any_decides(rungs):
+        rows_write(holds, is_last=True)
+        rungs_guard(parts.values(), rungs)
+        return NewHolds(refused, restraints=_restraints(parts, rungs, now))
+    stopped, rungs = _place(parts, holds, are_new=True)
     refused |= stopped
     held = {key: mine for key, mine in parts.items() if key not in refused}
     shares = [part for mine in held.values() for part in mine]
-    restraints = {key: restraint_at(mine, rungs, now) for key, mine in held.items()}
-    return NewHolds(refused, rungs_asking(shares, rungs), restraints)
+    return NewHolds(refused, rungs_asking(shares, rungs), _restraints(held, rungs, now))
+
+
+def _restraints(
+    parts: Mapping[UUID, Sequence[BudgetShare]], rungs: Sequence[Guardrail], now: datetime
+) -> dict[UUID, str]:
+    return {key: restraint_at(mine, rungs, now) for key, mine in parts.items()}
 
 
 def _shares(
@@ -118,9 +134,6 @@ def _place(
 ) -> tuple[dict[UUID, Refused], list[Guardrail]]:
     """Writes the holds in one statement, or one by one where some are refused. Returns the refused
     ones and, for new bookings, the rungs of their budgets."""
-    if are_new and last_rows_allowed() and not _rungs_of(parts):
-        rows_write(holds, is_last=True)
-        return {}, []
     try:
         with transaction.atomic():
             Transfer.objects.bulk_create(holds)

@@ -1,6 +1,6 @@
 """Actions of people on bookings. Only a cycle places them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
@@ -22,6 +22,7 @@ from allocation.services.bookings.approval.requests import (
     approvals_request,
     budget_rule,
     rules_in_force,
+    rules_met,
 )
 from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
@@ -137,8 +138,9 @@ def bookings_create(
     if not rows:
         return {**beyond, **unlisted}
     (project_id,) = {row.project_id for row in rows.values()}
+    units = {key: requests[key].admission.units for key in rows}
     # Before the hold, from which on others wait for the same budget.
-    rules: list[Rule] = [*rules_in_force(actor, project_id)]
+    rules = _rules_met(actor, project_id, rows.values(), units, now)
     held = new_holds_place(
         tenant_id=actor.tenant_id,
         project_id=project_id,
@@ -158,13 +160,30 @@ def bookings_create(
         overrides_take({row.id: requests[row.id].admission.overrides for row in written})
         events_add([e for row in written for e in _first_events(actor, row, requests, now)])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
-        units = {row.id: requests[row.id].admission.units for row in written}
         _offers_await(actor, [e for e in entries if e.mode == WaitMode.OFFER], now)
-        asked = [row for row in written if row.waitlist != WaitMode.OFFER]
+        if held.refused:
+            # The others ask for less together.
+            rules = _rules_met(actor, project_id, written, units, now)
         rules = [*rules, *(budget_rule(*rung) for rung in held.asking)]
-        approvals_request(actor, asked, units, rules, now)
+        approvals_request(actor, _asking(written), rules, now)
         task_request("allocation.cycle")
     return {**rows, **held.refused, **beyond, **unlisted}
+
+
+def _rules_met(
+    actor: Actor,
+    project_id: UUID,
+    rows: Iterable[Booking],
+    units: Mapping[UUID, Mapping[str, int]],
+    now: datetime,
+) -> list[Rule]:
+    in_force = rules_in_force(actor, project_id)
+    return rules_met(in_force, _asking(rows), units, now, are_new=True)
+
+
+def _asking(rows: Iterable[Booking]) -> list[Booking]:
+    """The new bookings that may have to wait for an approval; who waits for an offer asks later."""
+    return [row for row in rows if row.waitlist != WaitMode.OFFER]
 
 
 def _offers_await(actor: Actor, entries: Sequence[WaitEntry], now: datetime) -> None:

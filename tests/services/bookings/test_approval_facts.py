@@ -23,12 +23,7 @@ def recent(booking: Booking) -> Amounts:
     """What the bookings before this one add to what rules see."""
     with as_system():
         units = {booking.id: ask_units(AskDocument.from_json(booking.ask))}
-        facts = facts_of([booking], units, NOW)
-    return Amounts(
-        facts.total.cost - facts.own.cost,
-        facts.total.gpu_hours - facts.own.gpu_hours,
-        facts.total.gpus - facts.own.gpus,
-    )
+        return facts_of([booking], units, NOW).past.recent
 
 
 def test_bookings_add_up_by_state_length_and_size_in_as_many_queries(lab: Lab) -> None:

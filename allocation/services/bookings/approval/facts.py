@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Aggregate, BooleanField, Count, ExpressionWrapper, Q, QuerySet, Sum
 
 from allocation.models import Booking, BookingChange
@@ -28,21 +30,53 @@ def booking_as_asked(booking: Booking, change: BookingChange) -> Booking:
 
 
 def facts_of(
-    bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]], now: datetime
+    bookings: Sequence[Booking],
+    units: Mapping[UUID, Mapping[str, int]],
+    now: datetime,
+    *,
+    are_new: bool = False,
 ) -> RequestFacts:
     """Returns a request as the rules see it: one booking, the dates of a series, or the first
-    element of an array. `units` has by booking and class what each of its GPUs or slices takes."""
+    element of an array. `units` has by booking and class what each of its GPUs or slices takes.
+
+    `are_new`: they are about to be written. If the last 24 hours are looked at, other requests of
+    the person in the project wait until the end of the transaction, so that none overlooks another.
+    """
     first = bookings[0]
-    own = _amounts(bookings, units)
     return RequestFacts(
-        own=own,
-        total=own.plus(_recent_amounts(bookings, now)),
+        own=_amounts(bookings, units),
         seconds=max(_longest(booking) for booking in bookings),
         classes=frozenset(classes_asked(first.ask)),
         tier=first.tier_id,
         windows=[_window(booking) for booking in bookings],
-        is_first=_is_first(bookings),
+        past=_Past(bookings, now, are_new=are_new),
     )
+
+
+class _Past:
+    """What the person of a request asked for before, read when a rule needs it."""
+
+    def __init__(self, bookings: Sequence[Booking], now: datetime, *, are_new: bool) -> None:
+        self._bookings, self._now, self._are_new = bookings, now, are_new
+
+    @cached_property
+    def recent(self) -> Amounts:
+        """What the person asked for in the project in the last 24 hours."""
+        if self._are_new:
+            _others_wait(self._bookings[0])
+        return _recent_amounts(self._bookings, self._now)
+
+    @cached_property
+    def is_first(self) -> bool:
+        """Whether the person had nothing in the project before."""
+        return _is_first(self._bookings)
+
+
+def _others_wait(booking: Booking) -> None:
+    """Lets other requests of the person in the project wait for the end of this transaction."""
+    with connection.cursor() as cursor:
+        name = f"{booking.project_id} {booking.owner_id}"
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 6))", [name])
 
 
 def _amounts(bookings: Sequence[Booking], units: Mapping[UUID, Mapping[str, int]]) -> Amounts:

@@ -78,20 +78,17 @@ class Needed:
 def approvals_request(
     actor: Actor,
     bookings: Sequence[Booking],
-    units: Mapping[UUID, Mapping[str, int]],
-    in_force: Sequence[Rule],
+    rules: Sequence[Rule],
     now: datetime,
 ) -> None:
-    """Makes new bookings of one request wait for an approval if they meet a rule in force.
+    """Makes new bookings of one request wait for an approval if they meet rules.
 
-    `units` are quota units by booking and class. The bookings are a single one or the dates of a
-    series, and new in the caller's transaction.
+    The bookings are a single one or the dates of a series, and new in the caller's transaction.
 
     Raises:
         Refused: `too_many_approvals` or `no_approver`.
     """
-    rules = rules_met(in_force, bookings, units, now) if bookings else []
-    if not rules:
+    if not rules or not bookings:
         return
     needed = Needed.of(rules)
     askable_check(actor, bookings[0].project_id, needed)
@@ -129,11 +126,16 @@ def rules_met(
     bookings: Sequence[Booking],
     units: Mapping[UUID, Mapping[str, int]],
     now: datetime,
+    *,
+    are_new: bool = False,
 ) -> list[Rule]:
-    """Returns the rules that the bookings of one request meet together."""
-    if not in_force:
+    """Returns the rules that the bookings of one request meet together.
+
+    `units` are quota units by booking and class. `are_new`: see `facts_of`.
+    """
+    if not in_force or not bookings:
         return []
-    facts = facts_of(bookings, units, now)
+    facts = facts_of(bookings, units, now, are_new=are_new)
     return [rule for rule in in_force if is_met(rule.conditions, facts)]
 
 
