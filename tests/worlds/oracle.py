@@ -47,6 +47,7 @@ class Oracle:
         self._due: dict[str, int] = {}
         self._turn = len(world.drawn.jobs) % SAMPLED
         self._messages = Messages()
+        self._without_start: set[str] = set()
         self._wished = Wished(world)
 
     def look(self, turn: Turn) -> None:
@@ -64,6 +65,7 @@ class Oracle:
         found.inside_guarantee += self._inside(turn)
         found.later += self._later(turn)
         self._messages.read(turn)
+        self._without_start = set(_without_start(turn))
         found.rings += self._rings(turn)
         if len(turn.site.requests) and found.cycles % SAMPLED == self._turn:
             found.violations += said_again(turn, self.world.drawn.policy)
@@ -339,6 +341,7 @@ class Oracle:
 
     def _new(self, turn: Turn) -> set[str]:
         had = {row.booking for row in turn.site.requests if row.promise is not None}
+        had -= self._without_start
         given = {row.booking for row in turn.plan.assigns}
         given |= {row.booking for row in turn.plan.waits}
         changed = {each.booking for each in turn.plan.changes if each.granted}
@@ -481,6 +484,14 @@ class Oracle:
         project = self._guaranteed(job.project, "h100")
         own = sum(each.project == job.project for each in mine)
         return len(mine) <= sure and (project is None or own <= project // UNITS)
+
+
+def _without_start(turn: Turn) -> Iterator[str]:
+    """Bookings whose start nothing proves: they stand in the queue like those that are new, and
+    whoever is behind them may be later when they get one (section 6 of the claims page)."""
+    for wait in turn.plan.waits:
+        if any(reason.code == "deadline_at_risk" for reason in wait.reasons):
+            yield wait.booking
 
 
 def _requests(turn: Turn) -> Iterator[Request]:

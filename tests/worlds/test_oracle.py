@@ -20,9 +20,9 @@ PLAIN = 48
 """A large world of whole GPUs."""
 SHARING = (66, 29)
 """Worlds in which tenants borrow from each other."""
-IN_TIME = (1013, 1186)
-"""Worlds with a resume that is planned while its pause is under way, and with a pause that is right
-because of what starts later."""
+IN_TIME = (1013, 1186, 369)
+"""Worlds with a resume that is planned while its pause is under way, with a pause that is right
+because of what starts later, and with a booking at risk that gets a start after all."""
 MIXED = 37
 """A world with bookings of two classes."""
 GPU = 56_000

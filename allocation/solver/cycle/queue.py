@@ -8,9 +8,9 @@ import heapq
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from allocation.solver.cycle.strengths import GuaranteedUse
+from allocation.solver.cycle.unlent import Unlent
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Ask, Limit, Request, Shape, Snapshot
 from allocation.solver.model.policy import Policy
@@ -27,12 +27,6 @@ The keys are: higher priority of the tier; of borrowers, under the weighted shar
 over it; lower recent dominant share of the `tenant`, the `project` and the `person`; more whole
 steps of waiting (`age`). Of the aged only time of submission and id count.
 """
-
-Criterion = Literal["guarantee", "tier", "part", "share", "age", "firm"]
-_CRITERIA: dict[str, Criterion] = {
-    "tier": "tier", "part": "part", "tenant": "share", "project": "share", "person": "share",
-    "age": "age",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +88,9 @@ class BookingQueue:
         self._fair: dict[str, dict[str, int]] = {}
         self._first_shares, self._first_in_use = self._shares, self._in_use
         self._left: dict[tuple[str, str, str, int], int] = {}
-        self._passed: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+        self._passed: dict[tuple[str, str], list[tuple[int, int, int, str]]] = {}
+        self._unlent = Unlent(state, snapshot, guarantees)
+        self._wanted: dict[str, dict[str, int]] = {}
         self._taken_now: dict[tuple[str, str], int] = {}
 
     def turns(self, requests: Iterable[Request], granted: Container[str] = ()) -> list[Turn]:
@@ -103,7 +99,8 @@ class BookingQueue:
         for row in rows:
             for name, units in row.uses if row.counted else ():
                 self._count(row.owners, name, units, row.seconds)
-        self._fair = self._fair_shares(rows)
+        self._wanted = self._demanded(rows)
+        self._fair = self._fair_shares(self._wanted)
         self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
         inside, others = list[Turn](), list[_Waiting]()
         tiers = {row.request.tier for row in rows}
@@ -139,7 +136,8 @@ class BookingQueue:
         """The index at which one more request stands among the turns, computed after them."""
         later = self._shares, self._in_use
         self._shares, self._in_use = self._first_shares.copy(), dict(self._first_in_use)
-        row = self._waiting(request)
+        row, fair = self._waiting(request), self._fair
+        self._fair = self._fair_shares_with(row)
         counts = self._guarantees.counts(request.tier)
         left = self._left_ahead(row) if counts else {}
         is_never_paused = not self._state.quota.tier(request.tier).pausable
@@ -162,7 +160,7 @@ class BookingQueue:
                     if turn.inside and name in left and self._covers(passed, request):
                         left[name] -= units
                 key = self._key(row, band)
-        self._shares, self._in_use = later
+        self._shares, self._in_use, self._fair = *later, fair
         return found
 
     def _covers(self, passed: _Waiting, request: Request) -> bool:
@@ -179,6 +177,7 @@ class BookingQueue:
         window = (starts, starts + 1)
         return {
             name: self._guarantees.left(request.tenant, name, request.tier, window)
+            - self._kept_from(request, name, starts)
             for name, _ in row.uses
         }
 
@@ -287,8 +286,19 @@ class BookingQueue:
         taken = self._taken_now.get(whose, 0)
         if starts > now:
             ahead = self._passed.get(whose, ())
-            taken = sum(needed for since, until, needed in ahead if since <= starts < until)
-        return units <= self._left[key] - taken
+            taken = sum(needed for since, until, needed, _ in ahead if since <= starts < until)
+        return units <= self._left[key] - taken - self._kept_from(request, name, starts)
+
+    def _kept_from(self, request: Request, name: str, starts: int) -> int:
+        """What other projects of its tenant do not lend it, next to what these have ahead."""
+        whose, passed = (request.tenant, name), dict[str, int]()
+        if not self._unlent.is_kept(*whose):
+            return 0
+        for since, until, needed, project in self._passed.get(whose, ()):
+            if since <= starts < until:
+                passed[project] = passed.get(project, 0) + needed
+        level = self._guarantees.level(request.tier)
+        return self._unlent.kept_from(whose, request.project, level, starts, passed)
 
     def _is_aged(self, row: _Waiting) -> bool:
         """True when it has waited too long, and not for a limit of its own."""
@@ -308,20 +318,28 @@ class BookingQueue:
             for owner in (request.tenant, request.project)
         )
 
-    def _fair_shares(self, rows: Iterable[_Waiting]) -> dict[str, dict[str, int]]:
-        demanded_units: dict[str, dict[str, int]] = {name: {} for name in self._limits}
+    def _demanded(self, rows: Iterable[_Waiting]) -> dict[str, dict[str, int]]:
+        """Units in use and asked for, by class and owner."""
+        found: dict[str, dict[str, int]] = {name: {} for name in self._limits}
         for (owner, gpu_class), units in self._in_use.items():
-            if gpu_class in demanded_units:
-                demanded_units[gpu_class][owner] = units
+            if gpu_class in found:
+                found[gpu_class][owner] = units
         for row in rows:
-            for name, units in row.uses if not row.counted else ():
-                wanted = demanded_units.get(name, {})
-                for owner in (row.request.tenant, row.request.project):
-                    wanted[owner] = wanted.get(owner, 0) + units
+            _add_demand(found, row)
+        return found
+
+    def _fair_shares(self, demanded: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
         return {
-            name: split_to_projects(rows, demanded_units[name], self._state.capacity.get(name, 0))
-            for name, rows in self._limits.items()
+            name: split_to_projects(self._limits[name], each, self._state.capacity.get(name, 0))
+            for name, each in demanded.items()
         }
+
+    def _fair_shares_with(self, row: _Waiting) -> dict[str, dict[str, int]]:
+        """The same with one more request."""
+        names = [name for name, _ in row.uses if name in self._limits]
+        demanded = {name: dict(self._wanted.get(name, {})) for name in names}
+        _add_demand(demanded, row)
+        return self._fair | self._fair_shares(demanded)
 
     def _pass(self, row: _Waiting, *, inside: bool = False) -> None:
         """Count a request that the order has passed as use."""
@@ -333,7 +351,7 @@ class BookingQueue:
             if inside:
                 whose = (request.tenant, name)
                 ahead = self._passed.setdefault(whose, [])
-                ahead.append((starts, starts + max(1, row.seconds), units))
+                ahead.append((starts, starts + max(1, row.seconds), units, request.project))
                 if starts == self._state.now:
                     self._taken_now[whose] = self._taken_now.get(whose, 0) + units
 
@@ -345,42 +363,11 @@ class BookingQueue:
             self._in_use[key] = self._in_use.get(key, 0) + units
 
 
-def criterion(order: Sequence[str], ahead: Turn, behind: Turn) -> Criterion:
-    """The criterion of the policy's order by which one goes before the other.
-
-    Of one owner's bookings the later has the larger share, because the earlier counts in it: that
-    share is no criterion between them.
-    """
-    one, other = ahead.request, behind.request
-    same = {
-        "tenant": one.tenant == other.tenant,
-        "project": one.project == other.project,
-        "part": one.project == other.project,
-        "person": (one.tenant, one.owner) == (other.tenant, other.owner),
-    }
-    pairs = enumerate(zip(ahead.numbers, behind.numbers, strict=True))
-    differing = (
-        at
-        for at, (a, b) in pairs
-        if a != b and not (0 < at <= len(order) and same.get(order[at - 1]))
-    )
-    return criterion_at(
-        order, next(differing, None), ahead.key[0], is_fixed=one.fixed, is_inside=ahead.inside
-    )
-
-
-def criterion_at(
-    order: Sequence[str], at: int | None, band: int, *, is_fixed: bool, is_inside: bool
-) -> Criterion:
-    """The same if the keys first differ at this index. `band` is of the booking that is ahead;
-    `is_inside`: it is inside its guarantee."""
-    if is_fixed:
-        return "firm"
-    if at == 0:
-        if is_inside:
-            return "guarantee"
-        return "age" if band == AGED else "tier"
-    return _CRITERIA[order[at - 1]] if at is not None and at <= len(order) else "age"
+def _add_demand(found: dict[str, dict[str, int]], row: _Waiting) -> None:
+    for name, units in row.uses if not row.counted else ():
+        wanted = found.get(name, {})
+        for owner in (row.request.tenant, row.request.project):
+            wanted[owner] = wanted.get(owner, 0) + units
 
 
 def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:

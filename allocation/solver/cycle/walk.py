@@ -15,12 +15,13 @@ from itertools import accumulate
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.changes import Changes, Standing
+from allocation.solver.cycle.criterion import criterion
 from allocation.solver.cycle.depth import behind_the_depth, start_or_wait
 from allocation.solver.cycle.extension_turns import ExtensionTurns
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
 from allocation.solver.cycle.planned_starts import planned_start_reserve
-from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn, criterion
+from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.strengths import Whose
 from allocation.solver.cycle.takers import Takers, connected_classes
@@ -61,6 +62,7 @@ class Walk:
         self._freed: dict[str, Fit] = {}
         self._lifted: deque[int] = deque()
         self._later: list[Turn] = []
+        self._at_risk: dict[str, Reason | None] = {}
         self._takers = Takers()
         self._resumes: list[tuple[Key, str, Turn]] = []
         self._running: dict[str, Request] = {}
@@ -87,11 +89,19 @@ class Walk:
         self._resume_before(None)
         soft.keep_before(None)
         for turn in self._later:
-            if turn.request.booking not in self._kept:
-                continue
             with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
-                self._improve(turn)
+                self._take_last(turn)
         self._resume_before(None)
+
+    def _take_last(self, turn: Turn) -> None:
+        """Improve what kept its places behind others, and try again who has no start since."""
+        booking, self._at = turn.request.booking, self._index[turn.request.booking]
+        if booking in self._freed:
+            self._again(turn)
+        if booking in self._kept:
+            self._improve(turn)
+        elif booking in self._at_risk:
+            self._try_again(turn)
 
     def run_until(self, mine: Request, most: int) -> None:
         """Give each booking ahead of `mine` its start, at most so many new ones, and make way for
@@ -253,6 +263,35 @@ class Walk:
             self._put_back(self._freed.keys() - freed)
             if not is_open:
                 self._opened.pop(self._part_of(request), None)
+            self._note_at_risk(turn, self._broken.get(request.booking))
+
+    def _note_at_risk(self, turn: Turn, why: Reason | None) -> None:
+        """Try a booking that has lost its start once more, before those behind it improve."""
+        request = turn.request
+        if request.promise is not None and self._part_of(request) in self._opened:
+            self._at_risk[request.booking] = why
+            self._later.append(turn)
+
+    def _try_again(self, turn: Turn) -> None:
+        """Place a booking without a start next to those ahead of it, which have improved."""
+        outcome, booking = self._outcome, turn.request.booking
+        waits = next((each for each in outcome.waits if each.booking == booking), None)
+        if waits is None:
+            return
+        attempts, freed = outcome.rebinding.attempts, set(self._freed)
+        for at in self._behind(self._expected.get(self._part_of(turn.request), ())):
+            self._free(self._turns[at])
+        outcome.waits.remove(waits)
+        queues = dict(outcome.queues)
+        found = newcomer(outcome, turn.request, self._at_risk[booking])
+        outcome.queues = queues  # It is counted already.
+        if found is not None:
+            self._placed(turn.request, found, turn)
+            self._await_resumes()
+            return
+        outcome.waits[-1] = waits
+        outcome.rebinding.attempts = attempts
+        self._put_back(self._freed.keys() - freed)
 
     def _start_or_wait(self, turn: Turn) -> None:
         """Start a booking behind the depth of planning, or let it wait without a planned start."""
@@ -441,6 +480,8 @@ class Walk:
         found = newcomer(outcome, request, why)
         if found is not None:
             self._placed(request, found, cause or turn)
+        else:
+            self._note_at_risk(turn, why)
         self._done.add(request.booking)
         self._await_resumes()
 

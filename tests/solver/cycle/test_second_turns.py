@@ -1,0 +1,96 @@
+"""Bookings that have lost their start, and what projects keep from each other in the queue."""
+
+from dataclasses import replace
+
+from allocation.solver import Availability, Plan, Snapshot, solve
+from tests.solver.builders import (
+    HOUR,
+    NOON,
+    POLICY,
+    a_held,
+    a_limit,
+    a_promise,
+    a_request,
+    a_snapshot,
+    an_ask,
+    gpus,
+    whole,
+)
+from tests.solver.cycle.test_quote_pauses import as_asked
+from tests.solver.truth import given_by
+
+MINUTE = 60
+
+
+def starts(plan: Plan) -> dict[str, int]:
+    """Minutes until each start."""
+    return {row.booking: (row.starts - NOON) // MINUTE for row in given_by(plan)}
+
+
+def a_site_with_an_improvement() -> Snapshot:
+    """A newcomer takes the first minutes of the only GPU that is free for long. What is ahead gets
+    earlier by what is left, and only then there is room for who has a deadline."""
+    promise = [whole("n1-0")]
+    return a_snapshot(
+        a_request("new", an_ask(2), hours=1 / 6, submitted=-500, tier="flex", priority=90),
+        a_request("ahead", hours=2, submitted=-400, tier="flex",
+                  promise=a_promise(60 * MINUTE, 2, *promise)),
+        a_request("deadline", hours=3, submitted=-300, tier="flex", latest=330 * MINUTE,
+                  promise=a_promise(150 * MINUTE, 3, *promise)),
+        a_request("behind", hours=1, submitted=-200, tier="flex",
+                  promise=a_promise(180 * MINUTE, 1, *promise)),
+        fleet=gpus(2),
+        held=(
+            a_held("n1-1", starts=-60, ends=10 * MINUTE),
+            a_held("n1-1", starts=20 * MINUTE, ends=900 * HOUR),
+        ),
+    )  # fmt: skip
+
+
+def test_who_has_a_deadline_takes_what_those_ahead_leave_before_those_behind_do() -> None:
+    plan = solve(a_site_with_an_improvement(), POLICY)
+    found = starts(plan)
+    assert found["new"] == 10
+    assert found["ahead"] == 20, "it is not improved, and this shows nothing"
+    assert found["deadline"] == 140
+    (behind,) = (row for row in plan.waits if row.booking == "behind")
+    assert behind.starts >= NOON + 320 * MINUTE
+    assert behind.delayed_by is not None
+    assert behind.delayed_by.code == "overtaken"
+
+
+def test_what_a_project_does_not_lend_puts_no_other_project_first() -> None:
+    """Who takes its guarantee back makes borrowed starts later in the same turn."""
+    limits = (
+        a_limit("firm", 2, borrow=None),
+        a_limit("theirs", 2, parent="firm", borrow=None, lend=0),
+        a_limit("lab", 2, borrow=None),
+    )
+    lent = replace(
+        a_request("lent", an_ask(2), tenant="firm", project="other", tier="flex", earliest=HOUR,
+                  submitted=-9, promise=a_promise(HOUR, 1, whole("n1-0"), whole("n1-1"))),
+        owner="ann",
+    )  # fmt: skip
+    back = replace(
+        a_request("back", an_ask(2), tier="flex", earliest=HOUR, submitted=-5), owner="bob"
+    )
+    plan = solve(a_snapshot(lent, back, fleet=gpus(4), limits=limits), POLICY)
+    assert starts(plan)["back"] == 60
+    (late,) = (row for row in plan.waits if row.booking == "lent")
+    assert late.starts >= NOON + 2 * HOUR
+    assert late.key[0] == 2, "it is borrowed, and so is its place in the queue"
+    assert late.delayed_by is not None
+    assert late.delayed_by.code == "overtaken"
+
+
+def test_a_quote_counts_its_own_request_where_the_idle_rest_is_split() -> None:
+    """Nobody else of its tenant asks for anything, so only its own request gives it a part."""
+    limits = (a_limit("lab", 0, borrow=None, weight=0), a_limit("firm", 0, borrow=None, weight=1))
+    lab = a_request("b0", tier="flex", hours=4, submitted=-9,
+                    promise=a_promise(2 * HOUR, 4, whole("n1-0")))  # fmt: skip
+    held = (a_held("n1-0", starts=-60, ends=2 * HOUR),)
+    site = a_snapshot(lab, fleet=gpus(1), limits=limits, held=held)
+    asked = a_request("~", tier="flex", tenant="firm", project="p")
+    given = starts(solve(replace(site, requests=(*site.requests, asked)), POLICY))["~"]
+    (quoted,) = as_asked(Availability(site, POLICY), asked)
+    assert (quoted.starts - NOON) // MINUTE == given == 120
