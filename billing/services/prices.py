@@ -62,8 +62,7 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
 
     Raises:
         Refused: `price_book_past`, `price_book_far`, `price_book_overlaps`, `price_missing`,
-            `bad_amount`, `bad_peak_hours`,
-            `price_book_raced`.
+            `bad_amount`, `bad_peak_hours`, `price_book_raced`.
     """
     latest = price_book_check(
         valid_from=valid_from, prices=prices, peaks=peaks, slices=slices, setup=setup, now=now
@@ -78,6 +77,24 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
         peak_weekly=[list(each) for each in peaks.hours.weekly],
         setup_fees={tier: f"{fee:.4f}" for tier, fee in sorted(setup.items()) if fee},
     )
+    _version_insert(book)
+    _prices_create(book, prices, peaks, slices)
+    kept = prices_kept(prices, peaks, slices, setup)
+    audit_everywhere(
+        actor_id=actor_id,
+        action="prices.published",
+        target=("price_book", book.version),
+        now=now,
+        detail={
+            "before": _kept_of(latest) if latest else {},
+            "after": kept | {"valid_from": valid_from.isoformat(), "note": book.note},
+        },
+    )
+    return book
+
+
+def _version_insert(book: PriceBook) -> None:
+    """Inserts the version unless another took its number at the same moment."""
     try:
         with transaction.atomic():
             book.save(force_insert=True)
@@ -87,19 +104,6 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
             f"Somebody else has just published version {book.version}."
             " Check it, then publish yours again.",
         ) from error
-    _prices_create(book, prices, peaks, slices)
-    audit_everywhere(
-        actor_id=actor_id,
-        action="prices.published",
-        target=("price_book", book.version),
-        now=now,
-        detail={
-            "before": _kept_of(latest) if latest else {},
-            "after": prices_kept(prices, peaks, slices, setup)
-            | {"valid_from": valid_from.isoformat(), "note": book.note},
-        },
-    )
-    return book
 
 
 def _prices_create(book: PriceBook, prices: Prices, peaks: Peaks, slices: SlicePrices) -> None:

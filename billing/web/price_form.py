@@ -86,26 +86,20 @@ def price_form(
             found = terms.slices.get((*key, profile), (None, None))[is_peak]
         name = price_param(*key, profile=profile, is_peak=is_peak)
         label = f"{gpu_class.label}{f' {profile}' if profile else ''}, {tier.name}"
-        label = f"{label}, peak" if is_peak else label
+        label += ", peak" if is_peak else ""
         return field(name, label, "" if found is None else price_text(found))
 
     tiers = tuple(Tier.objects.all())
 
     def row(gpu_class: GpuClass, profile: str) -> PriceRow:
-        pairs = tuple(
-            (
-                price(gpu_class, profile, tier, is_peak=False),
-                price(gpu_class, profile, tier, is_peak=True),
-            )
-            for tier in tiers
+        plain, peak = (
+            [price(gpu_class, profile, tier, is_peak=is_peak) for tier in tiers]
+            for is_peak in (False, True)
         )
-        return PriceRow(gpu_class, profile, pairs)
+        return PriceRow(gpu_class, profile, tuple(zip(plain, peak, strict=True)))
 
     classes = list(GpuClass.objects.all())
-    hours = terms.peaks.hours
-    zone = hours.zone if hours.weekly else str(timezone.get_current_timezone())
-    begins = terms.valid_from
-    begin = "" if begins is None else timezone.localtime(begins).strftime(LOCAL)
+    zone, begin = _zone_and_begin(terms)
     form = PriceForm(
         tiers=tiers,
         rows=tuple(row(each, "") for each in classes),
@@ -114,7 +108,7 @@ def price_form(
             field(setup_param(each.slug), f"Set-up, {each.name}", _setup_text(terms, each.slug))
             for each in tiers
         ),
-        peak_hours=field("peak_hours", "Peak hours", peak_hours_text(hours)),
+        peak_hours=field("peak_hours", "Peak hours", peak_hours_text(terms.peaks.hours)),
         peak_zone=field("peak_zone", "By the clocks of", zone),
         valid_from=field("valid_from", "Valid from", begin),
         note=field("note", "Note", terms.note),
@@ -122,6 +116,14 @@ def price_form(
     if refusal is None or refusal.param in known:
         return form
     return replace(form, stray=refusal.sentence)
+
+
+def _zone_and_begin(terms: DraftTerms) -> tuple[str, str]:
+    """Returns the zone of the peak hours and the local begin of the version; empty without one."""
+    hours = terms.peaks.hours
+    zone = hours.zone if hours.weekly else str(timezone.get_current_timezone())
+    begins = terms.valid_from
+    return zone, "" if begins is None else timezone.localtime(begins).strftime(LOCAL)
 
 
 def price_form_read(form: QueryDict, profiles: Profiles) -> DraftTerms:

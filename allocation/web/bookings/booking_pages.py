@@ -34,7 +34,7 @@ from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.lengths import planned_end_of
 from allocation.services.quotes.extensions import later_ends
-from allocation.services.quotes.why_waiting import why_waiting
+from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
 from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.web.bookings.confirmations import cancel_question, release_question
@@ -119,20 +119,10 @@ def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
 def _booking_answer(
     request: HttpRequest, actor: Actor, booking: Booking, refusal: Refused | None = None
 ) -> HttpResponse:
-    ctx = page_context(actor, timezone.now())
-    ctx = replace(
-        ctx,
-        units=_units(booking),
-        pauses=tuple(pauses_of(booking)),
-        frozen=freeze_reason(booking, ctx.now) or stop_reason(booking, ctx.now),
-    )
-    waits = why_waiting(booking, ctx.now)
-    ctx = replace(ctx, ahead=sum(each.count for each in waits.ahead))
-    places = node_places_of(booking)
+    waits = why_waiting(booking, timezone.now())
     may = may_change(actor, booking)
-    if may:
-        later = later_ends(actor=actor, booking=booking, now=ctx.now)
-        ctx = replace(ctx, ends=later.ends, no_later=later.limit)
+    ctx = _context_of(actor, booking, waits, may_change=may)
+    places = node_places_of(booking)
     summary = booking_summary(booking, ctx, may_change=may)
     events = history_of(booking)
     context = {
@@ -168,6 +158,24 @@ def _booking_answer(
     return render(
         request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
     )
+
+
+def _context_of(
+    actor: Actor, booking: Booking, waits: WhyWaiting, *, may_change: bool
+) -> PageContext:
+    """Returns what the page knows of the booking: units, pauses, its queue, its later ends."""
+    ctx = page_context(actor, timezone.now())
+    ctx = replace(
+        ctx,
+        units=_units(booking),
+        pauses=tuple(pauses_of(booking)),
+        frozen=freeze_reason(booking, ctx.now) or stop_reason(booking, ctx.now),
+        ahead=sum(each.count for each in waits.ahead),
+    )
+    if not may_change:
+        return ctx
+    later = later_ends(actor=actor, booking=booking, now=ctx.now)
+    return replace(ctx, ends=later.ends, no_later=later.limit)
 
 
 def _release_asked(events: Sequence[BookingEvent]) -> BookingEvent | None:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from tenants.access import Actor
 from tenants.models import Invitation, KnownPerson, Membership, Project, Role, User
 from tenants.platform.errors import Refused, missing
-from tenants.platform.forms.actions import form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import ProjectPeople, admins_of, invitations_of, leads_of, people_of
 from tenants.services import (
@@ -57,20 +57,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         if (question := _question(actor, request.POST)) is not None:
             return confirm_page(request, question)
-        refusal = form_action_run(
-            request,
-            {
-                "invite": lambda form: _invite(actor, form),
-                "revoke": lambda form: _revoke(actor, form),
-                "role": lambda form: _role(actor, form),
-                "remove": lambda form: _remove(actor, form),
-                "disable": lambda form: _enabled(actor, form, is_enabled=False),
-                "enable": lambda form: _enabled(actor, form, is_enabled=True),
-                "project": lambda form: _project(actor, form),
-                "open": lambda form: _open(actor, form, is_open=True),
-                "close": lambda form: _open(actor, form, is_open=False),
-            },
-        )
+        refusal = form_action_run(request, _acts(actor))
         if refusal is None:
             return redirect("people", tenant=actor.tenant_slug)
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("-is_open", "name", "id")
@@ -103,6 +90,21 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     }
     status = 422 if refusal else 200
     return render(request, "tenants/people.html", context, status=status)
+
+
+def _acts(actor: Actor) -> dict[str, FormAction]:
+    """What the forms of the page do, by the value of their `act`."""
+    return {
+        "invite": lambda form: _invite(actor, form),
+        "revoke": lambda form: _revoke(actor, form),
+        "role": lambda form: _role(actor, form),
+        "remove": lambda form: _remove(actor, form),
+        "disable": lambda form: _enabled(actor, form, is_enabled=False),
+        "enable": lambda form: _enabled(actor, form, is_enabled=True),
+        "project": lambda form: _project(actor, form),
+        "open": lambda form: _open(actor, form, is_open=True),
+        "close": lambda form: _open(actor, form, is_open=False),
+    }
 
 
 def _typed_invite(form: QueryDict, refusal: Refused | None, to: tuple[str, str]) -> InviteForm:

@@ -6,7 +6,7 @@ JavaScript.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from http import HTTPStatus
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -208,14 +208,8 @@ def _understood(
     if fields.is_edited:
         more = parse_ask(groups_line(fields), catalogue=catalogue, now=now, zone=zone)
         ask = ask_of_fields(fields, parsed, more if fields.groups else None)
-        text = document_text(ask, zone)
-        try:
-            today = now.astimezone(zone).date()
-            text = series_text(text, repeat_of_fields(fields, parsed.repeat, today))
-            array = array_of_fields(fields)
-            text = array.text(text) if array else text
-        except AskError as error:
-            wrong = {"trouble": error.sentence, "trouble_param": error.param}
+        today = now.astimezone(zone).date()
+        text, wrong = _text_of_fields(fields, document_text(ask, zone), parsed, today)
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
     else:
         text = fields.text
@@ -244,6 +238,18 @@ def _understood(
         labels = {entry.slug: entry.label for entry in catalogue.classes}
         found["understood"] = understood_words(ask, parsed, labels)
     return found
+
+
+def _text_of_fields(
+    fields: RequestFields, text: str, parsed: Parsed, today: date
+) -> tuple[str, dict[str, str]]:
+    """Returns the text with the series and the array of the fields, and what is wrong with them."""
+    try:
+        text = series_text(text, repeat_of_fields(fields, parsed.repeat, today))
+        array = array_of_fields(fields)
+    except AskError as error:
+        return text, {"trouble": error.sentence, "trouble_param": error.param}
+    return (array.text(text) if array else text), {}
 
 
 def _ask_or_none(parsed: Parsed) -> AskDocument | None:
