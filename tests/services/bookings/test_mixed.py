@@ -141,3 +141,5 @@ def test_a_group_that_is_not_possible_refuses_all(mixed_plant: Plant, lab: Lab) 
                 actor=lab.actor, request=a_wish(lab.project, ask, tier=tier), now=mixed_plant.now
             )
         assert refused.value.code == code
+    assert [each["tier"] for each in refused.value.alternatives] == ["standard"]
+    assert refused.value.sentence.endswith(": 1 h100 2h; 2 l40s 2h.")

@@ -16,6 +16,7 @@ from allocation.services.bookings.checks.tiers import (
     TierUse,
     audience_check,
     classes_within,
+    mixed_check,
     shortest_check,
     start_check,
 )
@@ -128,7 +129,7 @@ def admission_check(
     is_short = bool(ask.groups) and len(units) < len(ask.all_classes)
     if not units or is_short:
         raise _impossible(ask)
-    _mixed_check(ask, tier)
+    mixed_check(use, ask, tiers)
     ask = pin_resolve(ask)
     _stop_check(use, ask.all_classes)
     units = classes_within(
@@ -242,20 +243,6 @@ def _impossible(ask: AskDocument) -> Refused:
         ask = next(part for part in ask.parts if not ask_units(part))
     facts = {"classes": " or ".join(ask.classes), "profile": ask.profile or ""}
     return _invalid("impossible_profile", **facts)
-
-
-def _mixed_check(ask: AskDocument, tier: Tier) -> None:
-    """Refuses several groups in a tier that may be paused."""
-    if ask.groups and tier.pausable:
-        others = Tier.objects.filter(pausable=False)
-        names = ", ".join(each.name for each in others) or "–"
-        raise refusal(
-            "mixed_pausable",
-            refusal_text("mixed_pausable", tier=tier.name, others=names),
-            "invalid",
-            "tier",
-            alternatives=[{"tier": each.slug, "name": each.name} for each in others],
-        )
 
 
 def _invalid(code: str, **facts: str) -> Refused:
