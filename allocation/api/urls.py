@@ -135,7 +135,12 @@ from allocation.api.money.price_drafts import (
 )
 from allocation.api.money.reports import ReportOne, Reports
 from allocation.api.money.spend import Spend
-from allocation.api.money.variances import VarianceRule, Variances
+from allocation.api.money.variances import (
+    PlatformVarianceRule,
+    PlatformVariances,
+    VarianceRule,
+    Variances,
+)
 
 
 class ReferenceConverter:
@@ -172,6 +177,12 @@ urlpatterns = [
     path("forecasts", Forecasts.as_view(), name="api-forecasts"),
     path("reports", Reports.as_view(), name="api-reports"),
     path("reports/<uuid:report_id>", ReportOne.as_view(), name="api-report"),
+    path("platform-variances", PlatformVariances.as_view(), name="api-platform-variances"),
+    path(
+        "platform-budgets/<uuid:budget_id>/variance-rule",
+        PlatformVarianceRule.as_view(),
+        name="api-platform-variance-rule",
+    ),
     path("variances", Variances.as_view(), name="api-variances"),
     path(
         "budgets/<uuid:budget_id>/variance-rule",

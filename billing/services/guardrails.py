@@ -305,14 +305,12 @@ def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime)
         if not mine.update(reached_at=now if acts else None):
             return
         kind, payload = REACHED if acts else CLEARED, _payload(rung, effect)
-        if rung.tenant_id is not None:
-            outbox_add(tenant_id=rung.tenant_id, kind=kind, payload=payload, now=now)
-            return
-        # Messages belong to tenants; operators read the platform's log.
-        audit_record(
-            tenant_id=None, actor_id=None, action=kind, target=("budget", effect.budget_id),
-            now=now, detail=payload,
-        )  # fmt: skip
+        outbox_add(tenant_id=rung.tenant_id, kind=kind, payload=payload, now=now)
+        if rung.tenant_id is None:
+            audit_record(
+                tenant_id=None, actor_id=None, action=kind, target=("budget", effect.budget_id),
+                now=now, detail=payload,
+            )  # fmt: skip
 
 
 def _payload(rung: Guardrail, effect: BudgetFigures) -> dict[str, Any]:

@@ -46,16 +46,17 @@ def _relay_batch(now: datetime) -> int:
         waiting = list(
             OutboxMessage.objects.select_for_update().filter(sent=None).order_by("id")[:BATCH]
         )
+        of_tenants = [message for message in waiting if message.tenant_id is not None]
         try:
-            push(waiting)
+            push(of_tenants)
         except RedisError as error:
             logger.warning("Live pages were not notified; will retry: %s", error)
             return 0
         # Written in the transaction of the mark: none is lost, none is written twice.
-        invitations_queue(waiting, now)
+        invitations_queue(of_tenants, now)
         if people_notify(waiting, now):
             task_request("mail.send")
-        events_publish(waiting, now)
+        events_publish(of_tenants, now)
         OutboxMessage.objects.filter(id__in=[message.id for message in waiting]).update(sent=now)
-    bookings_trace(waiting)
+    bookings_trace(of_tenants)
     return len(waiting)

@@ -153,6 +153,12 @@ ACTS: dict[str, Act] = {
     "put api/v1/platform-budgets/<uuid:budget_id>/guardrails": Act(
         "budget.ladder", "budget", {"rungs": [_RUNG]}, sites.with_platform_budget
     ),
+    "put api/v1/platform-budgets/<uuid:budget_id>/variance-rule": Act(
+        "budget.variance_rule_set",
+        "budget",
+        {"percent": 50, "amount": "5"},
+        sites.with_platform_budget,
+    ),
     "ops/prices": Act("prices.drafted", "price_draft", has_before=False),
     "ops/prices/drafts/<uuid:draft_id> save": Act(
         "prices.draft_changed",

@@ -8,6 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.api.operators import OperatorView
 from allocation.models import SpendVariance
 from allocation.words.variances import cause_name, cause_sentence
 from billing.access import access_budget, budgets_visible, require_budget_right
@@ -16,8 +17,10 @@ from billing.queries import budget_figures_of
 from billing.services import variance_rule_set
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
+from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Day, Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
+from tenants.platform.wall import operator_tx
 
 MOST = 200
 
@@ -146,6 +149,70 @@ class VarianceRule(ApiView):
                 amount=sent["amount"], now=self.now,
             )  # fmt: skip
             return Response(_rule(budget))
+
+
+class PlatformVariances(OperatorView):
+    """Comparisons of the budgets of the platform."""
+
+    @described(
+        "list_platform_variances",
+        "Spend of the platform compared with plan and usual days (operators)",
+        answer=page(VarianceOut),
+    )
+    def get(self, request: Request) -> Response:
+        """Lists comparisons, the latest first."""
+        self.require_operator()
+        with operator_tx():
+            found = list(SpendVariance.objects.filter(tenant=None).select_related("budget")[:MOST])
+            figures = budget_figures_of({row.budget_id for row in found})
+            return list_response(
+                dict(
+                    VarianceOut(
+                        _shown(row, figures[row.budget_id].name, figures[row.budget_id].currency)
+                    ).data
+                )
+                for row in found
+            )
+
+
+class PlatformVarianceRule(OperatorView):
+    """The thresholds of a budget of the platform."""
+
+    @described(
+        "get_platform_variance_rule",
+        "From when on spend is unusual (operators)",
+        answer=VarianceRuleOut,
+    )
+    def get(self, request: Request, budget_id: UUID) -> Response:
+        """Describes the thresholds."""
+        self.require_operator()
+        with operator_tx():
+            return Response(_rule(_of_platform(budget_id)))
+
+    @described(
+        "set_platform_variance_rule",
+        "Set from when on spend of the platform is unusual (operators)",
+        answer=VarianceRuleOut,
+        request=VarianceRuleOut,
+    )
+    def put(self, request: Request, budget_id: UUID) -> Response:
+        """Sets both thresholds."""
+        sent = self.sent(VarianceRuleOut)
+        self.require_operator()
+        with operator_tx():
+            budget = _of_platform(budget_id)
+            variance_rule_set(
+                actor_id=self.user.pk, budget=budget, percent=sent["percent"],
+                amount=sent["amount"], now=self.now,
+            )  # fmt: skip
+            return Response(_rule(budget))
+
+
+def _of_platform(budget_id: UUID) -> Budget:
+    found = Budget.objects.filter(id=budget_id, level=Budget.Level.PLATFORM).first()
+    if found is None:
+        raise missing("budget")
+    return found
 
 
 def _rule(budget: Budget) -> dict[str, Any]:

@@ -23,7 +23,10 @@ class SpendVariance(models.Model):
         PLAN = "plan", "The plan"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        help_text="Null: of a budget of the platform.",
+    )  # fmt: skip
     budget = models.ForeignKey(
         Budget, on_delete=models.PROTECT, related_name="+", db_constraint=False
     )

@@ -54,10 +54,10 @@ class _Compared:
 
 
 def variances_store(now: datetime) -> int:
-    """Compares the spend until yesterday of each budget of an organisation and below; returns how
-    many comparisons are new. Safe to run twice, and for several at once."""
+    """Compares the spend until yesterday of each budget; returns how many comparisons are new. Safe
+    to run twice, and for several at once."""
     day = now.astimezone(UTC).date() - DAY
-    budgets = Budget.objects.filter(starts__lte=day, ends__gt=day, tenant__isnull=False)
+    budgets = Budget.objects.filter(starts__lte=day, ends__gt=day)
     stored = set(SpendVariance.objects.filter(day=day).values_list("budget_id", "against"))
     found = 0
     for budget in budgets.select_related(*OWNERS).order_by("id"):
@@ -75,7 +75,7 @@ def _store(
     now: datetime,
 ) -> bool:
     compared = compare(budget, day)
-    if compared is None or budget.tenant_id is None:
+    if compared is None:
         return False
     actual, expected = compared.actual.total, compared.expected
     values = {

@@ -18,6 +18,7 @@ from allocation.web.money.budget_page import (
     ladder_context,
     rung_question,
 )
+from allocation.web.money.variances import comparisons_latest, rule_read, rule_text
 from billing.models import Budget, Guardrail
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import (
@@ -29,7 +30,7 @@ from billing.rules import (
     month_of,
     period_text,
 )
-from billing.services import budget_put, ladder_set
+from billing.services import budget_put, ladder_set, variance_rule_set
 from billing.web.budget_bar import budget_bar
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
@@ -83,8 +84,19 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
     budget = get_object_or_404(Budget.objects.select_related("account"), id=budget_id)
     if budget.level != Budget.Level.PLATFORM:
         raise Http404
-    here, refusal = reverse("platform-budget", args=[budget.id]), None
-    if request.method == "POST":
+    here, refusal, rule_refusal = reverse("platform-budget", args=[budget.id]), None, None
+    if "rule" in request.POST:
+        try:
+            percent, amount = rule_read(request.POST)
+            variance_rule_set(
+                actor_id=operator.pk, budget=budget, percent=percent, amount=amount,
+                now=timezone.now(),
+            )  # fmt: skip
+            messages.success(request, "Saved when spend is unusual.")
+            return redirect(here)
+        except Refused as refused:
+            rule_refusal = refused
+    elif request.method == "POST":
         try:
             rungs, said = ladder_changed(budget, request.POST)
             if "add" in request.POST and CONFIRMED_FIELD not in request.POST:
@@ -102,14 +114,18 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
     context = {
         "figures": figures,
         "period_text": period_text(figures.period),
+        "comparisons": comparisons_latest(budget, figures),
+        "rule_typed": request.POST if rule_refusal else rule_text(budget),
+        "rule_refusal": rule_refusal,
         "bar": budget_bar(figures),
         "forecast": forecast_words(budget, figures.currency),
         "may_edit": True,
         **ladder,
         "actions": actions,
-        "audiences": (("admins", "Nobody; the log of the platform has it"),),
+        "audiences": (("admins", "Operators"),),
     }
-    return render(request, "allocation/ops_budget.html", context, status=422 if refusal else 200)
+    status = 422 if refusal or rule_refusal else 200
+    return render(request, "allocation/ops_budget.html", context, status=status)
 
 
 def _rows() -> list[PlatformRow]:

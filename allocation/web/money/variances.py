@@ -22,7 +22,7 @@ from allocation.words.variances import (
 )
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget
-from billing.queries import budget_figures_of
+from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import amount_parse, money_text, period_text
 from billing.services import variance_rule_set
 from tenants.access import Actor
@@ -66,7 +66,7 @@ def budget_variance(request: HttpRequest, actor: Actor, budget_id: UUID) -> Http
         return _page(request, actor, budget, None)
     require_budget_right(actor, budget.owner)
     try:
-        percent, amount = _typed(request.POST)
+        percent, amount = rule_read(request.POST)
         variance_rule_set(
             actor_id=actor.user_id, budget=budget, percent=percent, amount=amount,
             now=timezone.now(),
@@ -77,7 +77,8 @@ def budget_variance(request: HttpRequest, actor: Actor, budget_id: UUID) -> Http
     return redirect(reverse("budget-variance", args=[actor.tenant_slug, budget.id]))
 
 
-def _typed(form: QueryDict) -> tuple[int | None, Decimal]:
+def rule_read(form: QueryDict) -> tuple[int | None, Decimal]:
+    """The thresholds as they are typed. Raises Refused `bad_percent` or `bad_amount`."""
     percent = form.get("percent", "").strip().removesuffix("%").strip()
     if percent and not (percent.isascii() and percent.isdigit() and len(percent) < 5):
         raise invalid("bad_percent", "Enter 1 to 1000 percent, or nothing.", "percent")
@@ -94,7 +95,7 @@ def _page(
     day = _day_read(request.GET.get("day", ""), days)
     listed = rows.filter(day__in=days).values_list("day", "against", "is_unusual")
     unusual = {(each, against) for each, against, is_unusual in listed if is_unusual}
-    typed = request.POST if refusal else _rule_text(budget)
+    typed = request.POST if refusal else rule_text(budget)
     try:
         require_budget_right(actor, budget.owner)
         may_edit = True
@@ -111,8 +112,8 @@ def _page(
         ],
         "days": [(each, (each, "weekday") in unusual, (each, "plan") in unusual) for each in days],
         "may_edit": may_edit,
-        "typed": typed,
-        "refusal": refusal,
+        "rule_typed": typed,
+        "rule_refusal": refusal,
     }
     status = 422 if refusal else 200
     return render(request, "allocation/budget_variance.html", context, status=status)
@@ -156,7 +157,18 @@ def _signed(amount: Decimal, currency: str) -> str:
     return f"+{text}" if amount > 0 else text
 
 
-def _rule_text(budget: Budget) -> dict[str, str]:
+def comparisons_latest(budget: Budget, figures: BudgetFigures) -> list[Comparison]:
+    """The comparisons of the latest day that has some."""
+    rows = SpendVariance.objects.filter(budget=budget)
+    day = rows.order_by("-day").values_list("day", flat=True).first()
+    if day is None:
+        return []
+    chosen = rows.filter(day=day).order_by("-against")
+    return [comparison_of(row, figures.name, figures.currency) for row in chosen]
+
+
+def rule_text(budget: Budget) -> dict[str, str]:
+    """The thresholds as a form has them."""
     percent = "" if budget.variance_percent is None else str(budget.variance_percent)
     return {"percent": percent, "amount": f"{budget.variance_amount:.2f}"}
 

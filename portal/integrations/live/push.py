@@ -33,7 +33,7 @@ def push(messages: Iterable[OutboxMessage]) -> None:
     }
     outgoing: list[GroupMessage] = [
         (
-            tenant_group(message.tenant_id),
+            tenant_group(message.owner),
             {
                 "kind": "booking.changed",
                 "booking": message.payload["booking"],

@@ -116,6 +116,9 @@ def _of_payload(mail: Mail) -> Section | None:
         return None
     if mail.tenant is None:
         # An operator need not be a member: only operators' pages show all organisations.
+        if message.tenant is None:
+            href = f"{settings.PUBLIC_URL}/ops/budgets/{message.payload['budget']}"
+            return Section(words.headline, words.sentences, href, link=words.link)
         sentences = (f"{message.tenant.name}.", *words.sentences)
         href = f"{settings.PUBLIC_URL}/ops/disputes"
         return Section(words.headline, sentences, href, link="Answer it")

@@ -19,7 +19,7 @@ def chat_messages(
     now: datetime,
 ) -> list[ChatMessage]:
     """Returns the messages, not saved; a channel gets each message once."""
-    tenants = {each.message.tenant_id for each in recipients}
+    tenants = {each.message.owner for each in recipients}
     channels = list(ChatChannel.objects.filter(tenant_id__in=tenants))
     if not channels:
         return []
@@ -49,7 +49,7 @@ def _own(
 ) -> Iterator[ChatMessage]:
     """Yields messages of people, after their quiet hours unless they are urgent."""
     for each in recipients:
-        place = each.message.tenant_id, each.user_id
+        place = each.message.owner, each.user_id
         settings = chosen.get(place)
         stored = settings.choices if settings else {}
         if place not in channels or not choice_of(stored, TYPE_OF_KIND[each.kind].name).chat:
@@ -75,7 +75,7 @@ def _shared(
 
 def _message(each: Recipient, channel: ChatChannel, due: datetime) -> ChatMessage:
     return ChatMessage(
-        tenant_id=each.message.tenant_id,
+        tenant_id=each.message.owner,
         channel=channel,
         message=each.message.id,
         kind=each.message.kind,

@@ -44,7 +44,7 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
 
     Call it in the transaction that marks the messages as sent. A repeated message has no effect.
     """
-    found = list(recipients_of(messages, now))
+    found = list(recipients_of([each for each in messages if each.tenant_id], now))
     asked = list(asked_of_operators(messages))
     # One entry for each message: who belongs to the organisation has theirs there.
     members = {(each.user_id, each.message.id) for each in found}
@@ -85,7 +85,7 @@ def _people(recipients: Sequence[Recipient]) -> Mapping[Place, User]:
 
 def _settings_of(recipients: Sequence[Recipient]) -> Mapping[Place, NotificationSettings]:
     rows = NotificationSettings.objects.filter(
-        tenant_id__in={each.message.tenant_id for each in recipients},
+        tenant_id__in={each.message.owner for each in recipients},
         user_id__in={each.user_id for each in recipients},
     )
     return {(row.tenant_id, row.user_id): row for row in rows}
@@ -100,7 +100,7 @@ def _entries(
         if not choice_of(stored, TYPE_OF_KIND[each.kind].name).in_app:
             continue
         yield Notification(
-            tenant_id=each.message.tenant_id,
+            tenant_id=each.message.owner,
             user_id=each.user_id,
             message=each.message.id,
             kind=each.message.kind,
@@ -132,7 +132,7 @@ def _mails(
         due = mail_due(now, zone_of(user.time_zone), choice, times, can_wait=each.can_wait)
         if due is not None:
             yield Mail(
-                tenant_id=each.message.tenant_id,
+                tenant_id=each.message.owner,
                 user_id=each.user_id,
                 message=each.message.id,
                 kind=kind,
@@ -143,4 +143,4 @@ def _mails(
 
 
 def _place(recipient: Recipient) -> Place:
-    return recipient.message.tenant_id, recipient.user_id
+    return recipient.message.owner, recipient.user_id

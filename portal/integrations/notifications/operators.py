@@ -1,14 +1,17 @@
-"""What tenants ask the operators for: an entry of each operator's inbox, and a mail."""
+"""What tenants ask the operators for, and what budgets of the platform say: inbox and mail."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from allocation.services.operate.disputes import RAISED
+from allocation.services.record.variances import VARIANCE
 from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
-from portal.integrations.notifications.words_of_payloads import words_of
+from portal.integrations.notifications.words_of_payloads import BUDGET, words_of
 from tenants.models import Mail, Notification, OutboxMessage, User
 from tenants.rules.notifications import BUNDLING_DELAY
+
+OF_PLATFORM = (BUDGET, VARIANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ def asked_of_operators(messages: Sequence[OutboxMessage]) -> Iterator[Asked]:
             yield from _overrides(message)
         if message.kind == RAISED:
             yield from _disputes(message)
+        if message.kind in OF_PLATFORM and message.tenant_id is None:
+            yield from _platform(message)
 
 
 def entry_of(asked: Asked) -> Notification:
@@ -50,15 +55,15 @@ def mails_to_operators(found: Iterable[Asked], now: datetime) -> Iterator[Mail]:
     for asked in found:
         if not asked.operator.email or asked.operator.mails == User.Mails.NONE:
             continue
-        is_dispute = asked.message.kind == RAISED
+        is_urgent = asked.message.kind == ASKED
         yield Mail(
             # A member of the organisation reads about a dispute by their own settings.
-            tenant_id=None if is_dispute else asked.message.tenant_id,
+            tenant_id=asked.message.tenant_id if is_urgent else None,
             user_id=asked.operator.pk,
             message=asked.message.id,
             kind=asked.message.kind,
             at=asked.message.created,
-            due=now + BUNDLING_DELAY if is_dispute else now,
+            due=now if is_urgent else now + BUNDLING_DELAY,
         )
 
 
@@ -71,9 +76,16 @@ def _overrides(message: OutboxMessage) -> Iterator[Asked]:
 
 
 def _disputes(message: OutboxMessage) -> Iterator[Asked]:
+    yield from _to_all(message, "/ops/disputes")
+
+
+def _platform(message: OutboxMessage) -> Iterator[Asked]:
+    yield from _to_all(message, f"/ops/budgets/{message.payload['budget']}")
+
+
+def _to_all(message: OutboxMessage, path: str) -> Iterator[Asked]:
     words = words_of(message.kind, message.payload)
     if words is None:
         return
     for operator in User.objects.filter(is_staff=True, is_active=True).order_by("id"):
-        text = " ".join(words.sentences)
-        yield Asked(message, operator, words.headline, text, "/ops/disputes")
+        yield Asked(message, operator, words.headline, " ".join(words.sentences), path)

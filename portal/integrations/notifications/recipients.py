@@ -146,7 +146,7 @@ def _concerned(message: OutboxMessage) -> set[int]:
         roles |= Q(role=Role.TENANT_ADMIN)
     if audience != "admins" and project is not None:
         roles |= Q(role=Role.LEAD, project=project)
-    holders = Membership.objects.filter(roles, tenant_id=message.tenant_id)
+    holders = Membership.objects.filter(roles, tenant_id=message.owner)
     people = {*holders.values_list("user_id", flat=True), *said.get("people", ())}
     return people - {said.get("author")}
 
@@ -170,7 +170,7 @@ def _of_override(message: OutboxMessage) -> Iterator[Recipient]:
 def _addressed(message: OutboxMessage) -> Iterator[Recipient]:
     """Yields the audience of a message that carries its own words."""
     said = message.payload
-    rows = Membership.objects.filter(tenant_id=message.tenant_id)
+    rows = Membership.objects.filter(tenant_id=message.owner)
     if said["audience"] == "admins":
         rows = rows.filter(role=Role.TENANT_ADMIN)
     elif said["audience"] == "people":
@@ -200,5 +200,5 @@ def people_of(recipients: Iterable[Recipient]) -> Mapping[UUID, set[int]]:
     """The people of each tenant among the recipients."""
     found: dict[UUID, set[int]] = {}
     for each in recipients:
-        found.setdefault(each.message.tenant_id, set()).add(each.user_id)
+        found.setdefault(each.message.owner, set()).add(each.user_id)
     return found

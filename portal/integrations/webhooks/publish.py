@@ -111,7 +111,7 @@ def _plain_event(message: OutboxMessage) -> PublishedEvent:
     is_shared = said.get("level", "project") in ("project", "campaign")
     hidden = ("people", "author")
     return PublishedEvent(
-        tenant_id=message.tenant_id,
+        tenant_id=message.owner,
         project_id=said["project"] if is_shared else None,
         subject=said[subject],
         type=message.kind,
@@ -127,9 +127,9 @@ def _plain_event(message: OutboxMessage) -> PublishedEvent:
 def _prices_event(message: OutboxMessage) -> PublishedEvent:
     """An event of the whole organisation, about itself: a version of prices is no tenant's own."""
     return PublishedEvent(
-        tenant_id=message.tenant_id,
+        tenant_id=message.owner,
         project_id=None,
-        subject=message.tenant_id,
+        subject=message.owner,
         type=message.kind,
         at=message.created,
         data={
@@ -142,7 +142,7 @@ def _prices_event(message: OutboxMessage) -> PublishedEvent:
 
 def _site_event(message: OutboxMessage) -> PublishedEvent:
     return PublishedEvent(
-        tenant_id=message.tenant_id,
+        tenant_id=message.owner,
         project_id=None,
         subject=message.payload["subject"],
         type=message.kind,

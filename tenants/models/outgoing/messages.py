@@ -13,7 +13,10 @@ class OutboxMessage(models.Model):
     """A notification to people or other systems, committed with the change that it reports."""
 
     id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        help_text="Null: about the platform, for operators only.",
+    )  # fmt: skip
     kind = models.CharField(max_length=60)
     payload = models.JSONField()
     created = models.DateTimeField()
@@ -23,6 +26,17 @@ class OutboxMessage(models.Model):
         indexes = [
             models.Index(fields=["id"], name="outbox_waiting", condition=Q(sent=None)),
         ]
+
+    @property
+    def owner(self) -> uuid.UUID:
+        """The tenant that it belongs to.
+
+        Raises:
+            ValueError: it is about the platform.
+        """
+        if self.tenant_id is None:
+            raise ValueError(f"message {self.id} belongs to no tenant")
+        return self.tenant_id
 
 
 class Mail(models.Model):

@@ -17,7 +17,10 @@ class Notification(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        help_text="Null: about the platform, in the inbox of an operator.",
+    )  # fmt: skip
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     message = models.BigIntegerField(
         help_text="The outbox message; no foreign key, as messages are deleted after a week."
@@ -37,6 +40,10 @@ class Notification(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["user", "message"], name="notification_once"),
+            models.CheckConstraint(
+                condition=Q(tenant__isnull=False) | Q(path__startswith="/ops/"),
+                name="notification_has_a_place",
+            ),
         ]
         indexes = [
             models.Index(fields=["tenant", "user", "-at", "-id"], name="notification_of_user"),

@@ -56,6 +56,7 @@ OPEN = {
     "maintenance/<uuid:maintenance_id>/end",
     "stops/<uuid:stop_id>/end",
     "platform-budgets/<uuid:budget_id>/guardrails",
+    "platform-budgets/<uuid:budget_id>/variance-rule",
     "price-books/drafts/<uuid:draft_id>",
     "price-books/drafts/<uuid:draft_id>/effect",
     "price-books/drafts/<uuid:draft_id>/rebase",

@@ -10,13 +10,28 @@ from pytest_django.fixtures import Settings
 from allocation.models import Booking, SpendVariance
 from allocation.services.record.variances import variances_store
 from billing.models import Budget
-from billing.rules import Period
-from billing.services import budget_set, charge_refund, hold_place, hold_settle
+from billing.rules import BudgetOwner, BudgetTerms, Period
+from billing.services import (
+    Rung,
+    budget_put,
+    budget_set,
+    charge_refund,
+    hold_place,
+    hold_settle,
+    ladder_set,
+)
 from portal.integrations.mail.message import section_of
 from portal.integrations.relay import outbox_relay
 from tenants.models import Mail, Notification, OutboxMessage, PublishedEvent, Role
 from tests.api.builders import Api, a_token, said
-from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, actor_now
+from tests.builders import (
+    a_member,
+    a_project,
+    a_tenant,
+    a_tenant_admin,
+    actor_now,
+    an_operator,
+)
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking
 
@@ -152,3 +167,60 @@ def test_the_page_and_rest_show_causes_to_those_who_see_the_budget(lab: Lab) -> 
     assert said(api.get(rule)) == {"percent": None, "amount": "5.000000"}
     assert said(api.put(rule, {"percent": 30, "amount": "7"}))["percent"] == 30
     assert api.put(rule, {"percent": 5000, "amount": "7"}).status_code == 422
+
+
+def test_operators_hear_of_the_platforms_rungs_and_unusual_days(
+    lab: Lab, settings: Settings
+) -> None:
+    """In their inbox and by mail; no tenant has a message, an event or an entry."""
+    settings.MAIL_ON = True
+    otto, client = an_operator("otto"), Client()
+    client.force_login(otto)
+    with as_system():
+        otto.email = "otto@example.org"
+        otto.save()
+        platform = budget_put(
+            actor_id=None, owner=BudgetOwner(None), terms=BudgetTerms(AUTUMN, Decimal(100)), now=NOW
+        )
+    page = f"/ops/budgets/{platform.id}"
+    assert client.post(page, {"rule": "1", "percent": "x", "amount": "5"}).status_code == 422
+    assert client.post(page, {"rule": "1", "percent": "50", "amount": "5"}).status_code == 302
+    with as_system():
+        big = lab.run("60", hour=11)
+        ladder_set(actor_id=None, budget=platform, rungs=[Rung("spent", 90, "notify")], now=NOW)
+        OutboxMessage.objects.exclude(tenant=None).delete()
+        for _ in range(2):
+            variances_store(NOW)
+        outbox_relay(NOW)
+        mine = Notification.objects.filter(tenant=None)
+        kinds = set(mine.values_list("user", "kind", "path"))
+        assert kinds == {
+            (otto.pk, "budget.threshold_reached", page), (otto.pk, "budget.variance", page),
+        }  # fmt: skip
+        assert not PublishedEvent.objects.filter(data__budget__level="platform").exists()
+        rung, *_ = Mail.objects.filter(user=otto, kind="budget.threshold_reached")
+        section = section_of(rung, NOW)
+    assert section is not None
+    assert section.headline.endswith("90 % spent")
+    assert section.href.endswith(page)
+    shown = client.get(page).content.decode()
+    assert f"helix/BK-{big.number}" in shown
+    inbox = client.get("/ops/inbox").content.decode()
+    assert "The platform" in inbox
+
+
+def test_the_platforms_comparisons_are_for_operators_over_rest(lab: Lab) -> None:
+    with as_system():
+        terms = BudgetTerms(AUTUMN, Decimal(100))
+        platform = budget_put(actor_id=None, owner=BudgetOwner(None), terms=terms, now=NOW)
+        variances_store(NOW)
+    otto = an_operator("otto")
+    operator = Api(a_token(actor_now(a_tenant_admin(lab.tenant, user=otto).user_id, "helix")))
+    rows = said(operator.get("platform-variances"))["items"]
+    assert {row["level"] for row in rows} == {"platform"}
+    path = f"platform-budgets/{platform.id}/variance-rule"
+    rule = {"percent": 50, "amount": "5.000000"}
+    assert said(operator.put(path, rule)) == said(operator.get(path)) == rule
+    member = Api(a_token(actor_now(lab.admin.user_id, "helix")))
+    for refused in (member.get("platform-variances"), member.get(path), member.put(path, rule)):
+        assert refused.status_code == 403

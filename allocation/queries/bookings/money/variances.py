@@ -29,7 +29,8 @@ CROSS JOIN LATERAL (
   SELECT CASE WHEN t.kind <> 'settle' THEN 'corrections' WHEN t.fee <> '' THEN 'fees'
          ELSE 'use' END AS kind,
          coalesce(b.planned_class, '') AS gpu_class, coalesce(b.tier_id, '') AS tier) what
-WHERE t.tenant_id = %(tenant)s AND t.kind IN ('settle', 'charge', 'reverse')
+WHERE (%(tenant)s::uuid IS NULL OR t.tenant_id = %(tenant)s)
+  AND t.kind IN ('settle', 'charge', 'reverse')
   AND t.reference IS NOT NULL AND (t.at AT TIME ZONE 'UTC')::date = ANY(%(days)s)
   AND t.at >= %(first)s AND t.at < %(last)s
   AND (%(project)s::uuid IS NULL OR own.project_id = %(project)s)
@@ -39,6 +40,11 @@ WHERE t.tenant_id = %(tenant)s AND t.kind IN ('settle', 'charge', 'reverse')
   AND (%(person)s::int IS NULL OR b.owner_id = %(person)s)
 GROUP BY 1, 2, 3, 4
 """
+# Each organisation numbers its own bookings.
+_LABEL_OF_SITE = (
+    "coalesce((SELECT o.slug FROM tenants_tenant o WHERE o.id = b.tenant_id) || '/BK-' || b.number"
+    " || coalesce('[' || b.array_index || ']', ''), '')"
+)
 _LABEL = "coalesce('BK-' || b.number || coalesce('[' || b.array_index || ']', ''), '')"
 
 
@@ -59,7 +65,7 @@ def spend_on(budget: Budget, days: Sequence[date]) -> Spend:
 
 def bookings_on(budget: Budget, days: Sequence[date]) -> list[BookingSpend]:
     """The same by booking."""
-    return list(_rows(budget, days, _LABEL))
+    return list(_rows(budget, days, _LABEL if budget.tenant_id else _LABEL_OF_SITE))
 
 
 def spend_sum(rows: Iterable[BookingSpend]) -> Spend:
