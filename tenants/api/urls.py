@@ -32,9 +32,16 @@ from tenants.api.outgoing.chat import ChatChannelOne, ChatChannels, ChatChannelT
 from tenants.api.outgoing.events import Events
 from tenants.api.outgoing.notifications import (
     MyNotificationSettings,
+    NotificationCount,
     NotificationOne,
     Notifications,
     NotificationsReadAll,
+)
+from tenants.api.outgoing.operator_notifications import (
+    OperatorNotificationCount,
+    OperatorNotificationOne,
+    OperatorNotifications,
+    OperatorNotificationsReadAll,
 )
 from tenants.api.outgoing.policy_hook import (
     PolicyHookCalls,
@@ -82,6 +89,23 @@ urlpatterns = [
         name="api-my-invitation-decline",
     ),
     path("notifications", Notifications.as_view(), name="api-notifications"),
+    path("notifications/count", NotificationCount.as_view(), name="api-notification-count"),
+    path("operator-notifications", OperatorNotifications.as_view(), name="api-ops-notifications"),
+    path(
+        "operator-notifications/count",
+        OperatorNotificationCount.as_view(),
+        name="api-ops-notification-count",
+    ),
+    path(
+        "operator-notifications/read",
+        OperatorNotificationsReadAll.as_view(),
+        name="api-ops-notifications-read",
+    ),
+    path(
+        "operator-notifications/<uuid:notification_id>",
+        OperatorNotificationOne.as_view(),
+        name="api-ops-notification",
+    ),
     path("notifications/read", NotificationsReadAll.as_view(), name="api-notifications-read"),
     path(
         "notifications/settings",

@@ -7,6 +7,7 @@ from datetime import datetime, time, timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from tenants.access import Actor
 from tenants.audit import audit_record
@@ -38,11 +39,7 @@ def notification_mark(
 ) -> Notification:
     """Marks one entry as read or unread; idempotent. Raises Refused `not_found`."""
     own = notifications_of(actor.tenant_id, actor.user_id)
-    own.filter(id=notification_id, read__isnull=is_read).update(read=now if is_read else None)
-    found = own.filter(id=notification_id).first()
-    if found is None:
-        raise missing("notification")
-    return found
+    return _mark(own, notification_id, now if is_read else None)
 
 
 def notifications_mark_read(
@@ -53,17 +50,45 @@ def notifications_mark_read(
     Raises:
         Refused: `not_found`, when one of them is not the actor's.
     """
-    own = notifications_of(actor.tenant_id, actor.user_id)
+    return _mark_read(notifications_of(actor.tenant_id, actor.user_id), now, only)
+
+
+def operator_notification_mark(
+    *, operator: User, notification_id: UUID, is_read: bool, now: datetime
+) -> Notification:
+    """The same for an entry of an operator; in `operator_tx`. Raises Refused `not_found`."""
+    own = operator_notifications(operator.pk)
+    return _mark(own, notification_id, now if is_read else None)
+
+
+def operator_notifications_mark_read(
+    *, operator: User, now: datetime, only: Collection[UUID] | None = None
+) -> int:
+    """Marks the given entries of an operator as read, or all; returns how many were unread. In
+    `operator_tx`.
+
+    Raises:
+        Refused: `not_found`, when one of them is not the operator's.
+    """
+    return _mark_read(operator_notifications(operator.pk), now, only)
+
+
+def _mark(
+    own: QuerySet[Notification], notification_id: UUID, read: datetime | None
+) -> Notification:
+    own.filter(id=notification_id, read__isnull=read is not None).update(read=read)
+    found = own.filter(id=notification_id).first()
+    if found is None:
+        raise missing("notification")
+    return found
+
+
+def _mark_read(own: QuerySet[Notification], now: datetime, only: Collection[UUID] | None) -> int:
     if only is not None:
         own = own.filter(id__in=only)
         if own.count() != len(set(only)):
             raise missing("notification", "ids")
     return own.filter(read=None).update(read=now)
-
-
-def operator_notifications_mark_read(*, operator: User, now: datetime) -> int:
-    """Marks all entries of an operator as read; returns how many were unread. In `operator_tx`."""
-    return operator_notifications(operator.pk).filter(read=None).update(read=now)
 
 
 @transaction.atomic

@@ -407,6 +407,8 @@ AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}
 # They answer a question by a POST, or mark an own inbox as read, and write nothing else.
 ASKING = {
     "ops/inbox all-read",
+    "post api/v1/operator-notifications/read",
+    "put api/v1/operator-notifications/<uuid:notification_id>",
     "post api/v1/fleet/bookings/acts/preview",
     "post api/v1/maintenance/preview",
     "post api/v1/stops/preview",

@@ -15,7 +15,7 @@ from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Flag, Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
-from tenants.queries import notification_settings_of, notifications_of
+from tenants.queries import notification_settings_of, notifications_of, unread_count
 from tenants.rules.notifications import MAIL_CHOICES, TYPES, Choice, choice_of
 from tenants.services.notifications import (
     NotificationTerms,
@@ -71,6 +71,12 @@ class NotificationsMarked(serializers.Serializer[Any]):
     """How many entries were unread."""
 
     marked = serializers.IntegerField()
+
+
+class UnreadOut(serializers.Serializer[Any]):
+    """How many entries are unread."""
+
+    unread = serializers.IntegerField(help_text="At most 100.")
 
 
 class EventChoice(Strict):
@@ -135,6 +141,16 @@ class Notifications(ApiView):
                 scope=f"notifications:{self.actor.tenant_id}:{self.actor.user_id}",
             )
             return list_response(NotificationOut(found, many=True).data, next_cursor)
+
+
+class NotificationCount(ApiView):
+    """How many are unread."""
+
+    @described("count_notifications", "How many notifications you have not read", answer=UnreadOut)
+    def get(self, request: Request) -> Response:
+        """Counts up to 100, in the token's tenant."""
+        with self.tx():
+            return Response({"unread": unread_count(self.actor.tenant_id, self.actor.user_id)})
 
 
 class NotificationOne(ApiView):

@@ -231,13 +231,37 @@ def test_one_click_asks_with_the_numbers_of_the_refusal(site: Site) -> None:
     assert (row.kind, int(row.amount), row.project_id) == ("quota", 112_000, site.project.id)
 
 
-def _inbox_check(otto: Client, member: Client) -> None:
+def _rest_inbox_check(site: Site) -> None:
+    """The same over REST, read and unread again."""
+    (row,) = said(site.operator.get("operator-notifications", unread="true"))["items"]
+    assert (row["tenant"], row["path"], row["is_read"]) == ("helix", "/ops/overrides", False)
+    own = f"operator-notifications/{row['id']}"
+    assert said(site.operator.put(own, {"is_read": True}))["is_read"]
+    assert said(site.operator.get("operator-notifications/count")) == {"unread": 0}
+    assert said(site.operator.get("notifications/count")) == {"unread": 0}
+    assert not said(site.operator.put(own, {"is_read": False}))["is_read"]
+    for _ in range(2):
+        body = {"ids": [row["id"]]}
+        marked = site.operator.post("operator-notifications/read", body, idempotency_key="once")
+        assert said(marked) == {"marked": 1}
+    assert not said(site.operator.put(own, {"is_read": False}))["is_read"]
+    for answer in (
+        site.admin.get("operator-notifications"),
+        site.admin.get("operator-notifications/count"),
+        site.admin.put(own, {"is_read": True}),
+        site.admin.post("operator-notifications/read", {}),
+    ):
+        assert answer.status_code == 403
+
+
+def _inbox_check(site: Site, otto: Client, member: Client) -> None:
     """The request is in the inbox of an operator, and unread until it is marked."""
     inbox = otto.get("/ops/inbox").content.decode()
     assert "1 unread request" in inbox
     assert "mara asks for more than a limit allows" in inbox
     assert "1 unread" in otto.get("/ops/inbox/bell").content.decode()
     assert member.get("/ops/inbox").status_code == 404
+    _rest_inbox_check(site)
     assert otto.post("/ops/inbox", {"act": "all-read"}).status_code == 302
     assert "unread" not in otto.get("/ops/inbox").content.decode()
 
@@ -256,7 +280,7 @@ def test_operators_decide_on_their_page_and_each_side_is_notified(
         mails_send(timezone.now())
     assert [mail.subject for mail in mailoutbox] == ["mara asks for more than a limit allows"]
     otto = page(site, "operator")
-    _inbox_check(otto, page(site, "admin"))
+    _inbox_check(site, otto, page(site, "admin"))
     assert "A deadline" in otto.get("/ops/overrides").content.decode()
     assert page(site, "researcher").get("/ops/overrides").status_code in (403, 404)
     grant = {"act": "grant", "override": str(row.id), "amount": "1", "until": "soon"}

@@ -65,6 +65,7 @@ OPEN = {
     # A text of a class is everybody's: tests/api/bookings/test_requirements.py.
     "requirements/<uuid:requirement_id>/accept",
     "operator-access/<uuid:access_id>/end",
+    "operator-notifications/<uuid:notification_id>",
     # Everybody may close a banner that they see.
     "announcements/<uuid:announcement_id>/dismiss",
     "announcements/<uuid:announcement_id>/withdraw",
