@@ -28,7 +28,7 @@ from allocation.web.fleet import (
 )
 from allocation.web.home import calendars, personal_steps, projects, search, start_page
 from allocation.web.jira import pages as jira_pages
-from allocation.web.limits import labs_page
+from allocation.web.limits import labs_page, quota_pages
 from allocation.web.money import (
     budget_page,
     disputes,
@@ -49,6 +49,7 @@ from allocation.web.site import (
     site_setup,
     speeds,
     stops,
+    tenants,
 )
 from allocation.web.timeline import site_timeline, timeline_page
 
@@ -68,6 +69,7 @@ urlpatterns = [
     *arrays.urlpatterns,
     *rules_page.urlpatterns,
     *labs_page.urlpatterns,
+    *quota_pages.urlpatterns,
     *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
     *overrides_page.urlpatterns,
@@ -97,6 +99,7 @@ urlpatterns = [
     *maintenance.urlpatterns,
     *portal_modes.urlpatterns,
     *stops.urlpatterns,
+    *tenants.urlpatterns,
     *overrides.urlpatterns,
     *policy.urlpatterns,
 ]

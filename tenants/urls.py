@@ -14,13 +14,10 @@ from tenants.web.outgoing.notifications import urlpatterns as notification_urls
 from tenants.web.outgoing.operator_inbox import urlpatterns as operator_inbox_urls
 from tenants.web.outgoing.policy_hook import urlpatterns as policy_hook_urls
 from tenants.web.outgoing.webhooks import urlpatterns as webhook_urls
-from tenants.web.quotas import ops_quotas, quotas
-from tenants.web.tenants import ops_tenants
 from tenants.web.tiers import ops_tiers, tiers
 
 urlpatterns = [
     path("t/<slug:tenant>/people", people, name="people"),
-    path("t/<slug:tenant>/quotas", quotas, name="quotas"),
     path("t/<slug:tenant>/tiers", tiers, name="tiers"),
     path("t/<slug:tenant>/settings", settings, name="settings"),
     *announcement_urls,
@@ -36,7 +33,5 @@ urlpatterns = [
     path("ops/log", ops_log, name="ops-log"),
     path("ops/log.csv", ops_log_csv, name="ops-log-csv"),
     path("ops/tiers", ops_tiers, name="ops-tiers"),
-    path("ops/quotas", ops_quotas, name="ops-quotas"),
     path("ops/accounts", ops_accounts, name="ops-accounts"),
-    path("ops/tenants", ops_tenants, name="ops-tenants"),
 ]

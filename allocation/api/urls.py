@@ -103,6 +103,7 @@ from allocation.api.fleet.requirements import (
     Requirements,
 )
 from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
+from allocation.api.fleet.tenants import TenantUse
 from allocation.api.jira.connections import (
     JiraCalls,
     JiraConnectionOne,
@@ -337,6 +338,7 @@ urlpatterns = [
     path("fleet/nodes/<slug:name>/rotate-key", NodeKeyRotate.as_view(), name="api-node-key-rotate"),
     path("fleet/nodes/<slug:name>/fence", NodeFence.as_view(), name="api-node-fence"),
     path("fleet/nodes/<slug:name>/events", NodeEvents.as_view(), name="api-node-events"),
+    path("fleet/tenants", TenantUse.as_view(), name="api-tenant-use"),
     path("fleet/bookings", SiteBookings.as_view(), name="api-site-bookings"),
     path("fleet/bookings/acts", BulkActs.as_view(), name="api-bulk-acts"),
     path("fleet/bookings/acts/preview", BulkPreview.as_view(), name="api-bulk-preview"),

@@ -1,31 +1,31 @@
-"""The quota pages of a tenant's projects and of the platform's tenants."""
+"""What the pages of quotas are made of: cards of classes, and the shares that their forms send."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect, render
-from django.utils import timezone
-from django.views.decorators.http import require_http_methods
+from django.http import QueryDict
 
-from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.lab_queries import labs_led, projects_seen
-from tenants.models import Project, Tenant, User
-from tenants.platform.errors import Refused, invalid, missing
-from tenants.platform.forms.actions import FormAction, form_action_run, id_read
-from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
+from tenants.models import Project, Tenant
+from tenants.platform.errors import Refused, invalid
+from tenants.queries import ClassShares, ShareRow
 from tenants.services import (
     Share,
     ShareMore,
     gpus_text,
-    quota_more_set,
-    quota_set,
-    tenant_quota_more_set,
-    tenant_quota_set,
     units_read,
 )
-from tenants.services.labs.limits import project_to_limit
-from tenants.web.frame import operator_page, tenant_page
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Units in use, of them borrowed above the own guarantee."""
+
+    used: int
+    borrowed: int
+
+
+NOTHING = Units(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,10 @@ class QuotaRow:
     limit: str
     guaranteed_percent: str
     limit_percent: str
+    used: str = "0"
+    borrowed: str = ""
+    used_percent: str = "0"
+    borrowed_percent: str = "0"
     inputs: tuple[ShareInput, ...] = ()
     key: str = ""
     owner_value: str = ""
@@ -70,7 +74,9 @@ class QuotaRow:
         limit = (
             f"at most {self.limit} including borrowed GPUs" if self.limit else "no limit of its own"
         )
-        return f"{self.guaranteed} guaranteed, {limit}"
+        used = f"{self.used} in use"
+        used += f", {self.borrowed} of them borrowed" if self.borrowed else ""
+        return f"{used}; {self.guaranteed} guaranteed, {limit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,108 +118,8 @@ class ClassCard:
         return f"{words}, {self.cap}" if self.cap else words
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@tenant_page
-def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Shows the quotas of projects; tenant admins change them, lab leads those of their labs."""
-    refusal, led = None, labs_led(actor)
-    if request.method == "POST":
-        if not led:
-            require_tenant_admin(actor)
-        acts: dict[str, FormAction] = {
-            "set": lambda form: _project_set(actor, form),
-            "more": lambda form: _project_more(actor, form),
-        }
-        refusal = form_action_run(request, acts)
-        if refusal is None:
-            return redirect("quotas", tenant=actor.tenant_slug)
-    projects = list(projects_seen(actor, led))
-    changed = [each for each in projects if actor.is_tenant_admin or each.lab_id in led]
-    tenant = Tenant.objects.get(id=actor.tenant_id)
-    context = {
-        "classes": _shown(
-            project_shares(tenant, projects), "project", _sent(request, refusal), changed
-        ),
-        "may_change": actor.is_tenant_admin,
-        "owner_key": "project",
-        "refusal": refusal,
-    }
-    return render(request, "tenants/quotas.html", context, status=422 if refusal else 200)
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
-def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
-    """Shows the quotas of tenants; operators change them."""
-    refusal = None
-    if request.method == "POST":
-        acts: dict[str, FormAction] = {
-            "set": lambda form: _tenant_set(operator, form),
-            "more": lambda form: _tenant_more(operator, form),
-        }
-        refusal = form_action_run(request, acts)
-        if refusal is None:
-            return redirect("ops-quotas")
-    context = {
-        "classes": _shown(tenant_shares(), "tenant", _sent(request, refusal)),
-        "may_change": True,
-        "owner_key": "tenant",
-        "refusal": refusal,
-    }
-    return render(request, "tenants/ops_quotas.html", context, status=422 if refusal else 200)
-
-
-def _project_set(actor: Actor, form: QueryDict) -> str:
-    project = project_to_limit(actor, form.get("project", ""))
-    share = _share_read(form)
-    quota_set(
-        actor=actor,
-        project=project,
-        gpu_class=form.get("gpu_class", ""),
-        share=share,
-        now=timezone.now(),
-    )
-    return _sentence(project.name, share)
-
-
-def _tenant_set(operator: User, form: QueryDict) -> str:
-    tenant = Tenant.objects.filter(id=id_read(form, "tenant", "tenant")).first()
-    if tenant is None:
-        raise missing("tenant", "tenant")
-    share = _share_read(form)
-    tenant_quota_set(
-        operator=operator,
-        tenant=tenant,
-        gpu_class=form.get("gpu_class", ""),
-        share=share,
-        now=timezone.now(),
-    )
-    return _sentence(tenant.name, share)
-
-
-def _project_more(actor: Actor, form: QueryDict) -> str:
-    project = access_project(actor, form.get("project", ""), "project")
-    more, gpu_class = weights_caps_read(form), form.get("gpu_class", "")
-    quota_more_set(actor=actor, project=project, gpu_class=gpu_class, more=more, now=timezone.now())
-    return weights_caps_text(project.name, more)
-
-
-def _tenant_more(operator: User, form: QueryDict) -> str:
-    tenant = Tenant.objects.filter(id=id_read(form, "tenant", "tenant")).first()
-    if tenant is None:
-        raise missing("tenant", "tenant")
-    more, gpu_class = weights_caps_read(form), form.get("gpu_class", "")
-    tenant_quota_more_set(
-        operator=operator, tenant=tenant, gpu_class=gpu_class, more=more, now=timezone.now()
-    )
-    return weights_caps_text(tenant.name, more)
-
-
-def _sent(request: HttpRequest, refusal: Refused | None) -> RefusedForm | None:
-    return RefusedForm(request.POST, refusal) if refusal else None
-
-
-def _share_read(form: QueryDict) -> Share:
+def share_read(form: QueryDict) -> Share:
+    """Reads guarantee, borrowing and lending. Raises Refused at the field."""
     borrow, lend = (form.get(name, "").strip() for name in ("borrow", "lend"))
     return Share(
         guaranteed_units=units_read(form.get("guaranteed", ""), param="guaranteed"),
@@ -222,7 +128,8 @@ def _share_read(form: QueryDict) -> Share:
     )
 
 
-def _sentence(name: str, share: Share) -> str:
+def share_text(name: str, share: Share) -> str:
+    """Returns the confirmation of what was saved."""
     borrow, lend = share.borrow_limit_units, share.lend_limit_units
     more = "without a limit" if borrow is None else f"at most {gpus_text(borrow)}"
     idle = "all idle GPUs" if lend is None else f"at most {gpus_text(lend)}"
@@ -230,23 +137,46 @@ def _sentence(name: str, share: Share) -> str:
     return f"{name}: {sure} guaranteed, borrows {more}, lends {idle}."
 
 
-def _shown(
+def class_cards(
     classes: list[ClassShares],
     owner_key: str,
     sent: RefusedForm | None,
+    used: Mapping[tuple[UUID, str], Units],
     changed: Collection[Project] | None = None,
 ) -> list[ClassCard]:
-    """Returns the cards. The reader may change the rows of `changed` owners; None: all."""
-    rows = [row for each in classes for row in (*each.rows, *([each.total] if each.total else []))]
-    scale = max((max(row.guaranteed_units, row.limit_units or 0) for row in rows), default=0)
+    """Returns the cards. The reader may change the rows of `changed` owners; None: all.
+
+    `used` has the units in use by owner and class.
+    """
+    rows = [
+        (each.gpu_class.slug, row)
+        for each in classes
+        for row in (*each.rows, *([each.total] if each.total else []))
+    ]
+    scale = max(
+        (
+            max(
+                row.guaranteed_units,
+                row.limit_units or 0,
+                used.get((row.owner.id, slug), NOTHING).used,
+            )
+            for slug, row in rows
+        ),
+        default=0,
+    )
     return [
         ClassCard(
             slug=each.gpu_class.slug,
             label=each.gpu_class.label,
-            total=_row(each.total, scale) if each.total else None,
+            total=_row(each.total, scale, NOTHING) if each.total else None,
             rows=tuple(
                 replace(
-                    _row_to_change(_row(row, scale), each.gpu_class.slug, owner_key, sent),
+                    _row_to_change(
+                        _row(row, scale, used.get((row.owner.id, each.gpu_class.slug), NOTHING)),
+                        each.gpu_class.slug,
+                        owner_key,
+                        sent,
+                    ),
                     may_change=changed is None or row.owner in changed,
                 )
                 for row in each.rows
@@ -321,9 +251,13 @@ def _cap(total: ShareRow | None) -> str:
     return cap_words(quota.cap_gpu_hours, quota.cap_days) if quota else ""
 
 
-def _row(row: ShareRow, scale: int) -> QuotaRow:
+def _row(row: ShareRow, scale: int, used: Units) -> QuotaRow:
     return QuotaRow(
         owner=row.owner,
+        used=gpus_text(used.used),
+        borrowed=gpus_text(used.borrowed) if used.borrowed else "",
+        used_percent=_percent(used.used - used.borrowed, scale),
+        borrowed_percent=_percent(used.borrowed, scale),
         guaranteed=gpus_text(row.guaranteed_units),
         borrow="" if row.borrow_limit_units is None else gpus_text(row.borrow_limit_units),
         lend="" if row.lend_limit_units is None else gpus_text(row.lend_limit_units),

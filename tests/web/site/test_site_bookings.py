@@ -1,19 +1,24 @@
 """The operators' list of all tenants' bookings, as a page and over REST, and their messages."""
 
+import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
+from html import unescape
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db.models import Sum
 from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from allocation.models import Booking, BookingEvent, Gpu
+from billing.models import Transfer
 from portal.integrations.mail.message import section_of
 from portal.integrations.notifications.delivery import people_notify
-from tenants.models import AuditEntry, Mail, OutboxMessage, User
+from tenants.models import AuditEntry, Mail, Membership, OutboxMessage, Quota, Tenant, User
 from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import Lab, a_booking, a_lab, an_allocation
 from tests.roles import as_system
@@ -104,6 +109,70 @@ def test_the_timeline_has_bookings_of_all_tenants_by_name_and_hides_others_of_a_
     member = Client()
     member.force_login(two.site.people["admin"])
     assert member.get("/ops/timeline").status_code == 404
+
+
+def _three_guaranteed(tenant: Tenant) -> Quota:
+    with as_system():
+        quota = Quota.objects.get(tenant=tenant, project=None, gpu_class="h100")
+        quota.guaranteed_units = 3 * 56_000
+        quota.save()
+    return quota
+
+
+def test_operators_see_what_each_tenant_has_and_uses(two: Two) -> None:
+    tenant, now = two.other.project.tenant, timezone.now()
+    _three_guaranteed(tenant)
+    with as_system():
+        hour = timedelta(hours=1)
+        an_allocation(two.foreign, Gpu.objects.all()[0], starts=now - hour, ends=now + hour)
+        AuditEntry.objects.create(
+            tenant=tenant, at=now + hour, actor_id=two.foreign.owner_id, action="booking.request",
+            object_kind="booking", object_id="1",
+        )  # fmt: skip
+        AuditEntry.objects.create(
+            tenant=tenant, at=now + 2 * hour, action="node.lost", object_kind="node", object_id="1"
+        )
+    answer = two.site.operator.get("fleet/tenants")
+    (row,) = [each for each in said(answer)["items"] if each["slug"] == tenant.slug]
+    own = two.other.project.tenant
+    assert (row["gpus_guaranteed"], row["gpus_used"], row["is_open"]) == (3, 1, True)
+    with as_system():
+        held = Transfer.objects.filter(tenant=own, kind="hold", end=None)
+        total = held.aggregate(sum=Sum("amount"))["sum"]
+        people = Membership.objects.filter(tenant=own).values("user").distinct().count()
+    assert (Decimal(row["held"]), row["people"]) == (total, people)
+    assert datetime.fromisoformat(row["last_activity"]) == now + hour
+    assert two.site.researcher.get("fleet/tenants").status_code == 403
+    page = two.operator.get("/ops/tenants").content.decode()
+    assert "1 of 3 guaranteed" in page
+    assert f"{total:.2f} held" in page
+    quotas = two.operator.get("/ops/quotas").content.decode()
+    assert re.search(r'data-label="In use">\s*1\s', quotas)
+
+
+def test_a_quota_that_is_in_use_is_lowered_only_after_a_question(two: Two) -> None:
+    tenant, now = two.other.project.tenant, timezone.now()
+    quota = _three_guaranteed(tenant)
+    with as_system():
+        hour = timedelta(hours=1)
+        an_allocation(two.foreign, Gpu.objects.all()[0], starts=now - hour, ends=now + hour)
+    form = {"act": "set", "tenant": str(tenant.id), "gpu_class": "h100", "lend": ""}
+    less = form | {"guaranteed": "0", "borrow": "0.5"}
+    asked = two.operator.post("/ops/quotas", less)
+    said = " ".join(unescape(asked.content.decode()).split())
+    assert "The guarantee falls from 3 to 0 GPUs. Of 1 in use, 1 more would be borrowed" in said
+    assert "1 are in use by 1 booking: they keep running" in said
+    with as_system():
+        quota.refresh_from_db()
+    assert quota.guaranteed_units == 3 * 56_000
+    assert (
+        two.operator.post("/ops/quotas", form | {"guaranteed": "4", "borrow": ""}).status_code
+        == 302
+    )
+    assert two.operator.post("/ops/quotas", less | {"sure": "1"}).status_code == 302
+    with as_system():
+        quota.refresh_from_db()
+    assert quota.guaranteed_units == 0
 
 
 def test_a_message_reaches_the_owners_of_open_bookings_once(two: Two, settings: Settings) -> None:

@@ -1,23 +1,50 @@
 """The operators' page of tenants and accounts."""
 
+from dataclasses import dataclass
+
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from allocation.queries.limits.use_now import TenantSummary, tenant_summaries
+from billing.rules import money_text
 from tenants.models import Membership, Role, Tenant, User
 from tenants.platform.errors import missing
 from tenants.platform.forms.actions import form_action_run, id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
-from tenants.queries import admins_invited, tenant_counts, tenants_all
+from tenants.queries import admins_invited, tenant_counts
 from tenants.services import (
     NewAccount,
     account_create,
     admin_invite,
+    gpus_text,
     tenant_create,
     tenant_open_set,
 )
 from tenants.web.frame import operator_page
+
+
+@dataclass(frozen=True, slots=True)
+class UseBar:
+    """GPUs in use and guaranteed, in words and in percent of the largest on the page."""
+
+    words: str
+    used: float
+    guaranteed: float
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """An organisation with its admins, invitations, the bar of its use, and its money."""
+
+    summary: TenantSummary
+    admins: tuple[str, ...]
+    invited: tuple[str, ...]
+    bar: UseBar
+    spent: str
+    held: str
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -46,20 +73,30 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
     invited: dict[object, list[str]] = {}
     for tenant_id, invitee in admins_invited(timezone.now()):
         invited.setdefault(tenant_id, []).append(invitee)
+    summaries = tenant_summaries(timezone.now())
+    most = max((max(each.guaranteed, each.used) for each in summaries), default=0)
     context = {
         "rows": [
-            (
-                tenant,
-                [_admin_name(each) for each in admins.get(tenant.id, [])],
-                invited.get(tenant.id, []),
+            TenantRow(
+                each,
+                tuple(_admin_name(admin) for admin in admins.get(each.tenant.id, [])),
+                tuple(invited.get(each.tenant.id, [])),
+                _bar(each, most),
+                money_text(each.spent, "EUR"),
+                money_text(each.held, "EUR"),
             )
-            for tenant in tenants_all()
+            for each in summaries
         ],
         "refusal": refusal,
         "tenant_typed": request.POST if request.POST.get("act") == "create" else {},
         "account_typed": request.POST if request.POST.get("act") == "account" else {},
     }
     return render(request, "tenants/ops_tenants.html", context, status=422 if refusal else 200)
+
+
+def _bar(summary: TenantSummary, most: int) -> UseBar:
+    words = f"{gpus_text(summary.used)} of {gpus_text(summary.guaranteed)} guaranteed"
+    return UseBar(words, 100 * summary.used / (most or 1), 100 * summary.guaranteed / (most or 1))
 
 
 def _admin_name(admin: Membership) -> str:
@@ -134,3 +171,6 @@ def _tenant(form: QueryDict) -> Tenant:
     if tenant is None:
         raise missing("tenant", "tenant")
     return tenant
+
+
+urlpatterns = [path("ops/tenants", ops_tenants, name="ops-tenants")]

@@ -1,0 +1,50 @@
+"""What each organisation has and uses now, for operators."""
+
+from typing import Any
+
+from django.utils import timezone
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocation.api.operators import OperatorView
+from allocation.queries.limits.use_now import tenant_summaries
+from tenants.api.base import list_response
+from tenants.platform.rest.schema import described, page
+
+
+class TenantUseOut(serializers.Serializer[Any]):
+    """People, GPUs, bookings, money and last activity of an organisation."""
+
+    slug = serializers.CharField(source="tenant.slug")
+    name = serializers.CharField(source="tenant.name")
+    is_open = serializers.BooleanField(source="tenant.is_open")
+    people = serializers.IntegerField(help_text="With an account that is open.")
+    gpus_guaranteed = serializers.FloatField(
+        source="guaranteed_gpus", help_text="Over all classes; a slice is a fraction."
+    )
+    gpus_used = serializers.FloatField(source="used_gpus")
+    running = serializers.IntegerField(help_text="Bookings that run.")
+    waiting = serializers.IntegerField(help_text="Bookings that have not started.")
+    spent = serializers.DecimalField(
+        max_digits=20, decimal_places=2, help_text="Charged since the month (UTC) began."
+    )
+    held = serializers.DecimalField(
+        max_digits=20, decimal_places=2, help_text="Reserved for open bookings."
+    )
+    last_activity = serializers.DateTimeField(
+        source="last_act", allow_null=True, help_text="Newest act of a person in its log."
+    )
+
+
+class TenantUse(OperatorView):
+    """What all organisations use now."""
+
+    @described(
+        "list_tenant_use", "List what tenants use now (operators)", answer=page(TenantUseOut)
+    )
+    def get(self, request: Request) -> Response:
+        """Returns all organisations by name."""
+        with self.operator_tx():
+            rows = tenant_summaries(timezone.now())
+            return list_response(TenantUseOut(rows, many=True).data)

@@ -1,0 +1,125 @@
+"""What owners of quotas use at one instant, and a summary of each organisation, for operators."""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
+
+from allocation.models import Allocation, Booking, ChargeSum
+from allocation.rules.states import RUNNING, WAITING, State
+from billing.models import Transfer
+from billing.rules import UNITS_PER_GPU
+from tenants.models import AuditEntry, Membership, Quota, Tenant
+
+Owner = Literal["project_id", "tenant_id"]
+ClassKey = tuple[UUID, str]
+
+
+@dataclass(frozen=True, slots=True)
+class UseNow:
+    """Units of a class that an owner's bookings have now; `borrowed` is above its guarantee.
+
+    `running` and `waiting` count bookings; those that wait have a planned start in the class.
+    """
+
+    used: int = 0
+    borrowed: int = 0
+    running: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSummary:
+    """An organisation at one instant. `guaranteed` and `used` are units over all classes.
+
+    `spent` is what was charged since the month (UTC) began, `held` the money of open bookings.
+    `last_act` is the time of the newest act of a person in its log.
+    """
+
+    tenant: Tenant
+    people: int
+    guaranteed: int
+    used: int
+    running: int
+    waiting: int
+    spent: Decimal
+    held: Decimal
+    last_act: datetime | None
+
+    @property
+    def guaranteed_gpus(self) -> float:
+        """The guarantee in GPUs."""
+        return self.guaranteed / UNITS_PER_GPU
+
+    @property
+    def used_gpus(self) -> float:
+        """The use in GPUs."""
+        return self.used / UNITS_PER_GPU
+
+
+def use_now(owner: Owner, now: datetime, tenant_id: UUID | None = None) -> dict[ClassKey, UseNow]:
+    """Returns the use by owner and class; with a tenant only that of its projects."""
+    live, bookings = _live(now), Booking.objects.all()
+    if tenant_id is not None:
+        live, bookings = live.filter(tenant_id=tenant_id), bookings.filter(tenant_id=tenant_id)
+    found: dict[ClassKey, UseNow] = defaultdict(UseNow)
+    used = live.values(owner, "gpu__gpu_class_id").annotate(
+        units_now=Sum("units"), bookings=Count("booking_id", distinct=True)
+    )
+    for row in used.order_by():
+        key = row[owner], row["gpu__gpu_class_id"]
+        found[key] = UseNow(used=row["units_now"], running=row["bookings"])
+    borrowed = bookings.filter(borrowed_units__gt=0, id__in=live.values("booking_id"))
+    for row in borrowed.values(owner, "planned_class").annotate(units=Sum("borrowed_units")):
+        key = row[owner], row["planned_class"]
+        found[key] = replace(found[key], borrowed=min(row["units"], found[key].used))
+    planned = bookings.filter(state__in=_PLANNED, planned_class__gt="")
+    for row in planned.values(owner, "planned_class").annotate(bookings=Count("id")).order_by():
+        key = row[owner], row["planned_class"]
+        found[key] = replace(found[key], waiting=row["bookings"])
+    return dict(found)
+
+
+def tenant_summaries(now: datetime) -> list[TenantSummary]:
+    """Returns all organisations by name. For operators."""
+    month = now.astimezone(UTC).date().replace(day=1)
+    people = Membership.objects.filter(user__is_active=True).values_list("tenant_id")
+    states = Booking.objects.values_list("tenant_id").annotate(count=Count("id")).order_by()
+    acts = AuditEntry.objects.filter(tenant_id=OuterRef("id"), actor__isnull=False)
+    members = dict(people.annotate(count=Count("user_id", distinct=True)).order_by())
+    guaranteed = _sums(Quota.objects.filter(project=None), "guaranteed_units")
+    used = _sums(_live(now), "units")
+    running = dict(states.filter(state__in=RUNNING))
+    waiting = dict(states.filter(state__in=_PLANNED))
+    spent = _sums(ChargeSum.objects.filter(day__gte=month), "amount")
+    held = _sums(Transfer.objects.filter(kind="hold", end=None), "amount")
+    newest = Subquery(acts.order_by("-at", "-id").values("at")[:1])
+    return [
+        TenantSummary(
+            tenant,
+            people=members.get(tenant.id, 0),
+            guaranteed=int(guaranteed.get(tenant.id, 0)),
+            used=int(used.get(tenant.id, 0)),
+            running=running.get(tenant.id, 0),
+            waiting=waiting.get(tenant.id, 0),
+            spent=spent.get(tenant.id, Decimal(0)),
+            held=held.get(tenant.id, Decimal(0)),
+            last_act=tenant.last_act,
+        )
+        for tenant in Tenant.objects.annotate(last_act=newest).order_by("name", "id")
+    ]
+
+
+_PLANNED = (*WAITING, State.SCHEDULED)
+
+
+def _live(now: datetime) -> QuerySet[Allocation]:
+    return Allocation.objects.filter(state__in=Allocation.LIVE, period__contains=now)
+
+
+def _sums(rows: QuerySet[Any], column: str) -> dict[UUID, Decimal]:
+    return dict(rows.values_list("tenant_id").annotate(total=Sum(column)).order_by())
