@@ -62,6 +62,10 @@ class BookingChange(models.Model):
         null=True, blank=True,
         help_text="It waits for room until then; null: if there is none it is kept as it is.",
     )  # fmt: skip
+    is_sooner = models.BooleanField(
+        default=False, db_default=False,
+        help_text="Any earlier start is taken, and becomes the start of the fixed window.",
+    )  # fmt: skip
     calendar_due = models.BooleanField(
         default=False, help_text="The calendar has still to give up what the change gave up."
     )

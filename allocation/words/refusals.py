@@ -129,6 +129,19 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(classes)s."
     ),
     "mixed_array": gettext_lazy("An array can't have several groups."),
+    "sooner_flexible": gettext_lazy(
+        "%(label)s has no fixed window: it starts as soon as there is room already."
+    ),
+    "sooner_no_time": gettext_lazy(
+        "There is no time between the earliest start that you name and the start of %(label)s."
+    ),
+    "sooner_alone": gettext_lazy(
+        "Send `sooner` without other parts of the request, except `not_before`."
+    ),
+    "sooner_needs_approval": gettext_lazy(
+        "An earlier start would need an approval, by the rule %(rules)s, and is not known before "
+        "there is room. Ask for one window instead."
+    ),
     "wait_mixed": gettext_lazy(
         "A booking with several groups can wait to be booked, but it gets no offers. Send "
         "`if_full` instead."

@@ -86,6 +86,7 @@ NO_PAGES = {
     *(
         "booking-change-withdraw",
         "booking-change-wait",
+        "booking-sooner",
         "booking-wait",
         "booking-still-needed",
         "notification-bell",

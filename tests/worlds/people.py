@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from allocation.solver import Held, Plan, PlannedStart, Request
 from allocation.solver.model.inputs import Change, Entry, Override, Strength
 from allocation.solver.model.plan import ChangeAnswer, Offered
+from tests.solver.truth import count_of
 from tests.worlds.jobs import Job
 from tests.worlds.wishes import Edit, Wishes
 
@@ -268,7 +269,7 @@ class People:
         kept: list[Held] = []
         for row in world.rows:
             if row.booking == name:
-                if sum(each.booking == name for each in kept) >= after.ask.count:
+                if sum(each.booking == name for each in kept) >= count_of(after.ask):
                     continue
                 kept.append(replace(row, ends=row.starts + after.duration))
             else:
@@ -277,7 +278,7 @@ class People:
         if name in world.waiting:
             promise = before.promise
             if promise is not None:
-                places = promise.places[: after.ask.count]
+                places = promise.places[: count_of(after.ask)]
                 ends = promise.starts + after.duration
                 promise = replace(promise, ends=ends, places=places)
             world.waiting[name] = replace(after, promise=promise, revision=before.revision + 1)

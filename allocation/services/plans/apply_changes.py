@@ -2,6 +2,7 @@
 has."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -10,6 +11,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Approval, Booking, BookingChange, Decision
 from allocation.reasons.reason import reason
+from allocation.rules.ask.words.document import time_text
 from allocation.rules.states import EXTENDABLE, PLANNED_TIMES, TERMINAL, State
 from allocation.services.bookings.change.series_cuts import series_facts
 from allocation.services.bookings.change_rows import (
@@ -33,7 +35,7 @@ from allocation.services.runs.transition import (
     planned_rows_supersede,
 )
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import Alternative, Assign, ChangeAnswer, Extend, Plan
+from allocation.solver import Alternative, Assign, ChangeAnswer, Extend, Plan, Waiting
 from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from billing.services import hold_exchange
@@ -50,11 +52,14 @@ def changes_write(
         PlanStale: a change was withdrawn or replaced meanwhile.
     """
     assigned = {each.booking: each for each in plan.assigns}
+    given: dict[str, Assign | Waiting] = {**{each.booking: each for each in plan.waits}, **assigned}
     for answer in plan.changes:
         booking = bookings[answer.booking]
         change = _asked(booking, answer)
         if answer.granted:
             change.restores = restores_of(booking)
+            if change.is_sooner:
+                _take_start(booking, change, instant(given[answer.booking].starts))
             _late_share(booking, change, assigned.get(answer.booking), now)
             _grant(booking, change, decision, now)
         else:
@@ -149,6 +154,16 @@ def _asked(booking: Booking, answer: ChangeAnswer) -> BookingChange:
     if change is None or change.base_revision != booking.revision:
         raise PlanStale("a change was withdrawn or replaced")
     return change
+
+
+def _take_start(booking: Booking, change: BookingChange, starts: datetime) -> None:
+    """Makes the earlier start that was found the one of the fixed window."""
+    terms, text = Terms.from_json(change.target), time_text(starts)
+    ask = {**terms.ask, "starts": text, "not_before": None, "deadline": None}
+    terms = replace(terms, ask=ask, starts=starts, not_before=starts, deadline=None)
+    change.target = terms.to_json()
+    change.differences = {"starts": [booking.ask["starts"], text]}
+    change.save(update_fields=["target", "differences"])
 
 
 def _late_share(

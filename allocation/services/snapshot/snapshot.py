@@ -351,7 +351,8 @@ def _change_of(change: BookingChange, tiers: Mapping[str, Tier], now: datetime) 
     )
     group = "" if change.group is None or change.is_partial else str(change.group)
     strength = _STRENGTHS.get(change.least_strength)
-    return Change(str(booking.id), target, strength, group, waiting=change.is_waiting)
+    waits, sooner = change.is_waiting, change.is_sooner
+    return Change(str(booking.id), target, strength, group, waiting=waits, sooner=sooner)
 
 
 def _series_of(row: Booking) -> str | None:

@@ -33,6 +33,7 @@ class Changes:
     by_target: Mapping[str, Change]
     rows: Mapping[str, tuple[Held, ...]]
     answers: list[ChangeAnswer] = field(default_factory=list)
+    granted: dict[str, Request] = field(default_factory=dict)
 
     @classmethod
     def of(cls, outcome: Outcome, snapshot: Snapshot) -> "Changes":
@@ -109,12 +110,14 @@ class Changes:
         if found is None:
             reasons = (reason("change_no_room"), *refused[0].reasons)
             return _kept(change, reasons, refused[0].alternatives)
+        target = _as_granted(change, found)
         if _RANK[self._strength(target, found)] < _RANK[change.strength]:
             return _kept(change, (reason("change_weaker"),))
         return found
 
     def _exchange(self, change: Change, standing: Standing, found: Fit) -> None:
-        outcome, target = self.outcome, replace(change.target, booking=change.booking)
+        outcome = self.outcome
+        target = self.granted[change.booking] = _as_granted(change, found)
         if standing.waits is not None:
             outcome.waits.remove(standing.waits)
         outcome.refusals[:] = [r for r in outcome.refusals if r.booking != change.booking]
@@ -151,11 +154,8 @@ class Changes:
         granted = {each.booking for each in self.answers if each.granted}
         if not granted:
             return snapshot
-        targets = (
-            replace(each.target, booking=each.booking)
-            for each in snapshot.changes
-            if each.booking in granted
-        )
+        targets = (self.granted[each.booking] for each in snapshot.changes
+                   if each.booking in granted)  # fmt: skip
         others = (each for each in snapshot.requests if each.booking not in granted)
         held = tuple(row for row in snapshot.held if row.booking not in granted)
         return replace(snapshot, held=held, requests=(*others, *targets))
@@ -191,6 +191,14 @@ class Changes:
     def _take(self, booking: str, found: Fit) -> bool:
         movable = self.outcome.rebinding.movable
         return movable.take(booking, found.demand.gpu_class) is not None
+
+
+def _as_granted(change: Change, found: Fit) -> Request:
+    """What the booking asks for once it has this start."""
+    target = replace(change.target, booking=change.booking)
+    if change.sooner:
+        target = replace(target, earliest=found.starts, latest=None, fixed=True)
+    return target
 
 
 def _kept(

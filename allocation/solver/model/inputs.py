@@ -300,7 +300,7 @@ class Change:
     `target` has its own place in the queue, and the id of the change in the place of the booking's.
     The booking keeps what it has if the target can't be met, or only by a start that is worth less
     than `strength`. Changes of one `group` are granted all or none. A `waiting` one was answered
-    before: only a grant is an answer.
+    before: only a grant is an answer. With `sooner` the start that it gets is its fixed one.
     """
 
     booking: str
@@ -308,6 +308,7 @@ class Change:
     strength: Strength | None = None
     group: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
     waiting: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    sooner: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ from allocation.queries.fleet.stops import stop_reason
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import BEFORE_RUN, RUNNING, State
 from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
-from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.change.changes import Patch, booking_extend, booking_patch
+from allocation.services.bookings.change.sooner import Sooner, is_sooner_possible
 from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.lengths import planned_end_of
@@ -148,6 +149,7 @@ def _booking_answer(
         "outlook": outlook_of(actor, booking, ctx.labels, ctx.zone, ctx.now),
         "may_change": may,
         "can_wait": may and _can_wait(booking, ctx.now),
+        "can_be_sooner": may and is_sooner_possible(booking, ctx.now),
         "can_change": may and booking.state in CHANGEABLE,
         "change": shown_change(booking, ctx.zone, ctx.now),
         "parents": parents_card(booking, ctx),
@@ -250,6 +252,12 @@ def _extend(request: HttpRequest, actor: Actor, booking: Booking, now: datetime)
     until = planned_end_of(booking) + timedelta(seconds=int(text))
     booking_extend(actor=actor, booking=booking, until=until, now=now)
     return f"Extension of {booking.label} requested; you get an answer in a few seconds."
+
+
+def _sooner(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
+    patch = Patch(sooner=Sooner(now))
+    booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
+    return f"{booking.label} waits for an earlier start. Until then it keeps the one that it has."
 
 
 def _saved(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
@@ -372,6 +380,7 @@ urlpatterns = [
     path(f"{BOOKING}/release", _action(_release, release_question), name="booking-release"),
     path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
     path(f"{BOOKING}/undo", _action(_undo), name="booking-undo"),
+    path(f"{BOOKING}/sooner", _action(_sooner), name="booking-sooner"),
     path(f"{BOOKING}/saved", _action(_saved), name="booking-saved"),
     path(f"{BOOKING}/more-time", _action(_more_time), name="booking-more-time"),
     path(f"{BOOKING}/earlier", booking_earlier_page, name="booking-earlier"),

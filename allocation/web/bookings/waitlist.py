@@ -34,7 +34,7 @@ from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.offer_form import OfferForm, offer_ask
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
-from allocation.web.parts.changes import difference_lines
+from allocation.web.parts.changes import wish_lines
 from allocation.web.parts.times import moment_words
 from billing.rules import money_text
 from tenants.access import Actor
@@ -234,7 +234,7 @@ def _change_row(change: BookingChange, ctx: PageContext) -> ChangeRow:
     until = change.keep_trying_until or ctx.now
     return ChangeRow(
         booking=change.booking,
-        differences=tuple(difference_lines(change.differences, ctx.zone, ctx.now)),
+        differences=tuple(wish_lines(change, ctx.zone, ctx.now)),
         cost=money_text(change.delta_held, change.booking.currency),
         until=moment_words(until, ctx.zone, ctx.now),
     )

@@ -58,20 +58,32 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
         title = "A change waits for its approval"
         decides = _who_decides(change, zone, now)
     waits = ""
-    if change.is_waiting and change.keep_trying_until is not None:
+    is_waiting = change.is_waiting or (change.is_sooner and is_open)
+    if is_waiting and change.keep_trying_until is not None:
         title = "A change waits for room"
         until = moment_words(change.keep_trying_until, zone, now)
+        title = "It waits for an earlier start" if change.is_sooner else title
         waits = f"It is made as soon as there is room, until {until}. The booking stays as it is."
     return ShownChange(
         title=title,
         is_open=is_open,
         decides=decides,
-        differences=tuple(difference_lines(change.differences, zone, now)),
+        differences=tuple(wish_lines(change, zone, now)),
         reasons=tuple(stored_sentence(each) for each in change.reasons),
         alternatives=tuple(_alternative(each, zone, now) for each in change.alternatives),
         waits=waits,
         can_wait=is_kept and can_wait(change, booking, now),
     )
+
+
+def wish_lines(change: BookingChange, zone: tzinfo, now: datetime) -> list[str]:
+    """Returns what an open change asks for."""
+    is_open = change.state in BookingChange.OPEN
+    if not (change.is_sooner and is_open and change.start_by):
+        return difference_lines(change.differences, zone, now)
+    since = datetime.fromisoformat(change.target["not_before"])
+    last = moment_words(change.start_by, zone, now)
+    return [f"Any start from {moment_words(since, zone, now)} to {last}, as its fixed window"]
 
 
 def _who_decides(change: BookingChange, zone: tzinfo, now: datetime) -> str:

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from allocation.models import Booking
 from tests.api.builders import Site
@@ -145,6 +146,37 @@ def test_a_dry_run_of_a_cancellation_says_the_late_fee_and_ends_nothing(
     said = {name: Decimal(answer.json()[name]) for name in ("charged", "late_fee", "returned")}
     assert said == {"charged": half, "late_fee": half, "returned": half}
     assert shown(site, path)["state"] == "scheduled"
+
+
+def test_a_fixed_window_waits_for_any_earlier_start(site: Site, path: str) -> None:
+    undecided = patched(site, path, {"sooner": True})
+    assert (undecided.status_code, undecided.json()["code"]) == (409, "not_changeable")
+    with as_system():
+        row = Booking.objects.get(tenant=site.tenant)
+        ends = row.not_before + timedelta(seconds=row.duration_seconds)
+        planned = {"planned_starts": row.not_before, "planned_class": "h100", "state": "queued"}
+        Booking.objects.filter(id=row.id).update(**planned, planned_ends=ends)
+    for body, status, code in (
+        ({"sooner": True, "count": 3}, 422, "sooner_alone"),
+        ({"sooner": 1}, 400, "wrong_type"),
+        ({"sooner": True, "not_before": row.not_before.isoformat()}, 422, "sooner_no_time"),
+    ):
+        refused = patched(site, path, body)
+        assert (refused.status_code, refused.json()["code"]) == (status, code), refused.content
+    answer = patched(site, path, {"sooner": True})
+    change = answer.json()["change"]
+    assert (answer.status_code, change["state"], change["sooner"]) == (202, "asked", True)
+    assert change["keep_trying_until"] == change["start_by"]
+    assert answer.json()["window"]["starts"] == row.not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert site.researcher.send("DELETE", f"{path}/change").status_code == 200
+    browser, base = Client(), f"/t/{site.tenant.slug}"
+    browser.force_login(site.people["researcher"])
+    here = f"{base}/bookings/{row.label}"
+    assert "Wait for an earlier start" in browser.get(here).content.decode()
+    page = browser.post(f"{here}/sooner", follow=True).content.decode()
+    assert "It waits for an earlier start" in page
+    assert "Wait for an earlier start" not in page
+    assert "Any start from" in browser.get(f"{base}/offers").content.decode()
 
 
 def test_an_undo_answers_as_a_change_does_and_only_once(site: Site, path: str) -> None:

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
 from allocation.models import Booking, BookingEvent
 from allocation.services.bookings.bookings import booking_cancel
 from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.change.sooner import Sooner
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.cycle import is_anything_due
+from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
@@ -121,3 +124,55 @@ def test_a_later_end_waits_for_room_until_ten_minutes_before_the_end(lab: Lab) -
     with pytest.raises(Refused) as refused:
         asked(lab, mine, now=last + HOUR, duration=4 * 3600)
     assert refused.value.code == "wait_too_late"
+
+
+def sooner(lab: Lab, booking: Booking, since: datetime, now: datetime = SOON) -> None:
+    with tenant_tx(lab.tenant_id):
+        patch = Patch(sooner=Sooner(since))
+        booking_patch(actor=lab.actor, booking=booking, patch=patch, revision=None, now=now)
+
+
+def test_a_fixed_window_takes_any_earlier_start_as_soon_as_there_is_room(lab: Lab) -> None:
+    mine = requested(lab, window(8, 8, 10))
+    first, second = requested(lab, window(8, 1, 4)), requested(lab, window(8, 4, 8))
+    turn(NOW)
+    before = held(mine)
+    sooner(lab, mine, NOW + HOUR)
+    turn(SOON)
+    change = change_of(mine)
+    assert (change.is_sooner, change.is_waiting, change.delta_held) == (True, True, Decimal(0))
+    assert change.keep_trying_until == NOW + 8 * HOUR - timedelta(minutes=5)
+    assert (windows(mine), held(mine)) == ([(8, 10)] * 8, before)
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=second, now=LATER)
+    turn(LATER)
+    change, got = change_of(mine), fresh(mine)
+    assert (change.state, windows(mine)) == ("changed", [(4, 6)] * 8)
+    assert (got.starts, got.planned_strength, got.hold_amount) == (NOW + 4 * HOUR, "firm", before)
+    assert (got.deadline, target_of(got).ask.starts) == (None, NOW + 4 * HOUR)
+    with as_system():
+        assert change.decision is not None
+        assert decision_replay(change.decision).is_equal
+        assert invariants_check() == []
+    # It was one wish: a later gap is not taken without a new one.
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=first, now=LATER)
+    turn(LATER + timedelta(seconds=1))
+    assert windows(mine) == [(4, 6)] * 8
+
+
+def test_who_cannot_be_earlier_is_told_why(lab: Lab) -> None:
+    fixed, flexible = requested(lab, window(8, 2, 3)), requested(lab, an_ask(8, hours=1))
+    turn(NOW)
+    for booking, since, code in (
+        (flexible, NOW, "not_changeable"),
+        (fixed, NOW + 2 * HOUR, "sooner_no_time"),
+    ):
+        with pytest.raises(Refused) as refused:
+            sooner(lab, booking, since)
+        assert refused.value.code == code
+    waits = requested(lab, an_ask(8, hours=3), now=SOON)
+    turn(LATER)
+    with pytest.raises(Refused) as refused:
+        sooner(lab, waits, NOW, LATER)
+    assert refused.value.code == "sooner_flexible"

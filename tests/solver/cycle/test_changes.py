@@ -71,6 +71,17 @@ def test_a_change_that_waits_for_room_is_answered_by_a_grant_alone() -> None:
     assert (plan.changes[0].granted, given(plan)) == (True, {"mine": (2, 5, 4)})
 
 
+def test_any_earlier_start_becomes_the_fixed_one() -> None:
+    held = (*held_window("mine", range(8), 6, 8), *held_window("other", range(8), 0, 3))
+    wish = a_request(ask=an_ask(8), hours=2, latest=8 * HOUR - 300)
+    flexible = a_change(wish)
+    plan = decided(a_snapshot(held=held, changes=(flexible,)))
+    assert [each.code for each in plan.changes[0].reasons] == ["change_weaker"]
+    plan = decided(a_snapshot(held=held, changes=(replace(flexible, sooner=True),)))
+    assert (plan.changes[0].granted, given(plan)) == (True, {"mine": (3, 5, 8)})
+    assert [each.booking for each in plan.assigns] == ["mine"], "it is firm at once"
+
+
 def test_its_own_old_room_and_quota_count_as_free_for_the_change() -> None:
     held = held_window("mine", range(6), 2, 4)
     wish = a_request(ask=an_ask(8), hours=2, earliest=3 * HOUR, fixed=True)

@@ -15,6 +15,7 @@ from allocation.errors import AskError
 from allocation.models import Booking, PlannedStrength
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument
 from allocation.services.bookings.change.changes import Patch
+from allocation.services.bookings.change.sooner import Sooner
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.price_lock import price_lock_read
@@ -23,7 +24,7 @@ from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import Labels, Reference
-from tenants.platform.rest.fields import Duration, Instant, Money, Strict, Text, Whole
+from tenants.platform.rest.fields import Duration, Flag, Instant, Money, Strict, Text, Whole
 
 IF_MATCH = (
     OpenApiParameter(
@@ -84,6 +85,11 @@ class PatchIn(Strict):
         help_text="What a change does for which there is no room: `wait` leaves it open, with its "
         "added cost held, and it is made as soon as there is room, until its last start.",
     )  # fmt: skip
+    sooner = Flag(
+        required=False, default=False,
+        help_text="A fixed window waits for any earlier start, from `not_before` or now on, and "
+        "keeps the one that it has until then. Send it without other parts of the request.",
+    )  # fmt: skip
     quote = Text(
         max_length=200, required=False,
         help_text="The `quote` of earlier options, or of a dry run, whose prices apply.",
@@ -102,6 +108,9 @@ class PatchIn(Strict):
         if "duration" in given and "ends" in given:
             sentence = "Send either `duration` or `ends`."
             raise serializers.ValidationError({"ends": [sentence]}, code="request_twice")
+        if given["sooner"] and (ways or {*parts, "give_back", "tier"} & {*given} - {"not_before"}):
+            sentence = refusal_text("sooner_alone")
+            raise serializers.ValidationError({"sooner": [sentence]}, code="sooner_alone")
         zone_check(given.get("zone", "UTC"))
         return given
 
@@ -128,7 +137,9 @@ def patch_of(actor: Actor, booking: Booking, given: dict[str, Any], now: datetim
         Refused: the request can't be read; `param` is the path of the field.
     """
     accept = given.get("accept", {})
-    ask, tier, text = _wanted(actor, booking, given, now)
+    sooner = Sooner(given.get("not_before") or now) if given["sooner"] else None
+    wanted = {} if sooner is not None else given
+    ask, tier, text = _wanted(actor, booking, wanted, now)
     return Patch(
         ask=ask,
         tier=given.get("tier", tier),
@@ -137,6 +148,7 @@ def patch_of(actor: Actor, booking: Booking, given: dict[str, Any], now: datetim
         external_ref=given.get("external_ref"),
         request_text=text,
         waits=given["if_full"] == "wait",
+        sooner=sooner,
         give_back=tuple(given.get("give_back", ())),
         priced_at=price_lock_read(given["quote"], now) if "quote" in given else None,
         accept=Accept(

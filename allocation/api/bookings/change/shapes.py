@@ -23,6 +23,9 @@ class BookingChangeOut(serializers.Serializer[Any]):
     decided_at = serializers.DateTimeField(allow_null=True)
     differences = serializers.DictField(help_text="Before and after, by field.")
     start_by = serializers.DateTimeField(allow_null=True)
+    sooner = serializers.BooleanField(
+        source="is_sooner", help_text="It takes any earlier start as its fixed window."
+    )
     keep_trying_until = serializers.DateTimeField(
         allow_null=True, help_text="It waits for room until then."
     )

@@ -35,6 +35,7 @@ from allocation.services.bookings.change.refusals import (
     too_dear,
     while_paused,
 )
+from allocation.services.bookings.change.sooner import Sooner, approval_refuse, sooner_accept
 from allocation.services.bookings.change.waiting import change_wait_check, waiting_change
 from allocation.services.bookings.change.writer import ChangeWriter
 from allocation.services.bookings.change_rows import (
@@ -82,7 +83,7 @@ LAST_EXTENSION = timedelta(minutes=10)
 class Patch:
     """A change as a person asked for it; None: that part stays as it is. Changes of one `group`
     are made all or none, unless they are `is_partial`. One that `waits` stays open until there is
-    room for it."""
+    room for it; `sooner` waits for any earlier start."""
 
     ask: AskDocument | None = None
     tier: str | None = None
@@ -95,6 +96,7 @@ class Patch:
     is_partial: bool = False
     give_back: tuple[str, ...] = ()
     waits: bool = False
+    sooner: Sooner | None = None
     priced_at: datetime | None = None
 
 
@@ -115,6 +117,9 @@ def booking_patch(
             raise revision_moved(booking)
         labels_change(actor, booking, patch.labels, patch.external_ref, now)
         old = target_of(booking)
+        if patch.sooner is not None:
+            ask = patch.sooner.ask(booking, old, now)
+            patch = replace(patch, ask=ask, waits=True, accept=sooner_accept(patch.accept, old))
         new = Target(
             patch.ask or old.ask,
             old.tier if patch.tier is None else patch.tier,
@@ -325,6 +330,9 @@ class _Asked:
             self._replace(terms, Strength.STRONGER, ranked_at=self.now)
             return booking
         change = self._writer.row(terms, Strength.STRONGER)
+        if self.patch.sooner is not None:
+            approval_refuse(needed)
+            change.is_sooner = True
         most = late_fee if needed is None else late_fee_most
         change.late_fee = most(booking, self._kept(), self.now)
         if self.patch.waits:

@@ -23,6 +23,7 @@ def can_wait(change: BookingChange, booking: Booking, now: datetime) -> bool:
     terms = Terms.from_json(change.target)
     until = terms.starts or change.start_by
     is_same = change.base_revision == booking.revision and change.group is None
+    is_same = is_same and not change.is_sooner
     is_kept = change.state == BookingChange.State.KEPT and change.until is None
     is_full = bool(change.reasons) and change.reasons[0]["code"] in WAITED_FOR
     is_planned = booking.state in (State.QUEUED, State.SCHEDULED)
