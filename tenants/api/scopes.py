@@ -101,6 +101,7 @@ WRITES: Mapping[str, str] = {
     "api-dispute-answer": Scope.BUDGET,
     # Bookings. A quote changes nothing.
     "api-quotes": Scope.READ,
+    "api-exports": Scope.READ,
     "api-bookings": Scope.BOOK,
     "api-booking": Scope.BOOK,
     "api-booking-batch": Scope.BOOK,
