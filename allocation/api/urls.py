@@ -126,6 +126,7 @@ from allocation.api.money.disputes import (
 from allocation.api.money.exports import ExportFile, ExportOne, Exports
 from allocation.api.money.forecasts import Forecasts
 from allocation.api.money.held_use import HeldUseView
+from allocation.api.money.ladder_effects import LadderPreview, PlatformLadderPreview
 from allocation.api.money.price_drafts import (
     PriceDraftDiscard,
     PriceDraftEffect,
@@ -183,6 +184,16 @@ urlpatterns = [
         "platform-budgets/<uuid:budget_id>/variance-rule",
         PlatformVarianceRule.as_view(),
         name="api-platform-variance-rule",
+    ),
+    path(
+        "budgets/<uuid:budget_id>/guardrails/preview",
+        LadderPreview.as_view(),
+        name="api-ladder-preview",
+    ),
+    path(
+        "platform-budgets/<uuid:budget_id>/guardrails/preview",
+        PlatformLadderPreview.as_view(),
+        name="api-platform-ladder-preview",
     ),
     path("variances", Variances.as_view(), name="api-variances"),
     path(

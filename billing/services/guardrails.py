@@ -1,7 +1,7 @@
 """The ladder of a budget: what happens while a share of its amount is used."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -187,20 +187,48 @@ def restraints_of(
     project: Project, person_id: int, campaign_id: UUID | None, now: datetime
 ) -> frozenset[str]:
     """Returns the restraints that act on bookings of the person in the project, for quotes."""
-    today = now.astimezone(UTC).date()
+    return frozenset(
+        rung.action
+        for rung in _rungs_of(project, person_id, campaign_id, now)
+        if rung.action in RESTRAINTS and rung.reached_at is not None
+    )
+
+
+def new_bookings_refusal(
+    project: Project, person_id: int, campaign_id: UUID | None, starts: datetime
+) -> Refused | None:
+    """Returns the refusal that a new booking of the person would get from a ladder, for quotes."""
+    rungs = [
+        rung
+        for rung in _rungs_of(project, person_id, campaign_id, starts)
+        if rung.action == Guardrail.Action.NO_BOOKINGS
+    ]
+    if not rungs:
+        return None
+    figures = budget_figures_of({rung.budget_id for rung in rungs if rung.tenant_id})
+    for rung in rungs:
+        if rung.tenant_id and reached(rung, figures[rung.budget_id]):
+            return _stopped(rung, rung.budget, figures[rung.budget_id], Decimal(0))
+    return platform_stopped() if any(map(_acts_above, rungs)) else None
+
+
+def _rungs_of(
+    project: Project, person_id: int, campaign_id: UUID | None, at: datetime
+) -> Iterator[Guardrail]:
+    """Yields the rungs of the budgets in which a booking of the person counts that day."""
+    day = at.astimezone(UTC).date()
     mine = {
         "project_id": (None, project.id),
         "lab_id": (None, project.lab_id),
         "campaign_id": (None, campaign_id),
         "person_id": (None, person_id),
     }
-    return frozenset(
-        rung.action
-        for rung in _rungs_read(project.tenant_id)
-        if rung.action in RESTRAINTS and rung.reached_at is not None
-        if rung.budget.starts <= today < rung.budget.ends
-        if all(getattr(rung.budget, name) in values for name, values in mine.items())
-    )
+    for rung in _rungs_read(project.tenant_id):
+        budget = rung.budget
+        if budget.starts <= day < budget.ends and all(
+            getattr(budget, name) in values for name, values in mine.items()
+        ):
+            yield rung
 
 
 def restraining_rungs(now: datetime) -> list[Guardrail]:

@@ -18,6 +18,8 @@ KINDS = {
 }  # fmt: skip
 DEPTHS = {"tenant": 0, "lab": 1, "project": 1}
 
+BUDGET_KINDS = (("hard", "Refuse bookings (hard)"), ("soft", "Only warn (soft)"))
+
 
 @dataclass(frozen=True, slots=True)
 class RefusedBudget:

@@ -26,7 +26,7 @@ from billing.rules import (
     period_text,
 )
 from billing.services import CampaignMatch, budget_put, campaign_create, campaign_open_set
-from billing.web.budget_rows import RefusedBudget, Row, Tree, row_key, without_budget
+from billing.web.budget_rows import BUDGET_KINDS, RefusedBudget, Row, Tree, row_key, without_budget
 from tenants.access import Actor, access_project
 from tenants.models import Lab, Membership, Project, User
 from tenants.platform.errors import Refused, invalid
@@ -143,7 +143,13 @@ def _page(
             # A refusal of a row that is not shown appears above the table.
             "stray": None if typed is None or any(row.error for row in rows) else typed,
             "is_admin": actor.is_tenant_admin,
-            "last_day": month.ends - timedelta(days=1),
+            "new_budget": {
+                "starts": f"{month.starts}",
+                "last": f"{month.ends - timedelta(days=1)}",
+                "warn_percent": "80",
+                "kind": "hard",
+            },
+            "budget_kinds": BUDGET_KINDS,
             "may_edit": any(row.may_edit for row in rows),
             "people_url": f"/t/{actor.tenant_slug}/people",
             **_choices(actor, shown),

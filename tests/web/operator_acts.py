@@ -412,5 +412,6 @@ ASKING = {
     "post api/v1/fleet/bookings/acts/preview",
     "post api/v1/maintenance/preview",
     "post api/v1/stops/preview",
+    "post api/v1/platform-budgets/<uuid:budget_id>/guardrails/preview",
 }
 PLACES = {"name": NODE, "index": "0", "slug": "standard", "number": "1"}

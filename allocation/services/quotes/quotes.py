@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units
+from allocation.reasons.reason import Reason
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
 from allocation.services.bookings.checks.offers import most_of, priced_from, rate_for
@@ -29,11 +30,15 @@ from allocation.words.reasons import sentence
 from billing.price_books import PriceShelf
 from billing.queries import BudgetFigures, tightest_figures
 from billing.services import campaign_to_charge
-from billing.services.guardrails import restraints_of
+from billing.services.guardrails import STOPPING, new_bookings_refusal, restraints_of
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
 
 MAX_OPTIONS = 8
+STARTS_NOTHING = (
+    "The ladder of a budget that pays this booking starts nothing now. A booking waits in the queue"
+    " until less of the budget is used; that ends by itself."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +112,18 @@ def quote_make(
         if option is not None
     )
     starts = options[0].starts if options else admission.not_before
+    blocking, waits = _blocked(own.blocked)
+    if without is None:
+        # As a booking that is made now; one that is made already keeps its place.
+        who = (project, actor.user_id, campaign.id if campaign else None)
+        refusal = new_bookings_refusal(*who, starts)
+        if refusal is not None:
+            options, blocking, waits = (), refusal.sentence, False
+        elif not restraints.isdisjoint(STOPPING):
+            options, blocking, waits = (), STARTS_NOTHING, True
     return Quote(
         options=options,
-        blocking=sentence(own.blocked) if own.blocked else None,
+        blocking=blocking,
         effect=tightest_figures(
             project_id=project.id,
             person_id=actor.user_id,
@@ -118,8 +132,15 @@ def quote_make(
         ),
         expires=now + PRICE_LOCK_TIME,
         lock=price_lock(now),
-        waits=own.blocked is not None and own.blocked.code == "none_in_service",
+        waits=waits,
     )
+
+
+def _blocked(found: Reason | None) -> tuple[str | None, bool]:
+    """Why there is no option, in words, and whether a booking would wait in the queue."""
+    if found is None:
+        return None, False
+    return sentence(found), found.code == "none_in_service"
 
 
 def _with_missing(option: QuoteOption, actor: Actor, now: datetime) -> QuoteOption:

@@ -32,6 +32,7 @@ from billing.rules import (
 )
 from billing.services import budget_put, ladder_set, variance_rule_set
 from billing.web.budget_bar import budget_bar
+from billing.web.budget_rows import BUDGET_KINDS
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
@@ -71,7 +72,7 @@ def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
     context = {
         "budgets": _rows(),
         "typed": request.POST if refusal else {**first, "warn_percent": "80", "kind": "hard"},
-        "kinds": (("hard", "Refuse bookings (hard)"), ("soft", "Only warn (soft)")),
+        "budget_kinds": BUDGET_KINDS,
         "refusal": refusal,
     }
     return render(request, "allocation/ops_budgets.html", context, status=422 if refusal else 200)

@@ -54,3 +54,46 @@ def test_forecasts_are_those_of_visible_budgets(site: Site, who: str) -> None:
     rows = said(getattr(site, who).get("forecasts?level=project"))["items"]
     assert {row["project"] for row in rows} == {"folding"}
     assert all(row["spend"] is None for row in rows)
+
+
+LINE = {"project": "folding", "tier": "standard", "request": "1 h100 for 10m"}
+
+
+def test_a_rung_tells_what_it_would_stop_and_a_quote_refuses_as_the_booking_does(
+    site: Site,
+) -> None:
+    path = f"budgets/{site.budget.id}/guardrails"
+    assert site.researcher.post("bookings", LINE).status_code == 201
+    rungs = [
+        {"measure": "committed", "percent": 200, "action": "no_bookings"},
+        *({"measure": "spent", "percent": 1, "action": each} for each in ("drain", "pause")),
+        {"measure": "spent", "percent": 1, "action": "no_borrowing"},
+        {"measure": "spent", "percent": 1, "action": "cheaper"},
+    ]
+    found = said(site.admin.post(f"{path}/preview", {"rungs": rungs}))["rungs"]
+    names = ("stopped", "kept", "paused", "runs_on", "gives_up", "moved", "acts")
+    assert [[row[name] for name in names] for row in found] == [
+        [0, 0, 0, 0, 0, 0, False],
+        [0, 1, 0, 0, 0, 0, False],
+        [0, 1, 0, 0, 0, 0, False],
+        [0, 0, 0, 0, 0, 0, False],
+        [0, 0, 0, 0, 0, 0, False],
+    ]
+    assert Decimal(found[1]["held"]) > 0
+    assert said(site.admin.post(f"{path}/preview", {}))["rungs"] == []
+    assert said(site.admin.get(path))["rungs"] == []
+    assert site.researcher.post(f"{path}/preview", {}).status_code == 403
+
+    # From 1 % on what is held already, a quote and a booking are refused in the same words.
+    with as_system():
+        whose = {"tenant_id": site.tenant.id, "project_id": site.project.id}
+        now = timezone.now()
+        ends = now + timedelta(minutes=1)
+        hold_place(**whose, reference=uuid4(), amount=Decimal(500), starts=now, ends=ends, now=now)
+    stops = {"rungs": [{"measure": "committed", "percent": 20, "action": "no_bookings"}]}
+    assert site.admin.put(path, stops).status_code == 200
+    quote = said(site.researcher.post("quotes", LINE))
+    refused = said(site.researcher.post("bookings", LINE))
+    assert refused["code"] == "bookings_stopped"
+    assert (quote["options"], quote["waits"]) == ([], False)
+    assert quote["blocking"] == refused["detail"]

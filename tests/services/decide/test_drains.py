@@ -1,9 +1,11 @@
 """Budgets whose ladder keeps bookings from starting."""
 
 from allocation.rules.states import State
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.plans.restraints import restraints_due
+from allocation.services.quotes.quotes import quote_make
 from billing.models import Budget
 from billing.services import Rung, ladder_set
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
@@ -24,6 +26,11 @@ def test_a_drained_budget_starts_nothing_until_its_share_is_lower(plant: Plant) 
     fixed = requested(plant, lab, an_ask(1, starts=plant.now + 5 * HOUR))
     plant.cycle()
     laddered(plant, lab, Rung("committed", 1, "drain"))
+    with as_system():
+        request = BookingRequest(lab.project.slug, "standard", an_ask(1))
+        quote = quote_make(actor=lab.actor, request=request, now=plant.now)
+    assert (quote.options, quote.waits) == ((), True)
+    assert "starts nothing now" in str(quote.blocking)
     waits = requested(plant, lab)
     assert fresh(waits).is_drained
     plant.later(5 * HOUR)
