@@ -1,34 +1,24 @@
 """What an approval would do now: when the booking starts, and which others it delays."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from uuid import UUID
+from datetime import datetime
 
 from allocation.models import Approval, Booking, PolicyVersion
 from allocation.services.bookings.approval.facts import booking_as_asked
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
+from allocation.services.quotes.moves import (
+    MOST_ROWS,
+    Delay,
+    as_delays,
+    delays_between,
+    labels_of,
+    starts_of,
+)
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.snapshot.snapshot import instant, requests_of, snapshot_read
-from allocation.solver import Plan, Policy, Snapshot, solve
-
-MOST_ROWS = 2_000
-"""Rows of the calendar up to which it is computed; a larger site would make the page slow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """A booking that starts later, or has no planned start any more (`after` is None)."""
-
-    label: str
-    before: datetime
-    after: datetime | None
-
-    @property
-    def by(self) -> timedelta | None:
-        """Returns by how much it starts later."""
-        return None if self.after is None else self.after - self.before
+from allocation.solver import Policy, Snapshot, solve
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +78,14 @@ def _effect(
     except SOLVER_FAULTS:
         # The cycle reports a fault of its own; here the page shows the rest of the request.
         return None
-    starts = _starts(after)
+    starts, tenant = starts_of(after), group[0].tenant_id
     own = [starts[each] for each in mine if each in starts]
-    delays = _delays(_starts(before), starts, mine)
+    delays = delays_between(starts_of(before), starts, mine)
     pauses = {each.booking for each in after.pauses} - {each.booking for each in before.pauses}
-    labels = _labels(group[0].tenant_id, [*(key for key, *_ in delays), *pauses])
+    labels = labels_of(tenant, pauses)
     return Effect(
         instant(min(own)) if own else None,
-        tuple(
-            Delay(labels[key], instant(was), None if will is None else instant(will))
-            for key, was, will in delays
-            if key in labels
-        ),
+        as_delays(tenant, delays),
         tuple(sorted(labels[each] for each in pauses if each in labels)),
     )
 
@@ -108,28 +94,3 @@ def _as_asked(approval: Approval) -> Booking:
     """The booking as it would be approved, ranked as the queue would rank it."""
     booking, change = approval.booking, approval.change
     return booking if change is None else booking_as_asked(booking, change)
-
-
-def _starts(plan: Plan) -> dict[str, int]:
-    return {each.booking: each.starts for each in plan.assigns} | {
-        each.booking: each.starts for each in plan.waits
-    }
-
-
-def _delays(
-    before: Mapping[str, int], after: Mapping[str, int], mine: Iterable[str]
-) -> list[tuple[str, int, int | None]]:
-    """Who of the others starts later, the most delayed first."""
-    found = [
-        (key, was, after.get(key))
-        for key, was in before.items()
-        if key not in mine and (key not in after or after[key] > was)
-    ]
-    return sorted(found, key=lambda row: (row[2] is not None, row[1] - (row[2] or 0), row[0]))
-
-
-def _labels(tenant_id: UUID, ids: Iterable[str]) -> dict[str, str]:
-    """The numbers of those bookings that are of the organisation."""
-    keys = [UUID(each) for each in ids if not each.startswith(("busy", "left"))]
-    rows = Booking.objects.filter(tenant_id=tenant_id, id__in=keys)
-    return {str(row.id): row.label for row in rows}

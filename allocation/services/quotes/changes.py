@@ -14,12 +14,13 @@ from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.price_lock import price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
+from allocation.services.quotes.moves import Delay, delays_of_change
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.costs import cancellation_cost
 from allocation.services.record.terms import Terms, terms_of
-from allocation.services.snapshot.snapshot import seconds
+from allocation.services.snapshot.snapshot import asked_changes_read, extensions_read, seconds
 from allocation.solver import Availability
 from allocation.words.reasons import sentence
 from tenants.access import Actor
@@ -30,7 +31,8 @@ from tenants.services.policy_hooks.questions import hook_unasked
 class ChangeQuote:
     """What a change would do. `option` is the start that a stronger one would get now; without one
     `blocking` says why not. A change that is no `stronger` one takes effect at once. By `rules` it
-    needs an approval first."""
+    needs an approval first. `delays` are the bookings of the organisation that start later for it;
+    None: they are not known."""
 
     strength: Strength
     before: Terms
@@ -41,6 +43,7 @@ class ChangeQuote:
     rules: tuple[str, ...] = ()
     late_fee: Decimal = Decimal(0)
     lock: str = ""
+    delays: tuple[Delay, ...] | None = None
 
     @property
     def difference(self) -> Decimal:
@@ -70,19 +73,23 @@ def change_quote(
             .order_by("-base_revision")
             .first()
         )
-        rules = _rules_of(change)
+        rules, only = _rules_of(change), frozenset((booking.id,))
+        asked = asked_changes_read(now, only), extensions_read(now, only)
         transaction.set_rollback(True)
     if change is None:
         return ChangeQuote(Strength.WORD, before, before)
     strength, after = Strength(change.strength), Terms.from_json(change.target)
     if strength is not Strength.STRONGER:
         return ChangeQuote(strength, before, after, late_fee=fee)
+    delays = delays_of_change(booking, *asked, now)
     if change.until is not None:
         blocking = _why_not_longer(booking, change.until, now)
-        return ChangeQuote(strength, before, after, change.until, None, blocking, rules)
+        return ChangeQuote(
+            strength, before, after, change.until, None, blocking, rules, delays=delays
+        )
     option, blocking = _start_of(actor, booking, after, now)
     fee, lock = change.late_fee, price_lock(patch.priced_at or now)
-    return ChangeQuote(strength, before, after, None, option, blocking, rules, fee, lock)
+    return ChangeQuote(strength, before, after, None, option, blocking, rules, fee, lock, delays)
 
 
 def ending_quote(

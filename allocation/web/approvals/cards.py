@@ -14,8 +14,9 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import document_text
 from allocation.services.approvals.alternatives import Alternative
 from allocation.services.approvals.briefings import Briefing, briefing_of, briefings_of
-from allocation.services.approvals.effects import Delay, Effect
+from allocation.services.approvals.effects import Effect
 from allocation.services.bookings.approval.facts import booking_as_asked
+from allocation.services.quotes.moves import Delay
 from allocation.services.record.terms import Terms
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words

@@ -24,6 +24,7 @@ from allocation.services.bookings.change.series import Scope, series_patch
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.quotes.changes import ChangeQuote, change_quote
+from allocation.services.quotes.moves import Delay
 from allocation.services.quotes.series_changes import SeriesQuote, series_change_quote
 from allocation.services.record.terms import Terms, terms_of
 from allocation.web.bookings.booking_pages import page_context
@@ -45,6 +46,8 @@ from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import refused_page, tenant_page
 
 PROPOSED = ("classes", "starts")
+# So many bookings that start later are named.
+MOST_DELAYS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +173,31 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         else "",
         button="Change it" if at_once and not quote.rules else "Ask for the change",
         lock=quote.lock,
-        moves=_MOVES_NOBODY if at_once else _MOVES,
+        moves=_MOVES_NOBODY if at_once else moves_words(quote.delays),
         can_wait=is_full or (quote.until is not None and bool(quote.blocking)),
         # Expected starts may move for a later end, which its quote does not know.
         can_ask=not is_full,
         start_by=int(option.starts.timestamp()) if option is not None else None,
         strength=option.strength if option is not None else "",
     )
+
+
+def moves_words(delays: tuple[Delay, ...] | None) -> str:
+    """Who starts later for a change: of the own organisation by number, of others by the rule."""
+    if delays is None:
+        return _MOVES
+    if not delays:
+        return f"No booking of your organisation starts later. {_MOVES_OTHERS}"
+    named = ", ".join(_delay_words(each) for each in delays[:MOST_DELAYS])
+    more = len(delays) - MOST_DELAYS
+    rest = f" and {more} more of your organisation" if more > 0 else ""
+    return f"Starts later for it: {named}{rest}. {_MOVES_OTHERS}"
+
+
+def _delay_words(delay: Delay) -> str:
+    if delay.by is None:
+        return f"{delay.label} (loses its start)"
+    return f"{delay.label} (by {length_words(delay.by.total_seconds())})"
 
 
 def stays_words(booking: Booking, ctx: PageContext) -> str:
@@ -206,6 +227,9 @@ _MOVES_NOBODY = "Nobody else moves."
 _MOVES = (
     "Only expected starts behind it in the queue can move. Guaranteed and fixed ones keep their "
     "time, and nobody is paused for it."
+)
+_MOVES_OTHERS = (
+    "Of other organisations only expected starts behind it can move, and nobody is paused for it."
 )
 # Less than four months.
 _SECONDS = re.compile(r"-?[0-9]{1,7}")

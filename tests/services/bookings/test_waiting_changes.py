@@ -14,8 +14,10 @@ from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
+from allocation.services.quotes.changes import change_quote
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
+from tests.builders import a_tier
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -176,3 +178,29 @@ def test_who_cannot_be_earlier_is_told_why(lab: Lab) -> None:
     with pytest.raises(Refused) as refused:
         sooner(lab, waits, NOW, LATER)
     assert refused.value.code == "sooner_flexible"
+
+
+def test_a_quote_names_whom_a_change_delays_in_its_organisation(lab: Lab) -> None:
+    mine = requested(lab, window(8, 0, 2))
+    behind = requested(lab, an_ask(8, hours=1))
+    low = a_tier("low", priority=10)
+    with as_system():
+        Booking.objects.filter(id=behind.id).update(tier=low)
+    fixed = requested(lab, window(8, 8, 10))
+    turn(NOW)
+    turn(SOON)
+    assert fresh(behind).planned_starts == NOW + 2 * HOUR
+
+    def delayed(booking: Booking, **parts: object) -> object:
+        seen = fresh(booking)
+        patch = Patch(ask=replace(target_of(seen).ask, **parts))  # type: ignore[arg-type]
+        with tenant_tx(lab.tenant_id):
+            quote = change_quote(
+                actor=lab.actor, booking=seen, patch=patch, revision=None, now=LATER
+            )
+        return [(each.label, each.by) for each in quote.delays or ()]
+
+    assert delayed(mine, duration=3 * 3600) == [(behind.label, HOUR)]
+    assert delayed(fixed, starts=NOW + 2 * HOUR, duration=3600) == [(behind.label, HOUR)]
+    assert delayed(fixed, starts=NOW + 9 * HOUR) == []
+    assert change_of(fixed) is None, "a quote writes nothing"

@@ -65,6 +65,16 @@ def change_quote_data(quote: ChangeQuote) -> dict[str, Any]:
         "blocking": quote.blocking or None,
         "approval_rules": list(quote.rules),
         "quote": quote.lock or None,
+        "delays": None
+        if quote.delays is None
+        else [
+            {
+                "booking": each.label,
+                "before": time_text(each.before),
+                "after": time_text(each.after) if each.after else None,
+            }
+            for each in quote.delays
+        ],
     }
 
 
