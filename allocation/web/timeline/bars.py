@@ -51,6 +51,7 @@ def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewO
     whose = "yours" if block.kind == "mine" else booking.project
     shape = _shape(block)
     until = f"until {clock(block.ends, look.span.zone)}"
+    until = f"pause expected, {until}" if block.paused_at_end else until
     sub = _sub(booking.project if block.kind == "project" else until, origin, width)
     name = ", ".join(
         (
@@ -61,6 +62,7 @@ def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewO
             _where(block, origin),
             window_words(block.starts, block.ends, look.span.zone, look.now),
             "expected" if block.expected else STATE_WORDS.get(booking.state, booking.state),
+            *(["a pause is expected at its end"] if block.paused_at_end else []),
         )
     )
     return Bar(

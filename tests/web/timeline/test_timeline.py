@@ -208,6 +208,25 @@ def test_an_own_waiting_booking_is_drawn_by_name_where_it_should_come_to_lie() -
     assert [bar.title for bar in rows["gpu-a1-01/1"].bars] == ["expected"]
 
 
+def test_what_runs_ends_on_all_its_gpus_where_a_waiting_booking_is_planned_in_its_place() -> None:
+    mine = a_member(a_project())
+    first, second = a_node(now=NOW, gpus=2).gpus.all()
+    runs = a_booking(mine, now=NOW, tier="spot", name="runs")
+    for gpu in (first, second):
+        a_place(runs, gpu)
+    waits = a_booking(mine, now=NOW, state=State.QUEUED, name="waits", starts_in=timedelta(hours=2))
+    (bar,) = _rows(mine)["gpu-a1-01/0"].bars
+    assert (bar.ends, "pause" in bar.name) == (runs.planned_ends.timestamp(), False)
+    place = {"gpu": str(second.id), "profile": None, "start": 0, "size": 8}
+    with as_system():
+        Booking.objects.filter(id=waits.id).update(planned_places=[place])
+    (bar,) = _rows(mine)["gpu-a1-01/0"].bars
+    assert (bar.title, bar.ends) == ("runs", (NOW + timedelta(hours=2)).timestamp())
+    assert "GPU 0–1" in bar.name
+    assert bar.name.endswith("a pause is expected at its end")
+    assert "pause expected, until 12:00" in bar.sub
+
+
 def test_a_booking_given_back_early_ends_where_it_really_ended() -> None:
     mine = a_member(a_project())
     booking = a_booking(mine, now=NOW, starts_in=timedelta(hours=-2), state=State.ENDED)

@@ -1,6 +1,6 @@
 """The rows of a timeline: classes, nodes, GPUs and the blocks on them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -73,7 +73,8 @@ class Block:
 
     `booking` is None for bookings that the reader may not see. `expected`: the planned place of a
     waiting booking. `over`: the booking has ended. `shared`: the GPU can have other shares at the
-    same time; `share` has the thousandths of a visible booking.
+    same time; `share` has the thousandths of a visible booking. `paused_at_end`: it ends here
+    because a waiting booking is planned in its place, for which it is paused.
     """
 
     gpu: UUID
@@ -89,6 +90,7 @@ class Block:
     over: bool = False
     shared: bool = False
     share: int | None = None
+    paused_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +225,46 @@ def _merged(
         current = (starts, ends)
     if current is not None:
         yield current
+
+
+def cut_at_pauses(blocks: Mapping[UUID, Sequence[Block]]) -> dict[UUID, list[Block]]:
+    """The blocks by GPU; what runs ends where a waiting booking is planned in its place.
+
+    A pause takes the whole booking, so all of its blocks end at the first of these times; elements
+    of an array are paused one by one.
+    """
+    cuts: dict[str, datetime] = {}
+    found: dict[UUID, list[tuple[Block, datetime]]] = {}
+    for gpu, row in blocks.items():
+        planned = [block for block in row if block.expected]
+        found[gpu] = [(block, _cut(block, planned)) for block in row]
+        for block, at in found[gpu]:
+            if block.booking is not None and not block.booking.array and at < block.ends:
+                key = block.booking.key
+                cuts[key] = min(at, cuts.get(key, at))
+    return {gpu: [_ended(*each, cuts) for each in row] for gpu, row in found.items()}
+
+
+def _cut(block: Block, planned: Sequence[Block]) -> datetime:
+    """When a planned block takes slots of this one; its own end if none does."""
+    if block.expected or block.over:
+        return block.ends
+    return min(
+        (
+            each.starts
+            for each in planned
+            if block.starts < each.starts < block.ends
+            and not (block.shared and each.shared)
+            and each.start < block.start + block.size
+            and block.start < each.start + each.size
+        ),
+        default=block.ends,
+    )
+
+
+def _ended(block: Block, at: datetime, cuts: Mapping[str, datetime]) -> Block:
+    if block.booking is not None and not (block.booking.array or block.expected or block.over):
+        at = min(at, cuts.get(block.booking.key, at))
+    if at >= block.ends or at <= block.starts:
+        return block
+    return replace(block, ends=at, paused_at_end=True)

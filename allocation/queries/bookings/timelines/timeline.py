@@ -23,6 +23,7 @@ from allocation.queries.bookings.timelines.rows import (
     VisibleBooking,
     WaitingRow,
     Window,
+    cut_at_pauses,
 )
 from allocation.queries.bookings.timelines.waiting import waitlisted_by_class
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
@@ -96,7 +97,7 @@ def groups_of(
     free: Mapping[UUID, tuple[Stretch, ...]],
 ) -> Iterator[ClassGroup]:
     """The devices with what is on them, by class and rack."""
-    placements = _placements()
+    placements, blocks = _placements(), cut_at_pauses(blocks)
     tree: dict[tuple[str, str, str], dict[str, list[GpuRow]]] = {}
     for gpu in gpus:
         key = (gpu.gpu_class_id, gpu.gpu_class.label, gpu.node.rack.name)
