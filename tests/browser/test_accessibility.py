@@ -104,7 +104,7 @@ NO_PAGES = {
     ),
     "budget-days",
     # Tables of the same parts as the budget's page.
-    *("budget-day", "platform-budget"),
+    *("budget-day", "platform-budget", "platform-budget-day", "platform-budget-days"),
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
     *(

@@ -38,6 +38,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.web.home.remedies import remedies_of
+from allocation.web.money.budget_chart import days_address
 from allocation.web.money.budget_page import label_fields
 from allocation.web.parts.burndown import Burndown, burndown
 from billing.queries import BudgetFigures
@@ -137,7 +138,7 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
     running, coming = open_counts(project=found)
     context: dict[str, Any] = {
         "project": found,
-        "money": money_card(money) if money else None,
+        "money": money_card(money, actor.tenant_slug) if money else None,
         "quotas": quota_bars(quota_of(project=found, now=now)),
         "bookings": booking_rows(open_bookings(project=found)),
         "budgets_url": f"/t/{actor.tenant_slug}/budgets",
@@ -221,8 +222,9 @@ def _quota(line: QuotaUse, top: int) -> QuotaBar:
     )
 
 
-def money_card(money: BudgetHistory) -> MoneyCard:
+def money_card(money: BudgetHistory, tenant_slug: str) -> MoneyCard:
     effect, forecast = money.effect, money.forecast
+    chart = burndown(money, days_address(tenant_slug, effect.budget_id))
 
     def text(amount: Decimal) -> str:
         return money_text(amount, effect.currency)
@@ -231,7 +233,7 @@ def money_card(money: BudgetHistory) -> MoneyCard:
         days = "1 day" if money.observed == 1 else f"{money.observed} days"
         return MoneyCard(
             bar=budget_bar(effect),
-            chart=burndown(money),
+            chart=chart,
             forecast="",
             forecast_range="",
             basis=f"needs {FORECAST_DAYS} days of charges; {days} so far"
@@ -243,7 +245,7 @@ def money_card(money: BudgetHistory) -> MoneyCard:
     over = forecast.spend - effect.amount
     return MoneyCard(
         bar=budget_bar(effect),
-        chart=burndown(money),
+        chart=chart,
         forecast=text(forecast.spend),
         forecast_range=_range_words(forecast, effect),
         basis=_basis_words(forecast, text(forecast.per_day)),

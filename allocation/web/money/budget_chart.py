@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -36,7 +37,15 @@ class ChartDay:
     unspent: Decimal
 
 
-def budget_chart(budget: Budget) -> dict[str, object]:
+def days_address(tenant_slug: str | None, budget_id: UUID) -> str:
+    """The address below which the days of a budget have their pages; without a tenant, of one of
+    the platform."""
+    if tenant_slug is None:
+        return f"{reverse('platform-budget', args=[budget_id])}/days/"
+    return f"{reverse('budget', args=[tenant_slug, budget_id])}/days/"
+
+
+def budget_chart(budget: Budget, tenant_slug: str | None) -> dict[str, object]:
     """What the budget's page shows of its days; nothing outside its period."""
     history = history_of_budget(budget, timezone.now())
     if history is None:
@@ -46,14 +55,25 @@ def budget_chart(budget: Budget) -> dict[str, object]:
         (each.day, *(money_text(amount, currency) for amount in (each.charged, each.spent)))
         for each in reversed(_days(history))
     ]
-    return {"chart": burndown(history), "chart_days": rows, "has_band": bool(history.forecast)}
+    days_at = days_address(tenant_slug, budget.id)
+    return {
+        "chart": burndown(history, days_at),
+        "chart_days": rows,
+        "has_band": bool(history.forecast),
+        "days_at": days_at,
+        "days_csv": f"{days_at.removesuffix('/')}.csv",
+    }
 
 
 @require_safe
 @tenant_page
 def budget_days_csv(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpResponse:
     """Returns the days of the chart, and the forecast as a last row."""
-    budget = access_budget(actor, budget_id)
+    return days_csv(access_budget(actor, budget_id))
+
+
+def days_csv(budget: Budget) -> HttpResponse:
+    """The days of a budget's chart as CSV, and the forecast as a last row."""
     history = history_of_budget(budget, timezone.now())
     lines = [csv_row(COLUMNS)]
     for each in _days(history) if history else ():
@@ -74,7 +94,13 @@ def budget_days_csv(request: HttpRequest, actor: Actor, budget_id: UUID) -> Http
 @tenant_page
 def budget_day(request: HttpRequest, actor: Actor, budget_id: UUID, day: str) -> HttpResponse:
     """Shows the bookings behind a day of the chart (`2026-11-24`), the largest amount first."""
-    budget = access_budget(actor, budget_id)
+    return day_page(request, access_budget(actor, budget_id), actor.tenant_slug, day)
+
+
+def day_page(
+    request: HttpRequest, budget: Budget, tenant_slug: str | None, day: str
+) -> HttpResponse:
+    """The page with the bookings behind a day of a budget. Raises Refused `not_found`."""
     found = _day_read(day)
     if found is None or not budget.starts <= found < budget.ends:
         raise missing("day of this budget")
@@ -83,6 +109,10 @@ def budget_day(request: HttpRequest, actor: Actor, budget_id: UUID, day: str) ->
     total = sum((each.metered.amount for each in rows), Decimal(0))
     context = {
         "budget": budget,
+        "budget_url": days_address(tenant_slug, budget.id).removesuffix("/days/"),
+        "budgets_url": reverse("budgets", args=[tenant_slug])
+        if tenant_slug
+        else reverse("platform-budgets"),
         "name": figures.name,
         "day": found,
         "before": found - timedelta(days=1) if found > budget.starts else None,

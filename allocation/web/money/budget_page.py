@@ -263,7 +263,7 @@ def _page(
             "may_edit": may_edit,
             "label_fields": label_fields(budget.labels, budget.external_ref, request, refusal),
             **ladder_context(request, budget, None if "labels" in request.POST else refusal),
-            **budget_chart(budget),
+            **budget_chart(budget, actor.tenant_slug),
             "back": f"{reverse('budgets', args=[actor.tenant_slug])}?month={budget.starts:%Y-%m}",
         },
         status=422 if refusal else 200,

@@ -10,8 +10,9 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
+from allocation.web.money.budget_chart import budget_chart, day_page, days_csv
 from allocation.web.money.budget_page import (
     forecast_words,
     ladder_changed,
@@ -82,9 +83,7 @@ def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
 @operator_page
 def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> HttpResponse:
     """Shows one budget of the platform; POST adds or removes a rung of its ladder."""
-    budget = get_object_or_404(Budget.objects.select_related("account"), id=budget_id)
-    if budget.level != Budget.Level.PLATFORM:
-        raise Http404
+    budget = _of_platform(budget_id)
     here, refusal, rule_refusal = reverse("platform-budget", args=[budget.id]), None, None
     if "rule" in request.POST:
         try:
@@ -119,6 +118,7 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
         "rule_typed": request.POST if rule_refusal else rule_text(budget),
         "rule_refusal": rule_refusal,
         "bar": budget_bar(figures),
+        **budget_chart(budget, None),
         "forecast": forecast_words(budget, figures.currency),
         "may_edit": True,
         **ladder,
@@ -127,6 +127,29 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
     }
     status = 422 if refusal or rule_refusal else 200
     return render(request, "allocation/ops_budget.html", context, status=status)
+
+
+@require_safe
+@operator_page
+def platform_budget_days(request: HttpRequest, operator: User, budget_id: UUID) -> HttpResponse:
+    """Returns the days of the chart as CSV."""
+    return days_csv(_of_platform(budget_id))
+
+
+@require_safe
+@operator_page
+def platform_budget_day(
+    request: HttpRequest, operator: User, budget_id: UUID, day: str
+) -> HttpResponse:
+    """Shows the bookings of all organisations behind a day of the chart."""
+    return day_page(request, _of_platform(budget_id), None, day)
+
+
+def _of_platform(budget_id: UUID) -> Budget:
+    budget = get_object_or_404(Budget.objects.select_related("account"), id=budget_id)
+    if budget.level != Budget.Level.PLATFORM:
+        raise Http404
+    return budget
 
 
 def _rows() -> list[PlatformRow]:
@@ -181,4 +204,14 @@ def _terms(form: QueryDict) -> BudgetTerms:
 urlpatterns = [
     path("ops/budgets", platform_budgets, name="platform-budgets"),
     path("ops/budgets/<uuid:budget_id>", platform_budget, name="platform-budget"),
+    path(
+        "ops/budgets/<uuid:budget_id>/days.csv",
+        platform_budget_days,
+        name="platform-budget-days",
+    ),
+    path(
+        "ops/budgets/<uuid:budget_id>/days/<str:day>",
+        platform_budget_day,
+        name="platform-budget-day",
+    ),
 ]

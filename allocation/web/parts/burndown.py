@@ -51,6 +51,16 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class DayPoint:
+    """The area of a day over the chart, in percent of its width, and the page with its bookings."""
+
+    left: str
+    width: str
+    href: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Burndown:
     """The chart's SVG points ("x,y x,y") and marks; an empty string is not drawn."""
 
@@ -65,6 +75,7 @@ class Burndown:
     forecast_band: str
     runs_out: Mark | None
     text: str
+    points: tuple[DayPoint, ...] = ()
 
     @property
     def has_room_left(self) -> bool:
@@ -72,8 +83,11 @@ class Burndown:
         return self.now.x >= ROOM_LEFT
 
 
-def burndown(money: BudgetHistory) -> Burndown:
-    """Returns the chart of a budget. Its top is the amount, its right edge the period's end."""
+def burndown(money: BudgetHistory, days_at: str = "") -> Burndown:
+    """Returns the chart of a budget. Its top is the amount, its right edge the period's end.
+
+    `days_at` is the address below which each day has its page; empty: the points lead nowhere.
+    """
     plot = _Plot(money)
     effect = money.effect
     unspent = [effect.amount, *(effect.amount - sum_ for sum_ in accumulate(money.days))]
@@ -96,6 +110,7 @@ def burndown(money: BudgetHistory) -> Burndown:
         forecast_band=_forecast_band(plot, money.forecast, ends[-1], unspent[-1]),
         runs_out=_runs_out(plot, money.forecast),
         text=_text(plot, money),
+        points=plot.day_points(money, days_at) if days_at else (),
     )
 
 
@@ -137,6 +152,16 @@ class _Plot:
             day = self.effect.starts + timedelta(days=number)
             anchor = "start" if number == 0 else "end" if number == self._days else "middle"
             found.append(Mark(self.x(day), HEIGHT - 10, f"{day.day} {day:%b}", anchor))
+        return tuple(found)
+
+    def day_points(self, money: BudgetHistory, days_at: str) -> tuple[DayPoint, ...]:
+        width = 100 * (RIGHT - LEFT) / self._days / WIDTH
+        found = []
+        for number, charged in enumerate(money.days):
+            day = self.effect.starts + timedelta(days=number)
+            text = f"{day.day} {day:%b}: {self.money(charged)} charged"
+            left = 100 * self.x(day) / WIDTH
+            found.append(DayPoint(f"{left:.3f}", f"{width:.3f}", f"{days_at}{day}", text))
         return tuple(found)
 
     def threshold(self) -> Mark:

@@ -1,8 +1,9 @@
 """What the rungs of budgets' ladders do with bookings."""
 
 import csv
+import re
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
 from uuid import uuid4
@@ -31,7 +32,7 @@ from billing.services.guardrails import guardrails_evaluate
 from tenants.models import Role
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_member, a_project, a_tenant_admin
+from tests.builders import a_member, a_project, a_tenant_admin, an_operator
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 
@@ -120,6 +121,21 @@ def test_each_level_has_a_forecast_of_its_own_on_which_a_rung_acts(lab: Lab) -> 
         assert Guardrail.objects.get(measure="committed").reached_at is None
 
 
+def _platform_days_check(period: Period, day: date) -> None:
+    """The same for a budget of the platform, on the pages of operators."""
+    with as_system():
+        terms = BudgetTerms(period, Decimal(500))
+        budget = budget_put(actor_id=None, owner=BudgetOwner(None), terms=terms, now=NOW)
+    operator, address = Client(), f"/ops/budgets/{budget.id}"
+    operator.force_login(an_operator())
+    page = operator.get(address).content.decode()
+    assert page.count(f'href="{address}/days/{day}"') == 2
+    assert "€20.00" in operator.get(f"{address}/days/{day}").content.decode()
+    assert "charged" in operator.get(f"{address}/days.csv").content.decode()
+    for wrong in ("2020-01-01", "x"):
+        assert operator.get(f"{address}/days/{wrong}").status_code == 404
+
+
 def test_each_level_has_a_chart_with_a_table_and_a_file(lab: Lab) -> None:
     now, lab = timezone.now(), replace(lab, project=a_project(lab.tenant))
     period = Period((now - 40 * timedelta(days=1)).date(), (now + timedelta(days=5)).date())
@@ -139,10 +155,14 @@ def test_each_level_has_a_chart_with_a_table_and_a_file(lab: Lab) -> None:
     assert [sum(Decimal(row["charged"] or 0) for row in rows), len(rows)] == [40, 42]
     assert (rows[-1]["kind"], rows[-2]["unspent"][:3]) == ("forecast", "460")
     day = (now - 3 * timedelta(days=1)).date()
-    assert f"{address}/days/{day}" in page, "each point of the chart leads to its bookings"
+    assert page.count(f'href="{address}/days/{day}"') == 2, "in the table and in the chart"
+    assert page.count(f'href="{address}/days/') == 2 * 41
     behind = client.get(f"{address}/days/{day}").content.decode()
     assert "€20.00" in behind
     assert client.get(f"{address}/days/2020-01-01").status_code == 404
+    own = client.get(f"/t/{lab.tenant.slug}/p/{lab.project.slug}").content.decode()
+    assert re.search(rf'href="/t/{lab.tenant.slug}/budgets/[^/"]+/days/{day}"', own)
+    _platform_days_check(period, day)
     outsider = a_lab("outside")
     client.force_login(a_tenant_admin(outsider.tenant).user)
     assert client.get(f"{address}/days.csv").status_code == 404
