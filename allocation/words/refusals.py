@@ -278,7 +278,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "You have named %(most)s stand-ins already. End one of them first."
     ),
     "counter_single": gettext_lazy(
-        "Counter-offers are for single new bookings. Decline this with a reason instead."
+        "Counter-offers are not for changes of several dates at once. Decline this with a reason"
+        " instead."
     ),
     "counter_same": gettext_lazy(
         "This is what was asked for already. Approve it, or offer something else."

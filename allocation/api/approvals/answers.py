@@ -13,8 +13,8 @@ from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking
 from allocation.queries.bookings.decided import allocations_current
 from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.services.approvals.alternatives import alternative_take
+from allocation.services.approvals.counter_terms import Proposal
 from allocation.services.approvals.counters import (
-    Proposal,
     counter_accept,
     counter_decline,
     counter_make,
@@ -35,7 +35,7 @@ class CounterOut(serializers.Serializer[Any]):
         source="digest", help_text="Names exactly what is offered. Send it to accept."
     )
     differences = serializers.DictField(help_text="By field: before and after.")
-    cost = serializers.CharField(source="target.hold_amount")
+    cost = serializers.CharField(help_text="Of all dates or runs together, at most.")
     reason = serializers.CharField()
     by = serializers.CharField(source="person.get_username")
     at = serializers.DateTimeField()

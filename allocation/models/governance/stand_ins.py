@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -68,6 +69,10 @@ class StandIn(models.Model):
         return Q(starts__lte=now, until__gt=now, ended=None)
 
 
+# What a counter-offer stores next to the terms of its booking.
+_MORE = ("dates", "cost")
+
+
 class CounterOffer(models.Model):
     """What an approver would approve instead. The asker's click books exactly this, or less."""
 
@@ -109,3 +114,18 @@ class CounterOffer(models.Model):
                 name="counter_answered_later",
             ),
         ]
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The terms of the booking of the request."""
+        return {name: value for name, value in self.target.items() if name not in _MORE}
+
+    @property
+    def all_terms(self) -> dict[str, Any]:
+        """The terms by booking; of a series, those of each date."""
+        return {str(self.approval.booking_id): self.terms, **self.target.get("dates", {})}
+
+    @property
+    def cost(self) -> str:
+        """What all of it costs at most."""
+        return str(self.target.get("cost", self.target["hold_amount"]))

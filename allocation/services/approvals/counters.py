@@ -1,6 +1,5 @@
 """Counter-offers: what an approver would approve instead. The asker accepts with one click."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -8,8 +7,12 @@ from django.db import transaction
 
 from allocation.access import access_approval, deciding_for, deciding_refusal
 from allocation.models import Approval, Booking, CounterOffer
-from allocation.rules.ask import AskDocument
-from allocation.rules.changes import Strength, Target, strength_of
+from allocation.services.approvals.counter_terms import (
+    Offered,
+    Proposal,
+    offer_take,
+    offered_terms,
+)
 from allocation.services.bookings.approval.decisions import (
     MAX_REASON,
     Decider,
@@ -21,30 +24,18 @@ from allocation.services.bookings.approval.decisions import (
     open_check,
 )
 from allocation.services.bookings.approval.open_counters import counters_replace
-from allocation.services.bookings.approval.requests import approval_digest
-from allocation.services.bookings.change.changes import Patch, booking_patch
-from allocation.services.bookings.checks.terms import stronger_terms, target_of, weaker_terms
+from allocation.services.bookings.approval.requests import approval_digest, dates_of
 from allocation.services.record.history import Event
-from allocation.services.record.terms import Terms, booking_with
+from allocation.services.record.terms import booking_with
 from allocation.services.runs.transition import booking_change
 from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.audit import audit_record
-from tenants.models import Membership, Role
-from tenants.platform.errors import Refused, denied, invalid
+from tenants.models import Membership, Role, User
+from tenants.platform.errors import Refused, denied
 from tenants.services.input_values import name_read
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What an approver would approve: a request, and a tier (None: as asked)."""
-
-    ask: AskDocument
-    tier: str | None
-    text: str
-    reason: str = ""
 
 
 def counter_make(
@@ -61,25 +52,26 @@ def counter_make(
     with transaction.atomic():
         found = access_approval(actor, approval_id, now)
         bookings = bookings_lock(found)
-        approval = next(each for each in approvals_lock(found) if each.id == found.id)
+        approvals = approvals_lock(found)
+        approval = next(each for each in approvals if each.id == found.id)
         deciding_check(actor, approval, digest, bookings, now)
-        if approval.series_id is not None or approval.change_id is not None:
-            raise Refused("counter_single", refusal_text("counter_single"))
-        (booking,) = bookings
-        old, new = target_of(booking), _target(booking, proposal)
-        if strength_of(old, new) is Strength.WORD:
-            raise invalid("counter_same", refusal_text("counter_same"), "request")
-        terms = _terms(booking, new, proposal.text, now)
-        counters_replace([approval.id], now)
+        asker = _asker(actor, approval)
+        offered = offered_terms(asker, approval, bookings, proposal, now)
+        counters_replace((each.id for each in approvals), now)
+        (booking,) = (each for each in bookings if each.id == approval.booking_id)
+        changed = [booking_with(each, offered.terms[each.id]) for each in bookings]
         row = CounterOffer.objects.create(
             tenant_id=approval.tenant_id,
             approval=approval,
             person_id=actor.user_id,
             principal_id=deciding_for(actor, approval, now),
             request_text=proposal.text[:400],
-            target=terms.to_json(),
-            differences={name: list(pair) for name, pair in old.differences(new).items()},
-            digest=approval_digest(booking_with(booking, terms)),
+            target=_stored(booking, offered),
+            differences={name: list(pair) for name, pair in offered.differences.items()},
+            digest=approval_digest(
+                booking_with(booking, offered.terms[booking.id]),
+                dates_of(changed) if len(changed) > 1 else (),
+            ),
             reason=reason,
             at=now,
         )
@@ -99,10 +91,10 @@ def counter_accept(*, actor: Actor, approval_id: UUID, digest: str, now: datetim
     """
     with transaction.atomic():
         found = access_approval(actor, approval_id, now)
-        (booking,) = bookings_lock(found)
-        (approval,) = approvals_lock(found)
+        bookings, approvals = bookings_lock(found), approvals_lock(found)
+        approval = next(each for each in approvals if each.id == found.id)
         _asker_only(actor, approval)
-        open_check(approval, approval.digest, [booking], now)
+        open_check(approval, approval.digest, bookings, now)
         asker_check(approval)
         counter = _open(approval)
         if counter is None or counter.digest != digest:
@@ -112,13 +104,8 @@ def counter_accept(*, actor: Actor, approval_id: UUID, digest: str, now: datetim
             raise Refused("counter_approver_left", refusal_text("counter_approver_left"))
         counter.state, counter.answered = CounterOffer.State.ACCEPTED, now
         counter.save(update_fields=["state", "answered"])
-        booking = _changed(actor, booking, counter, now)
-        after = Approval.objects.select_for_update(of=("self",)).select_related("asker", "change")
-        fresh = after.get(booking=booking, change=None, state=Approval.State.OPEN)
-        if deciding_refusal(approver, fresh, now) is None:
-            principal = deciding_for(approver, fresh, now)
-            decider = Decider(approver.user_id, approver.name, principal)
-            decision_apply(decider, [fresh], [booking], ("approve", counter.reason), now)
+        booking = offer_take(actor, approval, bookings, counter, now)
+        _decide_fresh(approver, approval, booking, counter, now)
         _audit(actor, "approval.counter_accepted", booking, counter, now)
     return booking
 
@@ -131,7 +118,8 @@ def counter_decline(*, actor: Actor, approval_id: UUID, now: datetime) -> Approv
     """
     with transaction.atomic():
         approval = access_approval(actor, approval_id, now)
-        (booking,) = bookings_lock(approval)
+        bookings_lock(approval)
+        booking = approval.booking
         _asker_only(actor, approval)
         counter = _open(approval)
         if counter is not None:
@@ -141,29 +129,44 @@ def counter_decline(*, actor: Actor, approval_id: UUID, now: datetime) -> Approv
     return approval
 
 
-def _changed(actor: Actor, booking: Booking, counter: CounterOffer, now: datetime) -> Booking:
-    """The booking with what was offered, at no higher price."""
-    terms = Terms.from_json(counter.target)
-    patch = Patch(
-        ask=AskDocument.from_json(terms.ask), tier=terms.tier, request_text=counter.request_text
-    )
-    made = booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
-    is_same = (made.ask, made.tier_id) == (terms.ask, terms.tier)
-    if not is_same or made.hold_amount > terms.hold_amount:
-        raise Refused("counter_changed", refusal_text("counter_changed"), param="hash")
-    return made
+def _decide_fresh(
+    approver: Actor, old: Approval, booking: Booking, counter: CounterOffer, now: datetime
+) -> None:
+    """Records the approver's approval of what is asked for now, if it needs one and they may."""
+    rows = Approval.objects.filter(booking=booking, state=Approval.State.OPEN)
+    fresh = rows.filter(change__isnull=old.change_id is None).first()
+    if fresh is None or deciding_refusal(approver, fresh, now) is not None:
+        return
+    bookings, approvals = bookings_lock(fresh), approvals_lock(fresh)
+    decider = Decider(approver.user_id, approver.name, deciding_for(approver, fresh, now))
+    decision_apply(decider, approvals, bookings, ("approve", counter.reason), now)
+
+
+def _stored(booking: Booking, offered: Offered) -> dict[str, object]:
+    """The terms of the booking of the request; those of the other dates, and what all cost."""
+    others = {
+        str(key): terms.to_json() for key, terms in offered.terms.items() if key != booking.id
+    }
+    own = offered.terms[booking.id].to_json()
+    return {**own, "cost": f"{offered.cost:.6f}", "dates": others}
 
 
 def _approver(actor: Actor, counter: CounterOffer) -> Actor:
     """Who offered it, with the roles that they have now."""
-    rows = Membership.objects.filter(
-        tenant_id=counter.tenant_id, user=counter.person_id, user__is_active=True
-    )
-    person = counter.person
+    return _person(actor, counter.person)
+
+
+def _asker(actor: Actor, approval: Approval) -> Actor:
+    """Who asks, to try out what they would get."""
+    return _person(actor, approval.asker)
+
+
+def _person(actor: Actor, person: User) -> Actor:
+    rows = Membership.objects.filter(tenant_id=actor.tenant_id, user=person, user__is_active=True)
     return Actor(
         user_id=person.pk,
         name=person.get_full_name() or person.get_username(),
-        tenant_id=counter.tenant_id,
+        tenant_id=actor.tenant_id,
         tenant_slug=actor.tenant_slug,
         is_tenant_admin=any(row.role == Role.TENANT_ADMIN for row in rows),
         roles={row.project_id: row.role for row in rows if row.project_id is not None},
@@ -178,18 +181,6 @@ def _asker_only(actor: Actor, approval: Approval) -> None:
 def _open(approval: Approval) -> CounterOffer | None:
     rows = CounterOffer.objects.select_for_update(of=("self",))
     return rows.filter(approval=approval, state=CounterOffer.State.OPEN).first()
-
-
-def _target(booking: Booking, proposal: Proposal) -> Target:
-    return Target(proposal.ask, proposal.tier or booking.tier_id, booking.name)
-
-
-def _terms(booking: Booking, new: Target, text: str, now: datetime) -> Terms:
-    if strength_of(target_of(booking), new) is Strength.WEAKER:
-        terms = weaker_terms(booking, new, text)
-        if terms.hold_amount <= booking.hold_amount:
-            return terms
-    return stronger_terms(booking, new, text, now)
 
 
 def _reason_read(text: str) -> str:

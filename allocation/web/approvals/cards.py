@@ -200,7 +200,7 @@ def _card(
         alternative=_alternative(briefing.alternative),
         counter=None if briefing.counter is None else _counter(briefing.counter, ctx),
         request=document_text(AskDocument.from_json(booking.ask), ZoneInfo(booking.zone)),
-        may_counter=change is None and approval.series_id is None,
+        may_counter=change is None or approval.series_id is None,
         is_mine=approval.asker_id == actor.user_id,
     )
 
@@ -249,13 +249,13 @@ def _alternative(alternative: Alternative | None) -> str:
 
 
 def _counter(counter: CounterOffer, ctx: PageContext) -> CounterCard:
-    terms = Terms.from_json(counter.target)
+    terms = Terms.from_json(counter.terms)
     return CounterCard(
         digest=counter.digest,
         person=_name(counter.person),
         what=what_words(AskDocument.from_json(terms.ask), ctx.labels),
         changes=tuple(difference_lines(counter.differences, ctx.zone, ctx.now)),
-        price=money_text(terms.hold_amount, terms.currency),
+        price=money_text(Decimal(counter.cost), terms.currency),
         reason=counter.reason,
     )
 

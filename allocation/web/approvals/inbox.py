@@ -14,8 +14,8 @@ from allocation.access import access_approval
 from allocation.models import Approval
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
 from allocation.services.approvals.alternatives import alternative_take
+from allocation.services.approvals.counter_terms import Proposal
 from allocation.services.approvals.counters import (
-    Proposal,
     counter_accept,
     counter_decline,
     counter_make,

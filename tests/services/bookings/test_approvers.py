@@ -5,27 +5,38 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from uuid import uuid4
 
 import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
 
-from allocation.models import Approval, ApprovalAct, Booking, CounterOffer, StandIn
+from allocation.models import (
+    Approval,
+    ApprovalAct,
+    Booking,
+    BookingChange,
+    CounterOffer,
+    StandIn,
+)
 from allocation.queries.bookings.approvals import approvals_to_decide, approvers_of
 from allocation.rules.approvals import MAX_OPEN_IN_TENANT, Step
 from allocation.rules.ask import AskDocument
+from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.approvals.alternatives import alternative_of, alternative_take
+from allocation.services.approvals.counter_terms import Proposal
 from allocation.services.approvals.counters import (
-    Proposal,
     counter_accept,
     counter_decline,
     counter_make,
 )
 from allocation.services.approvals.stand_ins import StandInTerms, stand_in_end, stand_in_set
+from allocation.services.arrays.arrays import ArrayRequest, array_request
 from allocation.services.bookings.approval.rules import RuleTerms
 from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.snapshot.snapshot import MOST_PENDING, pending_read
 from tenants.access import Actor
 from tenants.models import AuditEntry, Role, Tenant, User
@@ -33,7 +44,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
 from tests.builders import a_member, a_tenant_admin, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.bookings.test_approvals import asked, booked, decided, held, ruled, stored
 
@@ -182,6 +193,66 @@ def test_a_counter_offer_ends_with_a_change_and_without_the_approvers_right(
     with tenant_tx(lab.tenant_id):
         counter_decline(actor=lab.actor, approval_id=asked(booking).id, now=NOW)
     assert stored(booking).state == State.AWAITING_APPROVAL
+
+
+def test_a_counter_offer_to_a_series_changes_all_its_dates_at_once(lab: Lab, lead: Actor) -> None:
+    wish = a_wish(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
+    repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
+    with tenant_tx(lab.tenant_id):
+        series = series_request(actor=lab.actor, request=wish, repeat=repeat, now=NOW)
+    with as_system():
+        first = series.bookings.order_by("starts").first()
+        starts = list(series.bookings.order_by("starts").values_list("starts", flat=True))
+    assert first is not None
+    counter = offered(lead, first, duration=6 * 3600)
+    before = row_counts()
+    assert refusal_of(lambda: accepted(lead, first, counter.digest)) == "not_allowed"
+    assert refusal_of(lambda: accepted(lab.actor, first, "0" * 64)) == "counter_over"
+    assert row_counts() == before
+    accepted(lab.actor, first, counter.digest)
+    with as_system():
+        rows = list(series.bookings.order_by("starts"))
+        assert {(row.state, row.duration_seconds) for row in rows} == {(State.REQUESTED, 6 * 3600)}
+        assert [row.starts for row in rows] == starts
+        assert held(lab) == sum(row.hold_amount for row in rows) <= Decimal(counter.cost)
+
+
+def test_a_counter_offer_to_an_array_books_as_many_smaller_runs(lab: Lab, lead: Actor) -> None:
+    wish = a_wish(lab.project, an_ask(hours=24))
+    with tenant_tx(lab.tenant_id):
+        first = array_request(
+            actor=lab.actor, request=wish, array=ArrayRequest(3, 2), now=NOW, key=uuid4()
+        )
+    assert first.state == State.AWAITING_APPROVAL
+    before = held(lab)
+    counter = offered(lead, first, duration=12 * 3600)
+    assert held(lab) == before
+    made = accepted(lab.actor, first, counter.digest)
+    with as_system():
+        after = Booking.objects.select_related("array").get(id=made.id)
+        assert after.array is not None
+        assert (after.state, after.array.count, after.array.parallel) == (State.REQUESTED, 3, 2)
+        assert after.duration_seconds == 12 * 3600
+        assert held(lab) == Decimal(counter.cost) < before
+    assert stored(first).state == State.CANCELLED
+
+
+def test_a_counter_offer_to_a_change_replaces_the_change(lab: Lab, lead: Actor) -> None:
+    booking = booked(lab, 2)
+    patch = Patch(ask=replace(AskDocument.from_json(booking.ask), duration=40 * 3600))
+    with tenant_tx(lab.tenant_id):
+        booking_patch(actor=lab.actor, booking=booking, patch=patch, revision=None, now=NOW)
+    before, was = row_counts(), held(lab)
+    assert refusal_of(lambda: offered(lead, booking, duration=40 * 3600)) == "counter_same"
+    assert (row_counts(), held(lab)) == (before, was)
+    counter = offered(lead, booking, duration=30 * 3600)
+    accepted(lab.actor, booking, counter.digest)
+    with as_system():
+        waiting, approved = Approval.objects.order_by("asked", "decided")
+        change = BookingChange.objects.get(booking=booking, state="asked")
+        assert {waiting.state, approved.state} == {"withdrawn", "approved"}
+        assert change.target["duration_seconds"] == 30 * 3600
+    assert held(lab) < was
 
 
 def test_a_smaller_request_keeps_its_approval_and_the_hash_that_was_seen(
