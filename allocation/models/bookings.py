@@ -239,6 +239,11 @@ class Booking(models.Model):
     late_fees = models.DecimalField(
         **MONEY, db_default=0, default=0, help_text="Charged for late time, a part of `settled`."
     )
+    cooling_until = models.DateTimeField(
+        null=True, blank=True,
+        help_text="It was cancelled after others had notice for it: until then nobody is paused "
+        "for its organisation.",
+    )  # fmt: skip
 
     # Current run
     ready_at = models.DateTimeField(null=True, blank=True, help_text="When its GPUs were ready.")
@@ -310,6 +315,11 @@ class Booking(models.Model):
                 ),
             ),
             models.Index(fields=["tenant"], name="booking_drained", condition=Q(is_drained=True)),
+            models.Index(
+                fields=["cooling_until"],
+                name="booking_cooling",
+                condition=Q(cooling_until__isnull=False),
+            ),
             models.Index(
                 fields=["tenant"], name="booking_kept_within", condition=Q(may_borrow=False)
             ),

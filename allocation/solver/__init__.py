@@ -19,6 +19,7 @@ from allocation.solver.model.inputs import UNITS_PER_GPU as UNITS_PER_GPU
 from allocation.solver.model.inputs import Ask as Ask
 from allocation.solver.model.inputs import Cap as Cap
 from allocation.solver.model.inputs import Change as Change
+from allocation.solver.model.inputs import Cooling as Cooling
 from allocation.solver.model.inputs import Extension as Extension
 from allocation.solver.model.inputs import Gpu as Gpu
 from allocation.solver.model.inputs import Held as Held

@@ -11,6 +11,7 @@ from allocation.models import (
     Booking,
     BookingArray,
     BookingEvent,
+    PolicyVersion,
     Series,
     WaitEntry,
     WaitMode,
@@ -24,6 +25,7 @@ from allocation.services.bookings.approval.requests import (
     rules_in_force,
     rules_met,
 )
+from allocation.services.bookings.change.calendar_cuts import is_awaited
 from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
 from allocation.services.bookings.checks.persons import open_refusals
@@ -44,6 +46,7 @@ from allocation.services.runs.transition import (
     bookings_change,
     planned_rows_supersede,
 )
+from allocation.solver import Policy
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.models import Campaign
@@ -358,9 +361,10 @@ def _end_on_hardware(actor: Actor, booking: Booking, outcome: str, now: datetime
 
 def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetime) -> Booking:
     """Ends a booking that is on no device, and releases the rest of its hold."""
+    is_cancelled = state is State.CANCELLED
+    cooling = _cooling_until(booking, now) if is_cancelled else None
     planned_rows_supersede(booking)
     late_fee_take(booking, late_fee(booking, None, now), now)
-    is_cancelled = state is State.CANCELLED
     charged = waiting_settle(booking, now, unused_seconds(booking, now))
     pause_end(booking, now)
     text = event_text(
@@ -376,10 +380,21 @@ def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetim
         outcome="cancelled" if is_cancelled else "released",
         charged=charged,
         ended_at=now,
+        cooling_until=cooling,
     )
     _audit(actor, "booking.cancel" if is_cancelled else "booking.released", booking, now)
     task_request("allocation.cycle")
     return booking
+
+
+def _cooling_until(booking: Booking, now: datetime) -> datetime | None:
+    """Until when nobody is paused for the organisation of a booking that is cancelled although
+    others had notice for it; None: nobody had."""
+    if booking.state not in (State.QUEUED, State.SCHEDULED) or not is_awaited(booking):
+        return None
+    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    seconds = live.document.get("cool_down", Policy(live.number).cool_down)
+    return now + timedelta(seconds=seconds)
 
 
 def _already_over(booking: Booking) -> Refused:

@@ -41,6 +41,7 @@ from allocation.services.snapshot.quota_rows import (
 )
 from allocation.solver import (
     Change,
+    Cooling,
     Extension,
     Held,
     PlannedStart,
@@ -131,11 +132,19 @@ def rules_read(now: datetime) -> dict[str, Any]:
         "caps": caps_of(quotas, used, now),
         "used": used,
         "blackouts": maintenance_read(now),
+        "cooling": cooling_read(now),
         "overrides": (
             *overrides_read(now),
             *window_steps_of(inner.windows, quotas, inner.labs, now),
         ),
     }
+
+
+def cooling_read(now: datetime) -> tuple[Cooling, ...]:
+    """Organisations for which nobody is paused for a while, each once."""
+    rows = Booking.objects.filter(cooling_until__gt=now).order_by("cooling_until")
+    until = {str(row.tenant_id): row.cooling_until for row in rows.only("tenant", "cooling_until")}
+    return tuple(Cooling(tenant, seconds(at)) for tenant, at in until.items() if at is not None)
 
 
 def _among(field: str, only: Bookings) -> dict[str, Any]:

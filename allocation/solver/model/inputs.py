@@ -326,6 +326,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Cooling:
+    """A tenant for which nobody is paused before `until`: a claim of it was cancelled after others
+    had notice."""
+
+    tenant: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class Idle:
     """A running booking whose `gpus` have been idle `since` a time, and whose owner was warned.
 
@@ -484,6 +493,7 @@ class Snapshot:
     idle: tuple[Idle, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     labs: tuple[LabLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     persons: tuple[PersonLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    cooling: tuple[Cooling, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 def _quota_owners(tenant: str, project: str, override: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ _NAMED_BY = {
     "limits": ("owner", "gpu_class"),
     "labs": ("owner", "gpu_class"),
     "persons": ("scope", "person", "gpu_class"),
+    "cooling": ("tenant",),
     "caps": ("owner", "gpu_class", "starts", "most"),
     "used": ("project", "gpu_class", "day", "tenant", "owner"),
     "blackouts": ("gpu", "starts", "ends"),

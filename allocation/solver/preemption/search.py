@@ -349,6 +349,7 @@ class Preemption:
         nearest at which one of them may leave."""
         names = [each.gpu_class for each in demand.parts]
         graces = {grace for name in names for grace in self._state.running.graces(name)}
+        first = max(first, self._victim_rules.claims_from(demand.owners[0]))
         soon = {max(first, self._state.now + grace) for grace in graces}
         outs = sorted({out for name in names for out in self._victim_rules.first_outs(name)})
         rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED]

@@ -73,6 +73,7 @@ class VictimRules:
         self._known: dict[tuple[str, str, int, bool], tuple[int, list[Ranked]]] = {}
         self._borrowing: dict[tuple[str, str, int, bool], tuple[int, list[RunningBooking]]] = {}
         self._outs: dict[str, list[int]] = {}
+        self._cooling = {each.tenant: each.until for each in snapshot.cooling}
         # By units, owners, tier, class and start, while the tenant has the same in place.
         self._claims: dict[tuple[Use, int], tuple[int, Claim | None]] = {}
         # By claim, while everybody has the same in place.
@@ -95,13 +96,17 @@ class VictimRules:
         """False when nobody is ever paused for the demand."""
         return self._is_claimant(self._state.use(demand))
 
+    def claims_from(self, tenant: str) -> int:
+        """The first second for which somebody may be paused for a tenant; 0: any."""
+        return self._cooling.get(tenant, 0)
+
     def _is_claimant(self, use: Use) -> bool:
         quota = self._state.quota
         return quota.tier(use.tier).counts and quota.has_limit(use)
 
     def _claim(self, use: Use, window: tuple[int, int]) -> Claim | None:
         starts = window[0]
-        if not self._is_claimant(use):
+        if not self._is_claimant(use) or starts < self.claims_from(use.owners[0]):
             return None
         tenant, name = use.owners[0], use.gpu_class
         planned = not self._is_due(name, starts)

@@ -6,13 +6,14 @@ from datetime import timedelta
 import pytest
 
 from allocation.models import Booking, Gpu, Node
-from allocation.services.bookings.bookings import booking_release
+from allocation.services.bookings.bookings import booking_cancel, booking_release
 from allocation.services.bookings.change.changes import Patch, booking_extend, booking_patch
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.publish.desired import desired_documents
 from allocation.services.record.costs import run_is_broken
 from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.snapshot.snapshot import snapshot_take
+from allocation.solver import Cooling, Policy
 from allocation.words.events import event_text
 from tenants.platform.errors import Refused
 from tests.builders import a_tier
@@ -136,3 +137,23 @@ def test_the_members_of_a_gang_that_goes_on_are_those_of_this_run(plant: Plant, 
     assert sorted([(m.node, m.devices) for m in found.members]) == sorted(
         [(NAME, 1), ("gpu-b1-01", 1)]
     )
+
+
+def test_who_cancels_after_others_had_notice_has_nobody_paused_for_a_while(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking = running(plant, lab, an_ask(1))
+    plant.later(MINUTE)
+    strong = noticed(plant, booking, rival, ask=an_ask(1))
+    quiet = a_booking(rival.project, rival.actor.user_id, state="queued")
+    with as_system():
+        booking_cancel(actor=rival.actor, booking=quiet, now=plant.now)
+        assert snapshot_take(plant.now).cooling == ()
+        booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
+        until = plant.now + timedelta(seconds=Policy(1).cool_down)
+        assert snapshot_take(plant.now).cooling == (
+            Cooling(str(rival.tenant_id), int(until.timestamp())),
+        )
+        assert snapshot_take(until).cooling == ()
+    plant.cycle()
+    assert all_is_well()

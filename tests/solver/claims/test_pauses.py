@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Held, Limit, PlannedStart, Request, Snapshot, Tier, solve
+from allocation.solver import Cooling, Held, Limit, PlannedStart, Request, Snapshot, Tier, solve
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_snapshot, an_ask, gpus, whole
 from tests.solver.pausing import given, later, notices, rest_of, rules
 from tests.solver.pausing import running as running_of
@@ -264,3 +264,18 @@ class TestBetweenBorrowers:
             held = [row for n in range(8) for row in runs(f"a{n}", n)]
             plan = solve(site(*asked, held=held, limits=limits), POLICY)
             assert len(plan.pauses) == most
+
+
+def test_a_tenant_that_has_cancelled_a_claim_has_nobody_paused_for_a_while() -> None:
+    claim, held = asks("claim"), [row for n in range(8) for row in runs(f"a{n}", n)]
+    at_rest = site(claim, held=held, limits=(a_limit("a", 4), a_limit("b", 4)))
+    until = NOON + 900
+    cooling = replace(at_rest, cooling=(Cooling("b", until), Cooling("c", until + 60)))
+    soon, late = solve(at_rest, POLICY), solve(cooling, POLICY)
+    assert notices(soon)
+    assert not notices(late)
+    (wait,) = late.waits
+    assert wait.starts >= until
+    assert wait.starts < NOON + HOUR, "it is planned with a pause after that"
+    other = replace(at_rest, cooling=(Cooling("a", until),))
+    assert notices(solve(other, POLICY)) == notices(soon)
