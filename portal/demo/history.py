@@ -32,7 +32,7 @@ class Intervals:
     """How often a cycle runs while bookings are queued, and how often messages, mails, rows of use
     and seals are processed."""
 
-    turn: timedelta = timedelta(minutes=10)
+    turn: timedelta = timedelta(minutes=30)
     housekeeping: timedelta = timedelta(hours=6)
 
 
@@ -98,7 +98,8 @@ def _acts(waiting: list[TimedAction], now: datetime) -> bool:
 def _clock_due(after: datetime, turn: timedelta) -> Iterator[datetime]:
     """Yields the instants at which the clock alone requires a cycle: starts, ends, changes of a
     GPU's mode before a start, and ends of grace."""
-    begins = Q(state__in=(State.SCHEDULED, State.PAUSED), planned_starts__gt=after)
+    planned = (State.QUEUED, State.SCHEDULED, State.PAUSED)
+    begins = Q(state__in=planned, planned_starts__gt=after)
     ends = Q(state__in=(State.SCHEDULED, State.STARTING, State.ACTIVE), planned_ends__gt=after)
     bookings = Booking.objects.aggregate(
         starts=Min("planned_starts", filter=begins), ends=Min("planned_ends", filter=ends)
