@@ -71,3 +71,4 @@ from allocation.solver.quota.quota import Block as Block
 from allocation.solver.quota.quota import Quota as Quota
 from allocation.solver.quota.quota import Use as Use
 from allocation.solver.sharding.shards import solve as solve
+from allocation.solver.state.kept import Kept as Kept

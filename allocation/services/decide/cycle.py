@@ -65,9 +65,9 @@ from allocation.services.runs.end import RESUME_PLANNED, bookings_over, ends_due
 from allocation.services.runs.interrupt import hardware_vacate, is_hardware_to_vacate
 from allocation.services.runs.start import KEPT, starts_due
 from allocation.services.snapshot.intake import open_bookings_lock
-from allocation.services.snapshot.kept import snapshot_keeper
+from allocation.services.snapshot.kept import drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
-from allocation.solver import LEFT, Part, Snapshot, digest, solve
+from allocation.solver import LEFT, Kept, Part, Snapshot, digest, solve
 from allocation.solver.model.rows import Rows
 from tenants.outbox import task_request
 
@@ -81,6 +81,8 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 # After a turn that left requests unanswered, up to three turns lock all open bookings. What these
 # can't write either has another cause than concurrent changes.
 LOCKED_TURNS = range(1, 4)
+# What the solver of this process made of held work; each turn has the lock of its session.
+_kept = Kept()
 _TO_ANSWER = (State.REQUESTED, State.WAITLISTED, State.QUEUED, State.PAUSING, State.PAUSED)
 _WAITS_FOR_ROOM = Q(keep_trying_until__isnull=False) & ~Q(reasons=[])
 _EXTENSION_ASKED = Q(extension_until__isnull=False, state__in=EXTENDABLE)
@@ -250,12 +252,15 @@ def _decide(
     began = time.perf_counter()
     try:
         with gc_paused(), session_kept():
-            plan = solve(snapshot, policy_of(live), decide_of(snapshot))
+            plan = solve(snapshot, policy_of(live), decide_of(snapshot), kept=_kept)
     except SOLVER_FAULTS as error:
+        _kept.forget()
         # Starts and ends need no decision.
         cycle_failure_note(error, digest(snapshot))
         return _Attempt("failed")
     solve_ms = round((time.perf_counter() - began) * 1000)
+    if _kept.drifts_take():
+        drift_note(["solver"])
     dropped_pauses_count(plan)
     changes = changes_of(plan, now)
     if not changes:

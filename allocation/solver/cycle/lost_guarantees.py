@@ -9,12 +9,13 @@ lend: what a project does not lend, others of its tenant can't use.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from allocation.solver.cycle.strengths import GuaranteedUse, Whose
+from allocation.solver.cycle.strengths import GuaranteedUse
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Held, Request, Snapshot
 from allocation.solver.model.plan import Assign, Extend, Pause, Waiting
 from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.state.held_guarantees import Whose
 
 _THIS_CYCLE = 2**62
 """A cycle number after all that granted what is held."""
@@ -82,7 +83,7 @@ def _not_lent(
     """Planned starts that do not fit what their tenant's projects lend each other, next to the work
     that is held or assigned and fits."""
     quota = Quota(snapshot, state.capacity, state.grid)
-    rows = [(held, window) for held, window, _ in state.held_uses]
+    rows = [(held, window) for held, window, _ in state.held_uses.rows()]
     rows += [
         (use_of_class, (each.starts, each.ends))
         for request, each in given

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from allocation.solver.cycle.strengths import GuaranteedUse
 from allocation.solver.cycle.unlent import Unlent
 from allocation.solver.model.demand import demand_on
@@ -16,6 +18,7 @@ from allocation.solver.model.inputs import Ask, Limit, Request, Shape, Snapshot
 from allocation.solver.model.policy import Policy
 from allocation.solver.quota.fair_share import DominantShares, Owner, owners_of, split_to_projects
 from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.state.held_space import HeldUses
 
 INSIDE, AGED, BORROWED, SPOT = range(4)
 """Bands of the queue: inside the guarantee or never paused, waiting too long, borrowed, spot."""
@@ -81,9 +84,7 @@ class BookingQueue:
         self._limits: dict[str, list[Limit]] = {}
         for row in snapshot.limits:
             self._limits.setdefault(row.gpu_class, []).append(row)
-        for use, (starts, ends), account in state.held_uses:
-            owners = owners_of(use.owners[0], use.owners[1], account)
-            self._count(owners, use.gpu_class, use.units, ends - max(starts, state.now))
+        self._count_held(state.held_uses)
         self._served: dict[tuple[tuple[str, ...], Shape, int], tuple[str | None, int]] = {}
         self._fair: dict[str, dict[str, int]] = {}
         self._first_shares, self._first_in_use = self._shares, self._in_use
@@ -354,6 +355,17 @@ class BookingQueue:
                 ahead.append((starts, starts + max(1, row.seconds), units, request.project))
                 if starts == self._state.now:
                     self._taken_now[whose] = self._taken_now.get(whose, 0) + units
+
+    def _count_held(self, held: HeldUses) -> None:
+        """Count what is held, kind by kind."""
+        seconds = held.ends - np.maximum(held.starts, self._state.now)
+        for kind, rows in held.kinds():
+            tenant, project = kind.quota_owners[:2]
+            units, name = held.units[rows], kind.gpu_class
+            self._shares.add_all(owners_of(tenant, project, kind.owner), name, units, seconds[rows])
+            self._uses[tenant] = self._uses.get(tenant, 0) + len(units)
+            for owner in (tenant, project):
+                self._in_use[owner, name] = self._in_use.get((owner, name), 0) + int(units.sum())
 
     def _count(self, owners: tuple[Owner, ...], gpu_class: str, units: int, seconds: int) -> None:
         self._shares.add(owners, gpu_class, units, seconds)

@@ -27,12 +27,16 @@ from allocation.solver.model.policy import Policy
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.rebinding.rebinding import Rebinding
 from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.state.kept import Kept
 
 
-def solve(snapshot: Snapshot, policy: Policy) -> Plan:
-    """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself."""
+def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
+    """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself.
+
+    `kept` has what an earlier cycle made of held work; the plan is the same without it.
+    """
     snapshot = in_order(snapshot)
-    plan = _solve(snapshot, policy)
+    plan = _solve(snapshot, policy, kept)
     # 8. Take idle GPUs with which somebody in the queue starts earlier, and offers without which a
     # claim inside its guarantee does.
     again = partial(_solve, policy=policy)
@@ -40,10 +44,10 @@ def solve(snapshot: Snapshot, policy: Policy) -> Plan:
     return with_withdrawals(plan, snapshot, again)
 
 
-def _solve(snapshot: Snapshot, policy: Policy) -> Plan:
+def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> Plan:
     """Decide a snapshot in canonical order, with all idle GPUs where they are."""
     # 1. Load running and held work, which does not move.
-    state = CycleState(snapshot, policy)
+    state = _state_of(snapshot, policy, earlier)
     preemption = Preemption(state, snapshot)
     strengths = Strengths(state, snapshot)
     firm = strengths.firm(snapshot.requests)
@@ -85,3 +89,14 @@ def _solve(snapshot: Snapshot, policy: Policy) -> Plan:
     plan = replace(plan, withdrawn=withdrawn, changes=tuple(answers), soft=soft.answers())
     # 7. Offer what is left to the waiting list.
     return replace(plan, offers=offers_make(outcome, queue, snapshot.entries))
+
+
+def _state_of(snapshot: Snapshot, policy: Policy, kept: Kept | None) -> CycleState:
+    """The state in which a cycle begins; from time to time a fresh one proves what is kept."""
+    state = CycleState(snapshot, policy, kept)
+    if kept is not None and kept.is_to_compare(snapshot.now):
+        fresh = CycleState(snapshot, policy)
+        if not state.begins_as(fresh):
+            kept.drifted()
+            return fresh
+    return state

@@ -3,25 +3,24 @@
 Only the tenant's own nominal quota counts, never a project's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 
-import numpy as np
-
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Held, PlannedStart, Request, Shape, Snapshot, Strength
-from allocation.solver.preemption.in_place import Grant, granted_of
-from allocation.solver.quota.tree import profile_of
 from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.state.held_guarantees import (
+    HeldGuarantees,
+    Level,
+    Whose,
+    Window,
+    add,
+    windows_left,
+)
+from allocation.solver.state.held_work import HeldWork
 from allocation.solver.timeline.step_function import StepFunction
-
-Level = tuple[int, bool]
-"""The tier's priority; at equal priority what is never paused comes first."""
-Window = tuple[int, int]
-Whose = tuple[str, str]
-"""A tenant and a class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +47,8 @@ class GuaranteedUse:
             for row in snapshot.limits
             if row.parent is None and row.guaranteed
         }
-        self._rows = _held_rows(state, snapshot.held, self._guaranteed)
-        self._held: dict[Whose, list[Part]] = {}
         self._levels: dict[str, Level] = {}
+        self._held = self._held_of(state.work_of(snapshot.held))
         self._units_of: dict[tuple[str, Shape, int], int] = {}
         self._counted: dict[Whose, dict[str, Part]] = {}
         self._counted_as: dict[str, tuple[tuple[Whose, ...], Fit, bool]] = {}
@@ -65,7 +63,7 @@ class GuaranteedUse:
     def with_held(self, rows: Iterable[Held]) -> "GuaranteedUse":
         """The same with other held work, and nothing planned."""
         twin = self.without_planned()
-        twin._rows, twin._held = _held_rows(self._state, rows, self._guaranteed), {}
+        twin._held = self._held_of(rows)
         return twin
 
     def guaranteed(self, tenant: str, gpu_class: str) -> int:
@@ -120,7 +118,7 @@ class GuaranteedUse:
             return None
         level, units = self.level(demand.tier), self._units(demand)
         most, use = self._guaranteed[key], self._use_of(key, level)
-        return Part(level, units, _windows_left(use, most - units, found.window))
+        return Part(level, units, windows_left(use, most - units, found.window))
 
     def has(self, booking: str) -> bool:
         """True for a start that is counted."""
@@ -192,33 +190,22 @@ class GuaranteedUse:
         for level, use in self._use.get(key, {}).items():
             if level <= part.level:
                 for window in part.windows:
-                    _add(use, sign * part.units, window)
+                    add(use, sign * part.units, window)
 
     def _use_of(self, key: Whose, level: Level) -> StepFunction:
         """Use of this level and above over time, made when it is first needed."""
         levels = self._use.setdefault(key, {})
         if level not in levels:
-            parts = [*self._held_of(key), *self._counted.get(key, {}).values()]
+            parts = self._counted.get(key, {}).values()
             rows = [(p.units, window) for p in parts if p.level >= level for window in p.windows]
-            levels[level] = _sum(self._state, rows)
+            levels[level] = self._held.of(key).use_of(self._state, level, rows)
         return levels[level]
 
-    def _held_of(self, key: Whose) -> list[Part]:
-        """What of the tenant's held work is inside, and when."""
-        if key not in self._held:
-            rows, most = self._rows.get(key, []), self._guaranteed[key]
-            use = _sum(self._state, [(row.units, row.window) for row in rows])
-            is_plenty = int(use.values.max()) <= most
-            use = _sum(self._state, [])
-            self._held[key] = parts = []
-            for row in rows:
-                windows: tuple[Window, ...] = (row.window,)
-                if not is_plenty:
-                    windows = _windows_left(use, most - row.units, row.window)
-                parts.append(Part(row.level, row.units, windows))
-                for window in () if is_plenty else windows:
-                    _add(use, row.units, window)
-        return self._held[key]
+    def _held_of(self, rows: HeldWork | Iterable[Held]) -> HeldGuarantees:
+        def level_of(tier: str) -> Level | None:
+            return self.level(tier) if self.counts(tier) else None
+
+        return HeldGuarantees(self._state, rows, self._guaranteed, level_of)
 
     def count_all(self, planned: Iterable[tuple[str, Fit]]) -> None:
         """`count` for many at once: one by one only where some are not inside."""
@@ -330,65 +317,3 @@ def strength_of(*, is_firm: bool, is_inside: bool) -> Strength:
     if is_firm:
         return "firm"
     return "guaranteed" if is_inside else "expected"
-
-
-def _sum(state: CycleState, rows: Sequence[tuple[int, Window]]) -> StepFunction:
-    """Units in their windows over time."""
-    use = StepFunction(state.grid, None, np.int64)
-    if rows:
-        times, units = profile_of(rows, state.grid)
-        use.preallocate(times.tolist())
-        use.values[:] = units
-    return use
-
-
-def _add(use: StepFunction, units: int, window: Window) -> None:
-    rows = use.cut(*window)
-    use.values[rows] += units
-
-
-def _windows_left(use: StepFunction, most: int, window: Window) -> tuple[Window, ...]:
-    """The parts of a window in which at most so many units are in use."""
-    rows = use.rows(*window)
-    fits = use.values[rows] <= most
-    if fits.all():
-        return (window,)
-    if not fits.any():
-        return ()
-    times = np.append(np.maximum(use.times[rows], window[0]), window[1])
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], fits.astype(np.int8), [0]])))
-    return tuple(
-        (int(times[first]), int(times[last])) for first, last in edges.reshape(-1, 2).tolist()
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _HeldRow:
-    """Units that a tenant with a guarantee holds in a window."""
-
-    level: Level
-    granted: Grant
-    units: int
-    window: Window
-
-
-def _held_rows(
-    state: CycleState, rows: Iterable[Held], guaranteed: Mapping[Whose, int]
-) -> dict[Whose, list[_HeldRow]]:
-    """What tenants with a guarantee hold and what counts, higher levels and older grants first."""
-    units: dict[tuple[str, str, Grant, str, int, int], int] = {}
-    for row in rows if guaranteed else ():
-        name = state.class_of(row.place.gpu)
-        if name is not None and (row.tenant, name) in guaranteed:
-            key = (row.tenant, name, granted_of(row), row.tier, row.starts, row.ends)
-            units[key] = units.get(key, 0) + state.units(name, (row.place,))
-    found: dict[Whose, list[_HeldRow]] = {}
-    for (tenant, name, granted, tier, starts, ends), amount in units.items():
-        rules = state.quota.tier(tier)
-        if rules.counts:
-            level, window = (rules.priority, not rules.pausable), (starts, state.free_from(ends))
-            found.setdefault((tenant, name), []).append(_HeldRow(level, granted, amount, window))
-    for held in found.values():
-        held.sort(key=lambda row: row.granted)
-        held.sort(key=lambda row: row.level, reverse=True)
-    return found

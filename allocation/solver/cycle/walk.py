@@ -23,12 +23,12 @@ from allocation.solver.cycle.placing import newcomer, place_in_turn, place_plann
 from allocation.solver.cycle.planned_starts import planned_start_reserve
 from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn
 from allocation.solver.cycle.soft_places import SoftPlaces
-from allocation.solver.cycle.strengths import Whose
 from allocation.solver.cycle.takers import Takers, connected_classes
 from allocation.solver.model.demand import Fit, demands_of
 from allocation.solver.model.inputs import Change, Extension, Request
 from allocation.solver.reasons.blockers import out_of_service
 from allocation.solver.reasons.explain import possible_demands
+from allocation.solver.state.held_guarantees import Whose
 from allocation.solver.state.start_times import last_start
 
 

@@ -33,6 +33,8 @@ _BITS = 4
 
 
 DemandKind = tuple[Shape, int, int]
+HeldKind = tuple[str, DemandKind]
+"""Class and kind of something held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,12 @@ EVEN_MIX = Mix()
 
 
 def mixes_of(
-    gpus: Iterable[Gpu], held: Iterable[Held], requests: Iterable[Request]
+    gpus: Iterable[Gpu], held: Iterable[Held] | Mapping[HeldKind, int], requests: Iterable[Request]
 ) -> dict[str, Mix]:
-    """The mix of each class, of waiting and held bookings, one each."""
-    classes = {gpu.id: gpu.gpu_class for gpu in gpus}
+    """The mix of each class, of waiting and held bookings, one each. `held` may be how many
+    bookings there are of each kind."""
+    if not isinstance(held, Mapping):
+        held = Counter(live_kinds(held, {gpu.id: gpu.gpu_class for gpu in gpus}))
     asked: defaultdict[str, Counter[DemandKind]] = defaultdict(Counter)
     asks: Counter[tuple[frozenset[str], bool]] = Counter()
     every = (ask for request in requests for ask in (request.ask, *request.ask.groups))
@@ -62,7 +66,7 @@ def mixes_of(
         for gpu_class in names:
             asked[gpu_class][line] += weight
         asks[frozenset(names), is_any] += weight
-    for (gpu_class, line), weight in Counter(_live(held, classes)).items():
+    for (gpu_class, line), weight in held.items():
         asked[gpu_class][line] += weight
         asks[frozenset([gpu_class]), False] += weight
     markets = _markets(names for names, is_any in asks if is_any)
@@ -89,7 +93,7 @@ def _total(asks: Counter[tuple[frozenset[str], bool]], market: frozenset[str] | 
     return sum(weight for (names, _), weight in asks.items() if names & market)
 
 
-def _live(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[tuple[str, DemandKind]]:
+def live_kinds(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[HeldKind]:
     """Class and kind of each booking that has something of the class."""
     found: dict[tuple[str, str, Shape], tuple[int, int]] = {}
     for row in held:

@@ -5,14 +5,20 @@ Borrowed GPUs are at risk as soon as another tenant's booking within its guarant
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from allocation.reasons.reason import Reason, reason
+from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Index
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Assign, Borrow, Claim, Waiting
-from allocation.solver.quota.quota import Quota, Use
+from allocation.solver.quota.quota import Quota, Use, UseTable
 from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.state.held_space import use_table
+from allocation.solver.state.held_work import BookedUse
 
 Answer = TypeVar("Answer", Assign, Waiting)
 
@@ -44,15 +50,22 @@ def borrows_of(
         # Only these borrow; an unknown tier counts and can't be paused.
         return (), ()
     answers = list(given)
-    rows = [*held_rows(state, snapshot), *_given_rows(state, snapshot, answers)]
-    touched = {_whose(row) for row in rows if _may_borrow(state.quota, row.use)}
-    instants: dict[str, list[int]] = {}
-    for row in rows:
-        instants.setdefault(row.use.gpu_class, []).extend(row.window)
-    total, fresh = Quota(snapshot, state.capacity), Quota(snapshot, state.capacity)
-    for quota in (total, fresh):
-        quota.preallocate(instants)
-    borrowed = units_borrowed((row for row in rows if _whose(row) in touched), total, fresh)
+    held = _HeldUses.of(state, snapshot)
+    more = _given_rows(state, snapshot, answers)
+    touched = {_whose(use) for use in held.table.kinds if _may_borrow(state.quota, use)}
+    touched |= {_whose(row.use) for row in more if _may_borrow(state.quota, row.use)}
+    held, more = held.only(touched), [row for row in more if _whose(row.use) in touched]
+    total = Quota(snapshot, state.capacity)
+    total.preallocate(_instants(held.table, more))
+    total.add_table(held.table)
+    total.add_all((row.use, row.window) for row in more)
+    # What is within all guarantees when everything is counted was so in its turn, too: less was in
+    # use.
+    if not held.may_borrow(total) and not any(total.may_borrow(r.use, r.window) for r in more):
+        return (), ()
+    fresh = Quota(snapshot, state.capacity)
+    fresh.preallocate(_instants(held.table, more))
+    borrowed = units_borrowed([*held.rows(), *more], total, fresh)
     if not borrowed:
         return (), ()
     waits = [answer for answer in answers if isinstance(answer, Waiting)]
@@ -64,14 +77,74 @@ def borrows_of(
     return tuple(sorted(found, key=lambda each: each.booking)), claims
 
 
+class _HeldUses(NamedTuple):
+    """What bookings hold, one row for each booking and class: all of a gang have one window."""
+
+    every: Sequence[BookedUse]
+    at: Index
+    table: UseTable
+
+    @classmethod
+    def of(cls, state: CycleState, snapshot: Snapshot) -> "_HeldUses":
+        """All that is held."""
+        work = state.work_of(snapshot.held)
+        ends = state.grid.ends(state.free_from_all(work.use_table.ends))
+        at = np.arange(len(work.uses), dtype=np.intp)
+        return cls(work.uses, at, use_table(state.quota, work.use_table, ends))
+
+    def only(self, whose: Container[tuple[str, str]]) -> "_HeldUses":
+        """The rows of these tenants and classes."""
+        table = self.table
+        mine = np.array([_whose(use) in whose for use in table.kinds], dtype=np.bool_)
+        at = np.flatnonzero(mine[table.kind]) if len(mine) else table.kind
+        numbers = (each[at] for each in table[1:])
+        return _HeldUses(self.every, self.at[at], UseTable(table.kinds, *numbers))
+
+    def may_borrow(self, total: Quota) -> bool:
+        """False when certainly none of them borrows, with everything counted."""
+        there = np.unique(self.table.kind).tolist()
+        return any(self._kind_may_borrow(total, kind) for kind in there)
+
+    def _kind_may_borrow(self, total: Quota, kind: int) -> bool:
+        use, at = self.table.kinds[kind], np.flatnonzero(self.table.kind == kind)
+        starts, ends = self.table.starts[at], self.table.ends[at]
+        # A window of no time is none of the times.
+        is_seen = bool((starts < ends).all()) and int(ends.min()) > total.origin
+        if is_seen and total.is_always_within(use):
+            return False
+        windows = zip(starts.tolist(), ends.tolist(), strict=True)
+        return any(total.may_borrow(use, window) for window in windows)
+
+    def rows(self) -> list[Row]:
+        """The rows by themselves."""
+        table = self.table
+        bookings = [self.every[each].booking for each in self.at.tolist()]
+        numbers = zip(*(each.tolist() for each in table[1:]), strict=True)
+        return [
+            Row(booking, table.kinds[kind]._replace(units=units), (starts, ends))
+            for booking, (kind, units, starts, ends) in zip(bookings, numbers, strict=True)
+        ]
+
+
+def _instants(held: UseTable, given: Iterable[Row]) -> dict[str, Ints]:
+    """The seconds at which something begins or ends, by class."""
+    edges: dict[str, list[Ints]] = {}
+    for kind, use in enumerate(held.kinds):
+        mine = held.kind == kind
+        edges.setdefault(use.gpu_class, []).extend((held.starts[mine], held.ends[mine]))
+    for row in given:
+        window = np.array(row.window, dtype=np.int64)
+        edges.setdefault(row.use.gpu_class, []).append(window)
+    return {name: np.concatenate(each) for name, each in edges.items()}
+
+
 def units_borrowed(rows: Iterable[Row], total: Quota, fresh: Quota) -> list[tuple[Row, int]]:
-    """The rows that borrow, and how many units. Both quotas are the same, with nothing in use.
+    """The rows that borrow, and how many units. `total` has all of them in use, `fresh` nothing.
 
     What is within all guarantees when everything is counted was so in its turn, too: less was in
     use. So only the other rows are examined one by one.
     """
     rows = sorted(rows, key=lambda each: guarantee_order(total, each))
-    total.add_all((row.use, row.window) for row in rows)
     found: list[tuple[Row, int]] = []
     passed: list[Row] = []
     for row in rows:
@@ -128,8 +201,8 @@ def guarantee_order(quota: Quota, row: Row) -> tuple[bool, bool, int, str]:
     return (not tier.counts, tier.pausable, row.window[0], row.booking)
 
 
-def _whose(row: Row) -> tuple[str, str]:
-    return (row.use.owners[0], row.use.gpu_class)
+def _whose(use: Use) -> tuple[str, str]:
+    return (use.owners[0], use.gpu_class)
 
 
 def _claims(
@@ -158,22 +231,6 @@ def _claims(
         for use in uses:
             quota.add(use, (wait.starts, wait.ends))
     return tuple(sorted(claims, key=lambda each: each.booking))
-
-
-def held_rows(state: CycleState, snapshot: Snapshot) -> list[Row]:
-    """One row for each booking and class: all places of a gang have one window."""
-    found: dict[tuple[str, str], Row] = {}
-    for held in snapshot.held:
-        name = state.class_of(held.place.gpu)
-        if name is None:
-            continue
-        units = state.units(name, (held.place,))
-        key = (held.booking, name)
-        have = found[key].use.units if key in found else 0
-        owners = state.quota.owners(held.quota_owners, held.owner)
-        use = Use(owners, held.tier, name, have + units)
-        found[key] = Row(held.booking, use, (held.starts, state.end_of(held)))
-    return list(found.values())
 
 
 def _given_rows(

@@ -11,21 +11,20 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from allocation.solver.model.demand import Fit, demand_on
-from allocation.solver.model.inputs import Held, Snapshot
+from allocation.solver.model.inputs import Snapshot
 from allocation.solver.quota.quota import Use
 from allocation.solver.state.cycle_state import CycleState
+from allocation.solver.state.held_work import NUMBERED, Grant
 
 Level = tuple[int, bool]
 """The tier's priority; at equal priority what is never paused comes first."""
-
-Grant = tuple[int, int, int, str]
-"""The order among equals: older rows, numbered rows, awaited claims, this cycle's grants."""
 
 Part = Literal["project", "tenant"]
 """Inside on the own project's part of the guarantee, or on what is left of the tenant's."""
 
 PARTS: tuple[Part, ...] = ("project", "tenant")
-_OLD, _NUMBERED, _AWAITED, _THIS_CYCLE, _CLAIM = range(5)
+_AWAITED, _THIS_CYCLE, _CLAIM = range(NUMBERED + 1, NUMBERED + 4)
+"""After held rows, in the order of equals: awaited claims, this cycle's grants, claims."""
 
 
 class Block(NamedTuple):
@@ -221,14 +220,11 @@ def _held(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
     """What earlier cycles wrote. Who has notice leaves, unless nobody needs its room any more."""
     unneeded = {each.booking: each.until for each in snapshot.unneeded}
     units: dict[tuple[Use, Grant, int, int], int] = {}
-    for row in snapshot.held:
-        name = state.class_of(row.place.gpu)
-        if name is not None:
-            ends = state.free_from(unneeded.get(row.booking, row.ends))
-            owners = state.quota.owners(row.quota_owners, row.owner)
-            use = Use(owners, row.tier, name, 0)
-            key = (use, granted_of(row), row.starts, ends)
-            units[key] = units.get(key, 0) + state.units(name, (row.place,))
+    for row in state.work.pieces:
+        ends = state.free_from(unneeded.get(row.booking, row.ends))
+        owners = state.quota.owners(row.quota_owners, row.owner)
+        key = (Use(owners, row.tier, row.gpu_class, 0), row.granted, row.starts, ends)
+        units[key] = units.get(key, 0) + row.units
     for (use, granted, starts, ends), amount in units.items():
         tier = state.quota.tier(use.tier)
         level = (tier.priority, not tier.pausable)
@@ -253,13 +249,6 @@ def _awaited(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
             level = (tier.priority, not tier.pausable)
             order = _order(level, (_AWAITED, start.starts, request.submitted, request.booking))
             yield Block(request.booking, use, level, tier.counts, order, start.starts, start.ends)
-
-
-def granted_of(row: Held) -> Grant:
-    """The grant number of a row; rows without one are older and go by their start."""
-    if row.granted is None:
-        return (_OLD, row.starts, 0, row.booking)
-    return (_NUMBERED, *row.granted, row.booking)
 
 
 def _level_of(row: tuple[int, Block]) -> Level:

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 
+import numpy as np
+
+from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.inputs import MILLION, Limit, Snapshot
 from allocation.solver.model.policy import Policy
 
@@ -107,6 +110,11 @@ class DominantShares:
     def add(self, owners: Iterable[Owner], gpu_class: str, units: int, seconds: int) -> None:
         """Count units that are in use or booked for `seconds` more."""
         self._more(owners, gpu_class, units * max(0, min(seconds, self._half_life)))
+
+    def add_all(self, owners: Iterable[Owner], gpu_class: str, units: Ints, seconds: Ints) -> None:
+        """`add` for many of one kind."""
+        amounts = units * np.clip(seconds, 0, self._half_life)
+        self._more(owners, gpu_class, int(amounts.sum()))
 
     def dominant(self, owner: Owner) -> int:
         """Millionths of a class over a half-life, divided by weight."""

@@ -36,6 +36,15 @@ class GpuHourCaps:
             for owner in (row.tenant, row.project):
                 self._more((owner, row.gpu_class), row.day // DAY, row.unit_seconds)
 
+    @property
+    def are_any(self) -> bool:
+        """True when there is a cap."""
+        return bool(self._caps)
+
+    def is_same(self, other: "GpuHourCaps") -> bool:
+        """True when the same counts against caps."""
+        return self._days == other._days
+
     def add(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> None:
         """Add `units` (negative: remove) in [starts, ends)."""
         for owner in owners if self._caps else ():

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.pool import Bools
+from allocation.solver.fleet.pool import Bools, Index
 from allocation.solver.model.inputs import WITHIN, Cap, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from allocation.solver.quota.person_limits import PersonLimits
@@ -27,9 +27,11 @@ from allocation.solver.quota.tree import (
     guarantee_tree,
     lending_tree,
     profile_of,
+    profile_of_arrays,
     with_labs,
 )
 from allocation.solver.timeline.grid import Grid
+from allocation.solver.timeline.step_function import rising
 
 
 class Trees(NamedTuple):
@@ -62,6 +64,16 @@ class Block:
     used: int
     most: int
     cap: Cap | None = None
+
+
+class UseTable(NamedTuple):
+    """Many uses as arrays: the number of each row's kind, its units and its window."""
+
+    kinds: tuple[Use, ...]
+    kind: Index
+    units: Ints
+    starts: Ints
+    ends: Ints
 
 
 _Kind = tuple[tuple[str, ...], str, str]
@@ -117,7 +129,20 @@ class Quota:
             for name, rows in by_class.items()
         }
 
-    def preallocate(self, instants: Mapping[str, list[int]]) -> None:
+    @property
+    def origin(self) -> int:
+        """The second from which on use is counted."""
+        return self._grid.origin
+
+    def is_same(self, other: "Quota") -> bool:
+        """True when the same is in use over time."""
+        return self._hours.is_same(other._hours) and all(
+            mine.is_same(its)
+            for name, trees in self._classes.items()
+            for mine, its in zip(trees, other._classes[name], strict=True)
+        )
+
+    def preallocate(self, instants: Mapping[str, list[int]] | Mapping[str, Ints]) -> None:
         """Create the rows for these starts and ends by class; before anything is added."""
         for name, trees in self._classes.items():
             for tree in {id(tree): tree for tree in trees}.values():
@@ -164,6 +189,31 @@ class Quota:
             profile = profile_of(amounts, self._grid)
             for tree, path in ways:
                 tree.add_all(path, *profile)
+
+    def add_table(self, rows: UseTable) -> None:
+        """`add` for the rows of a table."""
+        if self._hours.are_any:
+            numbers = (rows.kind, rows.units, rows.starts, rows.ends)
+            for kind, units, starts, ends in zip(*(n.tolist() for n in numbers), strict=True):
+                use = rows.kinds[kind]
+                self._hours.add(use.owners, use.gpu_class, units, (starts, ends))
+        numbered: dict[tuple[tuple[Tree, OwnerPath], ...], int] = {}
+        routes = [self._route(use) for use in rows.kinds]
+        found = [
+            -1 if route is None else numbered.setdefault(route.written, len(numbered))
+            for route in routes
+        ]
+        way = np.array(found, dtype=np.intp)[rows.kind] if found else rows.kind
+        order = np.argsort(way, kind="stable")
+        edges = way[order].searchsorted(np.arange(len(numbered) + 1)).tolist()
+        for written, begin, end in zip(numbered, edges[:-1], edges[1:], strict=True):
+            at = order[begin:end]
+            if len(at):
+                profile = profile_of_arrays(
+                    rows.units[at], rows.starts[at], rows.ends[at], self._grid
+                )
+                for tree, path in written:
+                    tree.add_all(path, *profile)
 
     def is_never_over(self, kinds: Iterable[tuple[tuple[str, ...], str, str]]) -> bool:
         """True when certainly nothing forbids any of these (owners, tier, class) what they have.
@@ -256,6 +306,14 @@ class Quota:
         is_seen = self._grid.origin < window[1] and window[0] < window[1]
         return not (is_seen and route.guaranteed.is_within_in(route.guarantee_path, window))
 
+    def is_always_within(self, use: Use) -> bool:
+        """True when all use of the owners that counts is within guarantees at all times, so that
+        none of it borrows."""
+        route = self._route(use)
+        if route is None or not route.tier.counts:
+            return not self.has_limit(use)
+        return route.guaranteed.is_within(route.guarantee_path)
+
     def guarantee(self, gpu_class: str) -> Tree | None:
         """The tree of guarantees; None when no owner has a limit for the class."""
         trees = self._classes.get(gpu_class)
@@ -275,7 +333,7 @@ class Quota:
         starts, ends = window
         times = [self.instants(use), np.array([starts], dtype=np.int64)]
         times += [tree.changes() for tree in self._classes.get(use.gpu_class, ())]
-        tried = np.unique(np.concatenate(times))
+        tried = rising(np.concatenate(times))
         tried = tried[tried >= starts]
         allowed = self.allows(use, tried, ends - starts)
         if allowed is None:

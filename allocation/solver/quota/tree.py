@@ -166,7 +166,17 @@ class Tree:
         self._most: dict[str, int] = {}
         self._raise_caps(exceptions.raised)
 
-    def preallocate(self, instants: Iterable[int]) -> None:
+    def is_same(self, other: "Tree") -> bool:
+        """True when both have the same nodes, and the same use of each over time."""
+        return self.nodes == other.nodes and all(
+            np.array_equal(self._profile(owner), other._profile(owner)) for owner in self.nodes
+        )
+
+    def _profile(self, owner: str) -> Ints:
+        used = self._counted(self.nodes[owner], self._usage.values)
+        return np.stack([self._usage.times, used])
+
+    def preallocate(self, instants: Iterable[int] | Ints) -> None:
         """Create the rows for these starts and ends; before anything is added."""
         self._usage.preallocate(instants)
         self._raise_caps(self.exceptions.raised)
@@ -217,7 +227,7 @@ class Tree:
         What a parent sees depends on the child's use alone, not on its order, so this equals adding
         window by window.
         """
-        self._usage.cut_at(times.tolist())
+        self._usage.cut_at(times)
         at = times.searchsorted(self._usage.times, side="right") - 1
         self._add_up(path, units[at], _ALL_ROWS)
 
@@ -341,14 +351,19 @@ def profile_of(rows: Iterable[tuple[int, tuple[int, int]]], grid: Grid) -> tuple
     """The sum over time of units in their windows: instants from the grid's origin on, and units
     from each."""
     table = np.array([(units, *window) for units, window in rows], dtype=np.int64)
-    units = table[:, 0]
-    starts = np.maximum(table[:, 1], grid.origin)
-    ends = np.maximum(grid.ends(table[:, 2]), starts)
-    times = np.unique(np.concatenate([[grid.origin], starts, ends]))
-    change = np.zeros(len(times), dtype=np.int64)
-    np.add.at(change, times.searchsorted(starts), units)
-    np.subtract.at(change, times.searchsorted(ends), units)
-    return times, change.cumsum()
+    return profile_of_arrays(table[:, 0], table[:, 1], table[:, 2], grid)
+
+
+def profile_of_arrays(units: Ints, begins: Ints, ends: Ints, grid: Grid) -> tuple[Ints, Ints]:
+    """The same for windows that are given as arrays."""
+    starts = np.maximum(begins, grid.origin)
+    ends = np.maximum(grid.ends(ends), starts)
+    times = np.concatenate([np.array([grid.origin], dtype=np.int64), starts, ends])
+    changes = np.concatenate([np.zeros(1, dtype=np.int64), units, -units])
+    order = times.argsort(kind="stable")
+    times, sums = times[order], changes[order].cumsum()
+    is_last = np.append(times[1:] != times[:-1], True)
+    return times[is_last], sums[is_last]
 
 
 def clear_of(full: Bools, times: Ints, windows: tuple[Ints, Ints]) -> Bools:

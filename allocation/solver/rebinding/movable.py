@@ -99,12 +99,13 @@ def planned_rows_of(state: CycleState, snapshot: Snapshot) -> dict[str, Fit]:
     booking that is being extended, nor a row that late work or maintenance overlaps.
     """
     kept = {extension.booking for extension in snapshot.extensions}
+    frozen = {name: state.frozen_until(name) for name in state.pools}
     gangs: dict[str, list[Held]] = {}
     for row in snapshot.held:
+        if row.level is None or row.pinned or row.booking in kept:
+            continue
         gpu_class = state.class_of(row.place.gpu)
-        frozen = 0 if gpu_class is None else state.frozen_until(gpu_class)
-        may_move = row.level is not None and not row.pinned and row.starts > frozen
-        if may_move and row.booking not in kept:
+        if gpu_class is None or row.starts > frozen[gpu_class]:
             gangs.setdefault(row.booking, []).append(row)
     if not gangs:
         return {}

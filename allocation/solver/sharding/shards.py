@@ -16,6 +16,7 @@ from allocation.solver.model.inputs import Gpu, Place, Request, Snapshot
 from allocation.solver.model.ordering import in_order
 from allocation.solver.model.plan import Plan
 from allocation.solver.model.policy import Policy
+from allocation.solver.state.kept import Kept
 
 Node = tuple[str, str]
 """A class, host, booking, tenant or project, with its kind."""
@@ -33,21 +34,27 @@ def solve(
     policy: Policy,
     decide: Decide | None = None,
     split_from: int = SPLIT_FROM,
+    kept: Kept | None = None,
 ) -> Plan:
     """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself.
 
     `decide` may decide the shards elsewhere; None: here, one after the other. Sites of fewer than
-    `split_from` held and waiting rows have one shard.
+    `split_from` held and waiting rows have one shard. `kept` has what the last call made of
+    held work that is decided here; the plan is the same without it.
     """
     classes = {gpu.gpu_class for gpu in snapshot.gpus}
     if len(classes) < 2 or size_of(snapshot) < split_from:
-        return solve_whole(snapshot, policy)
+        return solve_whole(snapshot, policy, kept)
     shards = shards_of(in_order(snapshot))
     if len(shards) == 1:
-        return solve_whole(shards[0], policy)
+        return solve_whole(shards[0], policy, kept)
     if decide is None:
-        return merged([solve_whole(shard, policy) for shard in shards])
+        return merged([solve_whole(each, policy, _kept_of(kept, each)) for each in shards])
     return merged(list(decide(shards, policy)))
+
+
+def _kept_of(kept: Kept | None, shard: Snapshot) -> Kept | None:
+    return None if kept is None else kept.shard(gpu.gpu_class for gpu in shard.gpus)
 
 
 def size_of(snapshot: Snapshot) -> int:

@@ -3,62 +3,42 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from operator import attrgetter
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import (
-    UNITS_PER_GPU,
     Held,
     Place,
-    Request,
     Snapshot,
 )
 from allocation.solver.model.ordering import place_order
 from allocation.solver.model.policy import Policy
 from allocation.solver.placement.gang import fits
-from allocation.solver.quota.quota import Block, Quota, Use
-from allocation.solver.state.running import RunningBookings, running_bookings_of
-from allocation.solver.state.space import NoRoomCache, Space
+from allocation.solver.quota.quota import Block, Use
+from allocation.solver.state.held_space import HeldSpace
+from allocation.solver.state.kept import Kept
+from allocation.solver.state.space import NoRoomCache
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
-from allocation.solver.timeline.maintenance import MaintenanceCalendar
 from allocation.solver.timeline.mig_modes import apply_mode_policy
 
 _CHUNK = 256
 """Starts that are examined at once."""
 
 
-class CycleState(Space):
+class CycleState(HeldSpace):
     """Calendars in three layers (`all`, `firm`, `held`), quota use and pausable bookings.
 
     `all` has everything held and reserved, `firm` the same without pausable work (only in classes
     that have some), `held` what was held when the cycle began.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        """Load all held work. KeyError: unknown model."""
+    def __init__(self, snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> None:
+        """Load all held work, from what is `kept` of it. KeyError: unknown model."""
         snapshot = apply_mode_policy(snapshot, policy)
-        super().__init__(snapshot, policy.scoring, alone=policy.share_owners == 1, step=policy.grid)
-        self.policy = policy
-        self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
-        self.quota = Quota(snapshot, self.capacity, self.grid)
-        self.maintenance = MaintenanceCalendar(snapshot.blackouts, self._class_of)
-        self.running = RunningBookings(
-            running_bookings_of(snapshot, policy, self.pools, self.quota, self.grid)
-        )
-        gangs = _gangs_of(self, snapshot.held)
-        _preallocate(self, _instants_of(self, gangs, snapshot.requests))
-        for name, calendar in self.all.gpus.items():
-            self.maintenance.add(name, calendar)
-        self.firm = self.all.of_classes(self.running.classes)
-        self.held_uses = _load_held_rows(self, gangs)
-        self.quota.add_all(
-            (use, (since, self.free_from(until))) for use, (since, until), _ in self.held_uses
-        )
-        self.held = self.all.copy()
+        work = (kept or Kept()).held_work(snapshot.gpus, snapshot.models, snapshot.held)
+        super().__init__(snapshot, policy, work)
         self.no_room = NoRoomCache(self.all.gpus)
         self.frees: dict[str, int] = {}
         """By class, a number that changes when room has become free."""
@@ -67,10 +47,6 @@ class CycleState(Space):
     def end_of(self, held: Held) -> int:
         """When its room opens: overdue work stays for one more grid step."""
         return self.grid.end(self.free_from(held.ends))
-
-    def free_from(self, ends: int) -> int:
-        """The same for an end in Unix seconds."""
-        return ends if ends > self.now else self.now + self.policy.grid
 
     def frozen_until(self, gpu_class: str) -> int:
         """Starts up to then are final: the freeze horizon plus the time of a mode change."""
@@ -370,107 +346,3 @@ class CycleState(Space):
         calendar.copy_columns(columns, self.firm.gpus[gpu_class])
         for runner in self.running.on(gpu_class, columns).values():
             calendar.add(runner.places, self.now, self.running.ends(runner))
-
-
-Window = tuple[int, int]
-
-
-class Gang(NamedTuple):
-    """Places of a booking that agree in everything else."""
-
-    gpu_class: str
-    booking: str
-    tenant: str
-    project: str
-    owner: str
-    tier: str
-    starts: int
-    ends: int
-    cores: int
-    memory: int
-    quota_owners: tuple[str, ...]
-
-
-Gangs = list[tuple[Gang, list[Place]]]
-_fields = attrgetter(*Gang._fields[1:])
-
-
-def _gangs_of(state: CycleState, rows: Iterable[Held]) -> Gangs:
-    """Rows on GPUs of the fleet, grouped by gang."""
-    gangs: dict[tuple[Any, ...], list[Place]] = {}
-    for held in rows:
-        place = held.place
-        name = state.class_of(place.gpu)
-        if name is not None:
-            gangs.setdefault((name, *_fields(held)), []).append(place)
-    return [(Gang._make(fields), places) for fields, places in gangs.items()]
-
-
-def _instants_of(
-    state: CycleState, gangs: Gangs, requests: Iterable[Request]
-) -> dict[str, set[int]]:
-    """By class, the seconds at which held or planned work begins or ends."""
-    found: dict[str, set[int]] = {name: set() for name in state.pools}
-    for gang, _ in gangs:
-        until = state.grid.end(state.free_from(gang.ends))
-        found[gang.gpu_class].update((gang.starts, until))
-    for request in requests:
-        if request.promise is not None:
-            for name in {state.class_of(place.gpu) for place in request.promise.places}:
-                if name is not None:
-                    starts = max(request.promise.starts, state.now)
-                    found[name].update((starts, state.grid.end(starts + request.length_on(name))))
-    return found
-
-
-def _preallocate(state: CycleState, instants: dict[str, set[int]]) -> None:
-    """Create all calendar rows for these instants and those of maintenance at once."""
-    rising = {
-        name: sorted(instants[name].union(state.maintenance.instants(name))) for name in instants
-    }
-    for name, calendar in state.all.gpus.items():
-        calendar.preallocate(rising[name])
-    state.quota.preallocate(rising)
-    state.all.hosts.preallocate(set().union(*rising.values()))
-
-
-class HeldUse(NamedTuple):
-    """Quota use of held work in a window, and the account that runs it."""
-
-    use: Use
-    window: Window
-    account: str
-
-
-def _load_held_rows(state: CycleState, gangs: Gangs) -> list[HeldUse]:
-    """Take room for held work without a check; return its quota use, one row per kind and period.
-
-    Work that may be paused is left out of the layer `firm`.
-    """
-    amounts: dict[tuple[tuple[str, ...], str, str, str, int, int], int] = {}
-    for gang, places in gangs:
-        _take(state, gang, places, (gang.starts, state.free_from(gang.ends)))
-        kind = (
-            gang.quota_owners, gang.owner, gang.tier, gang.gpu_class, gang.starts, gang.ends
-        )  # fmt: skip
-        amounts[kind] = amounts.get(kind, 0) + state.units(gang.gpu_class, places)
-    return [
-        HeldUse(
-            Use(state.quota.owners(owners, account), tier, gpu_class, units),
-            (starts, ends),
-            account,
-        )
-        for (owners, account, tier, gpu_class, starts, ends), units in amounts.items()
-    ]
-
-
-def _take(state: CycleState, gang: Gang, places: list[Place], window: Window) -> None:
-    name, host_resources = gang.gpu_class, (gang.cores, gang.memory)
-    state.all.gpus[name].add(places, *window)
-    state.all.hosts.add(places, host_resources, window)
-    state.all.shares.add(places, gang.owner, window)
-    state.all.modes.add(state.pools[name], places, window)
-    if state.firm.gpus and gang.booking not in state.running:
-        state.firm.hosts.add(places, host_resources, window)
-        if name in state.firm.gpus:
-            state.firm.gpus[name].add(places, *window)

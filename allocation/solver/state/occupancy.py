@@ -1,7 +1,6 @@
 """What is taken over time: slots and shares of GPUs, GPU modes, and the nodes' cores and memory."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
@@ -31,13 +30,13 @@ class Occupancy:
             self.modes.copy(),
         )
 
-    def of_classes(self, names: Collection[str]) -> "Occupancy":
-        """The GPUs of these classes and the hosts, independent of this one.
-
-        Shares and modes are the same objects: nobody is paused for a share or a change of mode.
-        """
-        gpus = {name: self.gpus[name].copy() for name in names}
-        return replace(self, gpus=gpus, hosts=self.hosts.copy())
+    def is_same(self, other: "Occupancy") -> bool:
+        """True when GPUs and hosts are taken at the same times."""
+        return (
+            self.gpus.keys() == other.gpus.keys()
+            and all(self.gpus[name].is_same(its) for name, its in other.gpus.items())
+            and self.hosts.is_same(other.hosts)
+        )
 
     def is_free(self, fit: Fit) -> bool:
         """True when its places, and what comes with them, are free for the whole window."""

@@ -14,6 +14,7 @@ from allocation.solver.model.demand import Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Snapshot, Tier
 from allocation.solver.model.policy import Policy
 from allocation.solver.quota.quota import Quota, Use
+from allocation.solver.state.held_work import HeldWork
 from allocation.solver.timeline.grid import Grid
 
 
@@ -87,6 +88,10 @@ class RunningBookings:
     def __getitem__(self, booking: str) -> RunningBooking:
         """The booking. KeyError: it does not run or can't be paused."""
         return self._all[booking]
+
+    def every(self) -> Iterable[RunningBooking]:
+        """All of them, by id."""
+        return self._all.values()
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -242,15 +247,15 @@ def running_bookings_of(
     pools: Mapping[str, Pool],
     quota: Quota,
     grid: Grid,
+    work: HeldWork,
 ) -> list[RunningBooking]:
     """Bookings that run whole, on one class, in a tier that may be paused once more."""
     pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus}
-    gangs: dict[str, list[Held]] = {}
-    for held in snapshot.held:
-        if quota.tier(held.tier).pausable:
-            gangs.setdefault(held.booking, []).append(held)
     found = []
-    for rows in gangs.values():
+    for every in work.started():
+        rows = [row for row in every if quota.tier(row.tier).pausable]
+        if not rows:
+            continue
         known = {id(pool_of.get(row.place.gpu)) for row in rows}
         tier = quota.tier(rows[0].tier)
         is_one = len(known) == 1 and len({row.ends for row in rows}) == 1

@@ -19,6 +19,7 @@ from allocation.solver.model.inputs import Place, Snapshot
 from allocation.solver.model.policy import Scoring
 from allocation.solver.placement.gang import Choice, choose, fits
 from allocation.solver.placement.scoring import PoolState
+from allocation.solver.state.held_work import HeldWork
 from allocation.solver.state.occupancy import Occupancy
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.grid import Grid
@@ -51,16 +52,21 @@ class Space:
         *,
         alone: bool = False,
         step: int = 1,
+        work: HeldWork | None = None,
     ) -> None:
         """Nothing is taken. KeyError: unknown model. `alone`: a GPU is shared by one owner at a
-        time. `step`: of the grid on which room opens."""
+        time. `step`: of the grid on which room opens. `work`: what is held, where it is known."""
+        if work is None:
+            work = HeldWork(snapshot.gpus, snapshot.models)
+            work.update(snapshot.held)
         self.now = snapshot.now
         planned = [each.promise.starts for each in snapshot.requests if each.promise is not None]
-        self.grid = Grid.of(self.now, step, [*planned, *(row.starts for row in snapshot.held)])
+        starts = np.concatenate([np.array(planned, dtype=np.int64), work.starts])
+        self.grid = Grid.of(self.now, step, starts)
         self.pools: dict[str, Pool] = pools_of(
             snapshot.gpus,
             snapshot.models,
-            mixes_of(snapshot.gpus, snapshot.held, snapshot.requests),
+            mixes_of(snapshot.gpus, work.kinds, snapshot.requests),
             scoring,
         )
         self.all = Occupancy(

@@ -1,6 +1,7 @@
 """Use over time of one GPU class: time × GPU -> busy mask, and thousandths if shared."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,55 @@ from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place
 from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.next_taken import NextTaken
-from allocation.solver.timeline.step_function import StepFunction
+from allocation.solver.timeline.step_function import StepFunction, as_instants
+
+
+class Windows(NamedTuple):
+    """Bits that are taken of columns in windows, whose ends are on the grid. The serial numbers
+    rise, and the same number has the same bits, column and begin."""
+
+    serial: Ints
+    column: Ints
+    bits: Masks
+    starts: Ints
+    ends: Ints
+
+    def only(self, which: npt.NDArray[np.bool_]) -> "Windows":
+        """Some of them."""
+        return Windows(
+            self.serial[which],
+            self.column[which],
+            self.bits[which],
+            self.starts[which],
+            self.ends[which],
+        )
+
+
+class Painted(NamedTuple):
+    """The rows of a calendar with some windows and nothing else."""
+
+    rows: Windows
+    times: Ints
+    values: Masks
+
+    def changed(self, rows: Windows, width: int) -> npt.NDArray[np.bool_]:
+        """The columns of which a window is new, gone or has another end."""
+        old = self.rows
+        gone, new = ~_among(old, rows), ~_among(rows, old)
+        found = np.zeros(width, dtype=np.bool_)
+        found[old.column[gone]] = True
+        found[rows.column[new]] = True
+        return found
+
+
+def _among(rows: Windows, others: Windows) -> npt.NDArray[np.bool_]:
+    """Which rows the others have too. All windows of a serial number have one end."""
+    if not len(others.serial):
+        return np.zeros(len(rows.serial), dtype=np.bool_)
+    at = np.minimum(others.serial.searchsorted(rows.serial), len(others.serial) - 1)
+    found: npt.NDArray[np.bool_] = others.serial[at] == rows.serial
+    found &= others.ends[at] == rows.ends
+    return found
 
 
 class GpuCalendar:
@@ -21,7 +70,7 @@ class GpuCalendar:
         """Empty from the grid's origin on."""
         self.pool = pool
         self.grid = grid
-        self._instants: tuple[int, ...] = ()
+        self._instants: Ints = np.zeros(0, dtype=np.int64)
         self._steps = StepFunction(grid, len(pool), np.uint16)
         self._next = NextTaken(self._steps)
         self._shares: StepFunction | None = None
@@ -37,14 +86,21 @@ class GpuCalendar:
         twin.version = self.version
         return twin
 
+    def is_same(self, other: "GpuCalendar") -> bool:
+        """True when the same is taken at the same times."""
+        shares = self._shares is other._shares or (
+            self._shares is not None and self._shares.is_same(other._shares)
+        )
+        return shares and self._steps.is_same(other._steps)
+
     @property
     def has_shares(self) -> bool:
         """True when something is or was shared."""
         return self._shares is not None
 
-    def preallocate(self, instants: Iterable[int]) -> None:
+    def preallocate(self, instants: Iterable[int] | Ints) -> None:
         """Create the rows for these starts and ends; before anything is added."""
-        self._instants = tuple(instants)
+        self._instants = as_instants(instants)
         self._steps.preallocate(self._instants)
 
     def is_free(self, places: Sequence[Place], starts: int, ends: int) -> bool:
@@ -103,6 +159,33 @@ class GpuCalendar:
                 self._next.add((column,), starts, until)
             else:
                 self._share(column, place.share, starts, ends)
+
+    def load(self, rows: Windows, before: "Painted | None" = None) -> npt.NDArray[np.bool_]:
+        """Take these windows without a check, while the calendar is empty but has rows for their
+        begins and ends.
+
+        `before` has windows of an earlier calendar: only columns of which one has changed are
+        taken anew. Returns these columns.
+        """
+        self.version += 1
+        steps = self._steps
+        changed = np.ones(len(self.pool), dtype=np.bool_)
+        if before is not None and before.times[0] <= steps.times[0]:
+            changed = before.changed(rows, len(self.pool))
+            at = before.times.searchsorted(steps.times, side="right") - 1
+            np.take(before.values, at, axis=0, out=steps.values)
+            steps.values[:, changed] = 0
+        picked = changed[rows.column]
+        new = rows.only(picked)
+        first = steps.times.searchsorted(new.starts).tolist()
+        last = steps.times.searchsorted(new.ends).tolist()
+        for to, taken, begin, end in zip(new.column.tolist(), new.bits, first, last, strict=True):
+            steps.values[begin:end, to] |= taken
+        return changed
+
+    def painted(self, rows: Windows) -> "Painted":
+        """What was loaded, for later calendars; before anything else is added."""
+        return Painted(rows, self._steps.times.copy(), self._steps.values.copy())
 
     def remove(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """Undo `add` with the same arguments."""

@@ -4,7 +4,7 @@ The booking keeps its own end, and is charged to its second.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +26,12 @@ class Grid:
     origin: int
     step: int = 1
     exact_cells: frozenset[int] = frozenset()
+    _cells: Ints = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Keep the cells as an array, too."""
+        cells = np.array(sorted(self.exact_cells), dtype=np.int64)
+        object.__setattr__(self, "_cells", cells)
 
     def end(self, ends: int) -> int:
         """The second at which the room of something that ends then opens."""
@@ -39,14 +45,17 @@ class Grid:
             return ends
         is_exact = ends <= self._near
         if self.exact_cells:
-            is_exact |= np.isin(ends // self.step, list(self.exact_cells))
+            cells = ends // self.step
+            at = np.minimum(self._cells.searchsorted(cells), len(self._cells) - 1)
+            is_exact |= self._cells[at] == cells
         return np.where(is_exact, ends, -(-ends // self.step) * self.step)
 
     @classmethod
-    def of(cls, origin: int, step: int, starts: Iterable[int]) -> "Grid":
+    def of(cls, origin: int, step: int, starts: Iterable[int] | Ints) -> "Grid":
         """The grid for these planned starts."""
-        near = origin + _EXACT_STEPS * step
-        return cls(origin, step, frozenset(s // step for s in starts if s % step and s > near))
+        every = starts if isinstance(starts, np.ndarray) else np.array([*starts], dtype=np.int64)
+        far = every[(every % step != 0) & (every > origin + _EXACT_STEPS * step)]
+        return cls(origin, step, frozenset((far // step).tolist()))
 
     @property
     def _near(self) -> int:

@@ -61,7 +61,7 @@ class HostCalendar:
         self._cores: Ints = np.array([*(host.cores for host in rows), 0], dtype=np.int64)
         self._memory: Ints = np.array([*(host.memory for host in rows), 0], dtype=np.int64)
         self._taken: StepFunction | None = None
-        self._instants: tuple[int, ...] = ()
+        self._instants: Ints = np.zeros(0, dtype=np.int64)
         self._at: dict[str, Index] = {
             pool.gpu_class: np.array([self._column(node) for node in pool.nodes], dtype=np.intp)
             for pool in pools
@@ -90,9 +90,14 @@ class HostCalendar:
         twin.version = self.version.copy()
         return twin
 
-    def preallocate(self, instants: Iterable[int]) -> None:
+    def is_same(self, other: "HostCalendar") -> bool:
+        """True when the same is taken at the same times."""
+        mine, its = self._taken, other._taken
+        return mine is its or (mine is not None and mine.is_same(its))
+
+    def preallocate(self, instants: Ints) -> None:
         """Create the rows for these starts and ends; before anything is added."""
-        self._instants = tuple(instants)
+        self._instants = instants
 
     def add(
         self, places: Iterable[Place], each: tuple[int, int], window: tuple[int, int], sign: int = 1

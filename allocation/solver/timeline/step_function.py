@@ -38,16 +38,26 @@ class StepFunction:
     def copy(self) -> "StepFunction":
         twin = StepFunction.__new__(StepFunction)
         twin.grid, twin._wide = self.grid, self._wide
-        twin._times, twin._values = self._times.copy(), self._values.copy()
+        # Spare rows are not copied: with large calendars that is half of the time.
+        twin._times, twin._values = self.times.copy(), self.values.copy()
         twin._begins = self._begins.copy()
         twin._show()
         return twin
 
-    def preallocate(self, instants: Iterable[int]) -> None:
+    def is_same(self, other: "StepFunction | None") -> bool:
+        """True when both change at the same times to the same values."""
+        return (
+            other is not None
+            and np.array_equal(self.times, other.times)
+            and np.array_equal(self.values, other.values)
+        )
+
+    def preallocate(self, instants: Iterable[int] | Ints) -> None:
         """Create rows for all these instants at once; only while the function is zero."""
         origin = self._begins[0]
-        self._begins = sorted({origin, *(t for t in instants if t > origin)})
-        times = np.array(self._begins, dtype=np.int64)
+        times = rising(as_instants(instants))
+        times = np.concatenate([self.times[:1], times[times.searchsorted(origin, "right") :]])
+        self._begins = times.tolist()
         self._times = np.concatenate([times, np.empty(len(times) + 64, dtype=np.int64)])
         shape = (len(self._times), *self._values.shape[1:])
         self._values = np.zeros(shape, self._values.dtype)
@@ -68,9 +78,11 @@ class StepFunction:
         first = self._cut(max(starts, origin))
         return slice(first, max(first, self._cut(max(self.grid.end(ends), origin))))
 
-    def cut_at(self, instants: Iterable[int]) -> None:
+    def cut_at(self, instants: Iterable[int] | Ints) -> None:
         """Create rows that begin at these instants, none of which is before the origin."""
-        for instant in sorted(set(instants).difference(self._begins)):
+        asked = as_instants(instants)
+        at = np.minimum(self.times.searchsorted(asked), len(self.times) - 1)
+        for instant in sorted(set(asked[self.times[at] != asked].tolist())):
             self._cut(instant)
 
     def rows(self, starts: int, ends: int) -> slice:
@@ -136,6 +148,23 @@ class StepFunction:
         return first, self.times.searchsorted(ends, side="left")
 
 
+def rising(instants: Ints) -> Ints:
+    """The same instants, each once and in order."""
+    if (instants[1:] > instants[:-1]).all():
+        return instants
+    # Most are some rising runs one after the other, which are merged.
+    found = np.sort(instants, kind="stable")
+    once: Ints = found[np.concatenate([[True], found[1:] != found[:-1]])]
+    return once
+
+
+def as_instants(instants: Iterable[int] | Ints) -> Ints:
+    """The same as an array."""
+    if isinstance(instants, np.ndarray):
+        return instants
+    return np.array([*instants], dtype=np.int64)
+
+
 def _merged(rows: npt.NDArray[Any], first: Ints, last: Ints, merge: np.ufunc) -> npt.NDArray[Any]:
     """Rows [first, last) merged for each pair, by doubling: two overlapping halves each."""
     level = np.frexp(last - first)[1] - 1
@@ -146,6 +175,8 @@ def _merged(rows: npt.NDArray[Any], first: Ints, last: Ints, merge: np.ufunc) ->
         if power:
             table = merge(table[: -width // 2], table[width // 2 :])
         pick = level == power
-        if pick.any():
+        if power == 0:
+            found[pick] = table[first[pick]]
+        elif pick.any():
             found[pick] = merge(table[first[pick]], table[last[pick] - width])
     return found

@@ -121,8 +121,8 @@ def site_make(held: int) -> "Lab":
             for index in range(8)
         )  # fmt: skip
         made = list(bookings(lab, gpus, held))
-        Booking.objects.bulk_create((each for each, _ in made), batch_size=1_000)
-        Allocation.objects.bulk_create((row for _, row in made), batch_size=1_000)
+        Booking.objects.bulk_create((each for each, _ in made), batch_size=500)
+        Allocation.objects.bulk_create((row for _, row in made), batch_size=500)
     return lab
 
 

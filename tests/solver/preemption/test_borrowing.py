@@ -51,6 +51,7 @@ def test_what_is_borrowed_equals_counting_one_by_one() -> None:
             one_by_one.add(row.use, row.window)
             expected += [(row, above)] if above else []
         empty = [Quota(site, {"h100": 16 * GPU}) for _ in range(2)]
+        empty[0].add_all((row.use, row.window) for row in all_rows)
         assert units_borrowed(all_rows, *empty) == expected, seed
         borrowing += len(expected)
         within += len(all_rows) - len(expected)
