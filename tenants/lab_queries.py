@@ -66,8 +66,11 @@ def quota_windows_seen(actor: Actor) -> QuerySet[QuotaWindow]:
     if not actor.is_tenant_admin:
         led = labs_led(actor)
         mine = Q(project__in=actor.roles) | Q(project__lab__in=led) | Q(lab__in=labs_seen(actor))
-        rows = rows.filter(Q(project=None, lab=None) | mine)
-    return rows.select_related("project", "lab", "gpu_class")
+        leads = [each for each in actor.roles if actor.may_lead(each)]
+        persons = Q(user=actor.user_id) | Q(project__in=leads) | Q(project__lab__in=led)
+        of_all = Q(user=None) & (Q(project=None, lab=None) | mine)
+        rows = rows.filter(of_all | (Q(user__isnull=False) & persons))
+    return rows.select_related("project", "lab", "user", "gpu_class")
 
 
 def times_of(row: QuotaWindow) -> Times:

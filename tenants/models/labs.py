@@ -90,7 +90,8 @@ class QuotaWindow(models.Model):
     """Another limit of a tenant, lab or project at some times: between dates, at hours of the day.
 
     It replaces guarantee + borrow limit as the most units at once; guarantees stay. Where several
-    apply the lowest counts. Days and hours are by the clocks of the zone.
+    apply the lowest counts. Days and hours are by the clocks of the zone. With a person it is the
+    limit of that person in the project, or in the whole tenant.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -100,6 +101,9 @@ class QuotaWindow(models.Model):
     )
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
+    )
+    user = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     limit_units = models.BigIntegerField()
@@ -127,6 +131,9 @@ class QuotaWindow(models.Model):
                 condition=Q(lab=None) | Q(project=None), name="quota_window_of_one_owner"
             ),
             models.CheckConstraint(
+                condition=Q(user=None) | Q(lab=None), name="quota_window_no_person_of_a_lab"
+            ),
+            models.CheckConstraint(
                 condition=Q(first_hour__lte=23, end_hour__gte=1, end_hour__lte=24),
                 name="quota_window_hours",
             ),
@@ -135,3 +142,8 @@ class QuotaWindow(models.Model):
                 name="quota_window_days",
             ),
         ]
+
+    @property
+    def is_of_tenant(self) -> bool:
+        """Whether it limits the whole tenant: its operators set it."""
+        return self.project_id is None and self.lab_id is None and self.user_id is None

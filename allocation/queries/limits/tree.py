@@ -172,7 +172,7 @@ def _read(actor: Actor, now: datetime) -> _Read:
 def _dated(tenant_id: UUID, now: datetime) -> dict[Key, int]:
     """The limits at some times that apply now."""
     found: dict[Key, int] = {}
-    for row in QuotaWindow.objects.filter(tenant_id=tenant_id):
+    for row in QuotaWindow.objects.filter(tenant_id=tenant_id, user=None):
         if any(times_of(row).spans(now, now + timedelta(seconds=1))):
             key = (row.project_id or row.lab_id or row.tenant_id, row.gpu_class_id)
             found[key] = min(row.limit_units, found.get(key, row.limit_units))

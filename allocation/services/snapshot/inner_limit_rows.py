@@ -28,32 +28,50 @@ class InnerLimits:
 def inner_limits_read() -> InnerLimits:
     """All of them; under row-level security, of one tenant."""
     labs = list(LabQuota.objects.order_by("lab_id", "gpu_class_id"))
-    persons = PersonQuota.objects.order_by("tenant_id", "project_id", "user_id", "gpu_class_id")
-    return InnerLimits(
-        _labs_of(labs),
-        tuple(map(_person_of, persons)),
-        tuple(QuotaWindow.objects.order_by("id")),
-    )
+    rows = PersonQuota.objects.order_by("tenant_id", "project_id", "user_id", "gpu_class_id")
+    persons, windows = list(map(_person_of, rows)), tuple(QuotaWindow.objects.order_by("id"))
+    return InnerLimits(_labs_of(labs), (*persons, *_timed_persons(persons, windows)), windows)
+
+
+def _timed_persons(
+    persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow]
+) -> list[PersonLimit]:
+    """Limits at all times of persons who have one at some times and none of their own."""
+    known = {(row.scope, row.person, row.gpu_class): row.most for row in persons}
+    found = {}
+    for row in windows:
+        scope, person = str(row.project_id or row.tenant_id), str(row.user_id)
+        if row.user_id is not None and (scope, person, row.gpu_class_id) not in known:
+            most = known.get((scope, "", row.gpu_class_id), _NO_LIMIT)
+            limit = PersonLimit(scope, person, row.gpu_class_id, most)
+            found[scope, person, row.gpu_class_id] = limit
+    return [found[key] for key in sorted(found)]
 
 
 def window_steps_of(
-    rows: Iterable[QuotaWindow], quotas: Iterable[Quota], labs: Iterable[LabLimit], now: datetime
+    inner: InnerLimits, quotas: Iterable[Quota], now: datetime
 ) -> tuple[Override, ...]:
     """What each owner's limit rises or falls by, and when, from the begin of the day on."""
     limits = {
         (str(row.project_id or row.tenant_id), row.gpu_class_id): row.limit_units for row in quotas
     }
-    for lab in labs:
+    for lab in inner.labs:
         most = None if lab.borrow is None else lab.guaranteed + lab.borrow
         limits[lab.owner, lab.gpu_class] = most
     sure = {
         (str(row.project_id or row.tenant_id), row.gpu_class_id): row.guaranteed_units
         for row in quotas
-    } | {(lab.owner, lab.gpu_class): lab.guaranteed for lab in labs}
+    } | {(lab.owner, lab.gpu_class): lab.guaranteed for lab in inner.labs}
+    for person in inner.persons:
+        key = (f"{person.scope} {person.person}", person.gpu_class)
+        limits[key], sure[key] = person.most, 0
     since = now.replace(hour=0, minute=0, second=0, microsecond=0)
     by_owner: dict[tuple[str, str], list[tuple[int, Times]]] = {}
-    for row in rows:
+    for row in inner.windows:
         owner = str(row.project_id or row.lab_id or row.tenant_id)
+        if row.user_id is not None:
+            # The name of a person's node in the tree.
+            owner = f"{owner} {row.user_id}"
         found = by_owner.setdefault((owner, row.gpu_class_id), [])
         found.append((row.limit_units, times_of(row)))
     steps: list[Override] = []

@@ -135,7 +135,7 @@ def rules_read(now: datetime) -> dict[str, Any]:
         "cooling": cooling_read(now),
         "overrides": (
             *overrides_read(now),
-            *window_steps_of(inner.windows, quotas, inner.labs, now),
+            *window_steps_of(inner, quotas, now),
         ),
     }
 

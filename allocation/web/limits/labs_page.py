@@ -35,7 +35,7 @@ from tenants.services.labs.labs import (
     project_lab_set,
 )
 from tenants.services.labs.limits import lab_quota_set, person_quota_set
-from tenants.services.labs.windows import WindowTerms, window_add, window_remove
+from tenants.services.labs.windows import WindowOf, WindowTerms, window_add, window_remove
 from tenants.web.frame import tenant_page
 from tenants.web.parts import Field
 
@@ -152,13 +152,17 @@ def _persons(actor: Actor, projects: Sequence[Project], led: set[UUID]) -> list[
 def _window_row(actor: Actor, row: QuotaWindow, led: set[UUID]) -> WindowRow:
     owner = row.project or row.lab
     is_leads = row.project is not None and row.project.lab_id in led
+    name = owner.name if owner else "The whole organisation"
+    if row.user is not None:
+        name = f"{row.user.get_full_name() or row.user.username} in {name}"
+        is_leads = _may_limit(actor, row.project, led)
     return WindowRow(
         row.id,
-        owner.name if owner else "The whole organisation",
+        name,
         row.gpu_class.label,
         gpus_text(row.limit_units),
         window_words(row),
-        may_remove=owner is not None and (actor.is_tenant_admin or is_leads),
+        may_remove=not row.is_of_tenant and (actor.is_tenant_admin or is_leads),
     )
 
 
@@ -237,8 +241,11 @@ def _window(actor: Actor, form: QueryDict) -> str:
     kind, _, slug = form.get("owner", "").partition(":")
     row = window_add(
         actor=actor,
-        project=slug if kind == "project" else None,
-        lab=slug if kind == "lab" else None,
+        of=WindowOf(
+            slug if kind == "project" else None,
+            slug if kind == "lab" else None,
+            form.get("username", "").strip() or None,
+        ),
         gpu_class=form.get("gpu_class", ""),
         terms=WindowTerms(
             limit_units=units_read(form.get("at_most", ""), param="at_most"),
@@ -294,9 +301,9 @@ def _forms(
     led = labs_led(actor)
     mine = [each for each in projects if _may_limit(actor, each, led)]
     where = [(each.slug, each.name) for each in mine]
-    timed = [each for each in mine if actor.is_tenant_admin or each.lab_id in led]
-    owners = [(f"project:{each.slug}", each.name) for each in timed]
+    owners = [(f"project:{each.slug}", each.name) for each in mine]
     if actor.is_tenant_admin:
+        owners = [("", "The whole organisation (a person)"), *owners]
         owners += [(f"lab:{slug}", f"{name} (lab)") for slug, name in labs]
     whole = [("", "The whole organisation")] if actor.is_tenant_admin else []
     is_typed = refusal is not None and sent.get("act") == "window"
@@ -311,6 +318,7 @@ def _forms(
         ],
         "window": [
             field("window", "owner", "For", choices=owners),
+            field("window", "username", "Sign-in name", "Empty: everybody there together."),
             field("window", "gpu_class", "GPU class", choices=classes),
             field("window", "at_most", "GPUs at once", inputmode="decimal"),
             field("window", "first_day", "First day", type="date"),

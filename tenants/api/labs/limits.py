@@ -17,6 +17,7 @@ from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.services.labs.limits import person_quota_set
 from tenants.services.labs.windows import (
+    WindowOf,
     WindowTerms,
     tenant_window_add,
     tenant_window_remove,
@@ -54,6 +55,12 @@ class QuotaWindowOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
     lab = serializers.CharField(source="lab.slug", default=None, allow_null=True)
+    username = serializers.CharField(
+        source="user.username",
+        default=None,
+        allow_null=True,
+        help_text="The person that it limits, in the project or in the whole tenant.",
+    )
     gpu_class = serializers.CharField(source="gpu_class_id")
     limit_units = serializers.IntegerField(help_text="The most units at once, borrowed included.")
     first_day = serializers.DateField(allow_null=True)
@@ -65,7 +72,8 @@ class QuotaWindowOut(serializers.Serializer[Any]):
 
 
 class QuotaWindowIn(Strict):
-    """A limit at some times of a project or lab (admins, leads), or of a `tenant` (operators).
+    """A limit at some times of a project or lab (admins, lab leads), of a person in a project (its
+    leads) or everywhere (admins), or of a `tenant` (operators).
 
     Where several apply at a time, the lowest counts. Guarantees stay as they are.
     """
@@ -73,6 +81,9 @@ class QuotaWindowIn(Strict):
     project = Text(required=False, max_length=40)
     lab = Text(required=False, max_length=40)
     tenant = Text(required=False, max_length=40)
+    username = Text(
+        required=False, max_length=150, help_text="A person; with a `project`, only there."
+    )
     gpu_class = Text(max_length=40)
     limit_units = Whole(max_value=10**12)
     first_day = serializers.DateField(required=False, allow_null=True, default=None)
@@ -94,10 +105,14 @@ class QuotaWindowIn(Strict):
     zone = Text(required=False, default="UTC", max_length=64)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Exactly one owner. Raises ValidationError."""
-        if len({"project", "lab", "tenant"} & set(given)) != 1:
+        """Exactly one owner; that of a person's limit can be left out. Raises ValidationError."""
+        named = {"project", "lab", "tenant"} & set(given)
+        if "username" in given and named <= {"project"}:
+            return given
+        if len(named) != 1 or "username" in given:
             raise serializers.ValidationError(
-                {"project": ["Name a project, a lab or a tenant."]}, code="missing_field"
+                {"project": ["Name a project, a lab or a tenant; a person in a project or alone."]},
+                code="missing_field",
             )
         return given
 
@@ -149,7 +164,7 @@ class QuotaWindows(ApiView):
     def post(self, request: Request) -> HttpResponseBase:
         """Adds the limit."""
         sent = self.sent(QuotaWindowIn)
-        owner = {name: sent.pop(name, None) for name in ("project", "lab", "tenant")}
+        owner = {name: sent.pop(name, None) for name in ("project", "lab", "tenant", "username")}
         gpu_class = sent.pop("gpu_class")
         terms = WindowTerms(**sent)
 
@@ -158,8 +173,7 @@ class QuotaWindows(ApiView):
                 return self._tenant(owner["tenant"], gpu_class, terms)
             row = window_add(
                 actor=self.actor,
-                project=owner["project"],
-                lab=owner["lab"],
+                of=WindowOf(owner["project"], owner["lab"], owner["username"]),
                 gpu_class=gpu_class,
                 terms=terms,
                 now=self.now,
@@ -194,7 +208,7 @@ class QuotaWindowOne(ApiView):
             row = quota_windows_seen(self.actor).filter(id=window_id).first()
             if row is None:
                 raise missing("limit")
-            is_tenants = row.project is None and row.lab is None
+            is_tenants = row.is_of_tenant
             if not is_tenants:
                 window_remove(actor=self.actor, window_id=window_id, now=self.now)
         if is_tenants:

@@ -72,11 +72,9 @@ def person_quota_set(
     Raises:
         Refused: `not_allowed`, `not_found`, `bad_share`.
     """
-    where = None if project is None else project_to_limit(actor, project)
-    if where is None:
-        require_tenant_admin(actor)
+    where = person_scope(actor, project)
     model = class_read(gpu_class)
-    person = None if not username else _member(actor, where, username)
+    person = None if not username else member_to_limit(actor, where, username)
     if limit_units is not None and limit_units < 0:
         raise invalid("bad_share", "A limit is never negative.", "limit")
     rows = PersonQuota.objects.filter(
@@ -136,8 +134,24 @@ def project_to_limit(actor: Actor, slug: str) -> Project:
     return project
 
 
-def _member(actor: Actor, project: Project | None, username: str) -> User:
-    """A member of the project, or of the tenant; admins may book in all projects."""
+def person_scope(actor: Actor, project: str | None) -> Project | None:
+    """The project in which the actor sets limits of persons; None: the whole tenant, for admins.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    if project is not None:
+        return project_to_limit(actor, project)
+    require_tenant_admin(actor)
+    return None
+
+
+def member_to_limit(actor: Actor, project: Project | None, username: str) -> User:
+    """A member of the project, or of the tenant; admins may book in all projects.
+
+    Raises:
+        Refused: `not_found`.
+    """
     members = Membership.objects.filter(tenant_id=actor.tenant_id, user__username=username)
     for member in members.select_related("user"):
         if project is None or member.project_id in (None, project.id):

@@ -10,10 +10,10 @@ from django.db import transaction
 
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record, platform_record
-from tenants.models import Lab, Project, QuotaWindow, Tenant, User
+from tenants.models import QuotaWindow, Tenant, User
 from tenants.platform.errors import invalid, missing
 from tenants.services.labs.labs import lab_read
-from tenants.services.labs.limits import project_to_limit
+from tenants.services.labs.limits import member_to_limit, person_scope, project_to_limit
 from tenants.services.labs.room import class_read, require_admin_or_lab_lead
 
 MOST_WINDOWS = 20
@@ -36,29 +36,40 @@ class WindowTerms:
     zone: str = "UTC"
 
 
+@dataclass(frozen=True, slots=True)
+class WindowOf:
+    """Whose limit it is: of a project, of a lab, or of a person in a project or everywhere."""
+
+    project: str | None = None
+    lab: str | None = None
+    username: str | None = None
+
+
 @transaction.atomic
 def window_add(
-    *,
-    actor: Actor,
-    project: str | None,
-    lab: str | None,
-    gpu_class: str,
-    terms: WindowTerms,
-    now: datetime,
+    *, actor: Actor, of: WindowOf, gpu_class: str, terms: WindowTerms, now: datetime
 ) -> QuotaWindow:
-    """Adds a limit of a project or lab at some times. Bookings that run or are held stay.
+    """Adds a limit of a project or lab at some times, or of a person in a project or the tenant.
+    Bookings that run or are held stay.
+
+    Leads set those of persons in their projects and labs, as their limits at all times.
 
     Raises:
         Refused: `not_allowed`, `not_found`, `bad_window`, `too_many_windows`.
     """
-    owner: Project | Lab
-    if project is not None:
-        owner = project_to_limit(actor, project)
-        require_admin_or_lab_lead(actor, owner)
+    row = QuotaWindow(tenant_id=actor.tenant_id, created_by_id=actor.user_id)
+    if of.username is not None:
+        if of.lab is not None:
+            raise invalid("bad_window", "A person's limit is in a project or everywhere.", "lab")
+        row.project = person_scope(actor, of.project)
+        row.user = member_to_limit(actor, row.project, of.username)
+    elif of.project is not None:
+        row.project = project_to_limit(actor, of.project)
+        require_admin_or_lab_lead(actor, row.project)
     else:
         require_tenant_admin(actor)
-        owner = lab_read(actor, lab or "", "lab")
-    row = _row(actor.tenant_id, owner, gpu_class, terms, actor.user_id, now)
+        row.lab = lab_read(actor, of.lab or "", "lab")
+    _save(row, gpu_class, terms, now)
     _record(row, "quota_window.added", actor.user_id, now)
     return row
 
@@ -72,7 +83,8 @@ def tenant_window_add(
     Raises:
         Refused: `not_found`, `bad_window`, `too_many_windows`.
     """
-    row = _row(tenant.id, None, gpu_class, terms, operator.id, now)
+    row = QuotaWindow(tenant=tenant, created_by=operator)
+    _save(row, gpu_class, terms, now)
     _record(row, "quota_window.added", operator.id, now)
     return row
 
@@ -85,10 +97,12 @@ def window_remove(*, actor: Actor, window_id: UUID, now: datetime) -> None:
         Refused: `not_found` or `not_allowed`.
     """
     rows = QuotaWindow.objects.filter(tenant_id=actor.tenant_id, id=window_id)
-    row = rows.select_related("project", "lab").first()
-    if row is None or (row.project is None and row.lab is None):
+    row = rows.select_related("project", "lab", "user").first()
+    if row is None or row.is_of_tenant:
         raise missing("limit")
-    if row.project is not None:
+    if row.user is not None:
+        person_scope(actor, row.project.slug if row.project else None)
+    elif row.project is not None:
         require_admin_or_lab_lead(actor, row.project)
     else:
         require_tenant_admin(actor)
@@ -99,7 +113,7 @@ def window_remove(*, actor: Actor, window_id: UUID, now: datetime) -> None:
 @transaction.atomic
 def tenant_window_remove(*, operator: User, window_id: UUID, now: datetime) -> None:
     """Removes a limit of a tenant at some times. In `operator_tx`. Raises Refused: `not_found`."""
-    row = QuotaWindow.objects.filter(id=window_id, project=None, lab=None).first()
+    row = QuotaWindow.objects.filter(id=window_id, project=None, lab=None, user=None).first()
     if row is None:
         raise missing("limit")
     if QuotaWindow.objects.filter(id=row.id).delete()[0]:
@@ -122,37 +136,25 @@ def terms_check(terms: WindowTerms) -> None:
         raise invalid("bad_window", "There is no such time zone.", "zone") from error
 
 
-def _row(
-    tenant_id: UUID,
-    owner: Project | Lab | None,
-    gpu_class: str,
-    terms: WindowTerms,
-    user_id: int,
-    now: datetime,
-) -> QuotaWindow:
+def _save(row: QuotaWindow, gpu_class: str, terms: WindowTerms, now: datetime) -> None:
+    """Stores the limit of an owner at these times."""
     terms_check(terms)
     if terms.last_day is not None and terms.last_day < now.astimezone(ZoneInfo(terms.zone)).date():
         raise invalid("bad_window", "The last day is over.", "last_day")
-    model = class_read(gpu_class)
-    project = owner if isinstance(owner, Project) else None
-    lab = owner if isinstance(owner, Lab) else None
+    row.gpu_class = class_read(gpu_class)
     known = QuotaWindow.objects.filter(
-        tenant_id=tenant_id, project=project, lab=lab, gpu_class=model
-    )
+        tenant_id=row.tenant_id, project=row.project, lab=row.lab, user=row.user,
+        gpu_class=row.gpu_class,
+    )  # fmt: skip
     if known.count() >= MOST_WINDOWS:
         raise invalid(
             "too_many_windows", f"There are {MOST_WINDOWS} already. Remove one first.", "gpu_class"
         )
     values = {**asdict(terms), "weekdays": sorted(set(terms.weekdays))}
-    return QuotaWindow.objects.create(
-        tenant_id=tenant_id,
-        project=project,
-        lab=lab,
-        gpu_class=model,
-        created=now,
-        created_by_id=user_id,
-        **values,
-    )
+    for name, value in values.items():
+        setattr(row, name, value)
+    row.created = now
+    row.save(force_insert=True)
 
 
 def _record(row: QuotaWindow, action: str, user_id: int, now: datetime) -> None:
@@ -167,7 +169,7 @@ def _record(row: QuotaWindow, action: str, user_id: int, now: datetime) -> None:
         "zone": row.zone,
     }
     owner = row.project or row.lab
-    if owner is None:
+    if row.is_of_tenant:
         is_added = action == "quota_window.added"
         said = {"tenant": row.tenant.slug, **values}
         platform_record(
@@ -184,5 +186,9 @@ def _record(row: QuotaWindow, action: str, user_id: int, now: datetime) -> None:
         action=action,
         target=("quota_window", row.id),
         now=now,
-        detail={"of": owner.slug if owner else row.tenant.slug, **values},
+        detail={
+            "of": owner.slug if owner else row.tenant.slug,
+            **({"person": row.user.username} if row.user else {}),
+            **values,
+        },
     )

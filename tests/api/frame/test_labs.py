@@ -1,6 +1,6 @@
 """Labs, limits of persons and limits at some times over REST, up to the refusal of a booking."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -227,3 +227,52 @@ def test_the_snapshot_has_them_all(site: Site) -> None:
     }
     (step,) = rules["overrides"]
     assert (step.owner, step.units, step.ends - step.starts) == (lab.owner, -2 * gpu, 86_400)
+
+
+def starts_today(api: Api, body: dict[str, str]) -> bool:
+    """Whether the first option of a quote starts within the next hour."""
+    best = said(api.post("quotes", body))["options"][0]
+    return datetime.fromisoformat(best["starts"]) < timezone.now() + timedelta(hours=1)
+
+
+def test_a_person_has_a_limit_at_some_times_in_a_project_or_everywhere(site: Site) -> None:
+    """With no limit of their own, one at some times is the only one that counts."""
+    two = {"project": "folding", "tier": "spot", "request": "2 h100 for 10m"}
+    one: dict[str, Any] = {"project": "folding", "username": "mara", "gpu_class": "h100"}
+    tomorrow = timezone.now().date() + timedelta(days=1)
+    one |= {"limit_units": UNITS_PER_GPU, "last_day": str(tomorrow)}
+    assert starts_today(site.researcher, two)
+    made = said(site.lead.post("quota-windows", one))
+    assert (made["username"], made["project"]) == ("mara", "folding")
+    assert not starts_today(site.researcher, two), "the limit lasts until tomorrow"
+    assert starts_today(site.lead, two)
+    # Only the person and those who may change it read it.
+    assert said(site.researcher.get("quota-windows"))["items"] == [made]
+    assert said(site.viewer.get("quota-windows"))["items"] == []
+    path = f"quota-windows/{made['id']}"
+    assert refused(site.researcher, "DELETE", path, None) == (403, "not_allowed")
+    assert refused(site.outsider, "DELETE", path, None) == (404, "not_found")
+    assert site.lead.delete(path).status_code == 204
+    assert starts_today(site.researcher, two)
+
+    everywhere = {name: value for name, value in one.items() if name != "project"}
+    assert refused(site.lead, "POST", "quota-windows", everywhere) == (403, "not_allowed")
+    nobody = {**everywhere, "username": "stefan"}
+    assert refused(site.admin, "POST", "quota-windows", nobody)[1] == "not_found"
+    whole = said(site.admin.post("quota-windows", everywhere))
+    assert (whole["project"], whole["username"]) == (None, "mara")
+    assert not starts_today(site.researcher, two)
+    for each in ({"lab": "physics"}, {"tenant": "helix"}):
+        status, _ = refused(site.admin, "POST", "quota-windows", {**everywhere, **each})
+        assert status in (400, 422)
+
+
+def test_a_limit_of_a_person_at_some_times_replaces_the_one_at_all_times(site: Site) -> None:
+    three = {"project": "folding", "tier": "spot", "request": "3 h100 for 10m"}
+    all_times = {"project": "folding", "gpu_class": "h100", "limit_units": UNITS_PER_GPU}
+    site.lead.put("person-quotas", all_times)
+    assert said(site.researcher.post("bookings", three))["code"] == "person_quota"
+    dated = {**all_times, "username": "mara", "limit_units": 3 * UNITS_PER_GPU}
+    assert site.lead.post("quota-windows", dated).status_code == 201
+    assert site.researcher.post("bookings", three).status_code == 201
+    assert said(site.lead.post("bookings", three))["code"] == "person_quota"

@@ -218,7 +218,7 @@ def test_a_range_without_a_width_is_not_called_one(
     forecast = Forecast(Decimal(high), Decimal(low), Decimal(high), Decimal(1), None, None, None)
     effect = _effect("1000", spent, held=held)
     money = BudgetHistory(effect, date(2026, 11, 17), (Decimal(spent),), 9, forecast)
-    card = money_card(money)
+    card = money_card(money, "helix")
     assert card.forecast_range == words
     assert bool(card.chart.forecast_band) is (low != high)
     assert ("between" in card.chart.text) is (low != high)

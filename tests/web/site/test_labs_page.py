@@ -10,7 +10,7 @@ from django.test import Client
 
 from allocation.queries.limits.tree import OwnerUse, _with_flow
 from allocation.web.limits.words import use_words, window_words
-from tenants.models import Lab, LabLead, LabQuota, PersonQuota, QuotaWindow, Tenant
+from tenants.models import Lab, LabLead, LabQuota, PersonQuota, Project, QuotaWindow, Tenant
 from tests.builders import (
     UNITS_PER_GPU,
     a_member,
@@ -100,11 +100,25 @@ class TestPage:
             first_day="", last_day=str(today + timedelta(days=3)), first_hour="0", end_hour="24",
         )  # fmt: skip
         assert "Robotics 4 guaranteed, limit 1 now" in page
+        self.limit_of_a_person(client)
         with as_system():
             window = QuotaWindow.objects.get()
             assert LabQuota.objects.get().lend_limit_units == 2 * GPU
             assert PersonQuota.objects.get().limit_units == 2 * GPU
         self.removed(client, window)
+
+    def limit_of_a_person(self, client: Client) -> None:
+        """A limit at some times of one person, everywhere."""
+        with as_system():
+            person = a_member(Project.objects.get(slug="vision"), user=a_user("kim")).user
+        page = self.post(
+            client, act="window", owner="", username=person.username, gpu_class="h100",
+            at_most="3", first_hour="22", end_hour="6",
+        )  # fmt: skip
+        assert "kim in The whole organisation H100 3 every day, 22:00–06:00" in page
+        with as_system():
+            row = QuotaWindow.objects.get(user=person)
+        self.post(client, act="remove", window=str(row.id))
 
     def removed(self, client: Client, window: QuotaWindow) -> None:
         """Takes back what the test has set, and posts wrong forms."""

@@ -210,7 +210,7 @@ def _quota_check(
     try:
         return fits("", ())
     except Refused:
-        steps = window_steps_of(inner.windows, quotas, inner.labs, now)
+        steps = window_steps_of(inner, quotas, now)
         overrides = (*overrides_read(now), *steps)
         if not overrides:
             raise
