@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from billing.models import Budget, Guardrail
 from billing.platform_limits import platform_rungs, platform_stopped
@@ -233,14 +234,18 @@ def _rungs_of(
 
 def restraining_rungs(now: datetime) -> list[Guardrail]:
     """Returns the rungs that restrain bookings now, of budgets whose period contains today."""
+    return list(rungs_acting(now).select_related(*(f"budget__{each}" for each in OWNERS)))
+
+
+def rungs_acting(now: datetime) -> QuerySet[Guardrail]:
+    """The rows of the rungs that restrain bookings now."""
     today = now.astimezone(UTC).date()
-    rows = Guardrail.objects.filter(
+    return Guardrail.objects.filter(
         action__in=RESTRAINTS,
         reached_at__isnull=False,
         budget__starts__lte=today,
         budget__ends__gt=today,
     )
-    return list(rows.select_related(*(f"budget__{each}" for each in OWNERS)))
 
 
 def _reached(

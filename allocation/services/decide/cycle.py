@@ -7,26 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import IntegrityError, OperationalError, connection, transaction
-from django.db.models import Q, QuerySet
 
 from allocation.models import (
-    Booking,
-    BookingChange,
-    CompactionOrder,
     Decision,
     PolicyVersion,
     SolverState,
 )
 from allocation.queries.fleet.portal_modes import decisions_frozen
-from allocation.rules.states import EXTENDABLE, OPEN, State
 from allocation.services.arrays.elements import arrays_advance
-from allocation.services.bookings.approval.decisions import approvals_due, approvals_expire
-from allocation.services.bookings.change.calendar_cuts import calendar_cut, calendar_cuts_due
-from allocation.services.bookings.dependencies import dependencies_advance, dependencies_due
-from allocation.services.bookings.waiting.candidates import entries_due, entries_expire, nights_note
-from allocation.services.bookings.waiting.groups import rivals_due, rivals_withdraw
-from allocation.services.bookings.waiting.offers import offers_due, offers_expire
+from allocation.services.bookings.approval.decisions import approvals_expire
+from allocation.services.bookings.change.calendar_cuts import calendar_cut
+from allocation.services.bookings.dependencies import dependencies_advance
+from allocation.services.bookings.waiting.candidates import entries_expire, nights_note
+from allocation.services.bookings.waiting.groups import rivals_withdraw
+from allocation.services.bookings.waiting.offers import offers_expire
 from allocation.services.decide.decision_log import decision_log
+from allocation.services.decide.due import Work
 from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.self_check import cycle_failure_note
 from allocation.services.decide.shard_workers import decide_of
@@ -45,9 +41,8 @@ from allocation.services.plans.apply_pauses import pauses_due
 from allocation.services.plans.idle import idle_write
 from allocation.services.plans.pieces import plan_apply
 from allocation.services.plans.plan_diff import changes_of
-from allocation.services.plans.restraints import restraints_apply, restraints_due
+from allocation.services.plans.restraints import restraints_apply
 from allocation.services.plans.soft_places import (
-    places_lapsed,
     soft_places_lapse,
     soft_places_write,
 )
@@ -55,15 +50,14 @@ from allocation.services.plans.wait_offers import offers_take_back, offers_write
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import (
-    counter_add,
+    counters_add,
     dropped_pauses_count,
     plan_dropped,
     withheld_count,
 )
-from allocation.services.record.open_pauses import pauses_to_extend
-from allocation.services.runs.end import RESUME_PLANNED, bookings_over, ends_due
-from allocation.services.runs.interrupt import hardware_vacate, is_hardware_to_vacate
-from allocation.services.runs.start import KEPT, starts_due
+from allocation.services.runs.end import ends_due
+from allocation.services.runs.interrupt import hardware_vacate
+from allocation.services.runs.start import starts_due
 from allocation.services.snapshot.intake import open_bookings_lock
 from allocation.services.snapshot.kept import drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
@@ -83,9 +77,11 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 LOCKED_TURNS = range(1, 4)
 # What the solver of this process made of held work; each turn has the lock of its session.
 _kept = Kept()
-_TO_ANSWER = (State.REQUESTED, State.WAITLISTED, State.QUEUED, State.PAUSING, State.PAUSED)
-_WAITS_FOR_ROOM = Q(keep_trying_until__isnull=False) & ~Q(reasons=[])
-_EXTENSION_ASKED = Q(extension_until__isnull=False, state__in=EXTENDABLE)
+_LEAD = """
+INSERT INTO allocation_solverstate AS fence (id, leader_term, epoch) VALUES (1, 1, 1)
+ON CONFLICT (id) DO UPDATE SET leader_term = fence.leader_term + 1
+RETURNING leader_term, withheld_cycles
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,55 +100,16 @@ class CycleResult:
 
 def tick_run(now: datetime) -> CycleResult:
     """Runs a turn if something is due; cheap otherwise."""
-    if not is_anything_due(now) and not is_hardware_to_vacate(now):
-        modes_request(now)
-        publish_due(now)
-        return CycleResult("idle")
-    return cycle_run(now)
+    work = Work(now)
+    if work.is_due:
+        return cycle_run(now)
+    _publish(work, now)
+    return CycleResult("idle")
 
 
 def is_anything_due(now: datetime) -> bool:
-    """Returns whether the clock or a new request gives a cycle at `now` something to do.
-
-    Waiting bookings with a planned start don't count: time alone changes nothing for them, and a
-    change that helps them requests a cycle.
-    """
-    return (
-        pauses_to_extend().exists()
-        or restraints_due(now).exists()
-        or approvals_due(now).exists()
-        or entries_due(now).exists()
-        or offers_due(now).exists()
-        or rivals_due().exists()
-        or calendar_cuts_due()
-        or _changes_asked().exclude(_WAITS_FOR_ROOM & Q(keep_trying_until__gt=now)).exists()
-        or dependencies_due(now).exists()
-        or Booking.objects.filter(
-            Q(state=State.REQUESTED, is_drained=False)
-            | places_lapsed(now)
-            | (Q(state=State.SCHEDULED) | RESUME_PLANNED) & Q(planned_starts__lte=now) & ~KEPT
-            | bookings_over(now)
-        ).exists()
-    )
-
-
-def _changes_asked() -> QuerySet[BookingChange]:
-    """Returns the changes that wait for a decision."""
-    return BookingChange.objects.filter(state=BookingChange.State.ASKED)
-
-
-def is_anything_undecided() -> bool:
-    """Returns whether the solver has something to answer, or a risk that may be over."""
-    return (
-        CompactionOrder.objects.filter(decided_at=None).exists()
-        or _changes_asked().exists()
-        or Booking.objects.filter(
-            Q(state__in=_TO_ANSWER)
-            | Q(at_risk_from__isnull=False, state__in=OPEN)
-            | Q(place_until__isnull=False, state=State.AWAITING_APPROVAL)
-            | _EXTENSION_ASKED
-        ).exists()
-    )
+    """Returns whether the clock or a new request gives a turn at `now` something to do."""
+    return Work(now).is_due
 
 
 def cycle_run(now: datetime) -> CycleResult:
@@ -169,8 +126,8 @@ def cycle_run(now: datetime) -> CycleResult:
         began = time.perf_counter()
         with connection.execute_wrapper(TurnSession(connection.connection)):
             done = _turn(now)
-        counter_add("cycle_turns")
-        counter_add("cycle_milliseconds", round((time.perf_counter() - began) * 1000))
+        took = round((time.perf_counter() - began) * 1000)
+        counters_add({"cycle_turns": 1, "cycle_milliseconds": took})
         return done
     finally:
         lock_give()
@@ -180,37 +137,82 @@ def _turn(now: datetime) -> CycleResult:
     term, withheld_cycles = _lead()
     snapshot_keeper.lead(term)
     queue_places.lead(term)
-    frozen = decisions_frozen(now)
+    work = Work(now)
+    frozen = decisions_frozen(now) if work.has("frozen") else None
     # 1. End what is over.
-    calendar_cut(now)
-    ended = ends_due(now) + hardware_vacate(now, planned=frozen is None)
-    offers_expire(now)
-    ended += approvals_expire(now) + entries_expire(now)
-    ended += rivals_withdraw(now)
-    nights_note(now)
-    soft_places_lapse(now)
+    ended = _end(work, now, planned=frozen is None) + _expire(work, now)
     if frozen is not None:
         publish_due(now)
         return CycleResult("frozen", ended=ended)
-    pauses_due(now)
-    restraints_apply(now)
-    changes_sweep(now)
-    arrays_advance(now)
-    dependencies_advance(now)
+    _prepare(work, now)
     # 2. Take a snapshot, 3. solve outside any transaction, 4. write.
     attempt = _Attempt("unchanged")
-    if is_anything_undecided():
+    if work.is_undecided:
         attempt = _attempt(term, now, is_held=withheld_cycles in LOCKED_TURNS)
         if attempt.has_unanswered:
             # Bookings changed meanwhile: try once more; then the next turn locks them.
             ended += ends_due(now)
             attempt = _attempt(term, now, is_last=True)
         _unanswered_note(term, withheld_cycles, has_unanswered=attempt.has_unanswered)
+        if attempt.outcome != "unchanged" or attempt.has_unanswered:
+            work.forget()
     # 5. Start what is due, 6. publish it to the nodes.
-    started = starts_due(now)
-    modes_request(now)
-    publish_due(now)
+    started = starts_due(now) if work.take("starts") else 0
+    _publish(work, now)
     return CycleResult(attempt.outcome, attempt.decision_id, started, ended)
+
+
+def _end(work: Work, now: datetime, *, planned: bool) -> int:
+    """Ends what is over, or can't stay on its hardware; returns how many."""
+    ended = 0
+    if work.take("calendar_cuts"):
+        calendar_cut(now)
+    if work.take("over", "never_started"):
+        ended += ends_due(now)
+    if work.take_hardware():
+        ended += hardware_vacate(now, planned=planned)
+    return ended
+
+
+def _expire(work: Work, now: datetime) -> int:
+    """Ends what nobody answered in time, and takes back what was kept for it; returns how many
+    bookings ended."""
+    ended = 0
+    if work.take("offers"):
+        offers_expire(now)
+    if work.take("approvals"):
+        ended += approvals_expire(now)
+    if work.take("entries"):
+        ended += entries_expire(now)
+    if work.take("rivals"):
+        ended += rivals_withdraw(now)
+    if work.take("nights"):
+        nights_note(now)
+    if work.take("lapsed"):
+        soft_places_lapse(now)
+    return ended
+
+
+def _prepare(work: Work, now: datetime) -> None:
+    """Brings what the snapshot shows up to date."""
+    if work.take("more_time", "handed_over"):
+        pauses_due(now)
+    if work.take_restraints():
+        restraints_apply(now)
+    if work.take("changes_open"):
+        changes_sweep(now)
+    if work.take("arrays"):
+        arrays_advance(now)
+    if work.take("children"):
+        dependencies_advance(now)
+
+
+def _publish(work: Work, now: datetime) -> None:
+    """Requests changes of modes, and sends the nodes what they have to do."""
+    if work.take("modes", "pins"):
+        modes_request(now)
+    if work.take("suspended", "unpublished"):
+        publish_due(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +316,7 @@ def _unanswered_note(term: int, before: int, *, has_unanswered: bool) -> None:
 
 def _lead() -> tuple[int, int]:
     """Returns a new term, unique to this turn, and the number of unfinished turns before it."""
-    with transaction.atomic():
-        fence, _ = SolverState.objects.select_for_update().get_or_create(id=1)
-        fence.leader_term += 1
-        fence.save(update_fields=["leader_term"])
-        return fence.leader_term, fence.withheld_cycles
+    with connection.cursor() as cursor:
+        cursor.execute(_LEAD)
+        term, withheld = cursor.fetchone()
+        return term, withheld

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node, Occupancy
@@ -121,15 +121,24 @@ def pinned_to_other_mode() -> Q:
     return sliced | Q(gpu__mode_pinned="whole", profile__isnull=False)
 
 
-def _next_modes(now: datetime) -> dict[UUID, str]:
-    """The mode that the next booking of each GPU needs, where the change is due."""
-    rows = Allocation.objects.filter(
+def starts_with_a_mode(now: datetime) -> QuerySet[Allocation]:
+    """Planned work whose GPU may have to change its mode soon."""
+    return Allocation.objects.filter(
         state=Allocation.State.PLANNED,
         gpu__model__mode_switch="reset",
         gpu__mode_pinned="",
         period__startswith__lte=now + _LONGEST_SWITCH,
     )
-    first = rows.order_by("gpu_id", "period", "id").distinct("gpu_id")
+
+
+def pins_of_modes() -> QuerySet[Gpu]:
+    """GPUs that are pinned to a mode, where a change needs a reset."""
+    return Gpu.objects.exclude(mode_pinned="").filter(model__mode_switch="reset")
+
+
+def _next_modes(now: datetime) -> dict[UUID, str]:
+    """The mode that the next booking of each GPU needs, where the change is due."""
+    first = starts_with_a_mode(now).order_by("gpu_id", "period", "id").distinct("gpu_id")
     found: dict[UUID, str] = {}
     for gpu, mode, wanted, seconds, profile, period in first.values_list(
         "gpu_id", "gpu__mode", "gpu__mode_wanted", "gpu__model__switch_seconds", "profile", "period"
@@ -142,8 +151,7 @@ def _next_modes(now: datetime) -> dict[UUID, str]:
 
 def _pinned_modes() -> dict[UUID, str]:
     """The modes of pins that are not requested yet, where a change needs a reset."""
-    pins = Gpu.objects.exclude(mode_pinned="").filter(model__mode_switch="reset")
-    rows = pins.values_list("id", "mode", "mode_wanted", "mode_pinned")
+    rows = pins_of_modes().values_list("id", "mode", "mode_wanted", "mode_pinned")
     return {gpu: pinned for gpu, mode, wanted, pinned in rows if pinned != (wanted or mode)}
 
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from allocation.models import (
     Allocation,
@@ -272,10 +272,14 @@ def pauses_due(now: datetime) -> int:
     For the leading cycle, because nothing else changes planned starts.
     """
     asked = sum(_more_time_answer(pause, now) for pause in pauses_to_extend().order_by("id"))
-    causes = PauseCause.objects.filter(
+    return asked + sum(_hand_over(cause, now) for cause in causes_emptied().order_by("id"))
+
+
+def causes_emptied() -> QuerySet[PauseCause]:
+    """Returns the causes of pauses whose GPUs are empty and not handed over yet."""
+    return PauseCause.objects.filter(
         handed_over_at=None, beneficiary__state__in=PLANNED_FOR, pause__emptied_at__isnull=False
     )
-    return asked + sum(_hand_over(cause, now) for cause in causes.order_by("id"))
 
 
 def _hand_over(cause: PauseCause, now: datetime) -> bool:

@@ -47,6 +47,14 @@ def restraints_due(now: datetime) -> QuerySet[Booking]:
     return _restraints(now).due()
 
 
+def marked() -> QuerySet[Booking]:
+    """Returns the bookings that a restraint has marked and that have not begun, or are paused."""
+    return Booking.objects.filter(
+        Q(is_drained=True) | Q(may_borrow=False) | Q(on_cheapest=True),
+        state__in=(*NOT_STARTED, *PAUSE_STATES),
+    )
+
+
 def restraints_apply(now: datetime) -> int:
     """Marks and pauses what may not start, borrow or run now, and frees what may again; returns how
     many. For the turn."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import redis
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from allocation import wire
 from allocation.models import Node
@@ -26,6 +26,11 @@ AT_ONCE = 64
 TRIES = 3
 
 
+def nodes_unpublished() -> QuerySet[Node]:
+    """Returns the nodes that have not been sent what they have to do now."""
+    return Node.objects.filter(published_generation__lt=F("generation"), link_digest__isnull=False)
+
+
 def publish_due(now: datetime) -> int:
     """Writes the document of every node whose generation is not published yet; returns how many.
 
@@ -33,11 +38,8 @@ def publish_due(now: datetime) -> int:
     repeated by the next.
     """
     suspended_work_forget(now)
-    waiting = Node.objects.filter(
-        published_generation__lt=F("generation"), link_digest__isnull=False
-    )
     try:
-        return _publish(waiting.values_list("id", flat=True))
+        return _publish(nodes_unpublished().values_list("id", flat=True))
     except redis.RedisError as error:
         logger.warning("Documents were not published, will be retried: %s", error)
         return 0

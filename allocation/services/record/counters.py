@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from django.db.models import F
+from django.db import connection
 
-from allocation.models import EventCounter
 from allocation.solver import Part, Plan
 
 # Prefixes of counter names; the reason follows.
@@ -13,11 +12,24 @@ DROPPED, WITHHELD = "plans_dropped:", "answers_withheld:"
 PAUSES_DROPPED = "pauses_dropped:"
 
 
+_ADD = """
+INSERT INTO allocation_eventcounter AS counter (name, count)
+SELECT name, added FROM unnest(%s::text[], %s::bigint[]) AS more (name, added) ORDER BY name
+ON CONFLICT (name) DO UPDATE SET count = counter.count + excluded.count
+"""
+
+
 def counter_add(name: str, count: int = 1) -> None:
     """Adds to a counter of /metrics. Names come from the code, never from input."""
-    if count and not EventCounter.objects.filter(name=name).update(count=F("count") + count):
-        EventCounter.objects.bulk_create([EventCounter(name=name)], ignore_conflicts=True)
-        EventCounter.objects.filter(name=name).update(count=F("count") + count)
+    counters_add({name: count})
+
+
+def counters_add(counts: Mapping[str, int]) -> None:
+    """Adds to several counters in one statement."""
+    added = {name: count for name, count in counts.items() if count}
+    if added:
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD, [list(added), list(added.values())])
 
 
 def plan_dropped(why: str) -> None:

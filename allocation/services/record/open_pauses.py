@@ -25,6 +25,11 @@ def pauses_due(now: datetime) -> QuerySet[Pause]:
     return Pause.objects.filter(OPEN, grace_over, emptied_at=None)
 
 
+def open_pauses() -> QuerySet[Pause]:
+    """Open pauses of all kinds."""
+    return Pause.objects.filter(OPEN)
+
+
 def pauses_to_extend() -> QuerySet[Pause]:
     """Open pauses whose owners asked for more time and have no answer."""
     return Pause.objects.filter(OPEN, more_asked_at__isnull=False, acknowledged_at=None)

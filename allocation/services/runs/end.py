@@ -56,10 +56,14 @@ def ends_due(now: datetime) -> int:
 
     Returns how many.
     """
-    never_started = Q(state=State.SCHEDULED, planned_ends__lte=now)
-    over = Booking.objects.filter(bookings_over(now) | never_started)
+    over = Booking.objects.filter(bookings_over(now) | never_started(now))
     ids = list(over.order_by("id").values_list("id", flat=True))
     return sum(_end(booking_id, now) for booking_id in ids)
+
+
+def never_started(now: datetime) -> Q:
+    """Returns the filter of bookings whose planned time has passed without a start."""
+    return Q(state=State.SCHEDULED, planned_ends__lte=now)
 
 
 def bookings_over(now: datetime) -> Q:

@@ -61,6 +61,12 @@ def is_hardware_to_vacate(now: datetime) -> bool:
     return _rows_to_vacate(now, blackouts).exists() or _rows_blocked(now, blackouts).exists()
 
 
+def rows_on_closed_hardware(now: datetime) -> tuple[QuerySet[Allocation], QuerySet[Allocation]]:
+    """Returns the rows that have to leave their hardware, and those that can't start on it, for
+    other reasons than a maintenance."""
+    return _rows_to_vacate(now, ()), _rows_blocked(now, ())
+
+
 def hardware_vacate(now: datetime, *, planned: bool = True) -> int:
     """Takes bookings off hardware that they can't stay or start on; returns how many.
 

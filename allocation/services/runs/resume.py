@@ -101,17 +101,24 @@ def suspended_nodes_update(booking: Booking) -> None:
         _generations_raise(booking.allocations.filter(suspended=True))
 
 
+def suspended_work_over(now: datetime) -> QuerySet[Allocation]:
+    """Returns the suspended work of bookings that are over."""
+    ended = Pause.objects.filter(method="suspend", ended_at__gt=now - LOOKBACK)
+    return Allocation.objects.filter(
+        suspended=True, booking__in=ended.values("booking_id"), booking__state__in=TERMINAL
+    )
+
+
 def suspended_work_forget(now: datetime) -> None:
     """Forgets the suspended work of bookings that are over, and has their nodes notified.
 
     A web request may end a booking, and its database role can't write to nodes.
     """
-    ended = Pause.objects.filter(method="suspend", ended_at__gt=now - LOOKBACK)
-    rows = Allocation.objects.filter(
-        suspended=True, booking__in=ended.values("booking_id"), booking__state__in=TERMINAL
-    )
+    ids = list(suspended_work_over(now).values_list("id", flat=True))
+    if not ids:
+        return
     with transaction.atomic():
-        found = Allocation.objects.filter(id__in=list(rows.values_list("id", flat=True)))
+        found = Allocation.objects.filter(id__in=ids)
         _generations_raise(found)
         found.update(suspended=False)
 

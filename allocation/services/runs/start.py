@@ -45,12 +45,8 @@ FROM unnest(%s::uuid[], %s::jsonb[]) AS new (id, devices) WHERE allocation.id = 
 KEPT = Q(is_drained=True) | Q(state=State.SCHEDULED, may_borrow=False, borrowed_units__gt=0)
 
 
-def starts_due(now: datetime) -> int:
-    """Asks nodes to start every scheduled booking that is due; returns how many.
-
-    A gang starts whole or waits whole: an occupancy is opened for every member, and one place that
-    earlier work still occupies keeps all of them waiting.
-    """
+def starting(now: datetime) -> QuerySet[Booking]:
+    """Returns the bookings whose planned start has come, unless a stop keeps them."""
     due = Booking.objects.filter(
         Q(state=State.SCHEDULED) | Q(RESUME_PLANNED), planned_starts__lte=now, planned_ends__gt=now
     )
@@ -59,7 +55,16 @@ def starts_due(now: datetime) -> int:
     unreachable = Allocation.objects.filter(
         state=Allocation.State.PLANNED, gpu__node__unreachable_since__isnull=False
     )
-    due = due.exclude(id__in=unreachable.values("booking_id"))
+    return due.exclude(id__in=unreachable.values("booking_id"))
+
+
+def starts_due(now: datetime) -> int:
+    """Asks nodes to start every scheduled booking that is due; returns how many.
+
+    A gang starts whole or waits whole: an occupancy is opened for every member, and one place that
+    earlier work still occupies keeps all of them waiting.
+    """
+    due = starting(now)
     if stops := stops_in_force(now):
         # A turn marks only so many bookings of a stop.
         due = due.exclude(bookings_covered(stops))

@@ -11,9 +11,13 @@ from django.db import connection
 
 # From this many changes on, a fresh snapshot costs as much.
 MOST = 2_000
-_READ = """
-SELECT DISTINCT kind, key FROM allocation_change WHERE xid >= %s::xid8 LIMIT %s
-"""
+_HORIZON = "pg_snapshot_xmin(pg_current_snapshot())::text"
+_READ = f"""
+SELECT horizon.xid, changed.kind, changed.key FROM (SELECT {_HORIZON} AS xid) AS horizon
+LEFT JOIN (
+  SELECT DISTINCT kind, key FROM allocation_change WHERE xid >= %s::xid8 LIMIT %s
+) AS changed ON true
+"""  # noqa: S608 (constants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +36,22 @@ def horizon_read() -> int:
     Changes from it on have to be read again. The caller's transaction must be REPEATABLE READ.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
+        cursor.execute(f"SELECT {_HORIZON}")
         return int(cursor.fetchone()[0])
 
 
-def changes_read(since: int) -> Changed:
-    """Returns the changes of transactions from `since` on that the caller's snapshot sees."""
+def changes_read(since: int) -> tuple[int, Changed]:
+    """Returns the horizon, and the changes of transactions from `since` on that the caller's
+    snapshot sees."""
     with connection.cursor() as cursor:
         cursor.execute(_READ, [str(since), MOST + 1])
         rows = cursor.fetchall()
     keys = {
-        kind: frozenset(key for name, key in rows if name == kind)
+        kind: frozenset(key for _, name, key in rows if name == kind)
         for kind in ("booking", "gpu", "node", "other")
     }
-    return Changed(
-        keys["booking"],
-        keys["gpu"],
-        keys["node"],
-        is_unknown=bool(keys["other"]) or len(rows) > MOST,
-    )
+    is_unknown = bool(keys["other"]) or len(rows) > MOST
+    return int(rows[0][0]), Changed(keys["booking"], keys["gpu"], keys["node"], is_unknown)
 
 
 def changes_drop(before: int) -> None:

@@ -16,10 +16,10 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Q
 
-from allocation.models import Allocation, Booking, Pause
+from allocation.models import Allocation, Booking
 from allocation.rules.states import WAITING
 from allocation.services.record.counters import counter_add
-from allocation.services.record.open_pauses import OPEN
+from allocation.services.record.open_pauses import open_pauses
 from allocation.services.snapshot.changes import (
     Changed,
     changes_drop,
@@ -30,15 +30,16 @@ from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.hardware import gpus_read, hosts_read
 from allocation.services.snapshot.idle import idle_read
 from allocation.services.snapshot.intake import deferred_bookings
+from allocation.services.snapshot.sections import sections_present
 from allocation.services.snapshot.snapshot import (
     CLEARING_SECONDS,
     asked_changes_read,
     entries_read,
     extensions_read,
     held_read,
+    limits_read,
     pending_read,
     requests_read,
-    rules_read,
     running_read,
     seconds,
     snapshot_read,
@@ -165,12 +166,13 @@ def _drifted(state: _State, now: datetime) -> list[str]:
 
 def _advanced(state: _State, now: datetime) -> _State | None:
     """The state of this instant; None if too much has changed."""
-    horizon, changed = horizon_read(), changes_read(state.horizon)
+    horizon, changed = changes_read(state.horizon)
     if changed.is_unknown or horizon < state.horizon or seconds(now) < state.rows.head:
         return None
-    bookings = changed.bookings | _clocked(state, now)
+    present = sections_present(now)
+    bookings = changed.bookings | _clocked(state, now, present)
     new = _of_bookings(bookings, now)
-    put: dict[str, dict[Key, Any]] = {**new, **_of_rules(now)}
+    put: dict[str, dict[Key, Any]] = {**new, **_of_rules(now, present)}
     drop = {
         **_gone(state, bookings, new),
         **{name: _left(state.rows, name, put[name]) for name in put if name not in new},
@@ -188,6 +190,8 @@ def _advanced(state: _State, now: datetime) -> _State | None:
 
 def _of_bookings(bookings: Collection[UUID], now: datetime) -> dict[str, dict[Key, Any]]:
     """The rows of these bookings, by section."""
+    if not bookings:
+        return {name: {} for name in ("held", *_OF_BOOKINGS)}
     return {
         "held": _table("held", held_read(now, bookings), now),
         "requests": _table("requests", requests_read(now, only=bookings), now),
@@ -197,11 +201,19 @@ def _of_bookings(bookings: Collection[UUID], now: datetime) -> dict[str, dict[Ke
     }
 
 
-def _of_rules(now: datetime) -> dict[str, dict[Key, Any]]:
-    """The sections that are small, or change with time: read in each turn."""
-    found = {**rules_read(now), "unneeded": unneeded_read(now), "orders": orders_read()}
-    found["pending"], found["entries"] = pending_read(now), entries_read(now)
-    found["idle"] = idle_read(now)
+def _of_rules(now: datetime, present: Collection[str]) -> dict[str, dict[Key, Any]]:
+    """The sections that are small, or change with time: read in each turn if they have rows.
+
+    After a change of a tier the snapshot is a fresh one.
+    """
+    found = {
+        **limits_read(now, present),
+        "unneeded": unneeded_read(now) if "pauses" in present else (),
+        "orders": orders_read() if "orders" in present else (),
+        "pending": pending_read(now) if "pending" in present else (),
+        "entries": entries_read(now) if "entries" in present else (),
+        "idle": idle_read(now) if "idle" in present else (),
+    }
     return {name: _table(name, rows, now) for name, rows in found.items()}
 
 
@@ -240,7 +252,7 @@ def _left(rows: Rows, section: str, table: Mapping[Key, Any]) -> tuple[Key, ...]
     return tuple(key for key in rows.tables[section] if key not in table)
 
 
-def _clocked(state: _State, now: datetime) -> set[UUID]:
+def _clocked(state: _State, now: datetime, present: Collection[str]) -> set[UUID]:
     """Bookings whose rows change with time alone.
 
     Those that are over, or soon; with an open pause; or waiting for the rest of their time.
@@ -255,15 +267,20 @@ def _clocked(state: _State, now: datetime) -> set[UUID]:
     # The duration is kept as the end.
     running = state.rows.tables["running"].values()
     found |= {UUID(row.booking) for row in running if row.duration <= seconds(soon)}
-    found |= set(Pause.objects.filter(OPEN).values_list("booking_id", flat=True))
-    again = Booking.objects.filter(state__in=WAITING).filter(
-        Q(replacement_count__gt=0) | Q(used_seconds__gt=0)
-    )
-    return found | set(again.values_list("id", flat=True))
+    if "pauses" in present:
+        found |= set(open_pauses().values_list("booking_id", flat=True))
+    if "replaced" in present or "used" in present:
+        again = Booking.objects.filter(state__in=WAITING).filter(
+            Q(replacement_count__gt=0) | Q(used_seconds__gt=0)
+        )
+        found |= set(again.values_list("id", flat=True))
+    return found
 
 
 def _places(bookings: Collection[UUID] | None, now: datetime) -> dict[UUID, _Places]:
     """The live allocations of these bookings, or of all."""
+    if bookings is not None and not bookings:
+        return {}
     some = {} if bookings is None else {"booking__in": bookings}
     rows = Allocation.objects.filter(**some, state__in=Allocation.LIVE)
     columns = ("booking_id", "id", "state", "period__endswith", "extended_from")

@@ -28,7 +28,11 @@ from allocation.services.snapshot.hardware import (
     models_read,
 )
 from allocation.services.snapshot.idle import idle_read
-from allocation.services.snapshot.inner_limit_rows import inner_limits_read, window_steps_of
+from allocation.services.snapshot.inner_limit_rows import (
+    InnerLimits,
+    inner_limits_read,
+    window_steps_of,
+)
 from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.original_gpus import paused_on, running_on, with_original_gpus
 from allocation.services.snapshot.override_rows import overrides_read
@@ -39,6 +43,7 @@ from allocation.services.snapshot.quota_rows import (
     tiers_read,
     used_read,
 )
+from allocation.services.snapshot.sections import INNER_LIMITS
 from allocation.solver import (
     Change,
     Cooling,
@@ -123,18 +128,26 @@ def calendar_read(now: datetime, without: frozenset[UUID] = frozenset()) -> Snap
 
 def rules_read(now: datetime) -> dict[str, Any]:
     """Reads the sections that are no bookings and no hardware: quota, tiers, use, maintenance."""
-    used, quotas, inner = used_read(now), quotas_read(), inner_limits_read()
+    return {**limits_read(now), "tiers": tiers_read()}
+
+
+def limits_read(now: datetime, present: Collection[str] | None = None) -> dict[str, Any]:
+    """Reads quota, use and maintenance. `present`: the sections that may have rows; any, if it
+    is not known."""
+    used, quotas = used_read(now), quotas_read()
+    if present is None:
+        present = {*INNER_LIMITS, "blackouts", "cooling", "overrides"}
+    inner = InnerLimits() if INNER_LIMITS.isdisjoint(present) else inner_limits_read()
     return {
         "labs": inner.labs,
         "persons": inner.persons,
         "limits": limits_of(quotas),
-        "tiers": tiers_read(),
         "caps": caps_of(quotas, used, now),
         "used": used,
-        "blackouts": maintenance_read(now),
-        "cooling": cooling_read(now),
+        "blackouts": maintenance_read(now) if "blackouts" in present else (),
+        "cooling": cooling_read(now) if "cooling" in present else (),
         "overrides": (
-            *overrides_read(now),
+            *(overrides_read(now) if "overrides" in present else ()),
             *window_steps_of(inner, quotas, now),
         ),
     }

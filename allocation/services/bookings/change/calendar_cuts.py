@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
-from django.db.models import Max, Q, Sum
+from django.db.models import Max, Q, QuerySet, Sum
 
 from allocation.models import Allocation, Booking, BookingChange, Decision, PlannedStrength
 from allocation.rules.ask import count_asked
@@ -66,14 +66,14 @@ def _unplan(booking: Booking, now: datetime) -> None:
     booking_change(booking, now=now, **facts)
 
 
-def calendar_cuts_due() -> bool:
-    """Returns whether the calendar has more of a booking than it still asks for."""
-    return BookingChange.objects.filter(calendar_due=True).exists()
+def calendar_cuts_due() -> QuerySet[BookingChange]:
+    """Returns changes of bookings of which the calendar has more than they still ask for."""
+    return BookingChange.objects.filter(calendar_due=True)
 
 
 def calendar_cut(now: datetime) -> None:
     """Takes off the calendar what weaker changes have given up since the last turn."""
-    due = BookingChange.objects.filter(calendar_due=True).values_list("booking_id", flat=True)
+    due = calendar_cuts_due().values_list("booking_id", flat=True)
     for booking_id in sorted(set(due)):
         with transaction.atomic():
             booking = booking_lock(booking_id)

@@ -34,12 +34,16 @@ def entries_expire(now: datetime) -> int:
     )
 
 
-def nights_note(now: datetime) -> None:
-    """Notes until when an entry gets no offer, because it is night where its owner is."""
-    rows = WaitEntry.objects.filter(
+def nights_due(now: datetime) -> QuerySet[WaitEntry]:
+    """Returns the entries of which it is not known whether it is night where their owner is."""
+    return WaitEntry.objects.filter(
         Q(quiet_until=None) | Q(quiet_until__lte=now), slot__isnull=False, mode=WaitMode.OFFER
     )
-    for entry, was, zone in rows.values_list("id", "quiet_until", "booking__zone"):
+
+
+def nights_note(now: datetime) -> None:
+    """Notes until when an entry gets no offer, because it is night where its owner is."""
+    for entry, was, zone in nights_due(now).values_list("id", "quiet_until", "booking__zone"):
         until = night_ends(now, zone) if is_night(now, zone) else None
         if until != was:
             WaitEntry.objects.filter(id=entry).update(quiet_until=until)

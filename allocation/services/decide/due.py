@@ -1,0 +1,153 @@
+"""What a turn of the solver has to do at an instant, asked in one statement."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from django.db.models import Q, QuerySet
+
+from allocation.models import (
+    Booking,
+    BookingArray,
+    BookingChange,
+    CompactionOrder,
+    Maintenance,
+    PortalMode,
+    Stop,
+)
+from allocation.rules.states import EXTENDABLE, OPEN, WAITING, State
+from allocation.services.bookings.approval.decisions import approvals_due
+from allocation.services.bookings.change.calendar_cuts import calendar_cuts_due
+from allocation.services.bookings.dependencies import dependencies_due
+from allocation.services.bookings.waiting.candidates import entries_due, nights_due
+from allocation.services.bookings.waiting.groups import rivals_due
+from allocation.services.bookings.waiting.offers import offers_due
+from allocation.services.nodes.gpu_modes import pins_of_modes, starts_with_a_mode
+from allocation.services.plans.apply_pauses import causes_emptied
+from allocation.services.plans.restraints import marked, restraints_due
+from allocation.services.plans.soft_places import places_lapsed
+from allocation.services.publish.publish import nodes_unpublished
+from allocation.services.record.open_pauses import pauses_to_extend
+from allocation.services.runs.end import RESUME_PLANNED, bookings_over, never_started
+from allocation.services.runs.interrupt import is_hardware_to_vacate, rows_on_closed_hardware
+from allocation.services.runs.resume import suspended_work_over
+from allocation.services.runs.start import KEPT, starting
+from billing.services.guardrails import rungs_acting
+from tenants.platform.database.look import Look, Question
+
+_TO_ANSWER = (State.REQUESTED, State.WAITLISTED, State.QUEUED, State.PAUSING, State.PAUSED)
+_EXTENSION_ASKED = Q(extension_until__isnull=False, state__in=EXTENDABLE)
+_ASKED = Q(state=BookingChange.State.ASKED)
+
+
+def _bookings(where: Q) -> QuerySet[Booking]:
+    return Booking.objects.filter(where)
+
+
+def _changes_due(now: datetime) -> QuerySet[BookingChange]:
+    """The changes to be decided. One that waits for room is, when its time is over."""
+    waits = Q(keep_trying_until__isnull=False, keep_trying_until__gt=now) & ~Q(reasons=[])
+    return BookingChange.objects.filter(_ASKED).exclude(waits)
+
+
+_QUESTIONS: Mapping[str, Question] = {
+    "frozen": lambda _: PortalMode.objects.filter(kind=PortalMode.Kind.FREEZE, ended_at=None),
+    "calendar_cuts": lambda _: calendar_cuts_due(),
+    "over": lambda now: _bookings(bookings_over(now)),
+    "never_started": lambda now: _bookings(never_started(now)),
+    "maintenance": lambda now: Maintenance.objects.filter(ended_at=None, ends__gt=now),
+    "to_vacate": lambda now: rows_on_closed_hardware(now)[0],
+    "blocked": lambda now: rows_on_closed_hardware(now)[1],
+    "offers": offers_due,
+    "approvals": approvals_due,
+    "entries": entries_due,
+    "nights": nights_due,
+    "rivals": lambda _: rivals_due(),
+    "lapsed": lambda now: _bookings(places_lapsed(now)),
+    "more_time": lambda _: pauses_to_extend(),
+    "handed_over": lambda _: causes_emptied(),
+    "rungs": rungs_acting,
+    "stops": lambda _: Stop.objects.filter(ended_at=None),
+    "marked": lambda _: marked(),
+    "changes_open": lambda _: BookingChange.objects.filter(state__in=BookingChange.OPEN),
+    "changes_asked": lambda _: BookingChange.objects.filter(_ASKED),
+    "changes_due": _changes_due,
+    "arrays": lambda _: BookingArray.objects.exclude(state=BookingArray.State.ENDED),
+    "children": lambda _: Booking.objects.filter(awaits_parents=True, state__in=WAITING),
+    "parents_over": dependencies_due,
+    "orders": lambda _: CompactionOrder.objects.filter(decided_at=None),
+    "to_answer": lambda _: _bookings(
+        Q(state__in=_TO_ANSWER)
+        | Q(at_risk_from__isnull=False, state__in=OPEN)
+        | Q(place_until__isnull=False, state=State.AWAITING_APPROVAL)
+        | _EXTENSION_ASKED
+    ),
+    "requested": lambda _: Booking.objects.filter(state=State.REQUESTED, is_drained=False),
+    "planned": lambda now: _bookings(
+        (Q(state=State.SCHEDULED) | RESUME_PLANNED) & Q(planned_starts__lte=now) & ~KEPT
+    ),
+    "starts": starting,
+    "modes": starts_with_a_mode,
+    "pins": lambda _: pins_of_modes(),
+    "suspended": suspended_work_over,
+    "unpublished": lambda _: nodes_unpublished(),
+}  # fmt: skip
+# Each of these gives a turn something to do.
+_ANY_OF = (
+    "calendar_cuts", "over", "offers", "approvals", "entries", "rivals", "lapsed", "more_time",
+    "changes_due", "parents_over", "requested", "planned",
+)  # fmt: skip
+_HARDWARE = ("maintenance", "to_vacate", "blocked")
+_RESTRAINTS = ("rungs", "stops", "marked")
+_look = Look(_QUESTIONS)
+
+
+class Work:
+    """What there is to do at an instant. It is looked up again after something was done."""
+
+    def __init__(self, now: datetime) -> None:
+        """Looks nothing up before the first question."""
+        self._now = now
+        self._found: frozenset[str] | None = None
+
+    def has(self, *names: str) -> bool:
+        """Whether there is something to do under one of the names."""
+        if self._found is None:
+            self._found = _look(self._now)
+        return not self._found.isdisjoint(names)
+
+    def take(self, *names: str) -> bool:
+        """Returns the same, for a caller that does it now: more may be left to do then."""
+        found = self.has(*names)
+        if found:
+            self.forget()
+        return found
+
+    def take_hardware(self) -> bool:
+        """Whether a booking may have to leave its hardware, for a caller that looks at each."""
+        return self.take(*_HARDWARE)
+
+    def take_restraints(self) -> bool:
+        """Whether a booking may have to be restrained or freed, for a caller that looks at each."""
+        return self.take(*_RESTRAINTS)
+
+    def forget(self) -> None:
+        """Makes the next question look again."""
+        self._found = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the clock or a new request gives a turn something to do.
+
+        Waiting bookings with a planned start don't count: time alone changes nothing for them, and
+        a change that helps them requests a turn.
+        """
+        return (
+            self.has(*_ANY_OF)
+            or (self.has(*_RESTRAINTS) and restraints_due(self._now).exists())
+            or (self.has(*_HARDWARE) and is_hardware_to_vacate(self._now))
+        )
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the solver has something to answer, or a risk that may be over."""
+        return self.has("orders", "changes_asked", "to_answer")
