@@ -241,15 +241,26 @@ def hold_delta_place(
         there[part.budget.account_id] -= covered
         if part.amount > covered:
             parts.append(replace(part, amount=part.amount - covered))
+    if parts:
+        _parts_hold(request, parts, now)
+    return sum((part.amount for part in parts), Decimal(0))
+
+
+def _parts_hold(request: HoldRequest, parts: list[BudgetShare], now: datetime) -> None:
+    """Holds the parts of a change; raises Refused."""
     by_reference = {request.reference: parts}
     holds = holds_of([request], by_reference, now)
+    rungs = _rungs_of(by_reference)
+    if last_rows_allowed() and not any_decides(rungs):
+        rows_write(holds, is_last=True)
+        rungs_guard(by_reference.values(), rungs)
+        return
     with transaction.atomic():
-        refused = _holds_place_each(by_reference, holds, are_new=True) if parts else {}
+        refused = _holds_place_each(by_reference, holds, are_new=True)
         if refused:
             raise refused[request.reference]
         for rung, effect in rungs_asking(parts, rungs_of_holds(parts)):
             raise approval_needed(rung, effect)
-    return sum((part.amount for part in parts), Decimal(0))
 
 
 def hold_exchange(

@@ -15,7 +15,8 @@ from django.db.models.functions import Lower
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import State
-from allocation.services.decide.cycle import cycle_run, is_anything_undecided, tick_run
+from allocation.services.decide.cycle import cycle_run, tick_run
+from allocation.services.decide.due import Work
 from allocation.services.nodes.telemetry import usage_roll_up
 from allocation.services.record.open_pauses import OPEN
 from allocation.services.runs.no_shows import presence_watch
@@ -67,7 +68,7 @@ def history_simulate(
             # More than a minute has passed, so the portal would compare a kept snapshot with a
             # fresh one in each turn: twice the work for the same plan.
             snapshot_keeper.forget()
-            (cycle_run if news or is_anything_undecided() else tick_run)(now)
+            (cycle_run if news or Work(now).is_undecided else tick_run)(now)
             fleet.document_read(now)
             clock = min(_clock_due(now, intervals.turn), default=until)
         if now - kept >= intervals.housekeeping:

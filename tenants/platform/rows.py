@@ -76,15 +76,22 @@ def with_last_rows(work: Callable[[], Answer]) -> Answer:
     where the refusal can be examined.
     """
     try:
-        with _last_rows():
+        with _last_rows(allowed=True):
             return work()
     except IntegrityError:
         return work()
 
 
 @contextmanager
-def _last_rows() -> Iterator[None]:
-    before = _may_be_last.set(True)
+def rows_in_turn() -> Iterator[None]:
+    """Writes each row in its turn, for work that is undone and still has to know its refusals."""
+    with _last_rows(allowed=False):
+        yield
+
+
+@contextmanager
+def _last_rows(*, allowed: bool) -> Iterator[None]:
+    before = _may_be_last.set(allowed)
     try:
         yield
     finally:

@@ -22,6 +22,7 @@ from tenants.models import Announcement, Project, Tenant, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.text import form_text_error
 from tenants.platform.log_ids import log_id
+from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import (
     operator_tx,
     require_operators_process,
@@ -117,7 +118,11 @@ def tenant_page(view: View) -> View:
             request.META[FRAME] = _tenant_frame(actor)
             return page_step_up(request) or view(request, actor, **url_kwargs)
 
-        return _guarded(request, answer, lambda: tenant_tx(actor.tenant_id), actor.time_zone)
+        def wall() -> AbstractContextManager[None]:
+            return tenant_tx(actor.tenant_id)
+
+        # Holds of money wait for the commit, and not for the rendering of the page.
+        return with_last_rows(lambda: _guarded(request, answer, wall, actor.time_zone))
 
     return page
 

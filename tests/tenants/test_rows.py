@@ -14,6 +14,7 @@ from tenants.platform.rows import (
     rows_insert,
     rows_write,
     statement_later,
+    statements_send,
     with_last_rows,
 )
 from tests.builders import a_tenant
@@ -78,16 +79,21 @@ def test_statements_are_sent_in_order_and_the_last_ones_at_the_end() -> None:
         seen.append(sql)
         return execute(sql, *rest)
 
-    with connection.execute_wrapper(note), transaction.atomic():
-        statement_later("SELECT 'last'", [], is_last=True)
-        statement_later("SELECT 'first'", [])
-        assert seen[1:] == []
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 'asked'")
-            assert cursor.fetchall() == [("asked",)]
-        assert seen[1:] == ["SELECT 'first'", "SELECT 'asked'"]
-        statement_later("SELECT 'second'", [])
-    assert seen[3:5] == ["SELECT 'second'", "SELECT 'last'"]
+    with connection.execute_wrapper(note):
+        with transaction.atomic():
+            statement_later("SELECT 'last'", [], is_last=True)
+            statement_later("SELECT 'first'", [])
+            assert seen[1:] == []
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 'asked'")
+                assert cursor.fetchall() == [("asked",)]
+            assert seen[1:] == ["SELECT 'first'", "SELECT 'asked'"]
+            statement_later("SELECT 'second'", [])
+        # The transaction goes on after its savepoint, so the last one waits on.
+        assert seen[3] == "SELECT 'second'"
+        assert "SELECT 'last'" not in seen
+        statements_send()
+    assert seen[-1] == "SELECT 'last'"
 
 
 def test_a_cursor_of_the_server_reads_what_was_kept_before_it() -> None:
@@ -124,6 +130,8 @@ def test_work_whose_last_rows_are_refused_runs_again_with_each_in_its_turn() -> 
                 return "examined"
             message.kind = None  # type: ignore[assignment]  # what the table refuses
             rows_write([message], is_last=True)
+            # As the end of a tenant's transaction does.
+            statements_send()
             return "never seen"
 
     assert with_last_rows(work) == "examined"

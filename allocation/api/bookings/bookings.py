@@ -183,6 +183,8 @@ class Bookings(ApiView):
 class BookingOne(ApiView):
     """One booking, by its id or its number."""
 
+    has_reference = True
+
     @described(
         "get_booking",
         "Retrieve a booking",
@@ -313,6 +315,8 @@ class BookingRelease(_BookingEnd):
 class BookingUndo(ApiView):
     """Undoes the last change of a booking."""
 
+    has_reference = True
+
     @described(
         "act_undo_booking",
         "Undo the last change of a booking",
@@ -351,6 +355,8 @@ class ExtendIn(Strict):
 
 class BookingExtend(ApiView):
     """Extends a booking."""
+
+    has_reference = True
 
     @described("act_extend_booking", "Extend a booking", answer=BookingOut, request=ExtendIn)
     def post(self, request: Request, reference: str) -> HttpResponseBase:

@@ -185,6 +185,8 @@ class SeriesList(ApiView):
 class SeriesOne(ApiView):
     """One series."""
 
+    has_reference = True
+
     queries = {"PATCH": SeriesScopeQuery}
 
     @described("get_series", "Retrieve a series", answer=SeriesOut)

@@ -13,6 +13,7 @@ from allocation.rules.jira import BadMessage, Said, message_read
 from allocation.services.jira.outcome import Outcome
 from allocation.services.jira.process import outcome_of
 from tenants.platform.errors import invalid
+from tenants.platform.rows import rows_in_turn
 from tenants.services.policy_hooks.questions import hook_unasked
 
 
@@ -36,7 +37,7 @@ def dry_run(connection: JiraConnection, data: Mapping[str, Any], now: datetime) 
         said = message_read({"timestamp": int(now.timestamp() * 1000), **data})
     except BadMessage as fault:
         raise invalid("bad_message", str(fault), "sample") from None
-    with transaction.atomic(), hook_unasked():
+    with transaction.atomic(), rows_in_turn(), hook_unasked():
         outcome: Outcome = outcome_of(connection, said, now)
         transaction.set_rollback(True)
     return DryRun(said, outcome.state, outcome.answer, outcome.comment)

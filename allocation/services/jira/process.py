@@ -21,6 +21,7 @@ from tenants.access import Actor, actor_of
 from tenants.models import Membership, User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
 from tenants.services.policy_hooks.calls import hook_ask
 from tenants.services.policy_hooks.questions import HookQuestion, hook_answered
@@ -103,13 +104,13 @@ def _process_asking(message_id: int, tenant_id: UUID, now: datetime) -> bool:
             _process(message_id, now)
 
     try:
-        run()
+        with_last_rows(run)
     except HookQuestion as question:
         answers = hook_ask(question)
     else:
         return False
     with hook_answered(answers):
-        run()
+        with_last_rows(run)
     return True
 
 

@@ -24,6 +24,7 @@ from allocation.services.snapshot.snapshot import asked_changes_read, extensions
 from allocation.solver import Availability
 from allocation.words.reasons import sentence
 from tenants.access import Actor
+from tenants.platform.rows import rows_in_turn
 from tenants.services.policy_hooks.questions import hook_unasked
 
 
@@ -61,7 +62,7 @@ def change_quote(
     """
     before = terms_of(booking)
     # Quotes ask no policy hook: they are made often, and nothing comes of them.
-    with transaction.atomic(), hook_unasked():
+    with transaction.atomic(), rows_in_turn(), hook_unasked():
         fees = booking.late_fees
         changed = booking_patch(
             actor=actor, booking=booking, patch=patch, revision=revision, now=now
@@ -101,7 +102,7 @@ def ending_quote(
     Raises:
         Refused: as `end`.
     """
-    with transaction.atomic():
+    with transaction.atomic(), rows_in_turn():
         ended = end(actor=actor, booking=booking, now=now)
         charged, fee = cancellation_cost(ended, now), ended.late_fees - booking.late_fees
         transaction.set_rollback(True)

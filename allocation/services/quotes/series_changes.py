@@ -12,6 +12,7 @@ from allocation.models import Approval, Booking, BookingChange, Series
 from allocation.services.bookings.change.series import DateAnswer, SeriesPatch, series_patch
 from allocation.services.record.terms import Terms
 from tenants.access import Actor
+from tenants.platform.rows import rows_in_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def series_change_quote(
         Refused: as `series_patch`.
     """
     old = {each.id: each for each in series.bookings.all()}
-    with transaction.atomic():
+    with transaction.atomic(), rows_in_turn():
         answers = series_patch(
             actor=actor, series=series, date=date, patch=patch, tag=None, now=now
         )

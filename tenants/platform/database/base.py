@@ -95,7 +95,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self._django._savepoint(sid)
 
     def _savepoint_commit(self, sid: str) -> None:
+        # The last ones are kept on: a rollback of what the savepoint is in discards them, too.
+        last, self._kept_last = self._kept_last, []
         self.send_kept()
+        self._kept_last = last
         self._django._savepoint_commit(sid)
 
     def _savepoint_rollback(self, sid: str) -> None:

@@ -12,7 +12,7 @@ from allocation.models import Booking, BookingEvent, Decision, Gpu, Node, Occupa
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
 from allocation.services.bookings.change.changes import booking_extend
-from allocation.services.decide.cycle import is_anything_due, tick_run
+from allocation.services.decide.cycle import cycle_run, is_anything_due, tick_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.runs.end import nodes_bump
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
@@ -360,6 +360,21 @@ def test_an_extension_of_what_is_cancelled_keeps_no_cycle_busy(plant: Plant, lab
         assert tick_run(plant.now).outcome == "unchanged"
         assert not is_anything_due(plant.now)
         assert tick_run(plant.now).outcome == "idle"
+
+
+def test_a_turn_in_which_nothing_happens_asks_little(plant: Plant, lab: Lab) -> None:
+    requested(plant, lab)
+    requested(plant, lab, an_ask(starts=NOW + 5 * HOUR))
+    plant.round()
+    with as_system():
+        for _ in range(2):
+            assert cycle_run(plant.now).outcome == "unchanged"
+        with CaptureQueriesContext(connection) as turn:
+            cycle_run(plant.now)
+        with CaptureQueriesContext(connection) as tick:
+            assert tick_run(plant.now).outcome == "idle"
+    assert len(turn) <= 15, [each["sql"][:100] for each in turn.captured_queries]
+    assert len(tick) == 1
 
 
 def test_a_class_without_a_price_at_booking_time_costs_what_was_promised(

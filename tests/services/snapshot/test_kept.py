@@ -221,7 +221,7 @@ def test_of_writers_that_commit_in_any_order_none_is_lost(real_db: Servers) -> N
             writers[number].commit()
             writers[number].close()
             with as_system(), snapshot_of() as horizon:
-                found = changes_read(since).bookings
+                found = changes_read(since)[1].bookings
                 assert mine[number] in found
                 with connection.cursor() as cursor:
                     cursor.execute(
