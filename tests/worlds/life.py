@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from allocation.reasons.catalogue import UNPROVEN
 from allocation.solver import (
     Ask,
     Extension,
@@ -415,5 +416,7 @@ class World:
 
 
 def _promise_of(wait: Waiting) -> PlannedStart | None:
-    """As the services store it: without places there is none."""
-    return PlannedStart(wait.starts, wait.ends, wait.places, wait.strength) if wait.places else None
+    """As the services store it: without places there is none, and without a proof no strength."""
+    is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
+    strength = wait.strength if is_proven else None
+    return PlannedStart(wait.starts, wait.ends, wait.places, strength) if wait.places else None

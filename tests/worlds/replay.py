@@ -18,7 +18,7 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
     Where nobody is new in the turn the order itself has changed, and nothing can be left out.
     """
     pausing = {pause.beneficiary for pause in turn.plan.pauses}
-    others = {*new, *pausing} - {wait.booking}
+    others = {*new, *pausing, *_came_ahead(turn)} - {wait.booking}
     if not others:
         return True
     promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
@@ -27,6 +27,15 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
     alone = solve(replace(turn.site, requests=rest, extensions=(), changes=changes), policy)
     given = [row.starts for row in truth.given_by(alone) if row.booking == wait.booking]
     return promise is not None and all(at <= max(promise.starts, turn.site.now) for at in given)
+
+
+def _came_ahead(turn: Turn) -> Iterator[str]:
+    """Bookings with an earlier start than before: since they were planned they have come inside
+    their guarantee, or aged, and others make way for them."""
+    before = {r.booking: r.promise.starts for r in turn.site.requests if r.promise is not None}
+    for given in truth.given_by(turn.plan):
+        if given.starts < before.get(given.booking, given.starts):
+            yield given.booking
 
 
 def said_again(turn: Turn, policy: Policy) -> Iterator[str]:

@@ -11,6 +11,7 @@ from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request
 from allocation.solver.state.cycle_state import CycleState
 
+_TRIES = 2
 _MOST_LIFTED = 5_000
 """Planned starts that one cycle may lift in vain: at a large site each attempt lifts many."""
 
@@ -45,38 +46,60 @@ def _with_planned_moved(
     if outcome.lifted_in_vain > _MOST_LIFTED:
         return None
     with state.trial(name) as keep:
-        for row in rows.values():
-            state.free(row)
-        found = outcome.preemption.earliest(request, (demand,), first, last)
-        again = None if found is None else _again_beside(state, found, rows)
+        found, again = _searched(outcome, request, demand, between, rows)
         if found is None or again is None:
-            for row in rows.values():
-                state.reserve(row)
             if found is not None and not found.victims:
                 # Room only gets less: the same for a longer time would fail, too.
                 outcome.failed_claims[kind] = demand.duration
-            outcome.lifted_in_vain += len(rows)
             return None
         keep()
     movable.move(name, again)
     return found
 
 
-def _again_beside(state: CycleState, claim: Fit, rows: Mapping[str, Fit]) -> dict[str, Fit] | None:
-    """Reserve all of them again for their seconds with the claim's room taken; None, with nothing
-    reserved: one of them has no place."""
+def _searched(
+    outcome: Outcome,
+    request: Request,
+    demand: Demand,
+    between: tuple[int, int],
+    rows: Mapping[str, Fit],
+) -> tuple[Fit | None, dict[str, Fit] | None]:
+    """What the claim gets with the planned starts lifted, and their new places, reserved. A start
+    that has no other place stays where it is, and the claim is searched once more beside it."""
+    state, lifted = outcome.state, dict(rows)
+    for _ in range(_TRIES):
+        for row in lifted.values():
+            state.free(row)
+        found = outcome.preemption.earliest(request, (demand,), *between)
+        again, stuck = ({}, "") if found is None else _again_beside(state, found, lifted)
+        if found is not None and not stuck:
+            return found, again
+        for row in lifted.values():
+            state.reserve(row)
+        outcome.lifted_in_vain += len(lifted)
+        lifted.pop(stuck, None)
+        if found is None or not lifted:
+            break
+    return found, None
+
+
+def _again_beside(
+    state: CycleState, claim: Fit, rows: Mapping[str, Fit]
+) -> tuple[dict[str, Fit], str]:
+    """Reserve all of them again for their seconds with the claim's room taken, or none and return
+    the first that has no place."""
     state.reserve(claim)
     again: dict[str, Fit] = {}
+    stuck = ""
     for booking, row in sorted(rows.items(), key=lambda each: (each[1].starts, each[0])):
         is_free = state.is_free(row) and state.over(row.demand, row.starts) is None
         there = row if is_free else state.at(row.demand, row.starts)
         if there is None:
+            stuck = booking
             break
         state.reserve(there)
         again[booking] = there
     state.free(claim)
-    if len(again) == len(rows):
-        return again
-    for there in again.values():
+    for there in again.values() if stuck else ():
         state.free(there)
-    return None
+    return ({} if stuck else again), stuck

@@ -266,10 +266,13 @@ class Strengths:
             return "expected"
         if request.fixed or promise.strength == "firm" or self.has_room_made(promise):
             return "firm"
+        if promise.strength is None:
+            # Nothing proves the start, so others may have its places.
+            return "expected"
         names = {self._state.class_of(place.gpu) for place in promise.places} - {None}
         if any(promise.starts <= self._state.frozen_until(name) for name in names if name):
             return "firm"
-        return promise.strength or "expected"
+        return promise.strength
 
     def has_room_made(self, promise: PlannedStart) -> bool:
         """True when somebody has notice to leave for this start."""

@@ -17,6 +17,7 @@ from tests.solver.builders import (
     whole,
 )
 from tests.solver.cycle.test_quote_pauses import as_asked
+from tests.solver.pausing import running
 from tests.solver.truth import given_by
 
 MINUTE = 60
@@ -94,3 +95,37 @@ def test_a_quote_counts_its_own_request_where_the_idle_rest_is_split() -> None:
     given = starts(solve(replace(site, requests=(*site.requests, asked)), POLICY))["~"]
     (quoted,) = as_asked(Availability(site, POLICY), asked)
     assert (quoted.starts - NOON) // MINUTE == given == 120
+
+
+def test_a_start_that_nothing_proves_is_not_firm_when_it_comes_near() -> None:
+    """The second by which it would be late is here, and somebody ahead has the GPU later on."""
+    at = 30 * MINUTE
+    risky = a_request("risky", hours=1, tier="spot", priority=10, latest=HOUR + 30,
+                      promise=a_promise(30, 1, whole("n1-0")))  # fmt: skip
+    ahead = a_request("ahead", hours=1, tier="flex", earliest=at,
+                      promise=a_promise(at, 1, whole("n1-0"), strength="expected"))  # fmt: skip
+    plan = solve(a_snapshot(risky, ahead, fleet=gpus(1)), POLICY)
+    assert starts(plan)["ahead"] == 30
+    assert not plan.assigns
+
+
+def test_a_claim_goes_round_the_planned_start_that_can_not_move() -> None:
+    """One GPU is free until a planned start that has no other place; on the other one somebody can
+    be paused, and the planned start there can move."""
+    limits = (a_limit("lab", 2), a_limit("firm", 1), a_limit("other", 0, borrow=None))
+    soon, late = 20 * MINUTE, 5 * HOUR
+    stays = a_request("stays", hours=1, priority=90, earliest=soon,
+                      promise=a_promise(soon, 1, whole("n1-0"), strength="guaranteed"))  # fmt: skip
+    moves = a_request("moves", hours=1, tenant="firm", project="p", earliest=late,
+                      promise=a_promise(late, 1, whole("n1-1"), strength="guaranteed"))  # fmt: skip
+    claim = a_request("claim", hours=6, submitted=60)
+    held = (
+        *running("victim", whole("n1-1"), tenant="other", ends=4 * HOUR),
+        replace(a_held("n1-2", starts=-60, ends=late - 600, tier="standard"), tenant="firm"),
+    )
+    site = a_snapshot(stays, moves, claim, held=held, fleet=gpus(3), limits=limits)
+    plan = solve(site, POLICY)
+    assert [pause.booking for pause in plan.pauses] == ["victim"]
+    assert starts(plan)["claim"] < 20
+    assert starts(plan)["moves"] == 300
+    assert starts(plan)["stays"] == 20
