@@ -1,6 +1,6 @@
 """What the pages of quotas are made of: cards of classes, and the shares that their forms send."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -148,22 +148,7 @@ def class_cards(
 
     `used` has the units in use by owner and class.
     """
-    rows = [
-        (each.gpu_class.slug, row)
-        for each in classes
-        for row in (*each.rows, *([each.total] if each.total else []))
-    ]
-    scale = max(
-        (
-            max(
-                row.guaranteed_units,
-                row.limit_units or 0,
-                used.get((row.owner.id, slug), NOTHING).used,
-            )
-            for slug, row in rows
-        ),
-        default=0,
-    )
+    scale = _scale(classes, used)
     return [
         ClassCard(
             slug=each.gpu_class.slug,
@@ -191,6 +176,16 @@ def class_cards(
         )
         for each in classes
     ]
+
+
+def _scale(classes: Iterable[ClassShares], used: Mapping[tuple[UUID, str], Units]) -> int:
+    """Returns the most units that a bar of the page shows."""
+    shown = [0]
+    for each in classes:
+        for row in (*each.rows, *([each.total] if each.total else [])):
+            in_use = used.get((row.owner.id, each.gpu_class.slug), NOTHING).used
+            shown += [row.guaranteed_units, row.limit_units or 0, in_use]
+    return max(shown)
 
 
 def _typed_more(gpu_class: str, sent: RefusedForm | None) -> QueryDict | None:

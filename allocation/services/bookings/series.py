@@ -57,14 +57,13 @@ def series_request(
             written then.
     """
     identifier = series_id or uuid4()
-    made = Series.objects.filter(tenant_id=actor.tenant_id, id=identifier).first()
-    if made is not None:
+    if made := Series.objects.filter(tenant_id=actor.tenant_id, id=identifier).first():
         return made
     dates = series_dates(request, repeat)
     with transaction.atomic():
         project = access_project_to_book(actor, request.project, "project")
-        rule = {"rrule": repeat.rule.text, "dates": len(dates.starts)}
-        request = request_ask(actor, "series", request, now, {"series": rule})
+        asked = {"series": {"rrule": repeat.rule.text, "dates": len(dates.starts)}}
+        request = request_ask(actor, "series", request, now, asked)
         series = Series(
             id=identifier,
             tenant_id=actor.tenant_id,
@@ -87,8 +86,8 @@ def series_request(
         if failed:
             series.failed = [_failed_data(moment, failed[moment]) for moment in sorted(failed)]
             series.save(update_fields=["failed"])
-        detail = {"rule": series.rule, "dates": len(dates.starts), "failed": len(failed)}
-        _audit(actor, "series.request", series, now, detail)
+        counts = {"dates": len(dates.starts), "failed": len(failed)}
+        _audit(actor, "series.request", series, now, {"rule": series.rule, **counts})
     return series
 
 

@@ -177,11 +177,7 @@ class Market:
 
 
 def quote_option(
-    option: Option,
-    tiers: tuple[Tier, Tier],
-    asked: AskDocument,
-    zone: ZoneInfo,
-    market: Market,
+    option: Option, tiers: tuple[Tier, Tier], asked: AskDocument, zone: ZoneInfo, market: Market
 ) -> QuoteOption | None:
     """Returns the option with its price and notes; None if it has no price or can't be made.
 
@@ -189,15 +185,7 @@ def quote_option(
     """
     tier = tiers[0]
     ask = _ask_of(option, asked)
-    day = priced_from(ask, market.now)
-    prices, units = market.shelf.on(day), ask_units(ask)
-    found = {name: prices.get((name, tier.slug)) for name in ask.all_classes}
-    rates = [
-        rate_for(price, ask.on(name), units[name])
-        for name, price in found.items()
-        if price and name in units
-    ]
-    price = found[option.gpu_class]
+    price, rates = _price_and_rates(option, ask, tier, market)
     if price is None or len(rates) < len(ask.all_classes):
         return None
     starts = instant(option.starts)
@@ -236,6 +224,20 @@ def quote_option(
             *_method_note(option, tier),
         ),
     )
+
+
+def _price_and_rates(
+    option: Option, ask: AskDocument, tier: Tier, market: Market
+) -> tuple[CurrentPrice | None, list[Rate]]:
+    """Returns the price of its class, and the rates of all of its classes that have a price."""
+    prices, units = market.shelf.on(priced_from(ask, market.now)), ask_units(ask)
+    found = {name: prices.get((name, tier.slug)) for name in ask.all_classes}
+    rates = [
+        rate_for(price, ask.on(name), units[name])
+        for name, price in found.items()
+        if price and name in units
+    ]
+    return found[option.gpu_class], rates
 
 
 def _lines(ask: AskDocument, rates: Sequence[Rate]) -> Iterator[GroupLine]:

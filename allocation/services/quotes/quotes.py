@@ -1,6 +1,7 @@
 """Quotes: the options of a request with start, price and effect on the budget."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -23,6 +24,7 @@ from allocation.services.snapshot.demands import solver_ask
 from allocation.services.snapshot.snapshot import seconds
 from allocation.solver import (
     Availability,
+    Option,
     QuoteRequest,
     best_options,
 )
@@ -80,60 +82,71 @@ def quote_make(
     request = replace(request, ask=admission.ask)
     campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
+    campaign_id = campaign.id if campaign else None
     market = Market.read(now)
+    restraints = restraints_of(project, actor.user_id, campaign_id, now)
+    questions = _questions(actor, admission, request, project, market)
     site = Availability(published_snapshot(now, policy, without), policy)
-    # All options in its own tier, but in other tiers only as asked.
-    restraints = restraints_of(project, actor.user_id, campaign.id if campaign else None, now)
-    questions = (
-        replace(
-            each,
-            within="no_borrowing" in restraints,
-            cheapest=each.cheapest
-            or ("cheaper" in restraints and is_cheapest_first(request.ask) and not each.fixed),
-        )
-        for each in _questions(actor, admission, request, project, market)
+    found, blocked = _found(
+        site, [_restrained(each, request.ask, restraints) for each in questions]
     )
+    options = tuple(_priced(found, actor, admission, request, market))
+    starts = options[0].starts if options else admission.not_before
+    blocking, waits = _blocked(blocked)
+    if without is None:
+        # As a booking that is made now; one that is made already keeps its place.
+        refusal = new_bookings_refusal(project, actor.user_id, campaign_id, starts)
+        if refusal is not None:
+            options, blocking, waits = (), refusal.sentence, False
+        elif not restraints.isdisjoint(STOPPING):
+            options, blocking, waits = (), STARTS_NOTHING, True
+    effect = tightest_figures(
+        project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=starts
+    )
+    lock, expires = price_lock(now), now + PRICE_LOCK_TIME
+    return Quote(options, blocking, effect, expires=expires, lock=lock, waits=waits)
+
+
+def _restrained(
+    question: QuoteRequest, ask: AskDocument, restraints: AbstractSet[str]
+) -> QuoteRequest:
+    """Returns the question as the ladders of its budgets have it answered."""
+    is_cheaper = "cheaper" in restraints and is_cheapest_first(ask) and not question.fixed
+    return replace(
+        question, within="no_borrowing" in restraints, cheapest=question.cheapest or is_cheaper
+    )
+
+
+def _found(
+    site: Availability, questions: Sequence[QuoteRequest]
+) -> tuple[list[Option], Reason | None]:
+    """Returns all options in its own tier, those as asked in others, and what blocks its own."""
     own, *others = [
         site.quote(question, only_as_asked=number > 0) for number, question in enumerate(questions)
     ]
     in_other_tiers = (each for other in others for each in other.options)
     found = [*own.options, *(each for each in in_other_tiers if each.kind == "as_asked")]
-    if request.ask.not_before is not None and request.ask.not_before <= now:
-        request = replace(request, ask=replace(request.ask, not_before=None))
+    return found, own.blocked
+
+
+def _priced(
+    found: Iterable[Option],
+    actor: Actor,
+    admission: Admission,
+    request: BookingRequest,
+    market: Market,
+) -> Iterator[QuoteOption]:
+    """Yields the best of them with price and notes."""
+    ask, zone = request.ask, ZoneInfo(request.zone)
+    if ask.not_before is not None and ask.not_before <= market.now:
+        ask = replace(ask, not_before=None)
     tiers = {tier.slug: tier for tier in Tier.objects.all()}
-    zone = ZoneInfo(request.zone)
-    made = (
-        quote_option(option, (tiers[option.tier], admission.tier), request.ask, zone, market)
-        for option in best_options(found, MAX_OPTIONS)
-    )
-    options = tuple(
-        option if option.tier == admission.tier.slug else _with_missing(option, actor, now)
-        for option in made
-        if option is not None
-    )
-    starts = options[0].starts if options else admission.not_before
-    blocking, waits = _blocked(own.blocked)
-    if without is None:
-        # As a booking that is made now; one that is made already keeps its place.
-        who = (project, actor.user_id, campaign.id if campaign else None)
-        refusal = new_bookings_refusal(*who, starts)
-        if refusal is not None:
-            options, blocking, waits = (), refusal.sentence, False
-        elif not restraints.isdisjoint(STOPPING):
-            options, blocking, waits = (), STARTS_NOTHING, True
-    return Quote(
-        options=options,
-        blocking=blocking,
-        effect=tightest_figures(
-            project_id=project.id,
-            person_id=actor.user_id,
-            campaign_id=campaign.id if campaign else None,
-            at=starts,
-        ),
-        expires=now + PRICE_LOCK_TIME,
-        lock=price_lock(now),
-        waits=waits,
-    )
+    for each in best_options(found, MAX_OPTIONS):
+        option = quote_option(each, (tiers[each.tier], admission.tier), ask, zone, market)
+        if option is None:
+            continue
+        is_own = option.tier == admission.tier.slug
+        yield option if is_own else _with_missing(option, actor, market.now)
 
 
 def _blocked(found: Reason | None) -> tuple[str | None, bool]:
