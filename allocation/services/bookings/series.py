@@ -53,8 +53,7 @@ def series_request(
 
     Raises:
         Refused: `series_needs_start`, `series_too_long`, `series_overlap`, `no_dates`, or the
-            refusal of a date; for a partial series only if every date is refused. Nothing is
-            written then.
+            refusal of a date, of every one in a partial series. Nothing is written then.
     """
     identifier = series_id or uuid4()
     if made := Series.objects.filter(tenant_id=actor.tenant_id, id=identifier).first():
