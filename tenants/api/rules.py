@@ -171,7 +171,7 @@ class QuotaOut(serializers.Serializer[Any]):
 
 class QuotaIn(Strict):
     """The quota of a project (tenant admins, leads of its lab), of a `lab` (tenant admins), or of a
-    `tenant` (operators). A lab has no weight and no cap of GPU-hours."""
+    `tenant` (operators). A lab has no weight."""
 
     project = Text(required=False, max_length=40)
     lab = Text(required=False, max_length=40)
@@ -197,10 +197,8 @@ class QuotaIn(Strict):
             raise serializers.ValidationError(
                 {"project": ["Name either a project, a lab or a tenant."]}, code="missing_field"
             )
-        if "lab" in given and (given["weight"] != 1 or given["cap_gpu_hours"] is not None):
-            raise serializers.ValidationError(
-                {"lab": ["A lab has no weight and no cap of GPU-hours."]}, code="bad_value"
-            )
+        if "lab" in given and given["weight"] != 1:
+            raise serializers.ValidationError({"lab": ["A lab has no weight."]}, code="bad_value")
         if "limit_units" in given and "borrow_limit_units" in given:
             raise serializers.ValidationError(
                 {"limit_units": ["Say borrow_limit_units or limit_units."]}, code="bad_value"
@@ -273,7 +271,8 @@ class Quotas(ApiView):
 
 def _lab_shown(quota: LabQuota) -> dict[str, Any]:
     whole = Quota(gpu_class_id=quota.gpu_class_id)
-    names = ("guaranteed_units", "borrow_limit_units", "lend_limit_units", "limit_units")
+    caps = ("cap_gpu_hours", "cap_days", "cap_carries")
+    names = ("guaranteed_units", "borrow_limit_units", "lend_limit_units", "limit_units", *caps)
     shown = {name: getattr(quota, name) for name in names}
     return {**QuotaOut(whole).data, "lab": quota.lab.slug, **shown}
 

@@ -39,9 +39,24 @@ class LabQuota(models.Model):
         null=True, blank=True, help_text="Most idle units that others may borrow; null is all."
     )
 
+    # In a period
+    cap_gpu_hours = models.PositiveIntegerField(null=True, blank=True)
+    cap_days = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Any such number of days in a row; null is a UTC month."
+    )
+    cap_carries = models.BooleanField(
+        db_default=False, default=False, help_text="Adds the unused hours of the month before."
+    )
+
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["lab", "gpu_class"], name="lab_quota_once"),
+            models.CheckConstraint(
+                condition=Q(cap_gpu_hours=None, cap_days=None, cap_carries=False)
+                | Q(cap_gpu_hours__gt=0, cap_days=None)
+                | Q(cap_gpu_hours__gt=0, cap_days__gte=1, cap_days__lte=31, cap_carries=False),
+                name="lab_quota_cap_fits",
+            ),
             models.CheckConstraint(
                 condition=Q(guaranteed_units__gte=0)
                 & (Q(borrow_limit_units=None) | Q(borrow_limit_units__gte=0))

@@ -47,7 +47,7 @@ def _hours_for(booking: Booking, facts: Mapping[str, Any]) -> dict[str, str]:
     short = facts["asked"] + facts.get("used", 0) - facts["limit"]
     classes = AskDocument.from_json(booking.ask).all_classes
     # The reason does not name the class of the cap.
-    if short <= 0 or len(classes) != 1:
+    if short <= 0 or len(classes) != 1 or facts.get("whose") == "lab":
         return {}
     wanted = {"kind": "gpu_hours", "gpu_class": classes[0], "amount": str(short)}
     if facts.get("whose") != "tenant":

@@ -23,6 +23,8 @@ class InnerLimits:
     labs: tuple[LabLimit, ...] = ()
     persons: tuple[PersonLimit, ...] = ()
     windows: tuple[QuotaWindow, ...] = ()
+    lab_caps: tuple[LabQuota, ...] = ()
+    """The rows of labs that have a cap of GPU-hours."""
 
 
 def inner_limits_read() -> InnerLimits:
@@ -30,7 +32,9 @@ def inner_limits_read() -> InnerLimits:
     labs = list(LabQuota.objects.order_by("lab_id", "gpu_class_id"))
     rows = PersonQuota.objects.order_by("tenant_id", "project_id", "user_id", "gpu_class_id")
     persons, windows = list(map(_person_of, rows)), tuple(QuotaWindow.objects.order_by("id"))
-    return InnerLimits(_labs_of(labs), (*persons, *_timed_persons(persons, windows)), windows)
+    caps = tuple(row for row in labs if row.cap_gpu_hours is not None)
+    every = (*persons, *_timed_persons(persons, windows))
+    return InnerLimits(_labs_of(labs), every, windows, caps)
 
 
 def _timed_persons(

@@ -1,13 +1,13 @@
 """Quota in a snapshot: tiers, the quota tree, GPU-hour caps and recent use."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from django.db import connection
 
-from allocation.solver import UNITS_PER_GPU, Cap, Limit, Tier, Used
-from tenants.models import Quota
+from allocation.solver import UNITS_PER_GPU, Cap, LabLimit, Limit, Tier, Used
+from tenants.models import LabQuota, Quota
 from tenants.models import Tier as TierRow
 
 # The fair share decays: of older use less than a hundredth counts. Monthly caps that carry over
@@ -112,18 +112,28 @@ def used_read(now: datetime) -> tuple[Used, ...]:
     )
 
 
-def caps_of(rows: Iterable[Quota], used: tuple[Used, ...], now: datetime) -> tuple[Cap, ...]:
-    """GPU-hour caps: rolling ones, or those of this month and the next two."""
+def caps_of(
+    rows: Iterable[Quota | LabQuota],
+    used: tuple[Used, ...],
+    now: datetime,
+    labs: Iterable[LabLimit] = (),
+) -> tuple[Cap, ...]:
+    """GPU-hour caps: rolling ones, or those of this month and the next two. `labs` say which
+    projects count in the cap of a lab."""
+    inside = {lab.owner: frozenset(lab.projects) for lab in labs}
     return tuple(
-        cap for row in rows if row.cap_gpu_hours is not None for cap in _caps(row, used, now)
+        cap
+        for row in rows
+        if row.cap_gpu_hours is not None
+        for cap in _caps(row, used, now, inside.get(_owner(row), frozenset()))
     )
 
 
-def rolling_caps_of(rows: Iterable[Quota]) -> tuple[Cap, ...]:
+def rolling_caps_of(rows: Iterable[Quota | LabQuota]) -> tuple[Cap, ...]:
     """Only the rolling caps: a request above one of them can never start."""
     return tuple(
         Cap(
-            str(row.project_id or row.tenant_id),
+            _owner(row),
             row.gpu_class_id,
             (row.cap_gpu_hours or 0) * GPU_HOUR,
             0,
@@ -144,8 +154,16 @@ def month_starts(now: datetime, count: int) -> list[datetime]:
     return months
 
 
-def _caps(row: Quota, used: tuple[Used, ...], now: datetime) -> Iterator[Cap]:
-    owner = str(row.project_id or row.tenant_id)
+def _owner(row: Quota | LabQuota) -> str:
+    if isinstance(row, LabQuota):
+        return str(row.lab_id)
+    return str(row.project_id or row.tenant_id)
+
+
+def _caps(
+    row: Quota | LabQuota, used: tuple[Used, ...], now: datetime, projects: Collection[str]
+) -> Iterator[Cap]:
+    owner = _owner(row)
     most = (row.cap_gpu_hours or 0) * GPU_HOUR
     if row.cap_days is not None:
         yield Cap(owner, row.gpu_class_id, most, 0, 0, row.cap_days)
@@ -157,8 +175,11 @@ def _caps(row: Quota, used: tuple[Used, ...], now: datetime) -> Iterator[Cap]:
             each.unit_seconds
             for each in used
             if owner in (each.tenant, each.project)
-            and each.gpu_class == row.gpu_class_id
-            and before <= each.day < starts[0]
+            or (
+                each.project in projects
+                and each.gpu_class == row.gpu_class_id
+                and before <= each.day < starts[0]
+            )
         )
         carried = max(0, most - had)
     for begin, end in pairwise(starts):

@@ -142,7 +142,7 @@ def limits_read(now: datetime, present: Collection[str] | None = None) -> dict[s
         "labs": inner.labs,
         "persons": inner.persons,
         "limits": limits_of(quotas),
-        "caps": caps_of(quotas, used, now),
+        "caps": caps_of((*quotas, *inner.lab_caps), used, now, inner.labs),
         "used": used,
         "blackouts": maintenance_read(now) if "blackouts" in present else (),
         "cooling": cooling_read(now) if "cooling" in present else (),

@@ -10,6 +10,7 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools
+from allocation.solver.model.inner_limits import LabLimit
 from allocation.solver.model.inputs import Cap, Override, Used
 
 DAY = 86_400
@@ -22,7 +23,11 @@ class GpuHourCaps:
     """Unit-seconds of each (owner, class) that has a cap."""
 
     def __init__(
-        self, caps: Iterable[Cap], used: Iterable[Used], overrides: Iterable[Override] = ()
+        self,
+        caps: Iterable[Cap],
+        used: Iterable[Used],
+        overrides: Iterable[Override] = (),
+        labs: Iterable[LabLimit] = (),
     ) -> None:
         self._overrides: dict[Key, list[Override]] = {}
         for each in overrides:
@@ -32,8 +37,14 @@ class GpuHourCaps:
         for cap in caps:
             self._caps.setdefault((cap.owner, cap.gpu_class), []).append(cap)
         self._days: dict[Key, dict[int, int]] = {key: {} for key in self._caps}
+        self._labs = {
+            (project, lab.gpu_class): lab.owner
+            for lab in labs
+            if (lab.owner, lab.gpu_class) in self._caps
+            for project in lab.projects
+        }
         for row in used:
-            for owner in (row.tenant, row.project):
+            for owner in self._with_lab((row.tenant, row.project), row.gpu_class):
                 self._more((owner, row.gpu_class), row.day // DAY, row.unit_seconds)
 
     @property
@@ -47,7 +58,7 @@ class GpuHourCaps:
 
     def add(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> None:
         """Add `units` (negative: remove) in [starts, ends)."""
-        for owner in owners if self._caps else ():
+        for owner in self._with_lab(owners, gpu_class) if self._caps else ():
             key = (owner, gpu_class)
             if key in self._caps:
                 for day in range(window[0] // DAY, (window[1] - 1) // DAY + 1):
@@ -151,7 +162,16 @@ class GpuHourCaps:
     def _of(self, owners: Iterable[str], gpu_class: str) -> list[Cap]:
         if not self._caps:
             return []
-        return [cap for owner in owners for cap in self._caps.get((owner, gpu_class), ())]
+        found = self._with_lab(owners, gpu_class)
+        return [cap for owner in found for cap in self._caps.get((owner, gpu_class), ())]
+
+    def _with_lab(self, owners: Iterable[str], gpu_class: str) -> Iterable[str]:
+        """The owners with the lab of the project among them, if it has a cap."""
+        if not self._labs:
+            return owners
+        known = tuple(owners)
+        lab = next(filter(None, (self._labs.get((each, gpu_class)) for each in known)), None)
+        return known if lab is None else (*known, lab)
 
     def _more(self, key: Key, day: int, amount: int) -> None:
         days = self._days.get(key)

@@ -105,7 +105,7 @@ class Quota:
         """Nothing is used. `capacity`: units of each class in the fleet. Units come free on the
         `grid`, as room does; GPU-hours are counted to the second."""
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
-        self._hours = GpuHourCaps(snapshot.caps, snapshot.used, snapshot.overrides)
+        self._hours = GpuHourCaps(snapshot.caps, snapshot.used, snapshot.overrides, snapshot.labs)
         self._grid = grid or Grid(snapshot.now)
         self._routes: dict[_Kind, _Route | None] = {}
         self._persons = PersonLimits(snapshot.persons)

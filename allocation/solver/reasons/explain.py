@@ -262,7 +262,8 @@ def _hours_reason(demand: Demand, asked: int, block: Block) -> Reason:
     most, used, needs = block.most // hours, -(-block.used // hours), -(-asked // hours)
     return reason(
         "gpu_hours", owner=block.owner, limit=most, used=used, asked=needs,
-        whose=_whose(demand, block.owner), days=days or None,
+        whose=_whose(demand, block.owner) if block.owner in demand.owners else "lab",
+        days=days or None,
     )  # fmt: skip
 
 

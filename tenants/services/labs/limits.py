@@ -1,6 +1,7 @@
 """Writes what labs may use, and how much a person may use at once."""
 
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -18,7 +19,7 @@ from tenants.services.labs.share import Share, share_check
 def lab_quota_set(
     *, actor: Actor, lab: str, gpu_class: str, share: Share, now: datetime
 ) -> LabQuota:
-    """Sets what a lab's projects may use together of a class.
+    """Sets what a lab's projects may use together of a class, and the cap of their GPU-hours.
 
     Raises:
         Refused: `not_allowed`, `not_found`, `lab_archived`, `bad_share`, `guarantees_exceeded`,
@@ -31,11 +32,14 @@ def lab_quota_set(
         raise invalid("lab_archived", f"{owner.name} is archived.", "lab")
     room_of_tenant(actor.tenant_id, model, lab=owner.id).check(model, share.guaranteed_units)
     _promised_check(owner, model.slug, share.guaranteed_units)
-    values = {
+    values: dict[str, Any] = {
         "guaranteed_units": share.guaranteed_units,
         "borrow_limit_units": share.borrow_limit_units,
         "lend_limit_units": share.lend_limit_units,
     }
+    if share.more is not None:
+        names = ("cap_gpu_hours", "cap_days", "cap_carries")
+        values |= {name: getattr(share.more, name) for name in names}
     quota = LabQuota.objects.filter(lab=owner, gpu_class=model).first()
     before = quota and {name: getattr(quota, name) for name in values}
     if quota is not None and before == values:

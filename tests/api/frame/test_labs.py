@@ -276,3 +276,24 @@ def test_a_limit_of_a_person_at_some_times_replaces_the_one_at_all_times(site: S
     assert site.lead.post("quota-windows", dated).status_code == 201
     assert site.researcher.post("bookings", three).status_code == 201
     assert said(site.lead.post("bookings", three))["code"] == "person_quota"
+
+
+def test_a_lab_has_a_cap_of_gpu_hours_for_its_projects_together(site: Site) -> None:
+    a_lab(site, gpus=2, borrow=None)
+    share = {"lab": "physics", "gpu_class": "h100", "guaranteed_units": 2 * UNITS_PER_GPU}
+    for wrong in ({"cap_gpu_hours": 0}, {"cap_days": 3}, {"weight": 2}):
+        assert refused(site.admin, "PUT", "quotas", {**share, **wrong})[0] in (400, 422)
+    week = {**share, "cap_gpu_hours": 1, "cap_days": 7}
+    made = said(site.admin.put("quotas", week))
+    assert (made["cap_gpu_hours"], made["cap_days"]) == (1, 7)
+    long = {"project": "folding", "tier": "standard", "request": "2 h100 for 1h"}
+    answer = said(site.researcher.post("bookings", long))
+    assert (answer["code"], answer["ask_for_more"]) == ("gpu_hours", None)
+    assert answer["detail"].startswith("The lab Physics may have 1 GPU-hours of h100 in any 7 days")
+    short = {**long, "request": "1 h100 for 10m"}
+    with as_system():
+        (cap,) = rules_read(timezone.now())["caps"]
+    assert (cap.most, cap.rolling_days) == (UNITS_PER_GPU * 3_600, 7)
+    assert starts_today(site.researcher, short)
+    assert site.admin.put("projects/folding", {"lab": None}).status_code == 200
+    assert site.researcher.post("bookings", long).status_code == 201

@@ -6,9 +6,20 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
-from allocation.solver import LabLimit, Override, PersonLimit, Quota, Snapshot, Use, solve
+from allocation.solver import (
+    Cap,
+    LabLimit,
+    Override,
+    PersonLimit,
+    Quota,
+    Snapshot,
+    Use,
+    Used,
+    solve,
+)
 from allocation.solver.model.codec import decode, encode
 from allocation.solver.model.inner_limits import FOREVER
+from allocation.solver.quota.gpu_hour_caps import GpuHourCaps
 from allocation.solver.quota.person_limits import PersonLimits
 from allocation.solver.quota.tree import guarantee_tree, lending_tree, with_labs
 from tests.rings import holds_for
@@ -271,3 +282,18 @@ def test_a_lab_and_a_person_make_two_wait_on_two_classes() -> None:
     codes = [answer(plan, name)[0].code for name in ("b1", "b2")]
     assert codes == ["lab_quota", "person_quota"]
     assert answer(plan, "b2")[0].facts["whose"] == "project"
+
+
+def test_a_cap_of_a_lab_counts_all_its_projects_and_no_others() -> None:
+    day, hour = 86_400, 3_600
+    lab = LabLimit("physics", "t", "h100", 0, None, None, ("a", "b"))
+    used = (Used("t", "a", "h100", 0, 2 * hour, ""), Used("t", "c", "h100", 0, 9 * hour, ""))
+    caps = GpuHourCaps((Cap("physics", "h100", 10 * hour, 0, 0, 7),), used, labs=(lab,))
+    window = (day, day + hour)
+    assert caps.over(("t", "b"), "h100", 8, window) is None
+    assert caps.over(("t", "b"), "h100", 9, window) is not None
+    caps.add(("t", "a"), "h100", 5, window)
+    assert caps.over(("t", "b"), "h100", 4, window) is not None
+    assert caps.over(("t", "c"), "h100", 99, window) is None
+    assert caps.over(("t", "b"), "l40s", 99, window) is None
+    assert caps.never(("t", "b"), "h100", 11, hour) is not None

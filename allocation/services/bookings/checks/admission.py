@@ -335,7 +335,7 @@ def _own_quota(
 ) -> Snapshot:
     """Returns a snapshot of the tenant's own quota. The calendar decides what others lend."""
     by_slug = sorted(tiers, key=lambda each: each.slug)
-    limits, caps = limits_of(quotas), rolling_caps_of(quotas)
+    limits, caps = limits_of(quotas), rolling_caps_of((*quotas, *inner.lab_caps))
     return Snapshot(
         0, (), (), (), (), (), limits, tiers_of(by_slug), caps, overrides=tuple(overrides),
         labs=inner.labs, persons=inner.persons,
@@ -362,6 +362,9 @@ def _quota_refusal(needs: _QuotaRequest, use: Use, block: Block, guaranteed: int
         # The organisation has as much: what other projects keep for themselves forbids it.
         is_tenant = False
     name = _("Your organisation") if is_tenant else project.name
+    is_lab = block.owner not in (str(project.tenant_id), str(project.id))
+    if block.kind == "hours" and is_lab:
+        name = _("The lab %(lab)s") % {"lab": Lab.objects.get(id=block.owner)}
     owner = "operator" if is_tenant else "tenant_admin"
     numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
     if block.kind == "limit":
@@ -390,7 +393,10 @@ def _quota_refusal(needs: _QuotaRequest, use: Use, block: Block, guaranteed: int
         owner=owner,
         numbers=numbers,
         alternatives=_tiers_that_borrow(tier) if block.kind == "guarantee" else [],
-        more=_more_of(needs, use, block, is_operators=owner == "operator"),
+        # There are no exceptions from the caps of labs.
+        more={}
+        if block.kind == "hours" and is_lab
+        else _more_of(needs, use, block, is_operators=owner == "operator"),
     )
 
 
