@@ -21,7 +21,13 @@ from allocation.api.bookings.change.changes import (
     revision_sent,
 )
 from allocation.api.bookings.change.shapes import change_quote_data, ending_data
-from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
+from allocation.api.bookings.decisions import (
+    Preferences,
+    booking_refusal,
+    change_refusal,
+    preference_applied,
+    preferences_of,
+)
 from allocation.api.bookings.quotes import quote_data
 from allocation.api.bookings.requests import booking_request_of, with_array
 from allocation.api.bookings.shapes import (
@@ -34,8 +40,12 @@ from allocation.api.bookings.shapes import (
 from allocation.api.bookings.why import WhyOut, why
 from allocation.models import Booking
 from allocation.queries.bookings.booking_list import with_labels
-from allocation.queries.bookings.decided import PARTS, DecidedBooking, allocations_current
-from allocation.reasons.catalogue import BY_ID
+from allocation.queries.bookings.decided import (
+    PARTS,
+    DecidedBooking,
+    allocations_current,
+    bookings_decided,
+)
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import (
     booking_cancel,
@@ -56,12 +66,11 @@ from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.quotes.changes import change_quote, ending_quote
 from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
-from allocation.words.reasons import stored_sentence
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import invalid
 from tenants.platform.labels import MAX_TEXT, Reference, labels_read
 from tenants.platform.rest.fields import Duration, Instant, Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
@@ -153,7 +162,7 @@ class Bookings(ApiView):
 
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             if decided.booking.state == State.REFUSED:
-                raise _refusal(decided.booking)
+                raise booking_refusal(decided.booking)
             answer = _created(decided.booking, booking_data(decided.booking, decided.allocations))
             return preference_applied(answer, preferences.wait, applied=applied)
 
@@ -197,9 +206,9 @@ class BookingOne(ApiView):
         with self.tx():
             booking = access_booking(self.actor, reference)
             answer = booking_answer(booking)
-        seconds = preferences_of(request).wait
-        if not seconds or booking.state != State.REQUESTED:
-            return answer
+            seconds = preferences_of(request).wait
+            if not seconds or bookings_decided({booking.id}):
+                return answer
 
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             response = Response(booking_data(decided.booking, decided.allocations))
@@ -213,34 +222,48 @@ class BookingOne(ApiView):
         answer=BookingOut,
         status=(200, "application/json"),
         request=PatchIn,
-        headers=IF_MATCH,
+        headers=(*IF_MATCH, *Preferences.PATCH_PARAMETERS),
     )
     def patch(self, request: Request, reference: str) -> HttpResponseBase:
         """Changes a booking. What only gives up time, GPUs or conditions takes effect at once (200)
         and keeps the place in line. Anything else is decided: the answer is 202, the open change is
         in `change`, and until it is granted the booking keeps what it has. A later PATCH replaces
-        an open change. `Prefer: dry-run` writes nothing and answers with the price, the start
-        and the place in the queue that the change would have. Requires `If-Match` with the
-        booking's ETag: 428 without, 412 if the request was changed meanwhile."""
+        an open change. With `Prefer: wait=5` the answer waits for the decision: 200 with the
+        changed booking, or 409 when it keeps what it has. `Prefer: dry-run` writes nothing and
+        answers with the price, the start and the place in the queue that the change would have.
+        Requires `If-Match` with the booking's ETag: 428 without, 412 if the request was changed
+        meanwhile."""
         sent, revision = self.sent(PatchIn), revision_sent(request)
-        is_dry_run = preferences_of(request).dry_run
+        preferences = preferences_of(request)
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
             if revision is not None and revision != booking.revision:
                 raise revision_moved(booking)
             patch = patch_of(self.actor, booking, sent, self.now)
-            if is_dry_run:
+            if preferences.dry_run:
                 return self._quote(booking, patch, revision)
             changed = booking_patch(
                 actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
             )
             return booking_answer(changed, status=202 if is_change_open(changed) else 200)
 
-        if is_dry_run:
+        def wait(response: Response) -> Wait:
+            subject = UUID(response.data["id"].removeprefix("bk_"))
+            return Wait(self.actor.tenant_id, subject, preferences.wait, render)
+
+        def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
+            refusal = change_refusal(decided.booking, self.now)
+            if refusal is not None:
+                raise refusal
+            changed = decided.booking
+            answer = booking_answer(changed, status=202 if is_change_open(changed) else 200)
+            return preference_applied(answer, preferences.wait, applied=applied)
+
+        if preferences.dry_run:
             with self.tx():
                 return work()
-        return self.once(work)
+        return self.once(work, wait=wait if preferences.wait else None)
 
     def _quote(self, booking: Booking, patch: Patch, revision: int | None) -> Response:
         call_limit_check("quotes", str(self.actor.user_id), self.now)
@@ -470,24 +493,4 @@ def _created(booking: Booking, data: dict[str, Any]) -> Response:
             "Location": f"/api/v1/bookings/{booking_id_text(booking)}",
             "ETag": f'"{booking.revision}"',
         },
-    )
-
-
-def _refusal(booking: Booking) -> Refused:
-    """The refusing decision as a problem."""
-    reason = booking.reasons[0] if booking.reasons else {}
-    rule = BY_ID.get(reason.get("rule", ""))
-    return Refused(
-        code=reason.get("code", "refused"),
-        sentence=stored_sentence(reason) if reason else f"{booking.label} could not be placed.",
-        rule=rule.id if rule else None,
-        owner=rule.owner if rule else None,
-        param="request",
-        frees_at=reason.get("frees_at"),
-        numbers={
-            **reason.get("numbers", {}),
-            "booking": booking.label,
-            "decision_id": booking.decision_id,
-        },
-        alternatives=booking.alternatives,
     )

@@ -1,13 +1,20 @@
-"""The `Prefer` header: wait for a booking's decision, or make a dry run."""
+"""The `Prefer` header: wait for a booking's decision, or make a dry run; and its refusals."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from datetime import datetime
+from typing import Any, ClassVar
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
+
+from allocation.models import Booking, BookingChange
+from allocation.reasons.catalogue import BY_ID
+from allocation.words.reasons import stored_sentence
+from tenants.platform.errors import Refused
 
 # Less than 60 s, when common proxies time out and the claim on an idempotency key ends.
 WAIT_MAX = 50
@@ -38,6 +45,9 @@ class Preferences:
             "writes nothing."
         ),
     )
+    PATCH_PARAMETERS: ClassVar = (
+        _prefer(f"{_WAITING} The answer is 200, or 409. `dry-run` returns 200 and writes nothing."),
+    )
     WAIT_PARAMETERS: ClassVar = (_prefer(_WAITING),)
 
 
@@ -53,3 +63,44 @@ def preference_applied(response: Response, seconds: int, *, applied: bool) -> Re
     if applied:
         response["Preference-Applied"] = f"wait={seconds}"
     return response
+
+
+def booking_refusal(booking: Booking) -> Refused:
+    """The decision that refuses a booking, as a problem."""
+    sentence = f"{booking.label} could not be placed."
+    numbers = {"booking": booking.label, "decision_id": booking.decision_id}
+    return _refusal(booking.reasons, booking.alternatives, sentence, numbers)
+
+
+def change_refusal(booking: Booking, since: datetime) -> Refused | None:
+    """The decision that keeps a booking as it is, as a problem; None if its newest change of since
+    then is open or was made."""
+    changes = sorted(booking.changes.all(), key=lambda change: change.asked_at)
+    if not changes or changes[-1].asked_at < since:
+        return None
+    if changes[-1].state != BookingChange.State.KEPT:
+        return None
+    sentence = f"{booking.label} keeps what it has."
+    reasons, alternatives = changes[-1].reasons, changes[-1].alternatives
+    return _refusal(reasons, alternatives, sentence, {"booking": booking.label})
+
+
+def _refusal(
+    reasons: Sequence[Mapping[str, Any]],
+    alternatives: Sequence[Any],
+    sentence: str,
+    numbers: Mapping[str, Any],
+) -> Refused:
+    """The first reason as a problem, or the sentence without one."""
+    reason = reasons[0] if reasons else {}
+    rule = BY_ID.get(reason.get("rule", ""))
+    return Refused(
+        code=reason.get("code", "refused"),
+        sentence=stored_sentence(reason) if reason else sentence,
+        rule=rule.id if rule else None,
+        owner=rule.owner if rule else None,
+        param="request",
+        frees_at=reason.get("frees_at"),
+        numbers={**reason.get("numbers", {}), **numbers},
+        alternatives=alternatives,
+    )

@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from allocation.models import Allocation, Booking
+from django.db.models import Exists, OuterRef
+
+from allocation.models import Allocation, Booking, BookingChange
 from allocation.rules.states import State
 
 PARTS = ("pauses", "moved_starts__claimant", "changes", "dependencies__parent")
@@ -20,9 +22,13 @@ class DecidedBooking:
 
 
 def bookings_decided(bookings: Collection[UUID]) -> set[UUID]:
-    """The ids of the decided ones. Runs inside a transaction of their tenant."""
+    """The ids of those without a request or a change that no cycle has looked at yet. A change that
+    waits for room has reasons. Runs inside a transaction of their tenant."""
+    asked = BookingChange.objects.filter(
+        booking=OuterRef("id"), state=BookingChange.State.ASKED, reasons=[]
+    )
     rows = Booking.objects.filter(id__in=bookings).exclude(state=State.REQUESTED)
-    return set(rows.values_list("id", flat=True))
+    return set(rows.exclude(Exists(asked)).values_list("id", flat=True))
 
 
 def decided_bookings_read(bookings: Collection[UUID]) -> Mapping[UUID, DecidedBooking]:

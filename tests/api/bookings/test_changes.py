@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from allocation.models import Booking
-from tests.api.builders import Site
+from allocation.models import Booking, BookingChange
+from allocation.queries.bookings.decided import bookings_decided
+from tests.api.bookings.test_bookings import REASON
+from tests.api.builders import Site, awaited, said
 from tests.roles import as_system
 
 BODY = {"request": "2 h100 2h tomorrow 10:00", "name": "first"}
@@ -100,6 +103,32 @@ def test_bad_input_names_its_field_and_changes_nothing(
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.json()["param"] == param
     assert shown(site, path) == before
+
+
+def test_waiting_answers_with_the_change_that_was_made_or_why_it_was_not(
+    site: Site, path: str
+) -> None:
+    with as_system():
+        booking = Booking.objects.get()
+        Booking.objects.filter(id=booking.id).update(state="scheduled")
+    headers = {"if_match": "*", "prefer": "wait=5"}
+    asked = site.researcher.send("PATCH", path, {"duration": "PT3H"}, headers=headers)
+    assert (asked.status_code, said(asked)["change"]["state"]) == (202, "asked")
+    with as_system():
+        assert not bookings_decided({booking.id})
+    made = BookingChange.objects.filter(booking=booking)
+    with as_system():
+        made.update(reasons=[REASON])
+        assert bookings_decided({booking.id}), "it waits for room, as the cycle has said"
+        made.update(state=BookingChange.State.KEPT, decided_at=timezone.now())
+    kept = awaited(asked)
+    assert (kept.status_code, said(kept)["code"]) == (409, "window_busy")
+    assert said(kept)["numbers"]["booking"] == booking.label
+    with as_system():
+        made.update(state=BookingChange.State.CHANGED, reasons=[])
+    answer = awaited(asked)
+    assert (answer.status_code, answer["Preference-Applied"]) == (200, "wait=5")
+    assert said(answer)["change"]["state"] == "changed"
 
 
 def test_the_same_key_changes_once(site: Site, path: str) -> None:
