@@ -45,6 +45,13 @@ class RequirementIn(Strict):
     name = Text(max_length=80)
     text = serializers.CharField(max_length=20_000)
     valid_days = Whole(required=False, allow_null=True, default=None)
+    projects = serializers.ListField(
+        child=Text(max_length=40),
+        required=False,
+        default=list,
+        max_length=100,
+        help_text="Slugs of the projects in which the tier demands it; left out: in all.",
+    )
 
 
 class RequirementOut(serializers.Serializer[Any]):
@@ -57,6 +64,11 @@ class RequirementOut(serializers.Serializer[Any]):
     version = serializers.IntegerField(source="requirement.version")
     text = serializers.CharField(source="requirement.text")
     valid_days = serializers.IntegerField(source="requirement.valid_days", allow_null=True)
+    projects = serializers.ListField(
+        source="requirement.projects",
+        child=serializers.CharField(),
+        help_text="Where the tier demands it; empty: in all projects.",
+    )
     ended = serializers.DateTimeField(source="requirement.ended", allow_null=True)
     is_met = serializers.BooleanField()
     until = serializers.SerializerMethodField(help_text="Until when the caller meets it.")

@@ -4,7 +4,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 
 from tenants.models import GpuClass, Tenant, Tier
 
@@ -34,6 +34,10 @@ class Requirement(models.Model):
     valid_days = models.PositiveIntegerField(
         null=True, blank=True, help_text="How long it holds for a person; null: without an end."
     )
+    projects = models.JSONField(
+        default=list, db_default=Value([], models.JSONField()),
+        help_text="Slugs of the projects in which a tier demands it; empty: in all.",
+    )  # fmt: skip
     created = models.DateTimeField()
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
@@ -57,6 +61,10 @@ class Requirement(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(ended=None) | Q(ended__gte=F("created")), name="requirement_ends_after"
+            ),
+            models.CheckConstraint(
+                condition=Q(projects=[]) | Q(tier__isnull=False),
+                name="requirement_projects_of_tier",
             ),
             models.UniqueConstraint(
                 fields=["tenant", "gpu_class", "tier", "name"],

@@ -146,7 +146,7 @@ def _priced(
         if option is None:
             continue
         is_own = option.tier == admission.tier.slug
-        yield option if is_own else _with_missing(option, actor, market.now)
+        yield option if is_own else _with_missing(option, actor, request.project, market.now)
 
 
 def _blocked(found: Reason | None) -> tuple[str | None, bool]:
@@ -156,12 +156,13 @@ def _blocked(found: Reason | None) -> tuple[str | None, bool]:
     return sentence(found), found.code == "none_in_service"
 
 
-def _with_missing(option: QuoteOption, actor: Actor, now: datetime) -> QuoteOption:
+def _with_missing(option: QuoteOption, actor: Actor, project: str, now: datetime) -> QuoteOption:
     """Returns the option of another tier with a note of a text or training that is missing."""
     missing = requirement_missing(
         tenant_id=actor.tenant_id,
         person_id=actor.user_id,
         tier=option.tier,
+        project=project,
         classes=option.ask.all_classes,
         now=now,
     )

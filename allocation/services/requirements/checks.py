@@ -57,16 +57,22 @@ def requirements_check(
     tenant_id: UUID,
     person_id: int | None,
     tier: str,
+    project: str,
     classes: Sequence[str],
     now: datetime,
 ) -> None:
-    """Checks what the tier and each of the classes demand of the person.
+    """Checks what the tier in the project (its slug) and each of the classes demand of the person.
 
     Raises:
         Refused: `terms_missing` or `training_missing`.
     """
     found = requirement_missing(
-        tenant_id=tenant_id, person_id=person_id, tier=tier, classes=classes, now=now
+        tenant_id=tenant_id,
+        person_id=person_id,
+        tier=tier,
+        project=project,
+        classes=classes,
+        now=now,
     )
     if found is not None:
         raise found
@@ -77,6 +83,7 @@ def requirement_missing(
     tenant_id: UUID,
     person_id: int | None,
     tier: str,
+    project: str,
     classes: Sequence[str],
     now: datetime,
 ) -> Refused | None:
@@ -87,7 +94,8 @@ def requirement_missing(
     wanted = [
         each
         for each in requirements_open(tenant_id)
-        if each.tier_id == tier or each.gpu_class_id in classes
+        if (each.tier_id == tier and (not each.projects or project in each.projects))
+        or each.gpu_class_id in classes
     ]
     if not wanted or person_id is None:
         return None

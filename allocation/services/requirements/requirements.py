@@ -1,5 +1,6 @@
 """Sets and ends requirements, and records who accepted a text or had a training."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from uuid import UUID
@@ -11,7 +12,7 @@ from allocation.models import Acceptance, Requirement
 from allocation.services.requirements.checks import requirements_of
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record, platform_record
-from tenants.models import GpuClass, KnownPerson, Tier, User
+from tenants.models import GpuClass, KnownPerson, Project, Tier, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.text import first_invisible
 from tenants.services.input_values import name_read
@@ -31,6 +32,8 @@ class RequirementTerms:
     name: str
     text: str
     valid_days: int | None = None
+    projects: Sequence[str] = ()
+    """Slugs of the projects in which a tier demands it; empty: in all."""
 
 
 def class_requirement_set(*, operator: User, terms: RequirementTerms, now: datetime) -> Requirement:
@@ -39,6 +42,8 @@ def class_requirement_set(*, operator: User, terms: RequirementTerms, now: datet
     Raises:
         Refused: `not_found`, `bad_kind`, `bad_name`, `bad_text`, `bad_days`.
     """
+    if terms.projects:
+        raise invalid("bad_projects", "A class demands it in every project.", "projects")
     gpu_class = GpuClass.objects.filter(slug=terms.target).first()
     if gpu_class is None:
         raise missing("GPU class", "target")
@@ -58,13 +63,17 @@ def tier_requirement_set(*, actor: Actor, terms: RequirementTerms, now: datetime
     """Sets what a tier demands of the tenant's people.
 
     Raises:
-        Refused: `not_allowed`, and as `class_requirement_set`.
+        Refused: `not_allowed`, and as `class_requirement_set`; `not_found` for a project.
     """
     require_tenant_admin(actor)
     tier = Tier.objects.filter(slug=terms.target).first()
     if tier is None:
         raise missing("tier", "target")
     made = Requirement(tenant_id=actor.tenant_id, tier=tier, created_by_id=actor.user_id)
+    named = sorted(set(terms.projects))
+    if Project.objects.filter(tenant_id=actor.tenant_id, slug__in=named).count() < len(named):
+        raise missing("project", "projects")
+    made.projects = named
     row = _set(made, terms, now)
     _audit(actor, "requirement.set", row, now, _values(row))
     return row
@@ -223,4 +232,5 @@ def _values(row: Requirement) -> dict[str, object]:
         "name": row.name,
         "version": row.version,
         "valid_days": row.valid_days,
+        "projects": row.projects,
     }

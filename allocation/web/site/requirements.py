@@ -26,7 +26,7 @@ from allocation.services.requirements.requirements import (
     training_record,
 )
 from tenants.access import Actor, client_address
-from tenants.models import GpuClass, KnownPerson, Tier, User
+from tenants.models import GpuClass, KnownPerson, Project, Tier, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.services import whole_read
@@ -73,6 +73,7 @@ def requirements_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "cards": cards,
         "people": _people(actor) if is_admin else [],
         "form": _form(request, refusal, Tier.objects.values_list("slug", "name"), "Tier")
+        | {"projects": _projects(request, actor, refusal)}
         if is_admin
         else None,
         "refusal": refusal,
@@ -106,6 +107,15 @@ def ops_requirements(request: HttpRequest, operator: User) -> HttpResponse:
     }
     status = 422 if refusal else 200
     return render(request, "allocation/requirements/ops.html", context, status=status)
+
+
+def _projects(
+    request: HttpRequest, actor: Actor, refusal: Refused | None
+) -> list[tuple[str, str, bool]]:
+    """The projects of the tenant, with those that were ticked in a refused form."""
+    ticked = set(request.POST.getlist("projects")) if refusal is not None else set()
+    rows = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
+    return [(row.slug, row.name, row.slug in ticked) for row in rows]
 
 
 def _card(actor: Actor, state: RequirementState) -> RequirementCard:
@@ -147,6 +157,7 @@ def _terms(form: QueryDict) -> RequirementTerms:
         name=form.get("name", ""),
         text=form.get("text", ""),
         valid_days=whole_read(days, param="valid_days") if days else None,
+        projects=form.getlist("projects"),
     )
 
 

@@ -173,3 +173,24 @@ def test_people_are_notified_before_a_training_runs_out_once_each_time(site: Sit
     assert site.admin.post(path, day).status_code == 201
     with as_system():
         assert requirements_expiring_notify(ends - timedelta(days=2)) == 1
+
+
+def test_a_tier_demands_a_text_in_the_named_projects_only(site: Site) -> None:
+    assert site.admin.post("requirements", {**TEXT, "projects": ["climate"]}).status_code == 422
+    elsewhere = demand(site.admin, projects=["hidden"])
+    assert elsewhere["projects"] == ["hidden"]
+    assert site.researcher.post("bookings", WANTED).status_code == 201
+    # A new version names other projects; it is on the page with its projects.
+    client = Client()
+    client.force_login(site.people["admin"])
+    form = {"act": "set", "target": "spot", "kind": "terms", "name": "Fair use", "text": "Be fair."}
+    page = "/t/helix/requirements"
+    assert client.post(page, {**form, "projects": ["folding", "hidden"]}).status_code == 302
+    assert "in folding, hidden" in client.get(page).content.decode()
+    assert client.post(page, {**form, "projects": ["climate"]}).status_code == 404
+    refused(site.researcher, "terms_missing")
+    quote = said(site.researcher.post("quotes", {**WANTED, "tier": "standard"}))
+    spot = [each for each in quote["options"] if each["tier"] == "spot"]
+    assert all("Fair use" in str(each["notes"]) for each in spot)
+    of_class = {**TEXT, "of": "class", "target": "h100", "projects": ["folding"]}
+    assert said(site.operator.post("requirements", of_class))["code"] == "bad_projects"

@@ -141,6 +141,7 @@ def admission_check(
         tenant_id=project.tenant_id,
         person_id=asker.person_id,
         tier=tier_slug,
+        project=project.slug,
         classes=tuple(units),
         now=now,
     )
