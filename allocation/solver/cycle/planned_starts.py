@@ -260,14 +260,20 @@ def has_planned_start(request: Request) -> bool:
 
 def reserve_order(strengths: Strengths, requests: Iterable[Request]) -> list[Request]:
     """Requests with a planned start, in the order in which these are reserved: firm ones and
-    guaranteed ones by start, then expected ones as they stand in the queue."""
+    guaranteed ones by start, then expected ones as they stand in the queue, those that nothing
+    proves last."""
     planned = list(filter(has_planned_start, requests))
     order: dict[Strength, list[Request]] = {"firm": [], "guaranteed": [], "expected": []}
     for request in planned:
         order[strengths.of_before(request)].append(request)
     for strength in ("firm", "guaranteed"):
         order[strength].sort(key=planned_start_order)
+    order["expected"].sort(key=_is_unproven)
     return [request for requests in order.values() for request in requests]
+
+
+def _is_unproven(request: Request) -> bool:
+    return request.promise is not None and request.promise.strength is None
 
 
 def planned_start_order(request: Request) -> tuple[int, int, int, str]:

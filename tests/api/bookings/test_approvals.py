@@ -65,11 +65,16 @@ def test_a_lead_approves_once_with_the_hash_and_a_retry_answers_the_same(
         (site.lead, path, {"hash": asked["hash"], "state": "approved"}, 400, "unknown_field"),
         (site.lead, f"approvals/{asked['id']}/decline", body, 422, "bad_reason"),
     ]
+    client = page(site, "lead")
     before = row_counts()
     for api, where, sent, status, code in refusals:
         answer = api.post(where, sent)
         assert answer.status_code == status, (where, sent, answer.content)
         assert not code or said(answer)["code"] == code
+    # A mail scanner follows links, and decides nothing.
+    assert site.lead.get(path).status_code == 405
+    link = {"act": "approve", "approval": asked["id"], "digest": asked["hash"]}
+    assert "Long runs" in shown(client.get("/t/helix/approvals", link))
     assert row_counts() == before
 
     first = site.lead.post(path, body, idempotency_key="once")

@@ -10,6 +10,8 @@ from allocation.models import Booking, BookingEvent, EventCounter, WaitEntry
 from allocation.rules.states import State
 from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
@@ -111,6 +113,26 @@ def test_who_waits_for_a_full_window_gets_it_in_the_turn_after_it_frees(lab: Lab
     with as_system():
         assert got.decision is not None
         assert decision_replay(got.decision).is_equal
+
+
+def test_a_window_that_is_moved_away_frees_its_place_like_a_cancelled_one(lab: Lab) -> None:
+    """No act tells the list: the turn after the move sees the room."""
+    first = booked(lab, waitlist="")
+    cycled(NOW)
+    second = booked(lab, now=NOW + SECOND)
+    cycled(NOW + SECOND)
+    ask = replace(target_of(now_of(first)).ask, starts=TUESDAY + 24 * HOUR)
+    with tenant_tx(lab.tenant_id):
+        patch = Patch(ask=ask)
+        booking_patch(
+            actor=lab.actor, booking=first, patch=patch, revision=None, now=NOW + 2 * SECOND
+        )
+    for step in (2, 3):
+        cycled(NOW + step * SECOND)
+    assert states(first, second) == ["scheduled", "scheduled"]
+    assert now_of(second).planned_starts == TUESDAY
+    assert now_of(first).planned_starts == TUESDAY + 24 * HOUR
+    all_is_well()
 
 
 def test_an_entry_whose_window_passes_expires_and_its_money_is_free(lab: Lab) -> None:

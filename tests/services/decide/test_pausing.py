@@ -283,16 +283,32 @@ def shorter(
     return ""
 
 
+def tier_changed(plant: Plant, lab: Lab, booking: Booking, tier: str) -> str:
+    """Asks for another tier; the code of the refusal, or nothing."""
+    with tenant_tx(lab.tenant_id):
+        try:
+            booking_patch(
+                actor=lab.actor, booking=booking, patch=Patch(tier=tier), revision=None,
+                now=plant.now,
+            )  # fmt: skip
+        except Refused as refused:
+            return refused.code
+    return ""
+
+
 def test_the_rest_of_a_paused_booking_is_made_shorter_but_not_what_it_repeats(
     plant: Plant, lab: Lab, rival: Lab
 ) -> None:
     booking = running(plant, lab, an_ask(2, hours=3))
     plant.later(30 * MINUTE)
     noticed(plant, booking, rival, ask=an_ask(2, hours=1))
+    a_tier("prem", priority=90)
+    assert tier_changed(plant, lab, booking, "prem") == "extension_while_paused"
     saved(plant, booking)
     plant.later(MINUTE)
     before = fresh(booking)
     assert before.state == "paused"
+    assert tier_changed(plant, lab, booking, "prem") == "extension_while_paused"
 
     assert shorter(plant, lab, booking, 4 * 3600) == "extension_while_paused"
     assert shorter(plant, lab, booking, 3600, count=1) == "extension_while_paused"

@@ -138,7 +138,7 @@ def taken(site: Snapshot) -> Snapshot:
 
 def promised(site: Snapshot) -> Snapshot:
     """Somebody was promised the GPU that the other was to have."""
-    promise = a_promise(ENDS, 1, whole("n1-0"))
+    promise = a_promise(ENDS, 1, whole("n1-0"), strength="expected")
     request = a_request("first", an_ask(1), promise=promise, priority=90)
     claim = replace(site.requests[0], duration=4 * HOUR)
     return replace(site, requests=(request, claim))

@@ -129,3 +129,18 @@ def test_a_claim_goes_round_the_planned_start_that_can_not_move() -> None:
     assert starts(plan)["claim"] < 20
     assert starts(plan)["moves"] == 300
     assert starts(plan)["stays"] == 20
+
+
+def test_who_gets_a_start_after_all_is_named_by_those_that_it_makes_later() -> None:
+    risky = a_request("risky", hours=1, tier="flex", priority=60, latest=90 * MINUTE,
+                      promise=a_promise(30 * MINUTE, 1, whole("n1-0")))  # fmt: skip
+    second = a_promise(45 * MINUTE, 1, whole("n1-0"), strength="expected")
+    behind = a_request("behind", hours=1, tier="flex", earliest=45 * MINUTE, promise=second)
+    plan = solve(a_snapshot(risky, behind, fleet=gpus(1)), POLICY)
+    assert starts(plan) == {"risky": 0, "behind": 60}
+    (late,) = plan.waits
+    assert late.delayed_by is not None
+    assert (late.delayed_by.code, dict(late.delayed_by.numbers)["booking"]) == (
+        "overtaken",
+        "risky",
+    )
