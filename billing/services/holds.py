@@ -25,7 +25,7 @@ from billing.services.ledger import OVERSPENT, constraint_of
 from billing.services.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
 from billing.services.shortages import budget_exceeded
 from tenants.platform.errors import Refused
-from tenants.platform.rows import last_rows_allowed, rows_write
+from tenants.platform.rows import last_rows_allowed, rows_insert_free, rows_write
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +397,6 @@ def _settle(holds: Sequence[Transfer], taken: Sequence[Charge], now: datetime) -
     ]
     # Holds that have ended are skipped. Their unique keys are waited for in one order.
     ends.sort(key=lambda transfer: str(transfer.hold_id))
-    Transfer.objects.bulk_create(ends, ignore_conflicts=True)
-    mine = Transfer.objects.filter(id__in=[end.id for end in ends], kind="settle")
-    return sum(mine.values_list("amount", flat=True), Decimal(0))
+    written = rows_insert_free(ends)
+    charged = (end.amount for end in ends if end.id in written and end.kind == "settle")
+    return sum(charged, Decimal(0))

@@ -60,6 +60,20 @@ def rows_insert(rows: Sequence[Model]) -> None:
     _mark_as_written(rows)
 
 
+def rows_insert_free(rows: Sequence[Model]) -> set[Any]:
+    """Inserts rows of one model now, except those that a constraint forbids. Returns the keys of
+    those that were written."""
+    if not rows:
+        return set()
+    sql, params = _insert(rows)
+    key = rows[0]._meta.pk
+    with connection.cursor() as cursor:
+        cursor.execute(f'{sql} ON CONFLICT DO NOTHING RETURNING "{key.column}"', params)
+        written = {value for (value,) in cursor.fetchall()}
+    _mark_as_written([row for row in rows if row.pk in written])
+    return written
+
+
 def last_rows_allowed() -> bool:
     """Whether rows that others wait for can be sent with the commit.
 

@@ -39,6 +39,7 @@ from allocation.words.reasons import reason_data
 from billing.rates import Rate
 from billing.services import HoldRequest, holds_move
 from tenants.platform.errors import Refused
+from tenants.platform.rows import rows_insert_free
 
 _SCHEDULED: Mapping[str, str] = {State.PAUSED: "resuming", State.WAITLISTED: "window_free"}
 """The texts of bookings that get GPUs, by the state that they leave."""
@@ -181,9 +182,7 @@ def allocations_write(
         )
     ]  # fmt: skip
     # Without ON CONFLICT DO NOTHING, inserts into an exclusion constraint deadlock under load.
-    Allocation.objects.bulk_create(rows, ignore_conflicts=True)
-    ids = [row.id for row in rows]
-    written = set(Allocation.objects.filter(id__in=ids).values_list("id", flat=True))
+    written = rows_insert_free(rows)
     for row in rows:
         if row.id not in written:
             raise PlanStale(f"a place of {row.booking.label} is taken")
