@@ -1,6 +1,6 @@
 """Reservations that may change their places, with an undo log of the moves."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -21,23 +21,58 @@ class MovableReservations:
         self._rows: dict[str, Rows] = {}
         self._windows: dict[str, _Windows] = {}
         self._moved: list[tuple[str, Fit]] = []
+        self._numbers: dict[str, int] = {}
+        self._last = 0
+        self._later: tuple[int, Callable[[], Rows]] | None = None
+
+    def add_later(self, read: Callable[[], Rows]) -> None:
+        """Add what `read` returns as if it were added now, once something asks for it."""
+        self._later = (self._last, read)
+
+    def settle(self) -> None:
+        """Add what was to be added later."""
+        if self._later is None:
+            return
+        (mark, read), self._later = self._later, None
+        by_class: dict[str, Rows] = {}
+        for booking, found in read().items():
+            by_class.setdefault(found.demand.gpu_class, {})[booking] = found
+        for name, new in by_class.items():
+            rows, number = self._rows.get(name, {}), self._numbers
+            before = {each: rows[each] for each in rows if number[each] <= mark}
+            self._rows[name] = {**before, **new, **rows}
+            self._windows.pop(name, None)
+        self._numbers.update(dict.fromkeys((name for new in by_class.values() for name in new), 0))
 
     def add(self, booking: str, found: Fit) -> None:
         """Add a reserved fit."""
-        self._rows.setdefault(found.demand.gpu_class, {})[booking] = found
+        self._settle_for(booking)
+        rows = self._rows.setdefault(found.demand.gpu_class, {})
+        if booking not in rows:
+            self._last += 1
+            self._numbers[booking] = self._last
+        rows[booking] = found
         self._windows.pop(found.demand.gpu_class, None)
 
     def take(self, booking: str, gpu_class: str) -> Fit | None:
         """Remove and return a reservation, which moves no more; None: it was not movable."""
+        self._settle_for(booking)
         self._windows.pop(gpu_class, None)
         return self._rows.get(gpu_class, {}).pop(booking, None)
 
     def found(self, booking: str, gpu_class: str) -> Fit | None:
         """The present fit of a reservation; None: it is not movable."""
+        self._settle_for(booking)
         return self._rows.get(gpu_class, {}).get(booking)
+
+    def _settle_for(self, booking: str) -> None:
+        """Only what is held was to be added later."""
+        if self._later is not None and self._state.work.has(booking):
+            self.settle()
 
     def near(self, gpu_class: str, window: tuple[int, int]) -> Rows:
         """The reservations that overlap the window."""
+        self.settle()
         rows = self._rows.get(gpu_class, {})
         known = self._windows.get(gpu_class)
         if known is None:

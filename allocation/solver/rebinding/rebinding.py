@@ -46,6 +46,7 @@ class Rebinding:
         """Written rows are read when they are first needed."""
         self._state, self._snapshot = state, snapshot
         self.movable = MovableReservations(state)
+        self._is_read = False
         self._written: dict[str, Fit] | None = None
         self._bits: dict[str, RowMasks] = {}
         self._failed: dict[tuple[object, ...], int] = {}
@@ -70,7 +71,7 @@ class Rebinding:
 
     def add(self, booking: str, found: Fit) -> None:
         """Add a reserved fit. Fits with victims, pinned and mixed ones do not move."""
-        if not (found.victims or found.demand.pin or found.demand.groups):
+        if _may_move(found):
             self.movable.add(booking, found)
 
     def keep(self, planned: Iterable[Request], kept: Mapping[str, Fit]) -> None:
@@ -96,8 +97,9 @@ class Rebinding:
 
     def forget_written(self, booking: str) -> None:
         """Forget the written rows of a booking, which get other ones."""
-        if self._written is not None:
-            self._written.pop(booking, None)
+        if self._is_read:
+            self.movable.settle()
+            (self._written or {}).pop(booking, None)
 
     def moves(self) -> Iterator[Move]:
         """Moves of written rows."""
@@ -181,24 +183,40 @@ class Rebinding:
         kind = (*demand.kind, starts)
         if self._failed.get(kind, demand.duration + 1) <= demand.duration:
             return False
-        self._read()
-        sums = self._state.pools[demand.gpu_class].sums(
-            level_of(demand), self._room(demand, starts)
-        )
-        if sums.max(initial=0) >= demand.count:
-            return True
+        if not self._is_read:
+            self._is_read = True
+            self.movable.add_later(self._written_rows)
+        if self._may_hold(demand, starts):
+            self.movable.settle()
+            if self._holds(demand, self._room(demand, starts)):
+                return True
         self._failed[kind] = demand.duration
         return False
 
+    def _holds(self, demand: Demand, room: Counts) -> bool:
+        sums = self._state.pools[demand.gpu_class].sums(level_of(demand), room)
+        return bool(sums.max(initial=0) >= demand.count)
+
+    def _may_hold(self, demand: Demand, starts: int) -> bool:
+        """False when it would not fit even if every row could move, which needs no rows read."""
+        name, window = demand.gpu_class, (starts, starts + demand.duration)
+        masks = self._state.taken_by_unmovable(name, window, self._state.frozen_until(name))
+        return self._holds(demand, self._state.pools[name].capacity(demand.shape, masks))
+
     def _read(self) -> None:
-        if self._written is not None:
-            return
-        self._written = planned_rows_of(self._state, self._snapshot)
+        if not self._is_read:
+            self._is_read = True
+            self.movable.add_later(self._written_rows)
+        self.movable.settle()
+
+    def _written_rows(self) -> dict[str, Fit]:
+        written = self._written = planned_rows_of(self._state, self._snapshot)
         classes: dict[str, list[Fit]] = {}
-        for booking, found in self._written.items():
-            self.add(booking, found)
+        for found in written.values():
             classes.setdefault(found.demand.gpu_class, []).append(found)
         self._bits = {name: RowMasks(self._state, rows) for name, rows in classes.items()}
+        # Those with victims, pinned and mixed ones do not move.
+        return {name: found for name, found in written.items() if _may_move(found)}
 
     def _cleared(self, demand: Demand, starts: int) -> Fit | None:
         """The fit of the first strategy that succeeds, cheapest strategies first."""
@@ -235,6 +253,10 @@ class Rebinding:
         if bits is not None:
             masks = bits.cleared(masks, (starts, starts + demand.duration))
         return self._state.pools[demand.gpu_class].capacity(demand.shape, masks)
+
+
+def _may_move(found: Fit) -> bool:
+    return not (found.victims or found.demand.pin or found.demand.groups)
 
 
 def _greedy(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.mig_geometry import Masks
 from allocation.solver.fleet.pool import Index, Pool
 from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Request, Snapshot
 from allocation.solver.model.policy import Policy
@@ -117,6 +118,17 @@ class HeldSpace(Space):
     def free_from_all(self, ends: Ints) -> Ints:
         """The same for many."""
         return np.where(ends > self.now, ends, self.now + self.policy.grid)
+
+    def taken_by_unmovable(self, gpu_class: str, window: Window, frozen: int) -> Masks:
+        """Bits of each column that stay taken in a window if all is elsewhere that may move and
+        begins after `frozen`. Only whole GPUs and slices are examined."""
+        spread = self.work.spread(self.pools[gpu_class])
+        ends = self.grid.ends(self.free_from_all(spread.ends))
+        near = (spread.starts < window[1]) & (ends > window[0])
+        stays = near & ~(spread.may_move & (spread.starts > frozen))
+        taken = np.zeros(len(self.pools[gpu_class]), dtype=np.uint16)
+        np.bitwise_or.at(taken, spread.column[stays], spread.bits[stays])
+        return taken
 
     def work_of(self, held: tuple[Held, ...]) -> HeldWork:
         """The held work of these rows: what was loaded, unless other rows are asked for."""

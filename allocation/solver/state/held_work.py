@@ -47,6 +47,7 @@ class Piece(NamedTuple):
     memory: int
     quota_owners: tuple[str, ...]
     granted: Grant
+    may_move: bool
     places: tuple[Place, ...]
     units: int
     row: str
@@ -73,7 +74,8 @@ class BookedUse(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Whole GPUs and slices that a class holds: serial of the piece, column, bits and window.
+    """Whole GPUs and slices that a class holds: serial of the piece, column, bits, window, and
+    whether it may move before it begins.
 
     The serials rise.
     """
@@ -83,6 +85,7 @@ class Spread(NamedTuple):
     bits: Masks
     starts: Ints
     ends: Ints
+    may_move: Bools
 
     def only(self, which: Bools) -> "Spread":
         """Some of it."""
@@ -92,6 +95,7 @@ class Spread(NamedTuple):
             self.bits[which],
             self.starts[which],
             self.ends[which],
+            self.may_move[which],
         )
 
     def followed_by(self, more: "Spread") -> "Spread":
@@ -102,6 +106,7 @@ class Spread(NamedTuple):
             np.concatenate([self.bits, more.bits]),
             np.concatenate([self.starts, more.starts]),
             np.concatenate([self.ends, more.ends]),
+            np.concatenate([self.may_move, more.may_move]),
         )
 
 
@@ -241,6 +246,10 @@ class HeldWork:
         """All rows of each booking of which something has started."""
         return self._started.values()
 
+    def has(self, booking: str) -> bool:
+        """True when something is held for the booking."""
+        return booking in self._booked
+
     def serials_of(self, bookings: Iterable[str]) -> Ints:
         """The serials of all pieces of these bookings."""
         known = (self._booked.get(booking, _NOTHING) for booking in bookings)
@@ -321,7 +330,8 @@ class HeldWork:
             name = self._class_of.get(place.gpu)
             if name is None:
                 continue
-            key = (name, *_fields(row), granted_of(row))
+            may_move = row.level is not None and not row.pinned
+            key = (name, *_fields(row), granted_of(row), may_move)
             ids.setdefault(key, row.id)
             places.setdefault(key, []).append(place)
             kind = Kind(row.quota_owners, row.owner, row.tier, name)
@@ -353,13 +363,20 @@ def _set(table: dict[str, V], key: str, value: V | None) -> None:
 
 def _spread_of(pool: Pool, pieces: Iterable[Piece]) -> Spread:
     rows = [
-        (piece.serial, pool.column[place.gpu], pool.mask_of(place), piece.starts, piece.ends)
+        (
+            piece.serial,
+            pool.column[place.gpu],
+            pool.mask_of(place),
+            piece.starts,
+            piece.ends,
+            piece.may_move,
+        )
         for piece in pieces
         for place in piece.places
         if place.share is None
     ]
-    serial, column, bits, starts, ends = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    return Spread(serial, column, bits.astype(np.uint16), starts, ends)
+    serial, column, bits, starts, ends, moves = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    return Spread(serial, column, bits.astype(np.uint16), starts, ends, moves.astype(np.bool_))
 
 
 def _is_uncommon(piece: Piece) -> bool:

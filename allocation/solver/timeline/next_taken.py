@@ -8,6 +8,7 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.timeline.step_function import StepFunction
 
 _MOST_INSTANTS = 32
+_FIRST_ROWS = 64
 _NEVER = np.iinfo(np.int64).max
 
 Run = slice | Sequence[int]
@@ -54,7 +55,22 @@ class NextTaken:
         self._row[instant] = len(self._row)
         alone = np.array([instant], dtype=np.int64)
         self._instants = np.append(self._instants, alone)
-        self._next = np.vstack([self._next, self._read(alone, slice(None))])
+        self._next = np.vstack([self._next, self._read_one(instant)])
+
+    def _read_one(self, instant: int) -> Ints:
+        """The same for all columns and one instant, as far ahead as some are not taken yet."""
+        steps = self._steps
+        at = int(steps.times.searchsorted(instant, side="right")) - 1
+        found: Ints = np.full(steps.values.shape[1], _NEVER, dtype=np.int64)
+        open_ones, size = np.arange(len(found)), _FIRST_ROWS
+        while at < len(steps.times) and len(open_ones):
+            taken = steps.values[at : at + size][:, open_ones] != 0
+            first = taken.argmax(axis=0)
+            is_taken = taken[first, np.arange(len(open_ones))]
+            found[open_ones[is_taken]] = steps.times[at + first[is_taken]]
+            open_ones = open_ones[~is_taken]
+            at, size = at + size, 2 * size
+        return np.maximum(found, instant)
 
     def _read(self, instants: Ints, columns: Run) -> Ints:
         steps = self._steps
