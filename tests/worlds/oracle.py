@@ -297,7 +297,11 @@ class Oracle:
         """Planned starts made later although their strength forbids it, or for a false reason."""
         self._happened |= turn.outside
         changed = {answer.booking for answer in turn.plan.changes if answer.granted}
-        before = {r.booking: r for r in turn.site.requests if r.booking not in changed}
+        before = {
+            r.booking: r
+            for r in turn.site.requests
+            if r.booking not in changed and not _is_unproven(r)
+        }
         for row in turn.plan.assigns:
             promise = before[row.booking].promise if row.booking in before else None
             is_kept = promise is None or row.starts <= max(promise.starts, turn.site.now)
@@ -484,6 +488,11 @@ class Oracle:
         project = self._guaranteed(job.project, "h100")
         own = sum(each.project == job.project for each in mine)
         return len(mine) <= sure and (project is None or own <= project // UNITS)
+
+
+def _is_unproven(request: Request) -> bool:
+    """Whether its start is a guess, which nobody is shown."""
+    return request.promise is not None and request.promise.strength is None
 
 
 def _without_start(turn: Turn) -> Iterator[str]:
