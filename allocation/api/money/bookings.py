@@ -12,11 +12,12 @@ from rest_framework.response import Response
 from allocation.queries.bookings.money.statement_files import (
     PARQUET,
     month_read,
-    project_read,
     statement_file_make,
+    statement_read,
 )
 from allocation.queries.bookings.money.statements import (
     GROUPS,
+    LAB,
     StatementOf,
     group_check,
     statement_of,
@@ -42,6 +43,7 @@ class StatementOut(serializers.Serializer[Any]):
 
     month = serializers.CharField(help_text="`2026-11`, in UTC.")
     project = serializers.CharField(allow_null=True, help_text="Null: all projects.")
+    lab = serializers.CharField(allow_null=True, help_text="Whose projects it has.")
     closed_at = serializers.DateTimeField(allow_null=True)
     currency = serializers.CharField()
     lines = serializers.IntegerField()
@@ -56,6 +58,7 @@ class FileQuery(Strict):
 
     month = Text(max_length=7, help_text="`2026-11`.")
     project = Text(max_length=40, required=False, default="")
+    lab = Text(max_length=40, required=False, default="", help_text="By tenant admins.")
 
 
 class FocusQuery(FileQuery):
@@ -91,6 +94,7 @@ class Statements(ApiView):
                 {
                     "month": f"{of.month.starts:%Y-%m}",
                     "project": of.project.slug if of.project else None,
+                    "lab": of.lab.slug if of.lab else None,
                     "closed_at": statement.closed.closed_at if statement.closed else None,
                     "currency": statement.currency,
                     "lines": statement.totals.lines,
@@ -174,4 +178,5 @@ class FocusExport(FileView):
 
 def _which(view: ApiView) -> StatementOf:
     month = month_read(view.query["month"])
-    return StatementOf(view.actor.tenant_id, month, project_read(view.actor, view.query["project"]))
+    lab = view.query["lab"]
+    return statement_read(view.actor, month, f"{LAB}{lab}" if lab else view.query["project"])

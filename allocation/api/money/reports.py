@@ -20,6 +20,7 @@ from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.schema import described, page
+from tenants.services.labs.labs import lab_read
 from tenants.services.notifications import clock_read
 
 
@@ -30,6 +31,7 @@ class ReportOut(serializers.Serializer[Any]):
     project = serializers.CharField(
         source="project.slug", default=None, allow_null=True, help_text="Null: the organisation."
     )
+    lab = serializers.CharField(source="lab.slug", default=None, allow_null=True)
     person = serializers.CharField(source="user.username", help_text="Who gets it.")
     cadence = serializers.ChoiceField(choices=ReportSubscription.Cadence.values)
     format = serializers.ChoiceField(choices=ReportSubscription.Format.values)
@@ -42,6 +44,7 @@ class ReportNew(Strict):
     """Which statement, how often and as which file."""
 
     project = Text(max_length=40, required=False, default="", help_text="Left out: all projects.")
+    lab = Text(max_length=40, required=False, default="", help_text="By tenant admins.")
     cadence = serializers.ChoiceField(choices=ReportSubscription.Cadence.values)
     format = serializers.ChoiceField(
         choices=ReportSubscription.Format.values, required=False, default="pdf"
@@ -66,7 +69,7 @@ class Reports(ApiView):
     def get(self, request: Request) -> Response:
         """Lists reports, the oldest first."""
         with self.tx():
-            found = reports_managed(self.actor).select_related("project", "user")
+            found = reports_managed(self.actor).select_related("project", "lab", "user")
             return list_response(dict(ReportOut(row).data) for row in found)
 
     @described(
@@ -84,8 +87,11 @@ class Reports(ApiView):
             slug, at = sent["project"], clock_read(sent["at"], "at")
             if at is None:
                 raise invalid("bad_clock", "Write a time of day like 08:00.", "at")
+            if slug and sent["lab"]:
+                raise invalid("bad_value", "Name a project or a lab.", "lab")
             project = access_project(self.actor, slug, "project") if slug else None
-            terms = ReportTerms(project, sent["cadence"], sent["format"], at, sent["person"])
+            lab = lab_read(self.actor, sent["lab"], "lab") if sent["lab"] else None
+            terms = ReportTerms(project, sent["cadence"], sent["format"], at, sent["person"], lab)
             row = report_subscribe(actor=self.actor, terms=terms, now=self.now)
             return Response(dict(ReportOut(row).data), status=201)
 

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from tenants.models import Project, Tenant
+from tenants.models import Lab, Project, Tenant
 
 
 class ReportSubscription(models.Model):
@@ -38,6 +38,10 @@ class ReportSubscription(models.Model):
         Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
         related_name="+", help_text="Null: the statement of the whole organisation.",
     )  # fmt: skip
+    lab = models.ForeignKey(
+        Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        related_name="+", help_text="The statement of the projects of a lab.",
+    )  # fmt: skip
     cadence = models.CharField(max_length=7, choices=Cadence.choices)
     format = models.CharField(max_length=13, choices=Format.choices)
     at = models.TimeField(default=time(8), help_text="By the clocks of `zone`.")
@@ -50,9 +54,12 @@ class ReportSubscription(models.Model):
         indexes = [models.Index(fields=["due"], name="report_due")]
         constraints = [
             models.UniqueConstraint(
-                fields=["user", "tenant", "project", "cadence", "format"],
+                fields=["user", "tenant", "project", "lab", "cadence", "format"],
                 name="report_once",
                 nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(lab=None) | Q(project=None), name="report_of_one_owner"
             ),
             models.CheckConstraint(
                 condition=Q(cadence__in=["weekly", "monthly"])

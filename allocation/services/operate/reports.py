@@ -10,11 +10,12 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
 from allocation.models import ReportSubscription
+from allocation.queries.bookings.money.statements import StatementOf
 from allocation.rules.report_times import Cadence, report_after, report_latest
 from billing.rules import Period, period_text
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record
-from tenants.models import Membership, Project, Role, User
+from tenants.models import Lab, Membership, Project, Role, User
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import tenant_tx
@@ -34,6 +35,7 @@ class ReportTerms:
     format: str
     at: time
     person: str = ""
+    lab: Lab | None = None
 
 
 def reports_managed(actor: Actor) -> QuerySet[ReportSubscription]:
@@ -47,7 +49,7 @@ def reports_managed(actor: Actor) -> QuerySet[ReportSubscription]:
 
 def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> ReportSubscription:
     """Makes a subscription of the actor, or of a member: leads for their projects, admins for all.
-    Only admins get the statement of the organisation.
+    Only admins get the statements of the organisation and of labs.
 
     Raises:
         Refused: `not_allowed`, `not_found`, `unknown_choice`, `too_many_reports` or
@@ -67,6 +69,7 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
         tenant_id=actor.tenant_id,
         user=person,
         project=terms.project,
+        lab=terms.lab,
         cadence=cadence,
         format=terms.format,
         at=terms.at,
@@ -170,8 +173,8 @@ def _request(row: ReportSubscription, now: datetime) -> bool:
         "starts": days.starts.isoformat(),
         "ends": days.ends.isoformat(),
         "days": period_text(days),
-        "name": row.project.name if row.project else row.tenant.name,
-        "project_slug": row.project.slug if row.project else "",
+        "name": (row.project or row.lab or row.tenant).name,
+        "project_slug": StatementOf(row.tenant_id, days, row.project, row.lab).owner,
         "only": row.user_id,
     }
     outbox_add(tenant_id=row.tenant_id, kind=DUE, payload=payload, now=now)
@@ -208,6 +211,7 @@ def _audit(row: ReportSubscription, actor_id: int, action: str, now: datetime) -
         now=now,
         detail={
             "project": row.project.slug if row.project else None,
+            "lab": row.lab.slug if row.lab else None,
             "person": row.user.username,
             "cadence": row.cadence,
             "format": row.format,

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.models import ReportSubscription
 from allocation.queries.bookings.money.statement_files import project_read
+from allocation.queries.bookings.money.statements import LAB
 from allocation.services.operate.reports import (
     ReportTerms,
     is_unsubscribe_token,
@@ -22,8 +23,10 @@ from allocation.services.operate.reports import (
     reports_managed,
 )
 from tenants.access import Actor
+from tenants.lab_queries import labs_of
 from tenants.models import Membership, Project
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.services.labs.labs import lab_read
 from tenants.services.notifications import clock_read
 from tenants.web.frame import tenant_page
 
@@ -45,7 +48,7 @@ def reports(request: HttpRequest, actor: Actor) -> HttpResponse:
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=list(actor.roles))
-    rows = reports_managed(actor).select_related("project", "user")
+    rows = reports_managed(actor).select_related("project", "lab", "user")
     typed = request.POST if refusal else {"at": "08:00", "project": request.GET.get("project", "")}
     context = {
         "rows": [row for row in rows if row.user_id == actor.user_id],
@@ -53,6 +56,7 @@ def reports(request: HttpRequest, actor: Actor) -> HttpResponse:
         "people": _people(actor),
         "all_projects": projects,
         "is_admin": actor.is_tenant_admin,
+        "all_labs": labs_of(actor.tenant_id) if actor.is_tenant_admin else (),
         "cadences": ReportSubscription.Cadence.choices,
         "formats": ReportSubscription.Format.choices,
         "typed": typed,
@@ -73,8 +77,10 @@ def _act(actor: Actor, form: QueryDict) -> str:
     at = clock_read(form.get("at", ""), "at")
     if at is None:
         raise invalid("bad_clock", "Write a time of day like 08:00.", "at")
+    is_lab = slug.startswith(LAB)
     terms = ReportTerms(
-        project=project_read(actor, slug) if slug else None,
+        project=project_read(actor, slug) if slug and not is_lab else None,
+        lab=lab_read(actor, slug.removeprefix(LAB), "project") if is_lab else None,
         cadence=form.get("cadence", ""),
         format=form.get("format", ""),
         at=at,

@@ -18,13 +18,12 @@ from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
 from allocation.queries.bookings.money.statement_files import (
     FILES,
     month_read,
-    project_read,
     statement_file_make,
+    statement_read,
 )
 from allocation.queries.bookings.money.statements import (
     LABEL,
     Statement,
-    StatementOf,
     group_check,
     group_page,
     is_group,
@@ -38,6 +37,7 @@ from billing.focus import Totals, csv_row
 from billing.rules import CENT, Period, money_text, month_of, period_text
 from billing.services import month_close
 from tenants.access import Actor
+from tenants.lab_queries import labs_of
 from tenants.models import Project, Tenant
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
@@ -84,11 +84,12 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
         if "dispute" in form or "withdraw" in form:
             return dispute_act(request, actor, month)
         return _close(request, actor, month)
-    project = project_read(actor, form.get("project", ""))
+    of = statement_read(actor, month, form.get("project", ""))
+    project = of.project
     by = form.get("by", "")
     if not is_group(by):
-        by = "project" if project is None else "person"
-    statement = statement_of(StatementOf(actor.tenant_id, month, project), by)
+        by = "person" if project is not None else "project"
+    statement = statement_of(of, by)
     only = dict(statement.groups).get(form["only"]) if "only" in form else None
     chosen = form["only"] if only is not None else None
     count = statement.totals.lines if only is None else only.lines
@@ -133,9 +134,8 @@ def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) ->
     """Returns a month's statement as a file of a kind in `FILES`."""
     if kind not in FILES:
         raise missing("file")
-    project = project_read(actor, request.GET.get("project", ""))
     tenant = Tenant.objects.get(id=actor.tenant_id)
-    of = StatementOf(actor.tenant_id, month_read(month), project)
+    of = statement_read(actor, month_read(month), request.GET.get("project", ""))
     # A file is streamed, which the types of pages do not know.
     return cast(HttpResponse, statement_file_make(of, tenant, kind).response())
 
@@ -144,9 +144,7 @@ def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) ->
 @tenant_page
 def statement_sums(request: HttpRequest, actor: Actor, month: str) -> HttpResponse:
     """Returns the sums of a month's statement by a group (`?by=person`) as CSV."""
-    of = StatementOf(
-        actor.tenant_id, month_read(month), project_read(actor, request.GET.get("project", ""))
-    )
+    of = statement_read(actor, month_read(month), request.GET.get("project", ""))
     by = group_check(request.GET.get("by", "person"))
     rows = [csv_row((by, "lines", "corrections", "amount", "exact", "currency"))]
     statement = statement_of(of, by)
@@ -161,7 +159,7 @@ def statement_sums(request: HttpRequest, actor: Actor, month: str) -> HttpRespon
 
 def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) -> dict[str, object]:
     of = statement.of
-    slug = of.project.slug if of.project else ""
+    slug = of.owner
     names = GROUP_NAMES | {LABEL + key: key for key in label_keys(of)}
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
     if not actor.is_tenant_admin:
@@ -201,8 +199,11 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
             for kind, label in FILE_NAMES
         ],
         # A worker makes the files of a larger one, and says how far it is.
-        "is_large": statement.totals.lines > DIRECT_LINES,
-        "exports": exports_seen(actor).filter(month=month.starts, project=of.project),
+        "is_large": of.lab is None and statement.totals.lines > DIRECT_LINES,
+        "exports": exports_seen(actor).filter(month=month.starts, project=of.project)
+        if of.lab is None
+        else (),
+        "all_labs": labs_of(actor.tenant_id) if actor.is_tenant_admin else (),
         "project_slug": slug,
         "all_projects": projects,
         "is_admin": actor.is_tenant_admin,
@@ -241,7 +242,7 @@ def _lines_page(
 ) -> dict[str, object]:
     """A page of the lines, the latest first, with the addresses of its neighbours."""
     of, first = statement.of, (number - 1) * SHOWN
-    query = _query(of.month, of.project.slug if of.project else "") | {"by": by}
+    query = _query(of.month, of.owner) | {"by": by}
     if chosen is None:
         lines = statement_page(of, offset=first, limit=SHOWN)
     else:
@@ -280,7 +281,7 @@ def _query(month: Period, slug: str) -> dict[str, str]:
 
 def _group_rows(statement: Statement, by: str, chosen: str | None) -> list[GroupRow]:
     of = statement.of
-    query = _query(of.month, of.project.slug if of.project else "") | {"by": by}
+    query = _query(of.month, of.owner) | {"by": by}
     top = max((abs(each.amount) for _, each in statement.groups), default=Decimal(0)) or Decimal(1)
     return [
         GroupRow(

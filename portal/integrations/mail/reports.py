@@ -27,12 +27,12 @@ def report_section(mail: Mail) -> Section | None:
         return None
     said = message.payload
     row = ReportSubscription.objects.filter(id=said["report"], user=mail.user_id)
-    found = row.select_related("project", "tenant").first()
+    found = row.select_related("project", "lab", "tenant").first()
     words = words_of(mail.kind, said)
     if found is None or words is None or not _may_see(found, mail.user_id):
         return None
     days = Period(date.fromisoformat(said["starts"]), date.fromisoformat(said["ends"]))
-    of = StatementOf(found.tenant_id, days, found.project)
+    of = StatementOf(found.tenant_id, days, found.project, found.lab)
     # One transaction: the sums and the lines are of the same moment.
     with transaction.atomic():
         statement, file = statement_of(of), statement_file_make(of, found.tenant, found.format)

@@ -13,6 +13,7 @@ from allocation.services.operate.reports import reports_send
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
 from tenants.models import Mail, Membership, Notification, OutboxMessage, User
+from tests.api.bookings.test_spend import charged
 from tests.api.builders import Site, said
 from tests.roles import as_system
 
@@ -120,3 +121,51 @@ def test_leads_and_admins_send_reports_to_others_who_may_read_them(site: Site) -
     assert "Reports of others" in page
     assert client.post("/t/helix/reports", {"end": made["id"]}).status_code == 302
     assert said(site.viewer.get("reports"))["items"] == []
+
+
+def test_admins_get_the_statement_of_a_lab(site: Site) -> None:
+    site.admin.post("labs", {"slug": "physics", "name": "Physics"})
+    assert site.admin.put("projects/folding", {"lab": "physics"}).status_code == 200
+    charged(site, 7, 0)
+    month = f"{timezone.now():%Y-%m}"
+    found = said(site.admin.get("statements", month=month, lab="physics"))
+    assert (found["lab"], found["project"], found["lines"]) == ("physics", None, 1)
+    site.admin.post("labs", {"slug": "empty", "name": "Empty"})
+    assert said(site.admin.get("statements", month=month, lab="empty"))["lines"] == 0
+    assert site.lead.get("statements", month=month, lab="physics").status_code == 403
+    assert site.admin.get("statements", month=month, lab="no").status_code == 422
+    file = site.admin.get("statements.csv", month=month, lab="physics")
+    assert f"statement-lab-physics-{month}.csv" in file["Content-Disposition"]
+    assert file.getvalue().startswith(b"at,booking")
+    client = Client()
+    client.force_login(site.people["admin"])
+    page = "/t/helix/statements"
+    shown = client.get(page, {"month": month, "project": "lab:physics"}).content.decode()
+    assert '<option value="lab:physics" selected>Physics (lab)</option>' in shown
+    assert "€7.00" in shown
+    assert client.get(page, {"month": month, "project": "lab:no"}).status_code in (404, 422)
+
+
+def test_admins_get_the_statement_of_a_lab_by_mail(site: Site, settings: Settings) -> None:
+    settings.MAIL_ON = True
+    site.admin.post("labs", {"slug": "physics", "name": "Physics"})
+    client = Client()
+    client.force_login(site.people["admin"])
+    weekly = {"lab": "physics", "cadence": "weekly", "format": "csv"}
+    assert site.lead.post("reports", weekly).status_code == 403
+    assert site.admin.post("reports", {**weekly, "project": "folding"}).status_code == 422
+    made = said(site.admin.post("reports", weekly))
+    assert (made["lab"], made["project"]) == ("physics", None)
+    assert said(site.admin.post("reports", weekly))["code"] == "report_exists"
+    assert "Physics (lab)" in client.get("/t/helix/reports").content.decode()
+    form = {"project": "lab:physics", "cadence": "monthly", "format": "pdf", "at": "08:00"}
+    assert client.post("/t/helix/reports", form).status_code == 302
+    due = datetime.fromisoformat(made["due"])
+    with as_system():
+        User.objects.filter(id=site.people["admin"].id).update(email="ada@example.org")
+        assert reports_send(due) >= 1
+        outbox_relay(due)
+        assert mails_send(due + timedelta(days=1)) == 1
+    (letter,) = outbound.outbox
+    assert "Physics" in str(letter.body)
+    assert "project=lab%3Aphysics" in str(letter.body)

@@ -44,7 +44,7 @@ CROSS JOIN LATERAL (
   SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole,
          u.processes_max = 0 OR u.busy_avg < %(idle)s AS unused) part
 WHERE u.tenant_id = %(tenant)s AND u.at >= %(starts)s AND u.at < %(ends)s
-  AND (%(project)s::uuid IS NULL OR b.project_id = %(project)s)
+  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
 GROUP BY 1, 2
 """
 _LABEL = "'BK-' || b.number || coalesce('[' || b.array_index || ']', '')"
@@ -123,7 +123,7 @@ def _use_by(name: str, of: StatementOf) -> dict[str, list[tuple[Any, ...]]]:
     """The sums by class, for each value of an expression of SQL."""
     facts: dict[str, Any] = {
         "tenant": of.tenant_id, "starts": of.month.first_second, "ends": of.month.last_second,
-        "project": of.project.id if of.project else None, "idle": IDLE_PERCENT,
+        "projects": of.projects, "idle": IDLE_PERCENT,
     }  # fmt: skip
     found: dict[str, list[tuple[Any, ...]]] = {}
     with connection.cursor() as cursor:

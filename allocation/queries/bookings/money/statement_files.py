@@ -12,12 +12,17 @@ from django.conf import settings
 from django.http import FileResponse
 
 from allocation.queries.bookings.money.held_use import HeldUse, booking_uses_of, held_use_of
-from allocation.queries.bookings.money.statements import StatementOf, statement_lines, statement_of
+from allocation.queries.bookings.money.statements import (
+    LAB,
+    StatementOf,
+    statement_lines,
+    statement_of,
+)
 from billing.focus import StatementLine, Uses, focus_csv, statement_csv
 from billing.rules import Period, money_text, month_of, period_text
 from billing.web.statement_pdf import statement_pdf
-from tenants.access import Actor, access_project
-from tenants.models import Project, Tenant
+from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.models import Lab, Project, Tenant
 from tenants.platform.errors import invalid, missing
 
 Progress = Callable[[int], None]
@@ -59,7 +64,7 @@ def statement_file_make(
 ) -> StatementFile:
     """The statement as a file of a kind in `FILES`."""
     content_type, write = FILES[kind]
-    owner = of.project.slug if of.project else tenant.slug
+    owner = of.owner.replace(":", "-") or tenant.slug
     with ExitStack() as closes:
         content = closes.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
         write(of, tenant, content, progress)
@@ -89,6 +94,21 @@ def month_read(text: str) -> Period:
     if not EARLIEST <= first < LATEST:
         raise invalid("bad_month", "Write the month as 2026-11.", "month")
     return month_of(first)
+
+
+def statement_read(actor: Actor, month: Period, owner: str) -> StatementOf:
+    """The statement of a project, of a lab as `lab:physics` (tenant admins), or of all projects.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    if not owner.startswith(LAB):
+        return StatementOf(actor.tenant_id, month, project_read(actor, owner))
+    require_tenant_admin(actor)
+    lab = Lab.objects.filter(tenant_id=actor.tenant_id, slug=owner.removeprefix(LAB)).first()
+    if lab is None:
+        raise missing("lab", "lab")
+    return StatementOf(actor.tenant_id, month, lab=lab)
 
 
 def project_read(actor: Actor, slug: str) -> Project | None:
@@ -137,7 +157,7 @@ def _as_parquet(
 
 def _as_pdf(of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progress | None) -> None:
     statement, use = statement_of(of), held_use_of(of, settings.CARBON_GRAMS_PER_KWH)
-    owner = of.project.name if of.project else "all projects"
+    owner = of.name or "all projects"
     closed = statement.closed
     state = f"closed on {closed.closed_at:%Y-%m-%d}" if closed else "open: lines can be added"
     facts = (f"{tenant.name}, {owner}", f"{period_text(of.month)}, in UTC, {state}")

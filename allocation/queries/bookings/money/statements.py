@@ -15,7 +15,7 @@ from allocation.queries.bookings.money.class_shares import class_shares
 from billing.focus import StatementLine, Totals
 from billing.models import Account, Budget, ClosedMonth
 from billing.rules import Period
-from tenants.models import Project
+from tenants.models import Lab, Project
 from tenants.platform.errors import invalid
 from tenants.platform.labels import is_label_key
 
@@ -114,15 +114,38 @@ _OF_CLASS = (
 )
 _OF_MIXED = _LINES.format(which=f"{_OF_MONTH} AND b.ask ? 'groups'")
 CHUNK = 2_000
+LAB = "lab:"
+"""Before the slug of a lab, it is the owner of a statement in addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatementOf:
-    """Whose statement it is: a tenant's month, of all projects or of one."""
+    """Whose statement it is: a tenant's month, of all projects, of one, or of those of a lab."""
 
     tenant_id: UUID
     month: Period
     project: Project | None = None
+    lab: Lab | None = None
+
+    @property
+    def owner(self) -> str:
+        """Its owner as addresses have it: `folding`, `lab:physics`, or empty for all projects."""
+        if self.lab is not None:
+            return f"{LAB}{self.lab.slug}"
+        return self.project.slug if self.project else ""
+
+    @property
+    def name(self) -> str:
+        """The name of the project or lab; empty for all projects."""
+        owner = self.project or self.lab
+        return owner.name if owner else ""
+
+    @property
+    def projects(self) -> list[UUID] | None:
+        """The projects that it counts, those that the lab has now; None: all."""
+        if self.lab is not None:
+            return list(Project.objects.filter(lab=self.lab).values_list("id", flat=True))
+        return [self.project.id] if self.project else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +177,9 @@ def group_check(by: str) -> str:
 def label_keys(of: StatementOf, most: int = 6) -> list[str]:
     """The keys of labels that most bookings of the tenant or the project have."""
     rows = BookingLabel.objects.filter(tenant_id=of.tenant_id)
-    if of.project is not None:
-        rows = rows.filter(booking__project=of.project)
+    projects = of.projects
+    if projects is not None:
+        rows = rows.filter(booking__project__in=projects)
     inherited = _inherited_keys(of)
     keys = rows.values("key").annotate(count=Count("id")).order_by("-count", "key")
     found = [*inherited, *keys.values_list("key", flat=True)[:most]]
@@ -166,8 +190,9 @@ def _inherited_keys(of: StatementOf) -> list[str]:
     """The keys of labels of the projects and of their budgets."""
     projects = Project.objects.filter(tenant_id=of.tenant_id)
     budgets = Budget.objects.filter(tenant_id=of.tenant_id, level="project")
-    if of.project is not None:
-        projects, budgets = projects.filter(id=of.project.id), budgets.filter(project=of.project)
+    only = of.projects
+    if only is not None:
+        projects, budgets = projects.filter(id__in=only), budgets.filter(project__in=only)
     rows = [*projects.values_list("labels", flat=True), *budgets.values_list("labels", flat=True)]
     return sorted({key for labels in rows for key in labels})
 
@@ -262,8 +287,9 @@ def group_page(
 
 def _facts(of: StatementOf, starts: date, ends: date) -> dict[str, Any]:
     accounts = None
-    if of.project is not None:
-        budgets = Budget.objects.filter(level="project", project=of.project)
+    projects = of.projects
+    if projects is not None:
+        budgets = Budget.objects.filter(level="project", project__in=projects)
         accounts = list(budgets.values_list("account_id", flat=True))
     return {"tenant": of.tenant_id, "starts": starts, "ends": ends, "accounts": accounts}
 
