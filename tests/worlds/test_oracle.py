@@ -182,7 +182,7 @@ def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:
         if wait is not None and any(r.booking == wait.booking for r in turn.site.requests):
             break
     assert wait is not None
-    before = PlannedStart(wait.starts - 600, wait.ends - 600, wait.places)
+    before = PlannedStart(wait.starts - 600, wait.ends - 600, wait.places, "expected")
     requests = tuple(
         replace(row, promise=before if row.booking == wait.booking else None)
         for row in turn.site.requests

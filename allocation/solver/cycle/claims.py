@@ -65,7 +65,7 @@ def _searched(
     rows: Mapping[str, Fit],
 ) -> tuple[Fit | None, dict[str, Fit] | None]:
     """What the claim gets with the planned starts lifted, and their new places, reserved. A start
-    that has no other place stays where it is, and the claim is searched once more beside it."""
+    that has no other place stays where it is, and the claim is searched once more next to it."""
     state, lifted = outcome.state, dict(rows)
     for _ in range(_TRIES):
         for row in lifted.values():
