@@ -102,6 +102,9 @@ class ModelPortal:
         if booking.state in (*STARTED, "pausing"):
             self._give_back(booking, "cancelled", now)
             return
+        if self.tables.is_awaited(booking):
+            tenant = self.site.parties[booking.asked.who].tenant
+            self.tables.cooling[tenant] = now + POLICY.cool_down
         self._take_back(booking, "cancelled", "cancelled", now)
 
     def release(self, identifier: str, now: float) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import uuid
 from typing import cast
 
-from allocation.solver import Extension, Gpu, Held, PlannedStart, Request, Snapshot
+from allocation.solver import Cooling, Extension, Gpu, Held, PlannedStart, Request, Snapshot
 from allocation.solver.model.inputs import AFTER_ALL, Strength, Together
 from tests.simulation.model import maintenance
 from tests.simulation.model.pausing import is_unneeded
@@ -49,6 +49,11 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         running=tuple(_running(tables, b, site, now) for b in bookings if _is_running(b, now)),
         unneeded=_unneeded(tables, now),
         orders=tuple(tables.orders[name] for name in sorted(tables.orders)),
+        cooling=tuple(
+            Cooling(tenant, int(until))
+            for tenant, until in sorted(tables.cooling.items())
+            if until > now
+        ),
     )
 
 

@@ -252,6 +252,8 @@ class Tables:
     outage_until: float | None = None
     frozen_since: float | None = None
     frozen_until: float | None = None
+    # Until when nobody is paused for a tenant: it cancelled after others had notice for it.
+    cooling: dict[str, float] = field(default_factory=dict)
     proof_needed: bool = True
 
     def is_frozen(self, now: float) -> bool:
@@ -274,6 +276,7 @@ class Tables:
             conflicts={gpu: list(times) for gpu, times in self.conflicts.items()},
             orders=dict(self.orders),
             moved=self.moved,
+            cooling=dict(self.cooling),
             decisions=self.decisions,
             outage_until=self.outage_until,
             frozen_since=self.frozen_since,
@@ -290,6 +293,12 @@ class Tables:
     def here(self, booking: Booking) -> list[Row]:
         """What is live of a booking and was not left behind, by id."""
         return [row for row in self.of(booking, *LIVE) if not row.left]
+
+    def is_awaited(self, booking: Booking) -> bool:
+        """See is_awaited."""
+        if booking.state == "queued":
+            return booking.asked.starts is None and booking.strength == "firm"
+        return booking.state == "scheduled" and any(r.preemptor for r in self.here(booking))
 
     def pause_of(self, booking: Booking) -> Pause | None:
         """The pause that is neither resumed nor over."""
