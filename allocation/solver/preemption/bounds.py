@@ -10,19 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Together
 from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 
 Runners = list[RunningBooking]
+Window = tuple[int, int]
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of some claims and a start: the latest end for each level and count.
+    """What is known of some claims and a start.
 
     `leaving` may leave, `until` is when each column is taken again; it was read at `frees` and
     `changes`.
@@ -32,7 +31,6 @@ class _Known:
     changes: int
     leaving: Runners
     until: Ints
-    ends: dict[tuple[Together, int], int]
 
 
 class RoomAfterPauses:
@@ -54,37 +52,42 @@ class RoomAfterPauses:
         """
         if demand.shape is not None:
             return True
-        return all(bound(demand, starts) >= ends for bound in (self._for_tenant, self._for_claim))
+        bounds = (self._for_tenant, self._for_claim)
+        return all(is_enough(demand, starts, ends) for is_enough in bounds)
 
-    def _for_tenant(self, demand: Demand, starts: int) -> int:
-        """The latest end of a window from `starts` on for any claim of the tenant."""
+    def _for_tenant(self, demand: Demand, starts: int, ends: int) -> bool:
+        """False when no claim of the tenant has room."""
         name, tenant = demand.gpu_class, demand.owners[0]
-        return self._latest_end(
-            (name, tenant), demand, starts, lambda: self._rules.may_leave(name, tenant, starts)
-        )
+        return self._is_enough(
+            (name, tenant), demand, (starts, ends),
+            lambda: self._rules.may_leave(name, tenant, starts),
+        )  # fmt: skip
 
-    def _for_claim(self, demand: Demand, starts: int) -> int:
-        """The same for this claim; 0: nobody may leave for it."""
+    def _for_claim(self, demand: Demand, starts: int, ends: int) -> bool:
+        """The same for this claim."""
         claim = self._rules.claim(demand, starts)
         if claim is None:
-            return 0
+            return False
         rules = self._rules
-        return self._latest_end(
-            claim.block.use,
-            demand,
-            starts,
+        return self._is_enough(
+            claim.block.use, demand, (starts, ends),
             lambda: [each.runner for each in rules.candidates(claim)],
-        )
+        )  # fmt: skip
 
-    def _latest_end(
-        self, whose: object, demand: Demand, starts: int, leaving: Callable[[], Runners]
-    ) -> int:
-        known = self._read(whose, demand.gpu_class, starts, leaving)
-        kind = (demand.level, demand.count)
-        if kind not in known.ends:
-            pool = self._state.pools[demand.gpu_class]
-            known.ends[kind] = _latest_of(pool, known.until, *kind) if known.leaving else 0
-        return known.ends[kind]
+    def _is_enough(
+        self, whose: object, demand: Demand, window: Window, leaving: Callable[[], Runners]
+    ) -> bool:
+        """True when enough columns can be free in the window, in one group of the level."""
+        known = self._read(whose, demand.gpu_class, window[0], leaving)
+        if not known.leaving:
+            return False
+        free = known.until >= window[1]
+        if np.count_nonzero(free) < demand.count:
+            return False
+        if demand.level == "any":
+            return True
+        bounds = self._state.pools[demand.gpu_class].bounds[demand.level]
+        return int(np.add.reduceat(free.astype(np.int64), bounds).max()) >= demand.count
 
     def _read(
         self, whose: object, gpu_class: str, starts: int, leaving: Callable[[], Runners]
@@ -98,7 +101,7 @@ class RoomAfterPauses:
             known.changes = changes
             return known
         until = self._free_until(gpu_class, now, starts)
-        known = self._known[whose, starts] = _Known(frees, changes, now, until, {})
+        known = self._known[whose, starts] = _Known(frees, changes, now, until)
         return known
 
     def _free_until(self, gpu_class: str, leaving: Runners, starts: int) -> Ints:
@@ -109,18 +112,3 @@ class RoomAfterPauses:
         until[until <= starts] = 0
         until[state.running.staying(gpu_class, leaving, starts).column] = 0
         return until
-
-
-def _latest_of(pool: Pool, until: Ints, level: Together, count: int) -> int:
-    """The latest second until which some group of the level has so many columns free."""
-    if level == "any":
-        return 0 if count > len(until) else int(np.partition(until, -count)[-count])
-    best = 0
-    order = np.lexsort((-until, pool.groups(level)))
-    bounds = pool.bounds[level]
-    sizes = np.diff(np.append(bounds, len(until)))
-    large = bounds[sizes >= count]
-    if len(large):
-        # Sorted by group, the columns of a group begin where they did before.
-        best = int(until[order[large + count - 1]].max())
-    return best
