@@ -205,7 +205,9 @@ def _quota_check(
     }
 
     def fits(name: str, overrides: Sequence[QuotaOverride]) -> dict[str, int]:
-        quota = Quota(_own_quota(tiers, quotas, inner, overrides), {})
+        quota = _quota_read()
+        if overrides:
+            quota = Quota(_own_quota(tiers, quotas, inner, overrides), {})
         return _within_quota(replace(request, override=name), quota, guaranteed)
 
     try:
@@ -326,6 +328,13 @@ def _quotas_read() -> tuple[QuotaRow, ...]:
 @by_version
 def _inner_limits_read() -> InnerLimits:
     return inner_limits_read()
+
+
+@by_version
+def _quota_read() -> Quota:
+    """The tenant's own quota without exceptions. What it finds about owners it keeps for the next
+    request; nothing is added to it or taken from it."""
+    return Quota(_own_quota(_tiers_read(), _quotas_read(), _inner_limits_read(), ()), {})
 
 
 def _own_quota(
