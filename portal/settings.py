@@ -276,6 +276,7 @@ SPECTACULAR_SETTINGS = {
         "ActEnum": ["book", "quote"],
         "AnnouncementLevelEnum": ["info", "wait", "risk"],
         "ApproverRoleEnum": ["lead", "admin"],
+        "StatementFileEnum": ["pdf", "csv", "focus.csv", "focus.parquet"],
         "BudgetLevelEnum": ["platform", "tenant", "lab", "project", "campaign", "person"],
         "MemberRoleEnum": ["viewer", "researcher", "lead", "tenant_admin"],
         "RequirementKindEnum": ["terms", "training"],

@@ -86,6 +86,8 @@ WRITES: Mapping[str, str] = {
     "api-budgets": Scope.BUDGET,
     "api-budget": Scope.BUDGET,
     "api-ladder": Scope.BUDGET,
+    "api-ladder-preview": Scope.BUDGET,
+    "api-platform-ladder-preview": Scope.BUDGET,
     "api-platform-budgets": Scope.BUDGET,
     "api-platform-ladder": Scope.BUDGET,
     "api-platform-variance-rule": Scope.BUDGET,

@@ -65,6 +65,9 @@ class VarianceOut(serializers.Serializer[Any]):
     parts = VariancePartOut(many=True)
 
 
+VARIANCES = page(VarianceOut)
+
+
 class VarianceQuery(Strict):
     """A filter; the latest 200 comparisons."""
 
@@ -94,7 +97,7 @@ class Variances(ApiView):
     @described(
         "list_variances",
         "Spend compared with plan and usual days, with the causes of the difference",
-        answer=page(VarianceOut),
+        answer=VARIANCES,
         query=VarianceQuery,
     )
     def get(self, request: Request) -> Response:
@@ -157,7 +160,7 @@ class PlatformVariances(OperatorView):
     @described(
         "list_platform_variances",
         "Spend of the platform compared with plan and usual days (operators)",
-        answer=page(VarianceOut),
+        answer=VARIANCES,
     )
     def get(self, request: Request) -> Response:
         """Lists comparisons, the latest first."""
