@@ -141,7 +141,7 @@ def test_admins_get_the_statement_of_a_lab(site: Site) -> None:
     client.force_login(site.people["admin"])
     page = "/t/helix/statements"
     shown = client.get(page, {"month": month, "project": "lab:physics"}).content.decode()
-    assert '<option value="lab:physics" selected>Physics (lab)</option>' in shown
+    assert '<option value="lab:physics" selected>' in shown
     assert "€7.00" in shown
     assert client.get(page, {"month": month, "project": "lab:no"}).status_code in (404, 422)
 
