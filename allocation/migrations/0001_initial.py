@@ -616,6 +616,12 @@ class Migration(migrations.Migration):
                         models.BooleanField(db_default=True, default=True, help_text="False while the ladder of a budget keeps it within guarantees."),
                     ),
                     (
+                        "on_cheapest",
+                        models.BooleanField(
+                            db_default=False, default=False, help_text="The ladder of a budget wants the cheapest of its classes, not the first end."
+                        ),
+                    ),
+                    (
                         "decision",
                         models.ForeignKey(
                             blank=True,
@@ -675,9 +681,22 @@ class Migration(migrations.Migration):
                     ("fee_seconds", models.PositiveIntegerField(db_default=0, default=0, help_text="Charged beyond the use: a no-show's fee.")),
                     ("notice_seconds", models.PositiveIntegerField(db_default=0, default=0, help_text="As its tier had it when it was booked or changed.")),
                     ("late_share", models.PositiveSmallIntegerField(db_default=0, default=0, help_text="Percent of the price of time that is given up late.")),
+                    ("setup_fee", models.DecimalField(db_default=0, decimal_places=6, default=0, help_text="Charged once, at the first start.", max_digits=20)),
+                    (
+                        "setup_paid",
+                        models.DecimalField(db_default=0, decimal_places=6, default=0, help_text="What of it is charged, a part of `settled`.", max_digits=20),
+                    ),
                     (
                         "late_fees",
                         models.DecimalField(db_default=0, decimal_places=6, default=0, help_text="Charged for late time, a part of `settled`.", max_digits=20),
+                    ),
+                    (
+                        "cooling_until",
+                        models.DateTimeField(
+                            blank=True,
+                            help_text="It was cancelled after others had notice for it: until then nobody is paused for its organisation.",
+                            null=True,
+                        ),
                     ),
                     ("ready_at", models.DateTimeField(blank=True, help_text="When its GPUs were ready.", null=True)),
                     ("checked_in_at", models.DateTimeField(blank=True, help_text="First sign of use.", null=True)),
@@ -713,7 +732,9 @@ class Migration(migrations.Migration):
                             name="booking_open",
                         ),
                         models.Index(condition=models.Q(("is_drained", True)), fields=["tenant"], name="booking_drained"),
+                        models.Index(condition=models.Q(("cooling_until__isnull", False)), fields=["cooling_until"], name="booking_cooling"),
                         models.Index(condition=models.Q(("may_borrow", False)), fields=["tenant"], name="booking_kept_within"),
+                        models.Index(condition=models.Q(("on_cheapest", True)), fields=["tenant"], name="booking_on_cheapest"),
                         models.Index(fields=["tenant", "-submitted"], include=("id", "number", "name", "project", "owner"), name="booking_search"),
                         models.Index(fields=["tenant", "project", "-submitted"], include=("id", "number", "name", "owner"), name="booking_search_in_project"),
                         models.Index(condition=models.Q(("external_ref", ""), _negated=True), fields=["tenant", "external_ref"], name="booking_by_reference"),
@@ -1058,6 +1079,12 @@ class Migration(migrations.Migration):
                     (
                         "keep_trying_until",
                         models.DateTimeField(blank=True, help_text="It waits for room until then; null: if there is none it is kept as it is.", null=True),
+                    ),
+                    (
+                        "is_sooner",
+                        models.BooleanField(
+                            db_default=False, default=False, help_text="Any earlier start is taken, and becomes the start of the fixed window."
+                        ),
                     ),
                     ("calendar_due", models.BooleanField(default=False, help_text="The calendar has still to give up what the change gave up.")),
                     ("start_by", models.DateTimeField(blank=True, help_text="Latest start.", null=True)),
@@ -1923,7 +1950,13 @@ class Migration(migrations.Migration):
                                 ("gpu_hours", "GPU-hours"),
                                 ("budget", "Budget"),
                                 ("length", "Length of a booking"),
+                                ("lab_quota", "GPUs of a lab at once"),
+                                ("person_quota", "Your GPUs at once"),
+                                ("shorter", "Shortest length of a booking"),
                                 ("notice", "Time before the start"),
+                                ("start_hours", "Hours of starts"),
+                                ("tier_class", "Classes of a tier"),
+                                ("tier_audience", "People of a tier"),
                                 ("open_bookings", "Open bookings"),
                                 ("open_gpus", "GPUs of a person at once"),
                             ],
@@ -1935,7 +1968,7 @@ class Migration(migrations.Migration):
                         models.ForeignKey(
                             blank=True,
                             db_constraint=False,
-                            help_text="Whose limit it is about; null for that of the whole organisation.",
+                            help_text="Whose limit it is about, or whose lab's; null for the whole organisation.",
                             null=True,
                             on_delete=django.db.models.deletion.PROTECT,
                             to="tenants.project",
@@ -1958,7 +1991,9 @@ class Migration(migrations.Migration):
                     (
                         "amount",
                         models.DecimalField(
-                            decimal_places=6, help_text="On top of the limit: quota units, GPU-hours, money, seconds, bookings or GPUs.", max_digits=20
+                            decimal_places=6,
+                            help_text="On top of the limit: quota units, GPU-hours, money, seconds, bookings or GPUs. 1 where a rule without a number is lifted.",
+                            max_digits=20,
                         ),
                     ),
                     ("is_once", models.BooleanField(default=False, help_text="For one booking, whenever it runs.")),
@@ -2038,10 +2073,15 @@ class Migration(migrations.Migration):
                         models.CheckConstraint(
                             condition=models.Q(
                                 models.Q(("budget", None), ("gpu_class__isnull", False), ("kind__in", ["quota", "gpu_hours"]), ("tier", None)),
+                                models.Q(("budget", None), ("gpu_class__isnull", False), ("kind", "lab_quota"), ("project__isnull", False), ("tier", None)),
+                                models.Q(("budget", None), ("gpu_class__isnull", False), ("kind", "person_quota"), ("person__isnull", False), ("tier", None)),
+                                models.Q(
+                                    ("budget", None), ("gpu_class__isnull", False), ("kind", "tier_class"), ("project__isnull", False), ("tier__isnull", False)
+                                ),
                                 models.Q(
                                     ("budget", None),
                                     ("gpu_class", None),
-                                    ("kind__in", ["length", "notice"]),
+                                    ("kind__in", ["length", "notice", "shorter", "start_hours", "tier_audience"]),
                                     ("project__isnull", False),
                                     ("tier__isnull", False),
                                 ),
@@ -2059,7 +2099,7 @@ class Migration(migrations.Migration):
                             condition=models.Q(
                                 models.Q(("booking", None), ("is_once", False)),
                                 models.Q(("is_once", True), ("kind", "length")),
-                                models.Q(("booking__isnull", False), ("is_once", True), ("kind", "quota")),
+                                models.Q(("booking__isnull", False), ("is_once", True), ("kind__in", ["quota", "lab_quota", "person_quota"])),
                                 _connector="OR",
                             ),
                             name="override_booking_once",
@@ -2234,6 +2274,18 @@ class Migration(migrations.Migration):
                             to="tenants.project",
                         ),
                     ),
+                    (
+                        "lab",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The statement of the projects of a lab.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.lab",
+                        ),
+                    ),
                     ("cadence", models.CharField(choices=[("weekly", "Every week"), ("monthly", "Every month")], max_length=7)),
                     (
                         "format",
@@ -2250,7 +2302,8 @@ class Migration(migrations.Migration):
                     "ordering": ["created", "id"],
                     "indexes": [models.Index(fields=["due"], name="report_due")],
                     "constraints": [
-                        models.UniqueConstraint(fields=("user", "tenant", "project", "cadence", "format"), name="report_once", nulls_distinct=False),
+                        models.UniqueConstraint(fields=("user", "tenant", "project", "lab", "cadence", "format"), name="report_once", nulls_distinct=False),
+                        models.CheckConstraint(condition=models.Q(("lab", None), ("project", None), _connector="OR"), name="report_of_one_owner"),
                         models.CheckConstraint(
                             condition=models.Q(("cadence__in", ["weekly", "monthly"]), ("format__in", ["pdf", "csv", "focus.csv", "focus.parquet"])),
                             name="report_choices",
@@ -2275,6 +2328,14 @@ class Migration(migrations.Migration):
                     ("version", models.PositiveIntegerField()),
                     ("text", models.TextField(help_text="What is accepted, or how people get the training.", max_length=20000)),
                     ("valid_days", models.PositiveIntegerField(blank=True, help_text="How long it holds for a person; null: without an end.", null=True)),
+                    (
+                        "projects",
+                        models.JSONField(
+                            db_default=models.Value([], models.JSONField()),
+                            default=list,
+                            help_text="Slugs of the projects in which a tier demands it; empty: in all.",
+                        ),
+                    ),
                     ("created", models.DateTimeField()),
                     ("created_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
                     ("ended", models.DateTimeField(blank=True, null=True)),
@@ -2297,6 +2358,9 @@ class Migration(migrations.Migration):
                         ),
                         models.CheckConstraint(
                             condition=models.Q(("ended", None), ("ended__gte", models.F("created")), _connector="OR"), name="requirement_ends_after"
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(("projects", []), ("tier__isnull", False), _connector="OR"), name="requirement_projects_of_tier"
                         ),
                         models.UniqueConstraint(
                             condition=models.Q(("ended", None)),
@@ -2321,17 +2385,22 @@ class Migration(migrations.Migration):
                     ("user", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
                     ("at", models.DateTimeField(help_text="When it was accepted, or the day of the training.")),
                     ("until", models.DateTimeField(blank=True, help_text="Null: without an end.", null=True)),
+                    ("warned_days", models.PositiveSmallIntegerField(blank=True, help_text="So many days before its end was the last notice.", null=True)),
                     ("address", models.GenericIPAddressField(blank=True, null=True)),
                     ("recorded", models.DateTimeField()),
                     ("recorded_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
                 ],
                 options={
                     "ordering": ["-recorded", "id"],
-                    "indexes": [models.Index(fields=["tenant", "user", "requirement"], name="acceptance_of_user")],
+                    "indexes": [
+                        models.Index(fields=["tenant", "user", "requirement"], name="acceptance_of_user"),
+                        models.Index(condition=models.Q(("until__isnull", False)), fields=["until"], name="acceptance_running_out"),
+                    ],
                     "constraints": [
+                        models.CheckConstraint(condition=models.Q(("warned_days", None), ("until__isnull", False), _connector="OR"), name="acceptance_warned"),
                         models.CheckConstraint(
                             condition=models.Q(("until", None), ("until__gt", models.F("at")), _connector="OR"), name="acceptance_ends_after"
-                        )
+                        ),
                     ],
                 },
             ),
@@ -2680,7 +2749,16 @@ class Migration(migrations.Migration):
                 name="SpendVariance",
                 fields=[
                     ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: of a budget of the platform.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            to="tenants.tenant",
+                        ),
+                    ),
                     ("budget", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="billing.budget")),
                     ("day", models.DateField(help_text="The last day of UTC that counts.")),
                     ("against", models.CharField(choices=[("weekday", "The same weekday before"), ("plan", "The plan")], max_length=7)),
@@ -2803,6 +2881,53 @@ class Migration(migrations.Migration):
                                 _connector="OR",
                             ),
                             name="wait_offer_decided_in_time",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="StatementExport",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="tenants.tenant")),
+                    ("user", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    (
+                        "project",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="Null: the statement of the whole organisation.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.project",
+                        ),
+                    ),
+                    ("month", models.DateField(help_text="Its first day.")),
+                    (
+                        "kind",
+                        models.CharField(
+                            choices=[("pdf", "PDF"), ("csv", "CSV"), ("focus.csv", "FOCUS 1.2, CSV"), ("focus.parquet", "FOCUS 1.2, Parquet")], max_length=13
+                        ),
+                    ),
+                    ("created", models.DateTimeField()),
+                    ("lines", models.PositiveIntegerField(help_text="Lines of the statement when it was asked for.")),
+                    ("lines_done", models.PositiveIntegerField(default=0)),
+                    ("attempts", models.PositiveSmallIntegerField(default=0)),
+                    ("claimed_until", models.DateTimeField(blank=True, null=True)),
+                    ("finished_at", models.DateTimeField(blank=True, help_text="When it was ready, or given up.", null=True)),
+                    ("name", models.CharField(blank=True, help_text="The file's name, once ready.", max_length=120)),
+                    ("size", models.PositiveBigIntegerField(default=0, help_text="Bytes of the file.")),
+                    ("content", models.BinaryField(help_text="The file, compressed by zlib.", null=True)),
+                ],
+                options={
+                    "ordering": ["created", "id"],
+                    "indexes": [models.Index(condition=models.Q(("finished_at__isnull", True)), fields=["created"], name="export_open")],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("user", "tenant", "project", "month", "kind"), name="export_once", nulls_distinct=False),
+                        models.CheckConstraint(condition=models.Q(("kind__in", ["pdf", "csv", "focus.csv", "focus.parquet"])), name="export_kind"),
+                        models.CheckConstraint(
+                            condition=models.Q(("content__isnull", True), ("finished_at__isnull", False), _connector="OR"), name="export_ready_is_finished"
                         ),
                     ],
                 },

@@ -28,6 +28,14 @@ class Migration(migrations.Migration):
                         "peak_weekly",
                         models.JSONField(db_default=[], default=list, help_text="Peak hours: [weekday, first hour, hour of the end], Monday is 0."),
                     ),
+                    (
+                        "setup_fees",
+                        models.JSONField(
+                            db_default=models.Value({}, output_field=models.JSONField()),
+                            default=dict,
+                            help_text="What the first start of a booking costs, by tier; none: nothing.",
+                        ),
+                    ),
                 ],
                 options={"ordering": ["-valid_from"]},
             ),
@@ -138,7 +146,7 @@ class Migration(migrations.Migration):
                 name="Account",
                 fields=[
                     ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("tenant", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
                     ("kind", models.CharField(max_length=8)),
                     ("currency", models.CharField(default="EUR", max_length=3)),
                     ("limited", models.BooleanField(default=False, help_text="Debits and pending can't exceed the credits.")),
@@ -160,7 +168,10 @@ class Migration(migrations.Migration):
                             name="account_never_overspent",
                         ),
                         models.UniqueConstraint(
-                            condition=models.Q(("kind__in", ["source", "spend"])), fields=("tenant", "kind", "currency"), name="account_one_of_a_kind"
+                            condition=models.Q(("kind__in", ["source", "spend"])),
+                            fields=("tenant", "kind", "currency"),
+                            name="account_one_of_a_kind",
+                            nulls_distinct=False,
                         ),
                     ]
                 },
@@ -195,7 +206,7 @@ class Migration(migrations.Migration):
                 name="Transfer",
                 fields=[
                     ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("tenant", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
                     ("kind", models.CharField(max_length=8)),
                     ("debit", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="billing.account")),
                     ("credit", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="billing.account")),
@@ -232,7 +243,7 @@ class Migration(migrations.Migration):
                             blank=True,
                             db_default="",
                             default="",
-                            help_text="What a charge is for that is for no GPU time: `late_share` or `no_show`.",
+                            help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`.",
                             max_length=12,
                         ),
                     ),
@@ -281,14 +292,32 @@ class Migration(migrations.Migration):
                 name="Budget",
                 fields=[
                     ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True, help_text="Null: of the platform.", null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant"
+                        ),
+                    ),
                     (
                         "level",
                         models.CharField(
-                            choices=[("tenant", "Organisation"), ("project", "Project"), ("campaign", "Campaign"), ("person", "Person")],
+                            choices=[
+                                ("platform", "Platform"),
+                                ("tenant", "Organisation"),
+                                ("lab", "Lab"),
+                                ("project", "Project"),
+                                ("campaign", "Campaign"),
+                                ("person", "Person"),
+                            ],
                             db_default="project",
                             default="project",
                             max_length=8,
+                        ),
+                    ),
+                    (
+                        "lab",
+                        models.ForeignKey(
+                            blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tenants.lab"
                         ),
                     ),
                     (
@@ -354,10 +383,54 @@ class Migration(migrations.Migration):
                         models.CheckConstraint(condition=models.Q(("variance_amount__gte", 0)), name="budget_variance_amount"),
                         models.CheckConstraint(
                             condition=models.Q(
-                                models.Q(("campaign", None), ("level", "tenant"), ("person", None), ("project", None)),
-                                models.Q(("campaign", None), ("level", "project"), ("person", None), ("project__isnull", False)),
-                                models.Q(("campaign__isnull", False), ("level", "campaign"), ("person", None), ("project__isnull", False)),
-                                models.Q(("campaign", None), ("level", "person"), ("person__isnull", False), ("project__isnull", False)),
+                                models.Q(
+                                    ("campaign__isnull", True),
+                                    ("lab__isnull", True),
+                                    ("level", "platform"),
+                                    ("person__isnull", True),
+                                    ("project__isnull", True),
+                                    ("tenant__isnull", True),
+                                ),
+                                models.Q(
+                                    ("campaign__isnull", True),
+                                    ("lab__isnull", True),
+                                    ("level", "tenant"),
+                                    ("person__isnull", True),
+                                    ("project__isnull", True),
+                                    ("tenant__isnull", False),
+                                ),
+                                models.Q(
+                                    ("campaign__isnull", True),
+                                    ("lab__isnull", False),
+                                    ("level", "lab"),
+                                    ("person__isnull", True),
+                                    ("project__isnull", True),
+                                    ("tenant__isnull", False),
+                                ),
+                                models.Q(
+                                    ("campaign__isnull", True),
+                                    ("lab__isnull", True),
+                                    ("level", "project"),
+                                    ("person__isnull", True),
+                                    ("project__isnull", False),
+                                    ("tenant__isnull", False),
+                                ),
+                                models.Q(
+                                    ("campaign__isnull", False),
+                                    ("lab__isnull", True),
+                                    ("level", "campaign"),
+                                    ("person__isnull", True),
+                                    ("project__isnull", False),
+                                    ("tenant__isnull", False),
+                                ),
+                                models.Q(
+                                    ("campaign__isnull", True),
+                                    ("lab__isnull", True),
+                                    ("level", "person"),
+                                    ("person__isnull", False),
+                                    ("project__isnull", False),
+                                    ("tenant__isnull", False),
+                                ),
                                 _connector="OR",
                             ),
                             name="budget_level",
@@ -369,7 +442,7 @@ class Migration(migrations.Migration):
                 name="Guardrail",
                 fields=[
                     ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("tenant", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
                     (
                         "budget",
                         models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="guardrails", to="billing.budget"),
@@ -387,6 +460,7 @@ class Migration(migrations.Migration):
                             choices=[
                                 ("notify", "Notify"),
                                 ("approval", "Ask for an approval of new bookings"),
+                                ("cheaper", "Finish waiting work on the cheapest of its classes"),
                                 ("no_borrowing", "Start nothing on borrowed GPUs"),
                                 ("no_bookings", "Take no new bookings"),
                                 ("drain", "Start nothing new"),
@@ -413,7 +487,7 @@ class Migration(migrations.Migration):
                         models.CheckConstraint(
                             condition=models.Q(
                                 ("measure__in", ["spent", "committed", "forecast"]),
-                                ("action__in", ["notify", "approval", "no_borrowing", "no_bookings", "drain", "pause"]),
+                                ("action__in", ["notify", "approval", "cheaper", "no_borrowing", "no_bookings", "drain", "pause"]),
                                 ("audience__in", ["leads", "admins", "both"]),
                             ),
                             name="guardrail_choices",

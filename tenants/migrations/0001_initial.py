@@ -658,10 +658,22 @@ class Migration(migrations.Migration):
                     ("guaranteed_units", models.BigIntegerField(default=0)),
                     ("borrow_limit_units", models.BigIntegerField(blank=True, help_text="Most units above the guarantee; null is no limit.", null=True)),
                     ("lend_limit_units", models.BigIntegerField(blank=True, help_text="Most idle units that others may borrow; null is all.", null=True)),
+                    ("cap_gpu_hours", models.PositiveIntegerField(blank=True, null=True)),
+                    ("cap_days", models.PositiveSmallIntegerField(blank=True, help_text="Any such number of days in a row; null is a UTC month.", null=True)),
+                    ("cap_carries", models.BooleanField(db_default=False, default=False, help_text="Adds the unused hours of the month before.")),
                 ],
                 options={
                     "constraints": [
                         models.UniqueConstraint(fields=("lab", "gpu_class"), name="lab_quota_once"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("cap_carries", False), ("cap_days", None), ("cap_gpu_hours", None)),
+                                models.Q(("cap_days", None), ("cap_gpu_hours__gt", 0)),
+                                models.Q(("cap_carries", False), ("cap_days__gte", 1), ("cap_days__lte", 31), ("cap_gpu_hours__gt", 0)),
+                                _connector="OR",
+                            ),
+                            name="lab_quota_cap_fits",
+                        ),
                         models.CheckConstraint(
                             condition=models.Q(
                                 ("guaranteed_units__gte", 0),
@@ -703,6 +715,10 @@ class Migration(migrations.Migration):
                         "project",
                         models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.project"),
                     ),
+                    (
+                        "user",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
                     ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
                     ("limit_units", models.BigIntegerField()),
                     ("first_day", models.DateField(blank=True, null=True)),
@@ -719,6 +735,7 @@ class Migration(migrations.Migration):
                     "constraints": [
                         models.CheckConstraint(condition=models.Q(("limit_units__gte", 0)), name="quota_window_never_negative"),
                         models.CheckConstraint(condition=models.Q(("lab", None), ("project", None), _connector="OR"), name="quota_window_of_one_owner"),
+                        models.CheckConstraint(condition=models.Q(("user", None), ("lab", None), _connector="OR"), name="quota_window_no_person_of_a_lab"),
                         models.CheckConstraint(
                             condition=models.Q(("end_hour__gte", 1), ("end_hour__lte", 24), ("first_hour__lte", 23)), name="quota_window_hours"
                         ),
@@ -788,7 +805,16 @@ class Migration(migrations.Migration):
                 name="OutboxMessage",
                 fields=[
                     ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: about the platform, for operators only.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            to="tenants.tenant",
+                        ),
+                    ),
                     ("kind", models.CharField(max_length=60)),
                     ("payload", models.JSONField()),
                     ("created", models.DateTimeField()),
@@ -885,7 +911,16 @@ class Migration(migrations.Migration):
                 name="Notification",
                 fields=[
                     ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: about the platform, in the inbox of an operator.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            to="tenants.tenant",
+                        ),
+                    ),
                     ("user", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL)),
                     ("message", models.BigIntegerField(help_text="The outbox message; no foreign key, as messages are deleted after a week.")),
                     ("kind", models.CharField(max_length=60)),
@@ -901,7 +936,12 @@ class Migration(migrations.Migration):
                         models.Index(fields=["tenant", "user", "-at", "-id"], name="notification_of_user"),
                         models.Index(condition=models.Q(("read", None)), fields=["tenant", "user"], name="notification_unread"),
                     ],
-                    "constraints": [models.UniqueConstraint(fields=("user", "message"), name="notification_once")],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("user", "message"), name="notification_once"),
+                        models.CheckConstraint(
+                            condition=models.Q(("tenant__isnull", False), ("path__startswith", "/ops/"), _connector="OR"), name="notification_has_a_place"
+                        ),
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1411,6 +1451,23 @@ class Migration(migrations.Migration):
                             name="webhook_delivery_settled",
                         ),
                     ],
+                },
+            ),
+            migrations.CreateModel(
+                name="DirectoryGroup",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("name", models.CharField(help_text="`displayName` of the directory.", max_length=200)),
+                    ("external_id", models.CharField(blank=True, help_text="`externalId`.", max_length=255)),
+                    ("members", django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text="Ids of accounts.", size=None)),
+                    ("created", models.DateTimeField()),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(django.db.models.functions.text.Lower("name"), models.F("tenant"), name="directory_group_once"),
+                        models.UniqueConstraint(fields=("tenant", "id"), name="directory_group_id_in_tenant"),
+                    ]
                 },
             ),
         )

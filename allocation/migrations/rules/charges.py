@@ -68,6 +68,9 @@ REPORTS = (
     + tenant_key("allocation_spendvariance", "budget_id", "billing_budget")
     + protect("allocation_reportsubscription")
     + tenant_key("allocation_reportsubscription", "project_id", "tenants_project")
+    + tenant_key("allocation_reportsubscription", "lab_id", "tenants_lab")
+    + protect("allocation_statementexport", grants="SELECT, INSERT, DELETE")
+    + tenant_key("allocation_statementexport", "project_id", "tenants_project")
 )
 
 SQL = SUMS + DISPUTES + REPORTS

@@ -16,11 +16,23 @@ TRANSFERS = (
     + tenant_key("billing_transfer", "hold_id", "billing_transfer")
     + tenant_key("billing_transfer", "campaign_id", "billing_campaign")
     + append_only("billing_transfer")
+    + """
+-- Only transfers between accounts of the platform have no tenant.
+ALTER TABLE billing_transfer ADD CONSTRAINT transfer_of_platform_funds
+  CHECK (tenant_id IS NOT NULL OR kind IN ('fund', 'reverse'));
+"""
 )
 
-# What each transfer changes in each budget account. The second half are the budgets of other
-# levels: those of the tenant, of the campaign and of the person that hold on the transfer's day.
-MOVEMENTS = """
+# What each transfer changes in each budget account. The last two parts are the budgets of other
+# levels that hold on the transfer's day: those of its tenant, and those of the platform.
+CHANGE = """0::numeric,
+       CASE t.kind WHEN 'reverse' THEN -t.amount WHEN 'settle' THEN t.amount
+         WHEN 'charge' THEN t.amount ELSE 0 END,
+       CASE WHEN t.kind = 'hold' THEN t.amount ELSE -coalesce(h.amount, 0) END
+  FROM billing_transfer t
+  JOIN billing_budget own
+    ON own.account_id = CASE t.kind WHEN 'reverse' THEN t.credit_id ELSE t.debit_id END"""
+MOVEMENTS = f"""
 CREATE VIEW billing_movement WITH (security_invoker = true) AS
 SELECT t.id AS transfer_id, t.credit_id AS account_id,
        t.amount AS credits, 0::numeric AS debits, 0::numeric AS pending
@@ -34,19 +46,21 @@ SELECT t.id, t.debit_id, 0::numeric,
   JOIN billing_budget b ON b.account_id = t.debit_id
   LEFT JOIN billing_transfer h ON h.id = t.hold_id
 UNION ALL
-SELECT t.id, other.account_id, 0::numeric,
-       CASE t.kind WHEN 'reverse' THEN -t.amount WHEN 'settle' THEN t.amount
-         WHEN 'charge' THEN t.amount ELSE 0 END,
-       CASE WHEN t.kind = 'hold' THEN t.amount ELSE -coalesce(h.amount, 0) END
-  FROM billing_transfer t
-  JOIN billing_budget own
-    ON own.account_id = CASE t.kind WHEN 'reverse' THEN t.credit_id ELSE t.debit_id END
+SELECT t.id, other.account_id, {CHANGE}
   JOIN billing_budget other
     ON other.tenant_id = t.tenant_id AND other.level <> 'project'
     AND other.starts <= t.day AND t.day < other.ends
     AND (other.project_id IS NULL OR other.project_id = own.project_id)
     AND (other.campaign_id IS NULL OR other.campaign_id = t.campaign_id)
     AND (other.person_id IS NULL OR other.person_id = t.person_id)
+    AND (other.lab_id IS NULL OR other.lab_id =
+         (SELECT p.lab_id FROM tenants_project p WHERE p.id = own.project_id))
+  LEFT JOIN billing_transfer h ON h.id = t.hold_id
+  WHERE t.day IS NOT NULL
+UNION ALL
+SELECT t.id, other.account_id, {CHANGE}
+  JOIN billing_budget other
+    ON other.tenant_id IS NULL AND other.starts <= t.day AND t.day < other.ends
   LEFT JOIN billing_transfer h ON h.id = t.hold_id
   WHERE t.day IS NOT NULL;
 GRANT SELECT ON billing_movement TO portal_system, portal_ops;
@@ -56,15 +70,23 @@ GRANT SELECT ON billing_movement TO portal_system, portal_ops;
 # drops, and would count a repeated hold twice. Only budget accounts keep a running balance:
 # otherwise all bookings of a tenant would queue for its one `spend` row.
 #
-# Accounts are locked from the top of the tree to its leaves, then by id: a transaction of several
-# statements waits at its first account, before it has any other. The shared lock keeps a new
-# budget from counting what stands while this statement adds to it.
+# The first lock is of the platform: a statement of any tenant takes it shared, a new budget of the
+# platform takes it alone. The second is the same for a tenant. The accounts are locked from the top
+# of the tree to its leaves, then by id, in the statement that changes them.
+# The plan is made once for a session, by keys: a plan from a time with few rows would read all
+# transfers for each one that is added, and a new plan each time costs more than the rest.
 BALANCES = """
 CREATE FUNCTION billing_apply_transfers() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  ids uuid[] := ARRAY(SELECT id FROM added);
 BEGIN
+  PERFORM pg_advisory_xact_lock_shared(hashtextextended('platform', 5));
   PERFORM pg_advisory_xact_lock_shared(hashtextextended(tenant::text, 5))
-    FROM (SELECT DISTINCT tenant_id AS tenant FROM added ORDER BY 1) AS tenants;
+    FROM (SELECT DISTINCT tenant_id AS tenant FROM added WHERE tenant_id IS NOT NULL ORDER BY 1)
+      AS tenants;
   IF EXISTS (
     SELECT FROM added a LEFT JOIN billing_transfer h ON h.id = a.hold_id
     WHERE a.kind IN ('settle', 'release') AND (
@@ -85,18 +107,21 @@ BEGIN
     RAISE EXCEPTION 'transfer has a day outside its budget'
       USING ERRCODE = '23514', CONSTRAINT = 'transfer_day_in_budget';
   END IF;
-  PERFORM FROM billing_account a JOIN billing_budget b ON b.account_id = a.id
-    WHERE a.id IN (SELECT m.account_id FROM billing_movement m
-                   WHERE m.transfer_id IN (SELECT id FROM added))
-    ORDER BY array_position(ARRAY['tenant', 'project', 'campaign', 'person'], b.level::text), a.id
-    FOR NO KEY UPDATE OF a;
+  WITH m AS MATERIALIZED (
+    SELECT account_id, sum(credits) AS credits, sum(debits) AS debits, sum(pending) AS pending
+    FROM billing_movement WHERE transfer_id = ANY (ids)
+    GROUP BY account_id
+  ), locked AS MATERIALIZED (
+    SELECT a.id FROM billing_account a JOIN billing_budget b ON b.account_id = a.id
+    WHERE a.id IN (SELECT account_id FROM m)
+    ORDER BY array_position(
+      ARRAY['platform', 'tenant', 'lab', 'project', 'campaign', 'person'], b.level::text), a.id
+    FOR NO KEY UPDATE OF a
+  )
   UPDATE billing_account a
     SET credits = a.credits + m.credits, debits = a.debits + m.debits,
         pending = a.pending + m.pending
-    FROM (SELECT account_id, sum(credits) AS credits, sum(debits) AS debits,
-                 sum(pending) AS pending
-          FROM billing_movement WHERE transfer_id IN (SELECT id FROM added)
-          GROUP BY account_id) m
+    FROM m JOIN locked ON locked.id = m.account_id
     WHERE a.id = m.account_id;
   RETURN NULL;
 END $$;

@@ -41,9 +41,9 @@ WINDOWS = (
     protect("tenants_quotawindow", grants="SELECT, INSERT, DELETE")
     + """
 CREATE POLICY own_windows_added ON tenants_quotawindow AS RESTRICTIVE FOR INSERT TO portal_web
-  WITH CHECK (project_id IS NOT NULL OR lab_id IS NOT NULL);
+  WITH CHECK (project_id IS NOT NULL OR lab_id IS NOT NULL OR user_id IS NOT NULL);
 CREATE POLICY own_windows_removed ON tenants_quotawindow AS RESTRICTIVE FOR DELETE TO portal_web
-  USING (project_id IS NOT NULL OR lab_id IS NOT NULL);
+  USING (project_id IS NOT NULL OR lab_id IS NOT NULL OR user_id IS NOT NULL);
 """
     + tenant_key("tenants_quotawindow", "lab_id", "tenants_lab")
     + tenant_key("tenants_quotawindow", "project_id", "tenants_project")

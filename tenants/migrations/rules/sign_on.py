@@ -12,4 +12,6 @@ SQL = (
     + protect("tenants_signonattempt", grants="")
     + protect("tenants_directorytoken", grants="")
     + protect("tenants_directoryperson", grants="")
+    # The operators' process alone reads and writes what gives people roles.
+    + protect("tenants_directorygroup", grants="")
 )
