@@ -1,8 +1,8 @@
 """The solver's public interface: a snapshot in, a plan with reasons out; no Django, no clock."""
 
 from allocation.reasons.reason import Reason as Reason
-from allocation.solver.cycle.criterion import Criterion as Criterion
-from allocation.solver.cycle.criterion import criterion_at as criterion_at
+from allocation.solver.cycle.order.criterion import Criterion as Criterion
+from allocation.solver.cycle.order.criterion import criterion_at as criterion_at
 from allocation.solver.cycle.quote import Availability as Availability
 from allocation.solver.cycle.quote import best_options as best_options
 from allocation.solver.cycle.quote import quote as quote

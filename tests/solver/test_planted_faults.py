@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from allocation.solver.cycle import extensions, planned_starts
+from allocation.solver.cycle import planned_starts
+from allocation.solver.cycle.extending import extensions
 from allocation.solver.fleet import mig_geometry
 from allocation.solver.fleet import pool as topology
 from allocation.solver.fleet.mig_geometry import Geometry

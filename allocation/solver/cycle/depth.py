@@ -8,10 +8,10 @@ long the queue is.
 from collections.abc import Callable, Iterable
 
 from allocation.reasons.reason import reason
+from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import able_demands
 from allocation.solver.cycle.planned_starts import unproven_start
-from allocation.solver.cycle.queue import Turn
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request
 

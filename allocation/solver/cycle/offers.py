@@ -7,8 +7,8 @@ offer. An offer is not a booking yet, so it needs time to be answered before its
 from collections.abc import Iterable
 from dataclasses import replace
 
+from allocation.solver.cycle.order.queue import BookingQueue
 from allocation.solver.cycle.outcome import Outcome
-from allocation.solver.cycle.queue import BookingQueue
 from allocation.solver.model.demand import Demand, Fit, demands_of
 from allocation.solver.model.inputs import Entry, Request
 from allocation.solver.model.plan import Offered

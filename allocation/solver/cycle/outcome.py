@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from allocation.reasons.reason import Reason, reason, with_facts
-from allocation.solver.cycle.lost_guarantees import lost_guarantees
+from allocation.solver.cycle.order.lost_guarantees import lost_guarantees
+from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.relocation_orders import OrderResult
 from allocation.solver.cycle.resume_in_place import planned_resume
-from allocation.solver.cycle.strengths import Strengths
 from allocation.solver.model.demand import Demand, Fit, demands_of
 from allocation.solver.model.inputs import Request, Snapshot, Strength
 from allocation.solver.model.plan import Assign, Extend, OrderAnswer, Pause, Plan, Refuse, Waiting

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
+from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.resume_in_place import original_gpus_or_earlier
-from allocation.solver.cycle.strengths import Strengths
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
 from allocation.solver.model.inputs import Place, PlannedStart, Request, Strength
 from allocation.solver.preemption.search import Preemption

@@ -7,11 +7,11 @@ import numpy as np
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.claims import among_planned
-from allocation.solver.cycle.extensions import why_not_longer
+from allocation.solver.cycle.extending.extensions import why_not_longer
+from allocation.solver.cycle.order.queue import BookingQueue, Turn
+from allocation.solver.cycle.order.strengths import Strengths, strength_of
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
-from allocation.solver.cycle.queue import BookingQueue, Turn
-from allocation.solver.cycle.strengths import Strengths, strength_of
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
 from allocation.solver.model.inputs import Request, Snapshot, Strength

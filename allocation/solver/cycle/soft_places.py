@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
 
+from allocation.solver.cycle.order.queue import BookingQueue, Key, Turn
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import is_usable
-from allocation.solver.cycle.queue import BookingQueue, Key, Turn
 from allocation.solver.model.demand import Demand, Fit, demand_on, demands_of
 from allocation.solver.model.inputs import UNITS_PER_GPU, Request
 from allocation.solver.model.plan import SoftPlace

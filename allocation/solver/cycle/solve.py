@@ -8,17 +8,17 @@ from dataclasses import replace
 from functools import partial
 
 from allocation.solver.cycle.changes import Changes
-from allocation.solver.cycle.extension_turns import ExtensionTurns
-from allocation.solver.cycle.extensions import extensions_decide, withdrawals
+from allocation.solver.cycle.extending.extensions import extensions_decide, withdrawals
+from allocation.solver.cycle.extending.turns import ExtensionTurns
 from allocation.solver.cycle.idle import idle_releases
-from allocation.solver.cycle.offer_withdrawals import with_withdrawals
 from allocation.solver.cycle.offers import offers_make
+from allocation.solver.cycle.order.offer_withdrawals import with_withdrawals
+from allocation.solver.cycle.order.queue import BookingQueue
+from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
-from allocation.solver.cycle.queue import BookingQueue
 from allocation.solver.cycle.relocation_orders import relocation_orders_apply
 from allocation.solver.cycle.soft_places import SoftPlaces
-from allocation.solver.cycle.strengths import Strengths
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.inputs import Snapshot
 from allocation.solver.model.ordering import in_order

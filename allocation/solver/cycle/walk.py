@@ -11,25 +11,22 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.changes import Changes, Standing
-from allocation.solver.cycle.criterion import criterion
 from allocation.solver.cycle.depth import behind_the_depth, start_or_wait
-from allocation.solver.cycle.extension_turns import ExtensionTurns
+from allocation.solver.cycle.extending.turns import ExtensionTurns
+from allocation.solver.cycle.order.criterion import criterion
+from allocation.solver.cycle.order.queue import AGED, BookingQueue, Key, Turn
+from allocation.solver.cycle.order.takers import Takers
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
+from allocation.solver.cycle.planned_places import PlannedPlaces, is_pushed_out, needs_no_way
 from allocation.solver.cycle.planned_starts import planned_start_reserve
-from allocation.solver.cycle.queue import AGED, BookingQueue, Key, Turn
 from allocation.solver.cycle.soft_places import SoftPlaces
-from allocation.solver.cycle.takers import Takers, connected_classes
 from allocation.solver.model.demand import Fit, demands_of
 from allocation.solver.model.inputs import Change, Extension, Request
-from allocation.solver.reasons.blockers import out_of_service
 from allocation.solver.reasons.explain import possible_demands
-from allocation.solver.state.held_guarantees import Whose
-from allocation.solver.state.start_times import last_start
 
 
 class Walk:
@@ -46,15 +43,11 @@ class Walk:
         changed: Iterable[str] = (),
     ) -> None:
         self._outcome, self._queue, self._turns = outcome, queue, turns
-        self._kept, self._planned, self._broken = dict(kept), kept, broken
-        self._earliest: dict[str, list[int]] = {}
+        self._kept, self._broken = dict(kept), broken
         self._series = series_of(t.request for t in turns if t.request.promise is None)
-        self._parts = connected_classes(turns)
+        self._places = PlannedPlaces(turns, self._kept, outcome.strengths)
         depth = outcome.state.policy.plan_depth
-        self._behind_depth = behind_the_depth(turns, depth, self._part_of)
-        self._expected: dict[str, list[int]] = {}
-        self._guaranteed: dict[Whose, list[int]] = {}
-        self._list_planned()
+        self._behind_depth = behind_the_depth(turns, depth, self._places.part_of)
         self._index = {turn.request.booking: at for at, turn in enumerate(turns)}
         self._at = 0
         self._done: set[str] = set()
@@ -119,10 +112,9 @@ class Walk:
     def way_for(self, request: Request, at: int, until: int) -> list[str]:
         """Bookings that would be freed for one more request at this index, whose starts are before
         `until`."""
-        if not request.ask.classes or self._needs_no_way(request):
+        if not request.ask.classes or needs_no_way(self._outcome.state, request):
             return []
-        part = self._parts.get(request.ask.classes[0], "")
-        places = (self._expected.get(part, ()), self._guaranteed.get((request.tenant, part), ()))
+        places = self._places.of(request)
         behind = (
             self._turns[n].request.booking for each in places for n in each[bisect_left(each, at) :]
         )
@@ -157,7 +149,7 @@ class Walk:
             if self._is_overdue(turn):
                 self._free_behind(turn)
                 self._improve(turn)
-            elif self._part_of(request) in self._opened:
+            elif self._places.part_of(request) in self._opened:
                 self._later.append(turn)
             else:
                 self._improve(turn)
@@ -179,7 +171,7 @@ class Walk:
         booking = turn.request.booking
         kept = self._outcome.rebinding.take(booking, self._kept) or self._kept[booking]
         self._kept[booking] = kept
-        if self._is_pushed_out(turn.request, kept):
+        if is_pushed_out(self._outcome.state, self._changed, turn.request, kept):
             self._free(turn)
             self._again(turn)
             if booking in self._done:
@@ -192,20 +184,6 @@ class Walk:
             self._changed.update(each.gpu_class for each in found.demand.parts)
         self._await_resumes()
 
-    def _is_pushed_out(self, request: Request, kept: Fit) -> bool:
-        """True when work that counts has taken the quota of a start that does not count: the limits
-        of the former ignore the latter."""
-        state = self._outcome.state
-        uses = [use for use in state.uses(kept.demand) if use.gpu_class in self._changed]
-        if not uses or state.quota.tier(request.tier).counts:
-            return False
-        for use in uses:
-            state.quota.add(use, kept.window, -1)
-        blocks = [state.quota.over(use, kept.window) for use in uses]
-        for use in uses:
-            state.quota.add(use, kept.window)
-        return any(blocks)
-
     def _is_overdue(self, turn: Turn) -> bool:
         """True when it came ahead of others after it was planned, because it is inside its
         guarantee now or has waited too long, and held work leaves room before its start.
@@ -215,23 +193,15 @@ class Walk:
         request = turn.request
         if not (turn.inside or turn.key[0] == AGED) or request.fixed or request.home:
             return False
-        state, part = self._outcome.state, self._part_of(request)
+        state, part = self._outcome.state, self._places.part_of(request)
         kept, first = self._kept[request.booking], state.first_start(request.earliest)
-        behind = self._behind(self._expected.get(part, ()))
+        behind = self._behind(self._places.expected(part))
         if kept.starts <= max(first, state.frozen_for(kept.demand)) or not behind:
             return False
-        if self._earliest_behind(part)[-len(behind)] >= kept.starts:
+        if self._places.earliest_from(part)[-len(behind)] >= kept.starts:
             return False
         demands, _ = possible_demands(state, demands_of(request))
         return any(state.has_held_room(each, first, kept.starts) for each in demands)
-
-    def _earliest_behind(self, part: str) -> list[int]:
-        """For each expected start of a part the earliest of it and all behind it."""
-        if part not in self._earliest:
-            names = (self._turns[at].request.booking for at in reversed(self._expected[part]))
-            starts = (self._planned[name].starts for name in names)
-            self._earliest[part] = list(accumulate(starts, min))[::-1]
-        return self._earliest[part]
 
     def _newcomer(self, turn: Turn) -> None:
         """Place a booking that has no start, and whoever is placed with it."""
@@ -246,7 +216,7 @@ class Walk:
             outcome.rebinding.open_to_newcomers()
         self._newcomers += 1
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        is_open = self._part_of(request) in self._opened
+        is_open = self._places.part_of(request) in self._opened
         self._make_way(turn)
         if request.promise is None:
             given = place_in_turn(outcome, request, self._series)
@@ -262,13 +232,13 @@ class Walk:
             outcome.rebinding.attempts = attempts
             self._put_back(self._freed.keys() - freed)
             if not is_open:
-                self._opened.pop(self._part_of(request), None)
+                self._opened.pop(self._places.part_of(request), None)
             self._note_at_risk(turn, self._broken.get(request.booking))
 
     def _note_at_risk(self, turn: Turn, why: Reason | None) -> None:
         """Try a booking that has lost its start once more, before those behind it improve."""
         request = turn.request
-        if request.promise is not None and self._part_of(request) in self._opened:
+        if request.promise is not None and self._places.part_of(request) in self._opened:
             self._at_risk[request.booking] = why
             self._later.append(turn)
 
@@ -279,7 +249,7 @@ class Walk:
         if waits is None:
             return
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        for at in self._behind(self._expected.get(self._part_of(turn.request), ())):
+        for at in self._behind(self._places.expected(self._places.part_of(turn.request))):
             self._free(self._turns[at])
         outcome.waits.remove(waits)
         queues = dict(outcome.queues)
@@ -319,7 +289,7 @@ class Walk:
             self._kept.pop(each.booking, None)
             lifted.append((each, standing, kept))
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        is_open = self._part_of(turn.request) in self._opened
+        is_open = self._places.part_of(turn.request) in self._opened
         self._make_way(turn)
         found = changes.decide([(each, standing) for each, standing, _ in lifted])
         for each in members if found else ():
@@ -334,11 +304,11 @@ class Walk:
         self._restore_standing(lifted)
         self._put_back(self._freed.keys() - freed)
         if not is_open:
-            self._opened.pop(self._part_of(turn.request), None)
+            self._opened.pop(self._places.part_of(turn.request), None)
 
     def _extend(self, turn: Turn, extension: Extension) -> None:
         """Give a booking its later end, or leave it and everything else as it is."""
-        extensions, part = self.extensions, self._part_of(turn.request)
+        extensions, part = self.extensions, self._places.part_of(turn.request)
         if extensions is None:
             return
         self._done.add(turn.request.booking)
@@ -394,48 +364,31 @@ class Walk:
     def _make_way(self, turn: Turn) -> None:
         """Free what a booking without a start may take: the expected starts behind it, and the
         guaranteed ones of its own tenant."""
-        request, part = turn.request, self._part_of(turn.request)
-        expected = self._behind(self._expected.get(part, ())) if part not in self._opened else ()
-        own = self._behind(self._guaranteed.get((request.tenant, part), ()))
-        if not (expected or own) or self._needs_no_way(request):
+        request, part = turn.request, self._places.part_of(turn.request)
+        expected = self._behind(self._places.expected(part)) if part not in self._opened else ()
+        own = self._behind(self._places.guaranteed(request.tenant, part))
+        if not (expected or own) or needs_no_way(self._outcome.state, request):
             return
         self._free_behind(turn)
         self._free_own(request.tenant, part)
 
     def _free_own(self, tenant: str, part: str) -> None:
         """Free the guaranteed starts of a tenant behind, which get their turns first."""
-        for at in self._behind(self._guaranteed.get((tenant, part), ())):
+        for at in self._behind(self._places.guaranteed(tenant, part)):
             if self._turns[at].request.booking in self._kept:
                 self._free(self._turns[at])
                 self._lifted.append(at)
 
     def _free_behind(self, turn: Turn) -> None:
         """Free the expected starts behind, once for all classes that are connected."""
-        part = self._part_of(turn.request)
+        part = self._places.part_of(turn.request)
         if part not in self._opened:
             self._opened[part] = turn
-            for at in self._behind(self._expected.get(part, ())):
+            for at in self._behind(self._places.expected(part)):
                 self._free(self._turns[at])
 
     def _behind(self, places: Sequence[int]) -> Sequence[int]:
         return places[bisect_right(places, self._at) :]
-
-    def _needs_no_way(self, request: Request) -> bool:
-        """True when it can start as requested with all planned starts where they are, or never."""
-        state, demands = self._outcome.state, demands_of(request)
-        demands, _ = possible_demands(state, demands)
-        if not demands:
-            return True
-        if request.series is not None or request.cheapest or request.durations or request.home:
-            return False
-        first = request.earliest if request.fixed else state.first_start(request.earliest)
-        if first < state.now or first > last_start(state, request):
-            return False
-        found = state.first_at(demands, first)
-        if found is not None:
-            uses = state.uses(found.demand)
-            return not any(state.quota.takes_back(use, found.window) for use in uses)
-        return not request.fixed and out_of_service(state, demands, first) is not None
 
     def _free(self, turn: Turn) -> None:
         booking = turn.request.booking
@@ -469,7 +422,7 @@ class Walk:
         if request.booking in self._behind_depth:
             self._start_or_wait(turn)
             return
-        cause = self._takers.of(old, request) or self._opened.get(self._part_of(request))
+        cause = self._takers.of(old, request) or self._opened.get(self._places.part_of(request))
         # Without one, an extension has taken the quota of work that does not count.
         is_own = cause is None or cause.request.tenant == request.tenant
         order = outcome.state.policy.order
@@ -514,20 +467,3 @@ class Walk:
             if found is not None:
                 self._reserved[booking] = found
                 self._takers.add(found, paused)
-
-    def _list_planned(self) -> None:
-        """List by part the places in the queue of planned starts that may be freed."""
-        strengths = self._outcome.strengths
-        for at, turn in enumerate(self._turns):
-            request = turn.request
-            if request.booking not in self._kept:
-                continue
-            strength, part = strengths.of_before(request), self._part_of(request)
-            if strength == "guaranteed" and strengths.is_counted(request.booking):
-                self._guaranteed.setdefault((request.tenant, part), []).append(at)
-            elif strength != "firm":
-                self._expected.setdefault(part, []).append(at)
-
-    def _part_of(self, request: Request) -> str:
-        """The name of the connected classes of a request."""
-        return self._parts[request.ask.classes[0]] if request.ask.classes else ""

@@ -22,7 +22,7 @@ from allocation.solver import (
     Snapshot,
     solve,
 )
-from allocation.solver.cycle.strengths import GuaranteedUse
+from allocation.solver.cycle.order.strengths import GuaranteedUse
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.fleet.demand_mix import Mix, mixes_of
 from allocation.solver.model.inputs import Strength

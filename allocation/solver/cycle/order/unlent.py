@@ -7,7 +7,7 @@ their work is inside the tenant's guarantee only in what is left without it.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from allocation.solver.cycle.strengths import GuaranteedUse
+from allocation.solver.cycle.order.strengths import GuaranteedUse
 from allocation.solver.model.inputs import Snapshot
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.held_guarantees import Level, Whose

@@ -9,7 +9,7 @@ lend: what a project does not lend, others of its tenant can't use.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from allocation.solver.cycle.strengths import GuaranteedUse
+from allocation.solver.cycle.order.strengths import GuaranteedUse
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Held, Request, Snapshot
 from allocation.solver.model.plan import Assign, Extend, Pause, Waiting

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from allocation.solver.cycle.queue import Turn
+from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.model.demand import Fit
 from allocation.solver.model.inputs import Place, Request
 

@@ -7,7 +7,7 @@ keep their second. Nobody is paused for a later end.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from allocation.solver.cycle.extensions import (
+from allocation.solver.cycle.extending.extensions import (
     held_by,
     overlaps,
     place_taken,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from allocation.solver.cycle.queue import AGED, Turn
+from allocation.solver.cycle.order.queue import AGED, Turn
 
 Criterion = Literal["guarantee", "tier", "part", "share", "age", "firm"]
 _CRITERIA: dict[str, Criterion] = {

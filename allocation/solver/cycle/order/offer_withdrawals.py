@@ -7,7 +7,7 @@ Who would be paused or borrows takes no offer from anybody.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from allocation.solver.cycle.queue import INSIDE
+from allocation.solver.cycle.order.queue import INSIDE
 from allocation.solver.model.inputs import Snapshot
 from allocation.solver.model.plan import Assign, Plan, Waiting
 

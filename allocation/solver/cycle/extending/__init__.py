@@ -1,0 +1,1 @@
+"""Longer runs: who may have one, and their turns."""

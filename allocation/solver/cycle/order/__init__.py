@@ -1,0 +1,1 @@
+"""The order of the queue: shares, guarantees, strengths of planned starts."""
