@@ -12,6 +12,7 @@ from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, 
 from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
+from tests.worlds.asked import is_unproven, requests_after, without_start
 from tests.worlds.asked_again import Wished
 from tests.worlds.found import Found
 from tests.worlds.life import EVERY, Turn, World
@@ -65,7 +66,7 @@ class Oracle:
         found.inside_guarantee += self._inside(turn)
         found.later += self._later(turn)
         self._messages.read(turn)
-        self._without_start = set(_without_start(turn))
+        self._without_start = set(without_start(turn))
         found.rings += self._rings(turn)
         if len(turn.site.requests) and found.cycles % SAMPLED == self._turn:
             found.violations += said_again(turn, self.world.drawn.policy)
@@ -104,7 +105,7 @@ class Oracle:
             yield f"{site.now}: more cores than {node} has"
         told = {pause.booking for pause in turn.plan.pauses}
         resuming = (wish for wish in turn.site.running if wish.booking in told)
-        asked = replace(turn.site, requests=(*_requests(turn), *resuming))
+        asked = replace(turn.site, requests=(*requests_after(turn), *resuming))
         plan = replace(turn.plan, waits=tuple(wait for wait in turn.plan.waits if wait.places))
         for place in truth.illegal(asked, plan):
             yield f"{site.now}: {place} can't be made"
@@ -137,7 +138,7 @@ class Oracle:
             else replace(row, borrow=row.borrow + raised.get(row.owner, 0))
             for row in turn.site.limits
         )
-        requests = tuple(_requests(turn))
+        requests = tuple(requests_after(turn))
         site = replace(turn.site, held=kept, extensions=(), limits=tuple(limits), requests=requests)
         moves = {move.booking for move in turn.plan.moves}
         if names & moves:
@@ -300,7 +301,7 @@ class Oracle:
         before = {
             r.booking: r
             for r in turn.site.requests
-            if r.booking not in changed and not _is_unproven(r)
+            if r.booking not in changed and not is_unproven(r)
         }
         for row in turn.plan.assigns:
             promise = before[row.booking].promise if row.booking in before else None
@@ -488,25 +489,3 @@ class Oracle:
         project = self._guaranteed(job.project, "h100")
         own = sum(each.project == job.project for each in mine)
         return len(mine) <= sure and (project is None or own <= project // UNITS)
-
-
-def _is_unproven(request: Request) -> bool:
-    """Whether its start is a guess, which nobody is shown."""
-    return request.promise is not None and request.promise.strength is None
-
-
-def _without_start(turn: Turn) -> Iterator[str]:
-    """Bookings whose start nothing proves: they stand in the queue like those that are new, and
-    whoever is behind them may be later when they get one (section 6 of the claims page)."""
-    for wait in turn.plan.waits:
-        if any(reason.code == "deadline_at_risk" for reason in wait.reasons):
-            yield wait.booking
-
-
-def _requests(turn: Turn) -> Iterator[Request]:
-    """What everybody asks for, after the changes that were granted."""
-    granted = {each.booking for each in turn.plan.changes if each.granted}
-    yield from (row for row in turn.site.requests if row.booking not in granted)
-    for each in turn.site.changes:
-        if each.booking in granted:
-            yield replace(each.target, booking=each.booking)

@@ -372,9 +372,8 @@ def _change_of(change: BookingChange, tiers: Mapping[str, Tier], now: datetime) 
         revision=change.base_revision - 1,
     )
     group = "" if change.group is None or change.is_partial else str(change.group)
-    strength = _STRENGTHS.get(change.least_strength)
-    waits, sooner = change.is_waiting, change.is_sooner
-    return Change(str(booking.id), target, strength, group, waiting=waits, sooner=sooner)
+    strength, waits = _STRENGTHS.get(change.least_strength), change.is_waiting
+    return Change(str(booking.id), target, strength, group, waits, sooner=change.is_sooner)
 
 
 def _series_of(row: Booking) -> str | None:
@@ -480,8 +479,7 @@ def extensions_read(now: datetime, only: Bookings = None) -> tuple[Extension, ..
 
 def _extension_of(change: BookingChange, now: datetime) -> Extension:
     """A later end, with the place in the queue of what it adds."""
-    booking, until = change.booking, change.until
-    ends = booking.planned_ends
+    booking, until, ends = change.booking, change.until, change.booking.planned_ends
     if until is None or ends is None or not booking.planned_class or until <= ends:
         return Extension(str(booking.id), seconds(until or now))
     request = _request_of(booking, now)

@@ -1,0 +1,29 @@
+"""What stands in a turn's queue: whose start is a guess, who has none, what everybody asks for."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from allocation.solver import Request
+from tests.worlds.life import Turn
+
+
+def is_unproven(request: Request) -> bool:
+    """Whether its start is a guess, which nobody is shown."""
+    return request.promise is not None and request.promise.strength is None
+
+
+def without_start(turn: Turn) -> Iterator[str]:
+    """Bookings whose start nothing proves: they stand in the queue like those that are new, and
+    whoever is behind them may be later when they get one (section 6 of the claims page)."""
+    for wait in turn.plan.waits:
+        if any(reason.code == "deadline_at_risk" for reason in wait.reasons):
+            yield wait.booking
+
+
+def requests_after(turn: Turn) -> Iterator[Request]:
+    """What everybody asks for, after the changes that were granted."""
+    granted = {each.booking for each in turn.plan.changes if each.granted}
+    yield from (row for row in turn.site.requests if row.booking not in granted)
+    for each in turn.site.changes:
+        if each.booking in granted:
+            yield replace(each.target, booking=each.booking)
