@@ -103,7 +103,7 @@ def test_a_cycle_that_was_overtaken_in_its_sleep_writes_nothing(
         if not is_overtaken:
             return
         monkeypatch.setattr(turn_lock, "CYCLE_LOCK", turn_lock.CYCLE_LOCK + 1)
-        really, held.really = held.really, lambda *_: NOTHING
+        really, held.really = held.really, lambda *_, **__: NOTHING
         assert cycle_run(NOW).outcome == "unchanged"
         held.really = really
 

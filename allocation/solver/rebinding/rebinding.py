@@ -39,16 +39,37 @@ _FEW = 3
 Reserved = Mapping[str, Fit]
 
 
+class _WrittenRows:
+    """Written rows that have not begun, and where they are, once they are read.
+
+    An object of its own: what reads later refers to it, and memory is not freed by reference counts
+    while two objects refer to each other.
+    """
+
+    def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
+        self._state, self._snapshot = state, snapshot
+        self.rows: dict[str, Fit] = {}
+        self.masks: dict[str, RowMasks] = {}
+
+    def read(self) -> dict[str, Fit]:
+        """Read all, and return those that may move: not those with victims, pinned or mixed."""
+        self.rows = planned_rows_of(self._state, self._snapshot)
+        classes: dict[str, list[Fit]] = {}
+        for found in self.rows.values():
+            classes.setdefault(found.demand.gpu_class, []).append(found)
+        self.masks = {name: RowMasks(self._state, rows) for name, rows in classes.items()}
+        return {name: found for name, found in self.rows.items() if _may_move(found)}
+
+
 class Rebinding:
     """Planned starts and written rows that have not begun; all of them are reserved."""
 
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         """Written rows are read when they are first needed."""
-        self._state, self._snapshot = state, snapshot
+        self._state = state
         self.movable = MovableReservations(state)
         self._is_read = False
-        self._written: dict[str, Fit] | None = None
-        self._bits: dict[str, RowMasks] = {}
+        self._written = _WrittenRows(state, snapshot)
         self._failed: dict[tuple[object, ...], int] = {}
         # A quarter of the attempts is for planned starts; newcomers also use what these leave.
         self._left = state.policy.neighbourhoods // 4
@@ -90,7 +111,7 @@ class Rebinding:
     def written(self, booking: str) -> Fit | None:
         """The present fit of a written row that may move; None: it may not."""
         self._read()
-        before = (self._written or {}).get(booking)
+        before = self._written.rows.get(booking)
         if before is None:
             return None
         return self.movable.found(booking, before.demand.gpu_class)
@@ -99,11 +120,11 @@ class Rebinding:
         """Forget the written rows of a booking, which get other ones."""
         if self._is_read:
             self.movable.settle()
-            (self._written or {}).pop(booking, None)
+            self._written.rows.pop(booking, None)
 
     def moves(self) -> Iterator[Move]:
         """Moves of written rows."""
-        for booking, before in sorted((self._written or {}).items()):
+        for booking, before in sorted(self._written.rows.items()):
             found = self.movable.found(booking, before.demand.gpu_class)
             if found is not None and found.places != before.places:
                 why = reason("laid_anew")
@@ -185,7 +206,7 @@ class Rebinding:
             return False
         if not self._is_read:
             self._is_read = True
-            self.movable.add_later(self._written_rows)
+            self.movable.add_later(self._written.read)
         if self._may_hold(demand, starts):
             self.movable.settle()
             if self._holds(demand, self._room(demand, starts)):
@@ -206,17 +227,8 @@ class Rebinding:
     def _read(self) -> None:
         if not self._is_read:
             self._is_read = True
-            self.movable.add_later(self._written_rows)
+            self.movable.add_later(self._written.read)
         self.movable.settle()
-
-    def _written_rows(self) -> dict[str, Fit]:
-        written = self._written = planned_rows_of(self._state, self._snapshot)
-        classes: dict[str, list[Fit]] = {}
-        for found in written.values():
-            classes.setdefault(found.demand.gpu_class, []).append(found)
-        self._bits = {name: RowMasks(self._state, rows) for name, rows in classes.items()}
-        # Those with victims, pinned and mixed ones do not move.
-        return {name: found for name, found in written.items() if _may_move(found)}
 
     def _cleared(self, demand: Demand, starts: int) -> Fit | None:
         """The fit of the first strategy that succeeds, cheapest strategies first."""
@@ -249,7 +261,7 @@ class Rebinding:
         """How many of the demand each column holds if all movable reservations were elsewhere."""
         at = np.array([starts], dtype=np.int64)
         masks = self._state.held.busy(demand, at)[0][0]
-        bits = self._bits.get(demand.gpu_class)
+        bits = self._written.masks.get(demand.gpu_class)
         if bits is not None:
             masks = bits.cleared(masks, (starts, starts + demand.duration))
         return self._state.pools[demand.gpu_class].capacity(demand.shape, masks)

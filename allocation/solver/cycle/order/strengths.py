@@ -202,8 +202,13 @@ class GuaranteedUse:
         return levels[level]
 
     def _held_of(self, rows: HeldWork | Iterable[Held]) -> HeldGuarantees:
+        quota = self._state.quota
+
+        # Not by methods of this object, which has the result: memory is not freed by reference
+        # counts while two objects refer to each other.
         def level_of(tier: str) -> Level | None:
-            return self.level(tier) if self.counts(tier) else None
+            rules = quota.tier(tier)
+            return (rules.priority, not rules.pausable) if rules.counts else None
 
         return HeldGuarantees(self._state, rows, self._guaranteed, level_of)
 
