@@ -25,10 +25,16 @@ class ServedElsewhere(Exception):
 def tenant_tx(tenant_id: UUID) -> Iterator[None]:
     """Opens a transaction that reads and writes one tenant's rows.
 
-    The first statement sets the tenant for this transaction. Inside an outer transaction the
-    previous tenant is restored at the end, so nesting cannot mix two tenants.
+    The first statement sets the tenant for this transaction, in the round trip of the second one.
+    Inside an outer transaction the previous tenant is restored at the end, so nesting cannot mix
+    two tenants.
     """
-    with tenant_tx_reading(tenant_id, "NULL"):
+    if connection.in_atomic_block:
+        with tenant_tx_reading(tenant_id, "NULL"):
+            yield
+        return
+    with transaction.atomic():
+        statement_later(TENANT_SET, [str(tenant_id)])
         yield
 
 
