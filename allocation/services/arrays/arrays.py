@@ -84,24 +84,7 @@ def array_request(
     offer = offer_price(admission, PriceShelf.read(request.priced_at or now))
     campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
     admitted = AdmittedRequest(project, request, admission, offer, None, campaign)
-    row = BookingArray(
-        id=key,
-        tenant_id=actor.tenant_id,
-        number=booking_numbers_take(actor.tenant_id),
-        project=project,
-        owner_id=actor.user_id,
-        campaign=campaign,
-        labels=dict(request.labels),
-        external_ref=request.external_ref,
-        zone=request.zone,
-        terms=_terms_of(admitted, offer).to_json(),
-        submitted=now,
-        count=array.count,
-        parallel=parallel,
-        holds_all=array.holds_all,
-        stop_after_failures=array.stop_after_failures,
-        next_index=2,
-    )
+    row = _row_of(actor, admitted, array, key, now)
     row.save(force_insert=True)
     if row.holds_all:
         _rest_hold(row, now)
@@ -115,6 +98,30 @@ def array_request(
         array_advance(row, now)
     _audit(actor, "array.request", row, now, {"count": row.count, "parallel": row.parallel})
     return first
+
+
+def _row_of(
+    actor: Actor, admitted: AdmittedRequest, array: ArrayRequest, key: UUID, now: datetime
+) -> BookingArray:
+    request = admitted.request
+    return BookingArray(
+        id=key,
+        tenant_id=actor.tenant_id,
+        number=booking_numbers_take(actor.tenant_id),
+        project=admitted.project,
+        owner_id=actor.user_id,
+        campaign=admitted.campaign,
+        labels=dict(request.labels),
+        external_ref=request.external_ref,
+        zone=request.zone,
+        terms=_terms_of(admitted, admitted.offer).to_json(),
+        submitted=now,
+        count=array.count,
+        parallel=_parallel_of(array),
+        holds_all=array.holds_all,
+        stop_after_failures=array.stop_after_failures,
+        next_index=2,
+    )
 
 
 def ranges_of(array: BookingArray, text: str) -> list[Range]:

@@ -1,5 +1,6 @@
 """Statements: the charges of a month, their sums, and their files."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -189,15 +190,7 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         ],
         "by": by,
         "by_name": names.get(by, by.removeprefix(LABEL)),
-        "files": [
-            (
-                label,
-                reverse("statement-file", args=[actor.tenant_slug, f"{month.starts:%Y-%m}", kind])
-                + (f"?project={slug}" if slug else ""),
-                kind,
-            )
-            for kind, label in FILE_NAMES
-        ],
+        "files": list(_file_links(actor, month, slug)),
         # A worker makes the files of a larger one, and says how far it is.
         "is_large": of.lab is None and statement.totals.lines > DIRECT_LINES,
         "exports": exports_seen(actor).filter(month=month.starts, project=of.project)
@@ -209,6 +202,13 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "is_admin": actor.is_tenant_admin,
         "may_close": actor.is_tenant_admin and statement.closed is None and not slug,
     }
+
+
+def _file_links(actor: Actor, month: Period, slug: str) -> Iterator[tuple[str, str, str]]:
+    """Yields the label, the address and the kind of each file."""
+    for kind, label in FILE_NAMES:
+        path = reverse("statement-file", args=[actor.tenant_slug, f"{month.starts:%Y-%m}", kind])
+        yield label, path + (f"?project={slug}" if slug else ""), kind
 
 
 def _use_words(statement: Statement) -> dict[str, str] | None:

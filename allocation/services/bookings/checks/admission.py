@@ -115,28 +115,18 @@ def admission_check(
             `deadline_passed`, `tier_audience`, `tier_class`, `shorter_than_tier`, `too_soon`,
             `start_hours`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
             `project_quota`, `lab_quota`, `person_quota`, `guarantee_only`, `gpu_hours`, `no_speed`,
-            `pin_elsewhere`, `pin_too_small`, `stopped`, `terms_missing`,
-            `training_missing`.
+            `pin_elsewhere`, `pin_too_small`, `stopped`, `terms_missing`, `training_missing`.
     """
     tiers = _tiers_read()
-    tier = next((each for each in tiers if each.slug == tier_slug), None)
-    if tier is None:
-        sentence = refusal_text("unknown_tier", tiers=", ".join(each.slug for each in tiers))
-        raise Refused("unknown_tier", sentence, "invalid", "tier")
+    tier = _tier_of(tiers, tier_slug)
     use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
     audience_check(use)
-    units = ask_units(ask)
-    is_short = bool(ask.groups) and len(units) < len(ask.all_classes)
-    if not units or is_short:
-        raise _impossible(ask)
+    units = _units_of(ask)
     mixed_check(use, ask, tiers)
     ask = pin_resolve(ask)
     _stop_check(use, ask.all_classes)
-    units = classes_within(
-        use,
-        {name: units[name] for name in ask.all_classes if name in units},
-        every=bool(ask.groups),
-    )
+    asked = {name: units[name] for name in ask.all_classes if name in units}
+    units = classes_within(use, asked, every=bool(ask.groups))
     requirements_check(
         tenant_id=project.tenant_id,
         person_id=asker.person_id,
@@ -159,6 +149,23 @@ def admission_check(
     fits = _quota_check(request, tiers, asker.booking, now)
     used = (longer,) if longer is not None and longer.is_once else ()
     return Admission(tier, ask, not_before, fits, lengths, use, used)
+
+
+def _tier_of(tiers: Sequence[Tier], slug: str) -> Tier:
+    tier = next((each for each in tiers if each.slug == slug), None)
+    if tier is None:
+        sentence = refusal_text("unknown_tier", tiers=", ".join(each.slug for each in tiers))
+        raise Refused("unknown_tier", sentence, "invalid", "tier")
+    return tier
+
+
+def _units_of(ask: AskDocument) -> dict[str, int]:
+    """Returns the units by class; of several groups each has to be possible."""
+    units = ask_units(ask)
+    is_short = bool(ask.groups) and len(units) < len(ask.all_classes)
+    if not units or is_short:
+        raise _impossible(ask)
+    return units
 
 
 def _longer(use: TierUse, seconds: int, *, is_many: bool) -> Override | None:

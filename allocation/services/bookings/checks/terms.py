@@ -9,7 +9,7 @@ from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Target
-from allocation.services.bookings.checks.admission import Asker, admission_check
+from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
 from allocation.services.bookings.checks.offers import (
     most_of,
     offer_price,
@@ -94,13 +94,7 @@ def stronger_terms(
         now=now,
         asker=Asker(booking.owner_id, booking),
     )
-    if target.tier != booking.tier_id:
-        moved = Booking(
-            id=booking.id, tenant_id=booking.tenant_id, owner_id=booking.owner_id,
-            tier=admission.tier, ask=admission.ask.to_json(),
-        )  # fmt: skip
-        for refused in open_refusals({booking.id: moved}, {booking.id: admission.use}).values():
-            raise refused
+    _open_check(booking, target, admission)
     shelf = PriceShelf.read(priced_at or now)
     ask, offer = admission.ask, offer_price(admission, shelf)
     is_set_up = booking.setup_paid > 0
@@ -125,17 +119,37 @@ def stronger_terms(
         late_share=admission.tier.late_share,
     )
     old = AskDocument.from_json(booking.ask)
-    is_same_kind = (old.classes, old.shape, old.workload, booking.tier_id) == (
-        ask.classes, ask.shape, ask.workload, target.tier,
-    )  # fmt: skip
+    before = (old.classes, old.shape, old.workload, booking.tier_id)
+    is_same_kind = before == (ask.classes, ask.shape, ask.workload, target.tier)
     if not is_same_kind or ask.workload is not None or ask.groups or old.groups:
         return changed
-    prices = shelf.on(priced_from(ask, priced_at or now))
+    return _with_old_prices(booking, changed, admission, shelf, priced_from(ask, priced_at or now))
+
+
+def _open_check(booking: Booking, target: Target, admission: Admission) -> None:
+    """Raises Refused if the tier that it moves to allows no further open booking."""
+    if target.tier == booking.tier_id:
+        return
+    moved = Booking(
+        id=booking.id, tenant_id=booking.tenant_id, owner_id=booking.owner_id,
+        tier=admission.tier, ask=admission.ask.to_json(),
+    )  # fmt: skip
+    for refused in open_refusals({booking.id: moved}, {booking.id: admission.use}).values():
+        raise refused
+
+
+def _with_old_prices(
+    booking: Booking, changed: Terms, admission: Admission, shelf: PriceShelf, day: datetime
+) -> Terms:
+    """Returns the terms with the booked prices for what it has, and those of `day` for more."""
+    ask, prices = admission.ask, shelf.on(day)
+    old = AskDocument.from_json(booking.ask)
+    tier = booking.tier_id
     dearest = max(
         admission.units,
-        key=lambda name: rate_for(prices[name, target.tier], ask, admission.units[name]).plain,
+        key=lambda name: rate_for(prices[name, tier], ask, admission.units[name]).plain,
     )
-    price = prices[dearest, target.tier].of(ask.profile, ask.count, admission.units[dearest])
+    price = prices[dearest, tier].of(ask.profile, ask.count, admission.units[dearest])
     was = Size(booking.duration_seconds, ask_units(old)[dearest])
     will = Size(changed.duration_seconds, admission.units[dearest])
     lines = lines_after(price_lines_of(booking), was, will, price.per_gpu_hour)
