@@ -11,6 +11,7 @@ from billing.services.campaigns import (
 )
 from billing.services.corrections import charge_add, charge_refund
 from billing.services.guardrails import Rung, ladder_set
+from billing.services.holding.shares import HoldRequest
 from billing.services.holds import (
     Charge,
     NewHolds,
@@ -48,7 +49,6 @@ from billing.services.prices import (
     slices_kept,
     slices_of,
 )
-from billing.services.shares import HoldRequest
 from billing.services.variance_rules import variance_rule_set
 
 __all__ = [

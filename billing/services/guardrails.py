@@ -15,8 +15,8 @@ from billing.models import Budget, Guardrail
 from billing.platform_limits import platform_rungs, platform_stopped
 from billing.queries import OWNERS, BudgetFigures, budget_figures_of, reached
 from billing.rules import midnight, period_text
-from billing.services.shares import BudgetShare
-from billing.services.shortages import RAISERS, budget_subject
+from billing.services.holding.shares import BudgetShare
+from billing.services.holding.shortages import RAISERS, budget_subject
 from tenants.audit import audit_record
 from tenants.models import Project
 from tenants.outbox import outbox_add

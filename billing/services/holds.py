@@ -19,11 +19,11 @@ from billing.services.guardrails import (
     rungs_asking,
     rungs_of_holds,
 )
-from billing.services.guards import any_decides, rungs_guard
-from billing.services.hold_rows import hold_copy, hold_end, holds_of
+from billing.services.holding.guards import any_decides, rungs_guard
+from billing.services.holding.rows import hold_copy, hold_end, holds_of
+from billing.services.holding.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
+from billing.services.holding.shortages import budget_exceeded
 from billing.services.ledger import OVERSPENT, constraint_of
-from billing.services.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
-from billing.services.shortages import budget_exceeded
 from tenants.platform.errors import Refused
 from tenants.platform.rows import last_rows_allowed, rows_insert_free, rows_write
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 from uuid import UUID
 
 from billing.models import Budget, Transfer
+from billing.services.holding.shares import BudgetShare, HoldRequest
 from billing.services.ledger import account_of
-from billing.services.shares import BudgetShare, HoldRequest
 
 
 def holds_of(

@@ -9,7 +9,7 @@ from billing.models import Budget
 from billing.platform_limits import platform_short
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import ceil_to_cents, floor_to_cents, midnight, money_text, period_text
-from billing.services.shares import BudgetShare
+from billing.services.holding.shares import BudgetShare
 from tenants.platform.errors import Refused
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from billing.models import Guardrail
-from billing.services.shares import BudgetShare
+from billing.services.holding.shares import BudgetShare
 from tenants.platform.rows import statement_later
 
 DECIDING = (Guardrail.Action.NO_BOOKINGS, Guardrail.Action.APPROVAL)
