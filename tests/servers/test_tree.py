@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.servers.servers import ROOT
 
 PACKAGES = ("portal", "tenants", "billing", "allocation", "gpu_client", "tests")
 LINES_MAX = 500
+MODULES_MAX = 15
 # Each of them is where a library has no types. The list may only get shorter.
 TYPES_IGNORED = {"allocation/consumers.py": 1, "tenants/api/auth.py": 1}
 CATCH_ALL_NAMES = {"utils", "helpers", "common", "misc"}
@@ -31,6 +33,15 @@ def test_no_file_is_longer_than_a_reader_holds_in_mind() -> None:
         if (lines := path.read_text(encoding="utf-8").count("\n")) > LINES_MAX
     }
     assert long == {}
+
+
+def test_no_folder_of_the_product_has_more_modules_than_a_reader_looks_through() -> None:
+    modules = Counter(
+        path.parent.relative_to(ROOT)
+        for path in sources()
+        if path.name != "__init__.py" and ROOT / "tests" not in path.parents
+    )
+    assert {str(folder): n for folder, n in modules.items() if n > MODULES_MAX} == {}
 
 
 def test_no_module_is_named_for_having_no_subject() -> None:

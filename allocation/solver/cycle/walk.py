@@ -17,11 +17,11 @@ from allocation.solver.cycle.changes import Changes, Standing
 from allocation.solver.cycle.depth import behind_the_depth, start_or_wait
 from allocation.solver.cycle.extending.turns import ExtensionTurns
 from allocation.solver.cycle.order.criterion import criterion
+from allocation.solver.cycle.order.planned_places import PlannedPlaces, is_pushed_out, needs_no_way
 from allocation.solver.cycle.order.queue import AGED, BookingQueue, Key, Turn
 from allocation.solver.cycle.order.takers import Takers
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
-from allocation.solver.cycle.planned_places import PlannedPlaces, is_pushed_out, needs_no_way
 from allocation.solver.cycle.planned_starts import planned_start_reserve
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.model.demand import Fit, demands_of
