@@ -27,7 +27,7 @@ POINTS = {
 OF_MOVES = {
     "when the old places are left": ("allocation.services.plans.answers", "allocations_write", 1),
     "when the new places are taken": ("allocation.services.plans.answers", "move_record", 1),
-    "when the move is committed": ("allocation.services.decide.cycle", "starts_due", 1),
+    "when the move is committed": ("allocation.services.decide.cycle", "_publish", 1),
 }
 # Where it dies if it ends something.
 OF_ENDS = {"in the middle of an end": ("allocation.services.runs.end", "nodes_bump", 1)}

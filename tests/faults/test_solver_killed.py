@@ -207,13 +207,13 @@ def test_a_turn_that_solves_for_long_keeps_its_session_for_a_time(
     login = {name: params[name] for name in names}
     ended: list[bool] = []
 
-    def slow(*given: Any) -> Plan:  # noqa: ANN401
+    def slow(*given: Any, **kept: Any) -> Plan:  # noqa: ANN401
         until = time.monotonic() + 1.2
         with psycopg.connect(**login, autocommit=True) as second:
             while time.monotonic() < until and not ended:
                 row = second.execute(turn_lock._END_STALLED, [turn_lock.CYCLE_LOCK, 0.4]).fetchone()
                 ended.extend(row or ())
-        return solve(*given)
+        return solve(*given, **kept)
 
     monkeypatch.setattr(cycle, "solve", slow)
     if most:
