@@ -1,15 +1,12 @@
 """The quota tree of an organisation at one instant: own, borrowed, lent and used by each owner."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Sum
-
-from allocation.models import Allocation, Booking
 from allocation.queries.bookings.money.projects import others_above
+from allocation.queries.limits.use_now import use_now
 from tenants.access import Actor
 from tenants.lab_queries import labs_led, labs_seen, projects_seen, times_of
 from tenants.models import GpuClass, Lab, LabQuota, Project, Quota, QuotaWindow, Tenant
@@ -135,23 +132,7 @@ def _with_flow(rows: list[OwnerUse]) -> list[OwnerUse]:
 
 
 def _read(actor: Actor, now: datetime) -> _Read:
-    used: dict[Key, int] = defaultdict(int)
-    live = Allocation.objects.filter(
-        tenant_id=actor.tenant_id, state__in=Allocation.LIVE, period__contains=now
-    )
-    for project, name, units in live.values_list("project_id", "gpu__gpu_class_id").annotate(
-        units=Sum("units")
-    ):
-        used[project, name] += units
-    borrowed = Booking.objects.filter(
-        tenant_id=actor.tenant_id, borrowed_units__gt=0, id__in=live.values("booking_id")
-    )
-    outside: dict[Key, int] = {
-        (project, name): units
-        for project, name, units in borrowed.values_list("project_id", "planned_class").annotate(
-            units=Sum("borrowed_units")
-        )
-    }
+    uses = use_now("project_id", now, actor.tenant_id)
     quotas: dict[Key, Quota | LabQuota] = {
         (row.project_id or row.tenant_id, row.gpu_class_id): row
         for row in Quota.objects.filter(tenant_id=actor.tenant_id)
@@ -159,8 +140,8 @@ def _read(actor: Actor, now: datetime) -> _Read:
     for lab_quota in LabQuota.objects.filter(tenant_id=actor.tenant_id):
         quotas[lab_quota.lab_id, lab_quota.gpu_class_id] = lab_quota
     return _Read(
-        used,
-        {key: min(units, used[key]) for key, units in outside.items()},
+        {key: each.used for key, each in uses.items()},
+        {key: each.borrowed for key, each in uses.items()},
         quotas,
         _dated(actor.tenant_id, now),
         dict(Project.objects.filter(tenant_id=actor.tenant_id).values_list("id", "lab_id")),

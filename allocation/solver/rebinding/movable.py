@@ -26,7 +26,7 @@ class MovableReservations:
         self._later: tuple[int, Callable[[], Rows]] | None = None
 
     def add_later(self, read: Callable[[], Rows]) -> None:
-        """Add what `read` returns as if it were added now, once something asks for it."""
+        """Note rows that are read when they are first needed. Their order is that of now."""
         self._later = (self._last, read)
 
     def settle(self) -> None:

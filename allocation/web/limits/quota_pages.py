@@ -138,8 +138,8 @@ def _lost_guarantee(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...
     if not lent:
         return (cut,)
     return (
-        f"{cut} Of {gpus_text(used.used)} in use, {gpus_text(lent)} more would be borrowed: "
-        "a tier that can be paused can then be paused for their owners.",
+        f"{cut} Of {gpus_text(used.used)} in use, {gpus_text(lent)} more would be borrowed: their "
+        "owners can have bookings paused there, in tiers that allow it.",
     )
 
 
@@ -157,8 +157,8 @@ def _lost_limit(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...]:
         return (cut,)
     running = "1 booking" if used.running == 1 else f"{used.running} bookings"
     return (
-        f"{cut} {gpus_text(used.used)} are in use by {running}: they keep running, and no other "
-        "starts before their use is below the limit.",
+        f"{cut} In use now: {gpus_text(used.used)}, by {running}. What runs stays; nothing else "
+        "starts until the use is below the limit.",
     )
 
 
