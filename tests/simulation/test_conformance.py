@@ -24,7 +24,8 @@ from tests.servers.servers import Servers
 from tests.simulation.model.portal import TUNABLES
 from tests.simulation.schedules.schedule import SITES, Schedule
 from tests.simulation.schedules.world import NOW, World
-from tests.simulation.services.real import BothPortals, holds, when
+from tests.simulation.services.real import BothPortals, holds
+from tests.simulation.services.real_wishes import when
 from tests.simulation.tables.people import SERVICES, Service, UserRequest
 from tests.simulation.tables.rows import Tables
 
@@ -79,6 +80,8 @@ def schedule_on_both(seed: int, folder: Path) -> Schedule:
     people = some_people(sum(sizes))
     world = World(rng, folder, sizes, portal_of=lambda found: BothPortals(found, people))
     schedule = Schedule(world, can_restore=False, can_order=False)
+    # Nothing else is drawn for them, so each schedule has them.
+    schedule.has_wishes = True
     schedule.run()
     return schedule
 

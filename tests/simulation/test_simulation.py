@@ -43,7 +43,9 @@ from tests.simulation.schedules.scenes import (
 )
 from tests.simulation.schedules.schedule import Schedule, schedule_run
 from tests.simulation.tables import accounts
-from tests.simulation.tables.rows import Site, Tables
+from tests.simulation.tables.rows import Booking, Site, Tables
+from tests.simulation.wishes import changes, waitlist
+from tests.simulation.wishes.tables import ChangeRow
 
 MOST_SEEDS = 300
 
@@ -53,11 +55,17 @@ def is_found(
     says: str = "",
     prepare: Callable[[Schedule], None] = lambda _: None,
     first: int = 0,
+    has_wishes: bool = False,
 ) -> bool:
     """Whether some seed sees one of the promises broken, in such words. `first` is near one that
-    does, as long as nothing else is drawn."""
+    does, as long as nothing else is drawn. `has_wishes`: people change and wait, too."""
+
+    def prepared(schedule: Schedule) -> None:
+        schedule.has_wishes = has_wishes
+        prepare(schedule)
+
     seeds = range(first, first + MOST_SEEDS)
-    runs = (schedule_run(seed, prepare).world.violations for seed in seeds)
+    runs = (schedule_run(seed, prepared).world.violations for seed in seeds)
     return any(text.startswith(promises) and says in text for found in runs for text in found)
 
 
@@ -276,8 +284,34 @@ def test_a_call_that_comes_back_late_does_what_it_was_to_do() -> None:
     assert late
 
 
+def test_an_offer_that_is_accepted_too_late_is_seen() -> None:
+    def whenever(tables: Tables, booking: Booking, now: float) -> None:
+        really(tables, booking, tables.offers[booking.id].until - 1)
+
+    really = waitlist.accept
+    with mock.patch.object(waitlist, "accept", whenever):
+        assert is_found("C9", has_wishes=True)
+
+
+def test_a_calendar_that_keeps_what_a_change_gave_up_is_seen() -> None:
+    def forgetful(tables: Tables, _: Site) -> None:
+        tables.cuts.clear()
+
+    with mock.patch.object(changes, "calendar_cut", forgetful):
+        assert is_found("C11", has_wishes=True)
+
+
+def test_a_change_that_is_refused_and_made_is_seen() -> None:
+    def half_made(tables: Tables, booking: Booking, row: ChangeRow, *_: object) -> None:
+        del tables.changes[booking.id]
+        booking.asked = row.asked
+
+    with mock.patch.object(changes, "_keep_or_wait", half_made):
+        assert is_found("C1", has_wishes=True)
+
+
 def without_interludes(schedule: Schedule) -> None:
-    schedule.has_interludes = False
+    schedule.has_interludes = schedule.has_wishes = False
 
 
 @pytest.mark.long

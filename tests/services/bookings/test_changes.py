@@ -193,6 +193,9 @@ def test_a_running_booking_ends_earlier_or_asks_for_a_later_end(lab: Lab) -> Non
     with pytest.raises(Refused) as refused:
         patched(lab, mine, now=LATER, count=3)
     assert (refused.value.code, refused.value.param) == ("running_fixed", "count")
+    patched(lab, mine, now=LATER, duration=4 * 3600)
+    replaced = patched(lab, mine, now=LATER, duration=3 * 3600 - 60)
+    assert (replaced.extension_until, fresh(mine).extension_until) == (None, None)
 
 
 def test_a_later_change_replaces_an_open_one_and_a_withdrawn_one_changes_nothing(lab: Lab) -> None:

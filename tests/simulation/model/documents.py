@@ -58,7 +58,7 @@ def _allocation(
     party = site.parties[booking.asked.who]
     return wire.DesiredAllocation(
         id=row.id,
-        booking=f"BK-{booking.number}",
+        booking=booking.label,
         tenant=party.slug,
         owner=party.owner,
         profile=place.profile,
@@ -87,12 +87,10 @@ def _notice(tables: Tables, row: Row) -> wire.Notice | None:
 def _gangs(tables: Tables, site: Site, rows: Iterable[Row]) -> Iterable[wire.Gang]:
     here = [tables.bookings[name] for name in {row.booking for row in rows if not row.left}]
     slugs = {each.id: site.parties[each.asked.who].slug for each in here}
-    for booking in sorted(here, key=lambda each: (slugs[each.id], each.number)):
+    for booking in sorted(here, key=lambda each: (slugs[each.id], each.number, each.index)):
         begun = [row for row in tables.of(booking, *STARTED_STATES, "ended") if not row.left]
         this = runs_of(tables, booking)[-1]
         counts = Counter(site.node_of[row.place.gpu] for row in begun if row.starts == this)
         members = tuple(wire.Member(node=n, devices=counts[n]) for n in sorted(counts))
         if len(members) > 1:
-            yield wire.Gang(
-                tenant=slugs[booking.id], booking=f"BK-{booking.number}", members=members
-            )
+            yield wire.Gang(tenant=slugs[booking.id], booking=booking.label, members=members)

@@ -33,6 +33,8 @@ from tests.simulation.tables.accounts import (
 )
 from tests.simulation.tables.calendar import is_excluded
 from tests.simulation.tables.rows import LIVE, Booking, Row, Tables
+from tests.simulation.wishes.changes import changes_write, extension_drop
+from tests.simulation.wishes.waitlist import leave, offers_write
 
 EXTENDABLE = ("scheduled", "starting", "active")
 WORTH = 60
@@ -50,8 +52,8 @@ class PlanStale(Exception):
 
 def is_anything_undecided(tables: Tables) -> bool:
     """Whether the solver has a request to answer."""
-    waits = ("requested", "queued", "pausing", "paused")
-    return any(
+    waits = ("requested", "waitlisted", "queued", "pausing", "paused")
+    return bool(tables.changes) or any(
         b.state in waits or (b.extension is not None and b.state in EXTENDABLE)
         for b in tables.bookings.values()
     )
@@ -70,7 +72,7 @@ def plan_apply(
     Raises PlanStale with the tables as they were.
     """
     parts = Parts(news, snapshot)
-    gone = stale.parts_stale(tables, news, now)
+    gone = stale.parts_stale(tables, news, snapshot, now)
     if not is_last:
         gone |= stale.too_early(tables, news, snapshot)
     withheld = parts.withheld(gone)
@@ -110,6 +112,8 @@ class Writer:
         for name in news.withdrawn:
             if not pause_withdraw(tables, tables.bookings[name], now):
                 raise PlanStale(f"the pause of {name} is out, or all was saved")
+        if not changes_write(tables, news, now):
+            raise PlanStale("a change was withdrawn or replaced")
         _move_all(tables, news.moves, self.row_id)
         preemptors = _preemptors(tables, news)
         for assign in news.assigns:
@@ -119,8 +123,20 @@ class Writer:
         for refuse in news.refusals:
             _refuse(tables, refuse, now)
         for extend in news.extensions:
-            _extend(tables, extend)
+            _extend(tables, extend, now)
         _orders_answer(tables, news.orders)
+
+    def offers(self, tables: Tables, news: Plan) -> None:
+        """Writes what is offered, each on its own."""
+
+        def write(trial: Tables, booking: Booking, assign: Assign) -> bool:
+            try:
+                _rows_write(trial, booking, assign, self.row_id)
+            except PlanStale:
+                return False
+            return True
+
+        offers_write(tables, news, write)
 
 
 def _pauses_begin(tables: Tables, pauses: Iterable[Pause], new_id: NewId, now: float) -> None:
@@ -136,10 +152,11 @@ def _changes_of(tables: Tables, plan: Plan, now: float) -> Plan:
     leaving = pauses | {b.id for b in tables.bookings.values() if b.state == "pausing"}
     stays = (a for a in plan.assigns if a.booking in leaving)
     waits = (*plan.waits, *(_promised(assign) for assign in stays))
+    changed = {each.booking for each in plan.changes if each.granted}
     return dataclasses.replace(
         plan,
         assigns=tuple(a for a in plan.assigns if a.booking not in leaving),
-        waits=tuple(wait for wait in waits if not _is_known(tables, wait)),
+        waits=tuple(w for w in waits if w.booking in changed or not _is_known(tables, w)),
         refusals=tuple(
             r
             for r in plan.refusals
@@ -182,6 +199,8 @@ def _preemptors(tables: Tables, news: Plan) -> set[str]:
 
 
 def _waits_on(booking: Booking, now: float) -> bool:
+    if booking.state == "waitlisted":
+        return True
     if booking.state == "paused":
         return booking.asked.starts is not None
     return has_earlier_run(booking) and time_remaining(booking, now)[0] >= WORTH
@@ -193,7 +212,9 @@ def _assign(tables: Tables, assign: Assign, new_id: NewId, preemptors: Container
         raise PlanStale(f"{booking.id} has a place to resume")
     _rows_write(tables, booking, assign, new_id, is_preemptor=booking.id in preemptors)
     if booking.state != "paused":
+        tables.wished["windows waited for and had"] += booking.state == "waitlisted"
         booking.state = "scheduled"
+        leave(tables, booking)
     booking.starts, booking.ends, booking.strength = assign.starts, assign.ends, "firm"
     late = (each for each in assign.reasons if BY_ID[each.rule].effect in ("delays", "both"))
     booking.places, booking.reasons = (), tuple(late)
@@ -234,10 +255,9 @@ def _rows_write(
         for p in sorted(assign.places, key=lambda place: (place.gpu, place.start))
     ]
     live = [row for row in tables.rows.values() if row.state in LIVE]
-    for row in rows:
-        if is_excluded(row, live):
-            raise PlanStale(f"a place of {booking.id} is taken")
-        tables.rows[row.id] = row
+    if any(is_excluded(row, live) for row in rows):
+        raise PlanStale(f"a place of {booking.id} is taken")
+    tables.rows.update({row.id: row for row in rows})
 
 
 def _wait(tables: Tables, wait: Waiting) -> None:
@@ -252,6 +272,9 @@ def _wait(tables: Tables, wait: Waiting) -> None:
 def _refuse(tables: Tables, refuse: Refuse, now: float) -> None:
     booking = tables.bookings[refuse.booking]
     booking.reasons = refuse.reasons
+    if booking.state == "requested" and booking.id in tables.entries:
+        booking.state = "waitlisted"
+        return
     if booking.state == "paused":
         none_left(tables, booking, "not_resumed", now)
         return
@@ -267,7 +290,7 @@ def _orders_answer(tables: Tables, orders: Iterable[OrderAnswer]) -> None:
         tables.moved += not carried.reasons
 
 
-def _extend(tables: Tables, extend: Extend) -> None:
+def _extend(tables: Tables, extend: Extend, now: float) -> None:
     booking = tables.bookings[extend.booking]
     if extend.granted:
         rows = tables.here(booking)
@@ -278,7 +301,12 @@ def _extend(tables: Tables, extend: Extend) -> None:
         booking.bought += extend.until - (booking.ends or extend.until)
         booking.ends = extend.until
         booking.duration = granted_seconds(booking)
-    booking.extension = None
+    last = booking.extension_waits_until
+    can_wait = not extend.granted and extend.reasons[0].code != "not_live"
+    if can_wait and last is not None and now < last:
+        booking.extension_is_waiting = True
+        return
+    extension_drop(booking)
 
 
 def _refused_as(booking: Booking) -> str:

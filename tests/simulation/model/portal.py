@@ -40,6 +40,8 @@ from tests.simulation.tables.rows import (
     Site,
     Tables,
 )
+from tests.simulation.wishes import arrays, changes, waitlist
+from tests.simulation.wishes.tables import ArrayRow, Edit, Repeats, Waits
 
 TUNABLES: dict[str, Any] = {"notice_margin": 5, "cool_down": 60}
 # Of a turn; the next one holds all.
@@ -80,19 +82,65 @@ class ModelPortal:
 
     # What people do.
 
-    def request(self, identifier: str, asked: UserRequest, now: float) -> None:
+    def request(
+        self, identifier: str, asked: UserRequest, now: float, waits: Waits | None = None
+    ) -> None:
         """Admission is not a schedule's subject: every request is admitted."""
-        slug = self.site.parties[asked.who].slug
-        self.tables.counted[slug] = self.tables.counted.get(slug, 0) + 1
-        self.tables.bookings[identifier] = Booking(
+        booking = self.tables.bookings[identifier] = Booking(
             id=identifier,
-            number=self.tables.counted[slug],
+            number=self._number(asked),
             asked=asked,
             duration=asked.duration,
             bought=asked.duration,
             not_before=int(now) if asked.starts is None else asked.starts,
             submitted=int(now),
         )
+        if waits is not None:
+            self.tables.entries[identifier] = waitlist.entry_make(booking, waits)
+            booking.state = "waitlisted" if waits.mode == "offer" else "requested"
+
+    def _number(self, asked: UserRequest) -> int:
+        slug = self.site.parties[asked.who].slug
+        self.tables.counted[slug] = self.tables.counted.get(slug, 0) + 1
+        return self.tables.counted[slug]
+
+    def array(self, identifier: str, asked: UserRequest, repeats: Repeats, now: float) -> None:
+        """See array_request."""
+        array = self.tables.arrays[identifier] = ArrayRow(
+            id=identifier,
+            number=self._number(asked),
+            asked=asked,
+            count=repeats.count,
+            parallel=repeats.parallel,
+            not_before=int(now),
+        )
+        arrays.array_advance(self.tables, array, now)
+
+    def array_cancel(self, identifier: str, now: float) -> None:
+        """See array_cancel, of all elements."""
+        array = self.tables.arrays[identifier]
+        array.following = array.count + 1
+        own = [b.id for b in self.tables.bookings.values() if b.array == identifier]
+        for name in sorted(own, key=lambda each: self.tables.bookings[each].index):
+            self.cancel(name, now)
+
+    def change(self, identifier: str, edit: Edit, name: str, now: float) -> None:
+        """See booking_patch."""
+        booking = self.tables.bookings.get(identifier)
+        if booking is not None:
+            changes.change(self.tables, booking, edit, name, now)
+
+    def change_withdraw(self, identifier: str, now: float) -> None:
+        """See change_withdraw."""
+        booking = self.tables.bookings.get(identifier)
+        if booking is not None:
+            changes.replace_open(self.tables, booking)
+
+    def answer(self, identifier: str, now: float, *, accepts: bool) -> None:
+        """See offer_accept and offer_decline."""
+        booking = self.tables.bookings.get(identifier)
+        if booking is not None:
+            (waitlist.accept if accepts else waitlist.decline)(self.tables, booking, now)
 
     def cancel(self, identifier: str, now: float) -> None:
         """See booking_cancel."""
@@ -121,6 +169,7 @@ class ModelPortal:
         """See booking_extend."""
         booking = self.tables.bookings.get(identifier)
         if booking is not None and booking.state in STARTED and until > (booking.ends or until):
+            changes.replace_open(self.tables, booking)
             booking.extension, booking.extension_asked = until, int(now)
 
     def saved(self, identifier: str, now: float) -> None:
@@ -186,6 +235,7 @@ class ModelPortal:
 
     def _take_back(self, booking: Booking, state: str, outcome: str, now: float) -> None:
         self.tables.supersede(booking)
+        waitlist.leave(self.tables, booking)
         booking.state, booking.outcome = state, outcome
         booking.extension, booking.places = None, ()
         accounts.pause_end(self.tables, booking, now)
@@ -196,13 +246,18 @@ class ModelPortal:
         """One turn; without `publishes` it is one that was killed after it had decided. `acts` come
         between its looks and what is written of them."""
         is_frozen = self._is_frozen(now)
+        changes.calendar_cut(self.tables, self.site)
         lifecycle.ends_due(self.tables, now)
         healing.hardware_vacate(self.tables, self.site, now, is_frozen=is_frozen)
+        waitlist.offers_expire(self.tables, now)
+        waitlist.entries_expire(self.tables, now)
         if is_frozen:
             if publishes:
                 self.publish()
             return
         pausing.pauses_due(self.tables, now)
+        changes.changes_sweep(self.tables, now)
+        arrays.arrays_advance(self.tables, now)
         if planning.is_anything_undecided(self.tables):
             self._look_twice(now, acts)
         lifecycle.starts_due(self.tables, now)
@@ -246,6 +301,8 @@ class ModelPortal:
             if not withheld:
                 self.dropped.append(str(stale))
                 return True
+        else:
+            self._writer.offers(self.tables, news)
         self.withheld.update(withheld.values())
         return any(why != LEFT for why in withheld.values())
 

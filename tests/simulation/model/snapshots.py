@@ -4,14 +4,25 @@ import dataclasses
 import uuid
 from typing import cast
 
-from allocation.solver import Cooling, Extension, Gpu, Held, PlannedStart, Request, Snapshot
-from allocation.solver.model.inputs import AFTER_ALL, Strength, Together
+from allocation.solver import (
+    Change,
+    Cooling,
+    Extension,
+    Gpu,
+    Held,
+    PlannedStart,
+    Request,
+    Snapshot,
+)
+from allocation.solver.model.inputs import AFTER_ALL, Entry, Strength, Together
 from tests.simulation.model import maintenance
 from tests.simulation.model.pausing import is_unneeded
 from tests.simulation.model.planning import EXTENDABLE
 from tests.simulation.tables.accounts import SHORTEST, has_earlier_run, time_remaining
 from tests.simulation.tables.rows import LIVE, Booking, Pause, Row, Site, Tables
 from tests.simulation.tables.suspended_homes import home_paused, home_running, with_original_gpus
+from tests.simulation.wishes.tables import ChangeRow
+from tests.simulation.wishes.waitlist import is_asking
 
 CLEARING = 5
 HANDOVER = 60
@@ -22,7 +33,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
     bookings = [tables.bookings[name] for name in sorted(tables.bookings)]
     rows = [tables.rows[name] for name in sorted(tables.rows)]
     live = [r for r in rows if r.state in LIVE and not _is_handing_over(tables, r, now)]
-    requests = [_request(b, site, now) for b in bookings if b.state in ("requested", "queued")]
+    requests = [_request(b, site, now) for b in bookings if _is_waiting(tables, b)]
     requests += _pauses_requested(tables, site, now)
     return Snapshot(
         now=int(now),
@@ -38,7 +49,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         held=tuple(_held(tables, row, site, int(now)) for row in live),
         requests=tuple(sorted(requests, key=lambda request: request.booking)),
         extensions=tuple(
-            _extension(b, b.extension, site, now)
+            _extension(tables, b, b.extension, site, now)
             for b in bookings
             if b.extension is not None and b.state in EXTENDABLE
         ),
@@ -48,6 +59,12 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         blackouts=maintenance.closures(tables, site, now),
         running=tuple(_running(tables, b, site, now) for b in bookings if _is_running(b, now)),
         unneeded=_unneeded(tables, now),
+        changes=tuple(
+            _change(tables.bookings[name], tables.changes[name], site, now)
+            for name in sorted(tables.changes)
+            if tables.bookings[name].state in ("queued", "scheduled")
+        ),
+        entries=tuple(_entry(tables, b, site, now) for b in bookings if is_asking(tables, b)),
         orders=tuple(tables.orders[name] for name in sorted(tables.orders)),
         cooling=tuple(
             Cooling(tenant, int(until))
@@ -55,6 +72,47 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
             if until > now
         ),
     )
+
+
+def _is_waiting(tables: Tables, booking: Booking) -> bool:
+    """See requests_read."""
+    entry = tables.entries.get(booking.id)
+    asks_again = booking.state == "waitlisted" and entry is not None and entry.mode == "auto"
+    return booking.state in ("requested", "queued") or asks_again
+
+
+def _change(booking: Booking, row: ChangeRow, site: Site, now: float) -> Change:
+    """See _change_of."""
+    after = dataclasses.replace(
+        booking, asked=row.asked, duration=row.asked.duration, not_before=row.not_before
+    )
+    target = _request(after, site, now)
+    latest = target.latest
+    if row.start_by is not None:
+        last = row.start_by + target.duration
+        latest = last if latest is None else min(latest, last)
+    target = dataclasses.replace(
+        target,
+        booking=row.id,
+        submitted=row.asked_at,
+        latest=None if target.fixed else latest,
+        promise=None,
+        revision=row.base - 1,
+    )
+    strength = cast("Strength | None", row.strength)
+    return Change(booking.id, target, strength, waiting=row.is_waiting)
+
+
+def _entry(tables: Tables, booking: Booking, site: Site, now: float) -> Entry:
+    """See entries_of."""
+    row, party = tables.entries[booking.id], site.parties[booking.asked.who]
+    barred = {
+        offer.gpu_class
+        for offer in tables.offers.values()
+        if site.parties[tables.bookings[offer.booking].asked.who] == party
+    }
+    request = _request(booking, site, now)
+    return Entry(booking.id, request, row.windows, row.expired, tuple(sorted(barred)))
 
 
 def _is_usable(tables: Tables, site: Site, gpu: Gpu) -> bool:
@@ -92,6 +150,7 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
         pinned=bool(booking.asked.pin),
         granted=_grant(row, now),
         preemptor=row.preemptor and not row.left,
+        offered=booking.state == "offered",
     )
 
 
@@ -132,7 +191,7 @@ def _request(booking: Booking, site: Site, now: float) -> Request:
         project=party.project,
         tier=booking.tier.slug,
         priority=booking.tier.priority,
-        submitted=booking.submitted,
+        submitted=booking.submitted if booking.ranked_at is None else booking.ranked_at,
         ask=booking.asked.ask(),
         duration=duration,
         earliest=booking.not_before,
@@ -140,17 +199,20 @@ def _request(booking: Booking, site: Site, now: float) -> Request:
         fixed=fixed,
         promise=_promise(booking),
         owner=party.owner_id,
+        revision=booking.revision - 1,
     )
 
 
-def _extension(booking: Booking, until: int, site: Site, now: float) -> Extension:
+def _extension(tables: Tables, booking: Booking, until: int, site: Site, now: float) -> Extension:
     """A later end, with the place in the queue of what it adds."""
-    ends = booking.ends
-    if ends is None or not booking.places or until <= ends:
+    ends, rows = booking.ends, tables.here(booking)
+    if ends is None or not rows or until <= ends:
         return Extension(booking.id, until)
+    request = _request(booking, site, now)
     request = dataclasses.replace(
-        _request(booking, site, now),
+        request,
         booking=f"longer {booking.id}",
+        ask=dataclasses.replace(request.ask, classes=(site.class_of[rows[0].place.gpu],)),
         submitted=booking.extension_asked,
         duration=until - ends,
         earliest=ends,
@@ -158,7 +220,7 @@ def _extension(booking: Booking, until: int, site: Site, now: float) -> Extensio
         fixed=True,
         promise=None,
     )
-    return Extension(booking.id, until, request)
+    return Extension(booking.id, until, request, booking.extension_is_waiting)
 
 
 def _is_running(booking: Booking, now: float) -> bool:

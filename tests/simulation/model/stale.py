@@ -18,14 +18,15 @@ from allocation.solver import (
 from tests.simulation.model.pausing import is_unneeded
 from tests.simulation.tables.rows import OVER, Tables
 
-_WAITS = ("requested", "queued", "pausing", "paused")
+_WAITS = ("requested", "queued", "waitlisted", "pausing", "paused")
 _EXTENDABLE = ("scheduled", "starting", "active")
 
 
-def parts_stale(tables: Tables, plan: Plan, now: float) -> dict[Part, str]:
+def parts_stale(tables: Tables, plan: Plan, snapshot: Snapshot, now: float) -> dict[Part, str]:
     """What can't be written, and why."""
     states = {name: booking.state for name, booking in tables.bookings.items()}
-    found = _answers(plan, states) | _pauses(plan, states)
+    found = _answers(plan, states) | _revisions(tables, plan, snapshot) | _changes(tables, plan)
+    found |= _pauses(plan, states)
     for move in plan.moves:
         if states[move.booking] != "scheduled":
             found["move", move.booking] = LEFT if states[move.booking] in OVER else CHANGED
@@ -43,12 +44,38 @@ def parts_stale(tables: Tables, plan: Plan, now: float) -> dict[Part, str]:
 
 def _answers(plan: Plan, states: Mapping[str, str]) -> dict[Part, str]:
     victims = {pause.booking for pause in plan.pauses}
+    changed = {each.booking for each in plan.changes if each.granted}
     answers: tuple[Assign | Waiting | Refuse, ...] = (*plan.assigns, *plan.waits, *plan.refusals)
+    found: dict[Part, str] = {}
+    for each in answers:
+        may_be: tuple[str, ...] = ("active",) if each.booking in victims else _WAITS
+        if each.booking in changed:
+            may_be = ("queued", "scheduled")
+        if states[each.booking] not in may_be:
+            found["answer", each.booking] = LEFT
+    return found
+
+
+def _revisions(tables: Tables, plan: Plan, snapshot: Snapshot) -> dict[Part, str]:
+    """See revisions_of: what was asked for has changed since the look."""
+    answers: tuple[Assign | Waiting | Refuse, ...] = (*plan.assigns, *plan.waits, *plan.refusals)
+    names = {each.booking for each in answers}
     return {
-        ("answer", each.booking): LEFT
-        for each in answers
-        if states[each.booking] not in (("active",) if each.booking in victims else _WAITS)
+        ("answer", each.booking): CHANGED
+        for each in snapshot.requests
+        if each.booking in names and tables.bookings[each.booking].revision - 1 != each.revision
     }
+
+
+def _changes(tables: Tables, plan: Plan) -> dict[Part, str]:
+    found: dict[Part, str] = {}
+    for each in plan.changes:
+        booking, row = tables.bookings[each.booking], tables.changes.get(each.booking)
+        if booking.state in OVER:
+            found["change", each.booking] = LEFT
+        elif row is None or row.id != each.change or row.base != booking.revision:
+            found["change", each.booking] = CHANGED
+    return found
 
 
 def _pauses(plan: Plan, states: Mapping[str, str]) -> dict[Part, str]:

@@ -61,6 +61,18 @@ KINDS = (
     "agents stopped",
     "outages slept through",
     "freezes of decisions",
+    "weaker changes",
+    "changes made",
+    "changes kept",
+    "changes withdrawn",
+    "changes that wait",
+    "windows waited for and had",
+    "windows missed",
+    "offers",
+    "offers accepted",
+    "offers declined",
+    "offers answered late",
+    "elements of arrays",
     "slices made by hand",
     *(f"died {point}" for point in CRASH_POINTS),
 )
@@ -98,8 +110,10 @@ def happened(schedule: "Schedule") -> Counter[str]:
     found["planned places moved"] = sum(
         windows[r.booking, r.starts, r.ends] > tables.bookings[r.booking].asked.count
         for r in tables.rows.values()
-        if r.state == "superseded"
+        if r.state == "superseded" and tables.bookings[r.booking].revision == 1
     )
+    found += tables.wished
+    found["elements of arrays"] = sum(each.index > 1 for each in tables.bookings.values())
     _count_shares(tables, found)
     _count_pauses(tables, found)
     return found

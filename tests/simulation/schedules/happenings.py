@@ -187,7 +187,7 @@ def saved_is_reported(schedule: "Schedule") -> None:
 def _saved_on(schedule: "Schedule", node: SimNode, name: str) -> None:
     booking = schedule.portal.tables.bookings[name]
     slug = schedule.portal.site.parties[booking.asked.who].slug
-    file = node.folder / "bookings" / f"{slug}.BK-{booking.number}" / "saved"
+    file = node.folder / "bookings" / f"{slug}.{booking.label}" / "saved"
     if file.exists():
         os.utime(file, (node.wall(), node.wall()))
 

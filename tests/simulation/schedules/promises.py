@@ -97,6 +97,8 @@ def _shares_broken(shares: list[Row]) -> list[str]:
 def _gang_broken(tables: Tables, booking: Booking) -> list[str]:
     if booking.state not in ("scheduled", "starting", "active", "paused"):
         return []
+    if booking.id in tables.cuts:
+        return []
     members = tables.here(booking)
     whole = len(members) == booking.asked.count and len({row.starts for row in members}) == 1
     if whole or (booking.state == "paused" and not members):
@@ -120,7 +122,8 @@ def _account_broken(tables: Tables, booking: Booking) -> list[str]:
     what is left. Not of a run that hardware broke, or that was begun anew: that counts less."""
     if booking.asked.starts is not None or booking.replaced or booking.lost_at is not None:
         return []
-    if any(row.broken for row in tables.of(booking, "releasing", "ended")):
+    is_broken = any(row.broken for row in tables.of(booking, "releasing", "ended"))
+    if is_broken or booking.id in tables.cuts:
         return []
     mine = [pause for pause in tables.pauses.values() if pause.booking == booking.id]
     billed = [pause for pause in mine if pause.remaining_seconds is not None]

@@ -18,6 +18,7 @@ from tests.simulation.schedules.interludes import SOME_SCHEDULES, interlude
 from tests.simulation.schedules.scenes import SCENES
 from tests.simulation.schedules.world import Portal, World
 from tests.simulation.tables.rows import OVER, TRANSITIONAL, Tables
+from tests.simulation.wishes import happenings as wishes
 
 FEWEST_STEPS, MOST_STEPS = 6, 19
 # GPUs of each node.
@@ -38,10 +39,15 @@ class Schedule:
     # What interludes are drawn from, and whether there are any.
     more: random.Random = field(init=False)
     has_interludes: bool = field(init=False)
+    # The same of what people change and wait for.
+    wishes: random.Random = field(init=False)
+    has_wishes: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.more = random.Random(f"{self.world.rng.getstate()[1][:8]} more")  # noqa: S311
         self.has_interludes = self.more.random() < SOME_SCHEDULES
+        self.wishes = random.Random(f"{self.world.rng.getstate()[1][:8]} wishes")  # noqa: S311
+        self.has_wishes = self.wishes.random() < wishes.SOME_SCHEDULES
 
     @property
     def portal(self) -> Portal:
@@ -60,11 +66,10 @@ class Schedule:
             self.world.rng.choice(SCENES)(self)
         for _ in range(self.world.rng.randint(FEWEST_STEPS, MOST_STEPS)):
             (action,) = self.world.rng.choices(actions, weights)
-            action(self)
-            if not self.world.violations:
-                interlude(self)
-            if self.world.violations:
-                return
+            for each in (action, interlude, wishes.wish):
+                each(self)
+                if self.world.violations:
+                    return
         self.heal()
         self.rest("after the faults")
         if not self.world.violations:
@@ -138,6 +143,8 @@ class Schedule:
 
     def everything_given_back(self) -> None:
         """Nothing is left on any node, in its driver or on its disk."""
+        for name in sorted(self.portal.tables.arrays):
+            self.portal.array_cancel(name, self.world.now)
         for name, booking in sorted(self.portal.tables.bookings.items()):
             if booking.state not in OVER:
                 self.portal.cancel(name, self.world.now)

@@ -24,6 +24,8 @@ from tests.simulation.schedules.promises import (
 from tests.simulation.tables.acts import Acts
 from tests.simulation.tables.people import FIRST_CLASS, SECOND_CLASS, SERVICES, Party, UserRequest
 from tests.simulation.tables.rows import STARTED_STATES, MaintenanceRow, Site, Tables
+from tests.simulation.wishes.promises import WishesLook
+from tests.simulation.wishes.tables import Edit, Repeats, Waits
 
 NOW = 1_800_014_400.0
 # What an agent is due for sooner waits until then.
@@ -41,7 +43,14 @@ class Portal(Protocol):
     def tables(self) -> Tables: ...
     @property
     def dropped(self) -> list[str]: ...
-    def request(self, identifier: str, asked: UserRequest, now: float) -> None: ...
+    def request(
+        self, identifier: str, asked: UserRequest, now: float, waits: Waits | None = None
+    ) -> None: ...
+    def array(self, identifier: str, asked: UserRequest, repeats: Repeats, now: float) -> None: ...
+    def array_cancel(self, identifier: str, now: float) -> None: ...
+    def change(self, identifier: str, edit: Edit, name: str, now: float) -> None: ...
+    def change_withdraw(self, identifier: str, now: float) -> None: ...
+    def answer(self, identifier: str, now: float, *, accepts: bool) -> None: ...
     def cancel(self, identifier: str, now: float) -> None: ...
     def release(self, identifier: str, now: float) -> None: ...
     def extend(self, identifier: str, until: int, now: float) -> None: ...
@@ -117,6 +126,7 @@ class World:
         self.server = Server()
         self.violations: list[str] = []
         self._started: set[str] = set()
+        self._wishes = WishesLook()
         # What the portal took nodes and GPUs for at some time, by kind.
         self.marks: set[tuple[str, str]] = set()
         names = [f"n{i + 1}" for i in range(len(sizes))]
@@ -198,7 +208,7 @@ class World:
 
     def reset_started(self) -> None:
         """A backup came back: what had begun in it is not begun now."""
-        self._started = self._started_now()
+        self._started, self._wishes = self._started_now(), WishesLook()
 
     def _started_now(self) -> set[str]:
         return {row.id for row in self.portal.tables.rows.values() if row.state in STARTED_STATES}
@@ -228,6 +238,7 @@ class World:
         self.portal.dropped.clear()
         self.violations += runs_broken(tables, self.nodes, self.now)
         self.violations += invariants_broken(tables)
+        self.violations += self._wishes.look(tables, self.now)
         started = self._started_now()
         fresh = [tables.rows[name] for name in sorted(started - self._started)]
         self.violations += begun_broken(tables, self.portal.site, fresh, self.now)

@@ -7,7 +7,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from unittest import mock
 from uuid import UUID
@@ -23,11 +23,13 @@ from allocation.models import (
     Node,
     SolverState,
 )
-from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
-from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.change.changes import (
+    booking_extend,
+    change_withdraw,
+)
 from allocation.services.decide import cycle as cycles
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
@@ -59,7 +61,6 @@ from tenants.access import Actor
 from tenants.models import Project, User
 from tenants.platform.errors import Refused
 from tests.builders import a_user
-from tests.builders_allocation import a_wish
 from tests.roles import as_system
 from tests.simulation.model.portal import ModelPortal
 from tests.simulation.model.snapshots import snapshot_take as model_snapshot
@@ -72,9 +73,18 @@ from tests.simulation.services.real_rows import (
     real_pauses,
     real_rows,
 )
+from tests.simulation.services.real_wishes import (
+    array_ask,
+    array_end,
+    booking_edit,
+    offer_answer,
+    when,
+    wish_of,
+)
 from tests.simulation.tables.acts import Act, Acts
 from tests.simulation.tables.people import Party, UserRequest
 from tests.simulation.tables.rows import GpuRow, MaintenanceRow, NodeRow, Site, Tables
+from tests.simulation.wishes.tables import Edit, Repeats, Waits
 
 _SERVICES: dict[str, Callable[..., Any]] = {
     "cancel": booking_cancel,
@@ -84,11 +94,6 @@ _SERVICES: dict[str, Callable[..., Any]] = {
     "more_time": more_time_request,
 }
 _NAMESPACE = uuid.UUID("d7f6f9bb-9a3f-5a3e-8b1e-5a4de0a3b7c1")
-
-
-def when(seconds: float) -> datetime:
-    """An instant of the schedule."""
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def names(kind: str = "") -> Callable[[], UUID]:
@@ -157,37 +162,57 @@ class BothPortals:
 
     # Every step, on both.
 
-    def request(self, identifier: str, asked: UserRequest, now: float) -> None:
+    def request(
+        self, identifier: str, asked: UserRequest, now: float, waits: Waits | None = None
+    ) -> None:
         """A request that the real services refuse does not reach the model."""
-        if self._requested(identifier, asked, now):
-            self._model.request(identifier, asked, now)
+        if self._requested(identifier, asked, now, waits):
+            self._model.request(identifier, asked, now, waits)
             self._compare()
 
-    def _requested(self, identifier: str, asked: UserRequest, now: float) -> bool:
-        starts = None if asked.starts is None else when(asked.starts)
-        ask = AskDocument(
-            asked.count,
-            asked.classes,
-            asked.profile,
-            asked.together,  # type: ignore[arg-type]  # one of its words
-            asked.required,
-            asked.duration,
-            starts,
-            share=asked.share,
-            pin=asked.pin,
-        )
+    def _requested(
+        self, identifier: str, asked: UserRequest, now: float, waits: Waits | None = None
+    ) -> bool:
         project, actor = self._actors[asked.who]
+        request = wish_of(project, asked, waits)
         try:
             with as_system():
                 booking_request(
-                    actor=actor,
-                    request=a_wish(project, ask, tier=asked.tier),
-                    now=when(now),
-                    booking_id=UUID(identifier),
+                    actor=actor, request=request, now=when(now), booking_id=UUID(identifier)
                 )
         except Refused:
             return False
         return True
+
+    def array(self, identifier: str, asked: UserRequest, repeats: Repeats, now: float) -> None:
+        project, actor = self._actors[asked.who]
+        if array_ask(project, actor, identifier, (asked, repeats), now):
+            self._model.array(identifier, asked, repeats, now)
+            self._compare()
+
+    def array_cancel(self, identifier: str, now: float) -> None:
+        _, actor = self._actors[self.tables.arrays[identifier].asked.who]
+        array_end(actor, identifier, now)
+        self._model.array_cancel(identifier, now)
+        self._compare()
+
+    def change(self, identifier: str, edit: Edit, name: str, now: float) -> None:
+        """Changes of what is or was paused are not asked of the services."""
+        _, actor = self._actors[self.tables.bookings[identifier].asked.who]
+        if booking_edit(actor, identifier, edit, name, now):
+            self._model.change(identifier, edit, name, now)
+        self._compare()
+
+    def change_withdraw(self, identifier: str, now: float) -> None:
+        self._person(change_withdraw, identifier, now=when(now))
+        self._model.change_withdraw(identifier, now)
+        self._compare()
+
+    def answer(self, identifier: str, now: float, *, accepts: bool) -> None:
+        _, actor = self._actors[self.tables.bookings[identifier].asked.who]
+        offer_answer(actor, identifier, now, accepts=accepts)
+        self._model.answer(identifier, now, accepts=accepts)
+        self._compare()
 
     def cancel(self, identifier: str, now: float) -> None:
         self._person(booking_cancel, identifier, now=when(now))
@@ -222,14 +247,16 @@ class BothPortals:
     def order(self, identifier: str, now: float) -> bool:
         raise NotImplementedError("a schedule of the real services orders no moves")
 
-    def _person(self, service: Callable[..., Any], identifier: str, **named: datetime) -> None:
+    def _person(self, service: Callable[..., Any], identifier: str, **named: Any) -> bool:  # noqa: ANN401
+        """Whether the services did it."""
         with as_system():
             booking = Booking.objects.get(id=identifier)
             _, actor = self._actors[self.tables.bookings[identifier].asked.who]
             try:
                 service(actor=actor, booking=booking, **named)
             except Refused:
-                return
+                return False
+        return True
 
     def maintenance_plan(self, wanted: MaintenanceRow, now: float) -> None:
         """A date that is past is no date for the model either."""
@@ -332,7 +359,7 @@ class BothPortals:
         self._model.cycle(now, publishes=publishes, acts=tuple(done))
         assert behind == self._model.is_behind
         modelled = model_snapshot(self.tables, self.site, now)
-        assert digest(_ranked(real)) == digest(_ranked(modelled))
+        assert digest(_ranked(real)) == digest(_ranked(modelled)), _difference(real, modelled)
         self._compare()
 
     def _acted(self, act: Act, now: float) -> bool:
@@ -448,13 +475,24 @@ def _site(actors: Iterable[tuple[Project, Actor]], now: float) -> Site:
     )
 
 
+def _difference(real: Snapshot, modelled: Snapshot) -> str:
+    """The rows that one of them has and the other has not, by section."""
+    found = []
+    for each in dataclasses.fields(Snapshot):
+        one, other = (getattr(_ranked(seen), each.name) for seen in (real, modelled))
+        if one != other and isinstance(one, tuple):
+            found.append(f"{each.name}: real {[r for r in one if r not in other]}")
+            found.append(f"{each.name}: model {[r for r in other if r not in one]}")
+    return "\n".join(found)
+
+
 def _ranked(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with its decisions numbered from 0: the two portals count them differently."""
-    cycles = sorted({row.granted[0] for row in snapshot.held if row.granted is not None})
+    """The snapshot with its grants in their order: the two portals number decisions differently."""
+    grants = sorted({row.granted for row in snapshot.held if row.granted is not None})
     held = tuple(
         row
         if row.granted is None
-        else dataclasses.replace(row, granted=(cycles.index(row.granted[0]), row.granted[1]))
+        else dataclasses.replace(row, granted=(0, grants.index(row.granted)))
         for row in snapshot.held
     )
     return dataclasses.replace(snapshot, held=held)

@@ -3,6 +3,7 @@
 Times are Unix seconds; what the database keeps in whole seconds is whole here too.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 from allocation import wire
 from allocation.solver import Gpu, Host, Limit, Model, Order, Place, Reason, Tier
 from tests.simulation.tables.people import BORROWER, SERVICES, Party, Service, UserRequest
+from tests.simulation.wishes.tables import ArrayRow, ChangeRow, EntryRow, OfferRow
 
 LIVE = ("planned", "starting", "active", "releasing")
 STARTED_STATES = ("starting", "active", "releasing")
@@ -62,7 +64,8 @@ class Site:
 
 @dataclass(slots=True, kw_only=True)
 class Booking:
-    """`bought` are the seconds that were asked for, extensions included."""
+    """`bought` are the seconds that were asked for, extensions and changes included; `wish_from`:
+    since when it was asked for to start; `index`: of an element of an `array`."""
 
     id: str
     number: int
@@ -80,6 +83,8 @@ class Booking:
     reasons: tuple[Reason, ...] = ()
     extension: int | None = None
     extension_asked: int = 0
+    extension_waits_until: int | None = None
+    extension_is_waiting: bool = False
     ready_at: float | None = None
     notified_at: float | None = None
     saved_at: float | None = None
@@ -89,6 +94,16 @@ class Booking:
     credited_seconds: int = 0
     pause_count: int = 0
     replaced: int = 0
+    revision: int = 1
+    ranked_at: int | None = None
+    wish_from: int | None = None
+    array: str = ""
+    index: int = 0
+
+    @property
+    def label(self) -> str:
+        """Its name on nodes."""
+        return f"BK-{self.number}_{self.index}" if self.index else f"BK-{self.number}"
 
     @property
     def tier(self) -> Service:
@@ -247,6 +262,15 @@ class Tables:
     # Orders of operators to move running work that wait for an answer, and how many were obeyed.
     orders: dict[str, Order] = field(default_factory=dict)
     moved: int = 0
+    # By booking: its open change, its entry of the waiting list, its open offer; and what the
+    # calendar has more of than it asks for.
+    changes: dict[str, ChangeRow] = field(default_factory=dict)
+    entries: dict[str, EntryRow] = field(default_factory=dict)
+    offers: dict[str, OfferRow] = field(default_factory=dict)
+    cuts: set[str] = field(default_factory=set)
+    arrays: dict[str, ArrayRow] = field(default_factory=dict)
+    # What became of them.
+    wished: Counter[str] = field(default_factory=Counter)
     decisions: int = 0
     # Until when a planned outage lasts; since and until when decisions are frozen (None: no end).
     outage_until: float | None = None
@@ -265,7 +289,10 @@ class Tables:
         """As a backup would hold it."""
         tables: dict[str, Any] = {
             name: {key: replace(row) for key, row in getattr(self, name).items()}
-            for name in ("bookings", "rows", "pauses", "nodes", "gpus", "maintenance")
+            for name in (
+                *("bookings", "rows", "pauses", "nodes", "gpus", "maintenance"),
+                *("changes", "entries", "offers", "arrays"),
+            )
         }
         return Tables(
             epoch=self.epoch,
@@ -273,6 +300,8 @@ class Tables:
             drivers=self.drivers,
             counted=dict(self.counted),
             errors=set(self.errors),
+            cuts=set(self.cuts),
+            wished=Counter(self.wished),
             conflicts={gpu: list(times) for gpu, times in self.conflicts.items()},
             orders=dict(self.orders),
             moved=self.moved,

@@ -115,6 +115,8 @@ class ChangeWriter:
         change = change_open(self.booking)
         if change is not None:
             change_close(change, BookingChange.State.REPLACED, self.now)
+            if self.booking.extension_until is not None:
+                booking_change(self.booking, now=self.now, extension_until=None)
 
     def store(
         self,

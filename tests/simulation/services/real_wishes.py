@@ -1,0 +1,110 @@
+"""What people change and wait for, asked of the real services."""
+
+import contextlib
+from dataclasses import replace
+from datetime import UTC, datetime
+from unittest import mock
+from uuid import UUID
+
+from django.db import transaction
+
+from allocation.models import Booking, BookingArray, WaitOffer
+from allocation.rules.ask import AskDocument
+from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
+from allocation.services.bookings.change import writer
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.change_rows import Accept
+from allocation.services.bookings.checks.terms import target_of
+from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.waiting.offers import offer_accept, offer_decline
+from tenants.access import Actor
+from tenants.models import Project
+from tenants.platform.errors import Refused
+from tests.builders_allocation import a_wish
+from tests.roles import as_system
+from tests.simulation.tables.people import UserRequest
+from tests.simulation.wishes.tables import Edit, Repeats, Waits
+
+
+def when(seconds: float) -> datetime:
+    """An instant of the schedule."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def wish_of(project: Project, asked: UserRequest, waits: Waits | None = None) -> BookingRequest:
+    """What somebody asks for, as the services read it."""
+    ask = AskDocument(
+        asked.count,
+        asked.classes,
+        asked.profile,
+        asked.together,  # type: ignore[arg-type]  # one of its words
+        asked.required,
+        asked.duration,
+        None if asked.starts is None else when(asked.starts),
+        share=asked.share,
+        pin=asked.pin,
+    )
+    wish = a_wish(project, ask, tier=asked.tier)
+    if waits is None:
+        return wish
+    windows = tuple((when(since), when(until)) for since, until in waits.windows)
+    return replace(wish, waitlist=waits.mode, windows=windows)
+
+
+def array_ask(
+    project: Project, actor: Actor, identifier: str, what: tuple[UserRequest, Repeats], now: float
+) -> bool:
+    """Whether the services made the array."""
+    asked, repeats = what
+    array = ArrayRequest(repeats.count, parallel=repeats.parallel)
+    request, key = wish_of(project, asked), UUID(identifier)
+    try:
+        with as_system(), transaction.atomic():
+            array_request(actor=actor, request=request, array=array, now=when(now), key=key)
+    except Refused:
+        return False
+    return True
+
+
+def array_end(actor: Actor, identifier: str, now: float) -> None:
+    """Cancels all of its elements."""
+    with as_system(), contextlib.suppress(Refused):
+        array = BookingArray.objects.get(id=identifier)
+        array_cancel(actor=actor, array=array, ranges=None, now=when(now))
+
+
+def booking_edit(actor: Actor, identifier: str, edit: Edit, name: str, now: float) -> bool:
+    """Whether the services made the change, or left it to the next cycle under this id."""
+    with as_system():
+        booking = Booking.objects.get(id=identifier)
+        if booking.state in ("pausing", "paused"):
+            return False
+        bound = None if edit.start_by is None else when(edit.start_by)
+        ask = _edited(target_of(booking).ask, edit)
+        patch = Patch(ask, accept=Accept(bound), waits=edit.waits)
+        try:
+            with mock.patch.object(writer, "uuid4", return_value=UUID(name)):
+                booking_patch(
+                    actor=actor, booking=booking, patch=patch, revision=None, now=when(now)
+                )
+        except Refused:
+            return False
+    return True
+
+
+def _edited(ask: AskDocument, edit: Edit) -> AskDocument:
+    starts = ask.starts if edit.starts is None else when(edit.starts)
+    not_before = ask.not_before if edit.not_before is None else when(edit.not_before)
+    duration, count = edit.duration or ask.duration, edit.count or ask.count
+    return replace(ask, duration=duration, count=count, starts=starts, not_before=not_before)
+
+
+def offer_answer(actor: Actor, identifier: str, now: float, *, accepts: bool) -> None:
+    """Answers the open offer of a booking, if it has one."""
+    with as_system():
+        booking = UUID(identifier)
+        rows = WaitOffer.objects.filter(booking_id=booking, state=WaitOffer.State.OPEN)
+        offer, answer = rows.first(), offer_accept if accepts else offer_decline
+        if offer is not None:
+            with contextlib.suppress(Refused):
+                answer(actor=actor, offer_id=offer.id, now=when(now))
