@@ -14,6 +14,7 @@ from allocation.solver.model.codec import encode as encode
 from allocation.solver.model.inner_limits import FOREVER as FOREVER
 from allocation.solver.model.inner_limits import LabLimit as LabLimit
 from allocation.solver.model.inner_limits import PersonLimit as PersonLimit
+from allocation.solver.model.inputs import MIXED as MIXED
 from allocation.solver.model.inputs import SLOTS_PER_GPU as SLOTS_PER_GPU
 from allocation.solver.model.inputs import UNITS_PER_GPU as UNITS_PER_GPU
 from allocation.solver.model.inputs import Ask as Ask

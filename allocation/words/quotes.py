@@ -25,6 +25,10 @@ _NOTES: dict[str, Promise] = {
     ),
     "less_memory": gettext_lazy("%(memory)s GB instead of %(asked)s GB"),
     "pausable": gettext_lazy("may be paused"),
+    "mixed_pausable": gettext_lazy(
+        "paused before bookings of one class; it starts and resumes only when GPUs of all its "
+        "classes are free, and nobody is paused for it"
+    ),
     "stopped": gettext_lazy("stopped, not suspended, if it is paused: %(why)s"),
     "pauses_lower_tier": ngettext_lazy(
         "%(count)s running booking of your organisation in a lower tier will be paused",

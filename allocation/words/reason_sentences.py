@@ -360,6 +360,16 @@ SENTENCES: dict[str, Text] = {
     "higher_tier": _least_lost(
         gettext_lazy("A booking of a higher tier in your organisation needs the GPUs.")
     ),
+    "one_class": _least_lost(
+        gettext_lazy(
+            "A booking of one GPU class needs the GPUs. Bookings of several classes in a tier that "
+            "may be paused are paused before others."
+        )
+    ),
+    "free_room_only": gettext_lazy(
+        "It uses several GPU classes in a tier that may be paused: it starts when GPUs of all its "
+        "classes are free, after the bookings of one class, and nobody is paused for it."
+    ),
     "fairer_share": _least_lost(
         gettext_lazy("A booking of an organisation that borrows less than yours needs the GPUs.")
     ),

@@ -16,20 +16,6 @@ def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of a
     return text(Facts(facts)) if callable(text) else str(text) % Facts(facts)
 
 
-def _mixed_pausable(facts: Facts) -> str:
-    """What works instead: another tier, if there is one, or a booking for each group."""
-    first = _(
-        "A booking with several groups needs a tier that is never paused, and bookings in the tier "
-        "%(tier)s may be paused."
-    )
-    instead = _("Book each group on its own; their starts can differ: %(parts)s.")
-    if facts["others"]:
-        instead = _(
-            "Choose %(others)s, or book each group on its own; their starts can differ: %(parts)s."
-        )
-    return f"{first} {instead}" % facts
-
-
 def _no_more_time(facts: Facts) -> str:
     if not facts["limit"]:
         first = _("The tier %(tier)s grants no more time.")
@@ -146,7 +132,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "A booking with several groups can wait to be booked, but it gets no offers. Send "
         "`if_full` instead."
     ),
-    "mixed_pausable": _mixed_pausable,
     "start_hours": gettext_lazy(
         "Bookings in the tier %(tier)s start at %(hours)s (%(zone)s) only. Name a start in these "
         "hours."

@@ -1,11 +1,11 @@
 """What must hold of any plan, checked the slow and plain way, without the solver's own code."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from allocation.solver import Ask, Assign, Place, Plan, Request, Snapshot, Waiting
+from allocation.solver import Ask, Assign, Place, Plan, Request, Snapshot, Tier, Waiting
 from allocation.solver.model.inputs import Held, Limit, Model, Together
 
 Row = tuple[Place, int, int]
@@ -24,6 +24,12 @@ class Piece(NamedTuple):
     units: int
     decided: bool
     person: str = ""
+    is_mixed: bool = False
+
+    def counts(self, tiers: Mapping[str, Tier]) -> bool:
+        """False for spot, and for what is mixed and may be paused."""
+        tier = tiers[self.tier]
+        return tier.counts and not (self.is_mixed and tier.pausable)
 
 
 def given_by(plan: Plan) -> list[Assign | Waiting]:
@@ -290,7 +296,7 @@ def over_limit(
     decided now, or `always` when anything does. What a project never lends is its own, whatever
     its tenant has besides; so is its guarantee for what can't be paused."""
     tiers = {tier.slug: tier for tier in snapshot.tiers}
-    use = [row for row in _usage(snapshot, plan) if tiers[row.tier].counts]
+    use = [row for row in _usage(snapshot, plan) if row.counts(tiers)]
     use = [row._replace(decided=True) for row in use] if always else use
     fixed = [row for row in use if not tiers[row.tier].pausable]
     sure = {(row.owner, row.gpu_class): row.guaranteed for row in snapshot.limits if row.parent}
@@ -307,7 +313,7 @@ def over_limit(
             bad += _beyond(limit, fixed, sure, limit.guaranteed)
     # What does not count has to fit next to everything, and is invisible to what counts.
     spot = [
-        row._replace(decided=row.decided and not tiers[row.tier].counts)
+        row._replace(decided=row.decided and not row.counts(tiers))
         for row in _usage(snapshot, plan)
     ]
     return bad + _over_inner(snapshot, use, kept) + _over_inner(snapshot, spot, kept)
@@ -410,11 +416,16 @@ def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
             _units(models[gpus[place.gpu].model], place),
             booking in decided or starts in stretches.get(booking, ()),
             people[booking].owner,
+            _is_mixed(people[booking]),
         )
         for booking, (place, since, until) in rows_of(snapshot, plan)
         for starts, ends in _cut(since, until, stretches.get(booking, ()))
         for owner in (people[booking].tenant, people[booking].project)
     ]
+
+
+def _is_mixed(row: Held | Request) -> bool:
+    return row.mixed if isinstance(row, Held) else bool(row.ask.groups)
 
 
 def _cut(starts: int, ends: int, at: Iterable[int]) -> list[tuple[int, int]]:

@@ -407,6 +407,7 @@ class World:
                 memory=asked.ask.memory,
                 owner=asked.owner,
                 pinned=bool(asked.ask.pin),
+                mixed=bool(asked.ask.groups),
                 level=None
                 if asked.paused or asked.ask.pin or asked.ask.groups
                 else (asked.ask.together if asked.ask.required and asked.ask.count > 1 else "any"),

@@ -9,6 +9,9 @@ from tests.worlds.jobs import Job
 OFTEN = 0.8
 """Of the requests for whole H100 so many get a group on the other class, too."""
 
+PAUSABLE = 0.5
+"""Of these so many are in a tier that can be paused."""
+
 
 def is_large(seed: int) -> bool:
     """True for the few worlds with many bookings."""
@@ -24,11 +27,15 @@ def is_mixed(seed: int, *, is_plain: bool) -> bool:
 def jobs_mix(
     seed: int, jobs: tuple[Job, ...], limits: tuple[Limit, ...], tiers: tuple[Tier, ...]
 ) -> tuple[Job, ...]:
-    """The jobs, some of them with a group on the other class, in a tier that is never paused.
+    """The jobs, some of them with a group on the other class, half of these in a tier that can be
+    paused.
 
-    Most of their tenants have a guarantee in both classes. Without one they would be refused.
+    Most of their tenants have a guarantee in both classes. Without one they would be refused where
+    they are never paused.
     """
     chance = Random(f"mixed {seed}")  # noqa: S311  a made-up world, the same each time
+    # By itself, so that everything else of these worlds is drawn as before.
+    tier_chance = Random(f"mixed tiers {seed}")  # noqa: S311  the same
     first, other = "h100", next(row.gpu_class for row in limits if row.gpu_class != "h100")
     sure = {
         name: {row.owner for row in limits if row.guaranteed and row.gpu_class == name}
@@ -48,6 +55,8 @@ def jobs_mix(
         project = job.project.replace(job.tenant, tenant)
         ask = replace(ask, count=min(ask.count, 2), groups=(_group(chance, other),))
         tier = chance.choice(firm)
+        if tier_chance.random() < PAUSABLE:
+            tier = tier_chance.choice([each for each in tiers if each.pausable])
         found.append(replace(job, tenant=tenant, project=project, tier=tier, ask=ask))
     return tuple(found)
 

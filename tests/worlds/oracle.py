@@ -15,6 +15,7 @@ from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_o
 from tests.worlds.asked import is_unproven, requests_after, without_start
 from tests.worlds.asked_again import Wished
 from tests.worlds.found import Found
+from tests.worlds.jobs import Job
 from tests.worlds.life import EVERY, Turn, World
 from tests.worlds.messages import Messages
 from tests.worlds.replay import is_true, said_again
@@ -172,8 +173,12 @@ class Oracle:
             sum(units_of(self._model_of[row.place.gpu], row.place) for row in rows),
             (tier.priority, not tier.pausable),
             self.world.runs[name].granted,
-            tier.counts,
+            self._counts(self.world.runs[name].job),
         )
+
+    def _counts(self, job: Job) -> bool:
+        """False for spot, and for a booking of several classes that may be paused."""
+        return job.tier.counts and not (job.ask.groups and job.tier.pausable)
 
     def inside(self, blocks: Iterable[Block], last: str = "") -> dict[str, bool]:
         """Those inside their tenant's guarantee (section 1 of the claims page), by name; whether
@@ -195,13 +200,18 @@ class Oracle:
         told = {pause.booking: pause.at for pause in turn.plan.pauses}
         held = [row for row in turn.site.held if not row.pausing]
         victims = [row for row in held if row.booking in told]
+        runs = self.world.runs
+        asks = (runs[pause.beneficiary].job.ask for pause in turn.plan.pauses)
+        claimed = {name for ask in asks for name in ask.all_classes}
         for gpu_class in sorted({self._classes[row.place.gpu] for row in victims}):
             of_class = (row for row in victims if self._classes[row.place.gpu] == gpu_class)
             last = max(told[row.booking] for row in of_class)
             before = self._blocks_of(self._there(turn, held, last)) + self._awaited(but=told)
             rows = (row for row in self.world.rows if not row.pausing)
             after = self._blocks_of(self._there(turn, rows, last)) + self._awaited()
-            if not self.potential(after, gpu_class) > self.potential(before, gpu_class):
+            was, now = (self.potential(each, gpu_class) for each in (before, after))
+            # On classes that nobody claims, a mixed booking that leaves was spot.
+            if not (now > was if gpu_class in claimed else now[:2] >= was[:2]):
                 yield f"{turn.site.now}: pauses of {sorted(told)} don't raise the potential"
 
     def _there(self, turn: Turn, rows: Iterable[Held], at: int) -> list[Held]:
@@ -225,7 +235,7 @@ class Oracle:
                 self._units_asked(ask),
                 (job.tier.priority, not job.tier.pausable),
                 10**9,
-                job.tier.counts,
+                self._counts(job),
             )
             for name in sorted(names & set(self.world.waiting))
             for job in (runs[name].job,)
@@ -261,8 +271,8 @@ class Oracle:
             is_inside = name in self.inside(of_class, last=name)
             if is_inside and claimant.tenant != victim.tenant:
                 yield f"{turn.site.now}: {name} inside its guarantee, for {pause.beneficiary}"
-            if victim.counts and not self._tiers[claimant.tier.slug].counts:
-                yield f"{turn.site.now}: {name} counts, and is paused for spot {claimant.name}"
+            if not self._counts(claimant):
+                yield f"{turn.site.now}: {name} is paused for {claimant.name}, which may not pause"
 
     def _granted(self, turn: Turn) -> list[Block]:
         """What the cycle wrote, and what others were told to leave for."""

@@ -253,8 +253,8 @@ class People:
             ask = replace(before.ask, count=count - 1)
             return None if count == 1 or ask.groups else replace(before, ask=ask)
         if edit.kind == "tier":
-            pausable = not before.ask.groups
-            tiers = [t for t in world.drawn.tiers if t.pausable is pausable]
+            is_any = bool(before.ask.groups)
+            tiers = [t for t in world.drawn.tiers if t.pausable or is_any]
             tiers = [t for t in tiers if t.slug != before.tier]
             tier = tiers[edit.after % len(tiers)]
             return replace(before, tier=tier.slug, priority=tier.priority)

@@ -35,7 +35,8 @@ class AskIn(serializers.DictField):
     device, `workload`, and `pin` (the only allowed nodes, by name, and GPUs, by `node/index`, id or
     UUID). A booking of several GPU classes has `groups` instead of `count` and `classes`: 2 to 4
     of `gpu_class`, `count`, `profile`, `cores`, `memory`, `together` and `required`. All groups
-    start and end together."""
+    start and end together. In a tier that may be paused, such a booking is paused before those of
+    one class, and starts and resumes only when GPUs of all its classes are free."""
 
 
 class BookingIn(Strict):

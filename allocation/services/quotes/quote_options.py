@@ -167,13 +167,17 @@ class Market:
         }
 
     def risk_of(self, option: Option, tier: Tier) -> Risk | None:
-        """Returns the risk of an option; None in a tier that is never paused."""
+        """Returns the risk of an option; None in a tier that is never paused. Of several classes
+        the highest counts."""
         if not tier.pausable:
             return None
-        quarter = option.starts % DAY // QUARTER
-        return self.record.risk(
-            tier.slug, option.gpu_class, borrowed=option.borrowed > 0, quarter=quarter
+        quarter, borrowed = option.starts % DAY // QUARTER, option.borrowed > 0
+        classes = (option.gpu_class, *(each.classes[0] for each in option.groups))
+        risks = (
+            self.record.risk(tier.slug, name, borrowed=borrowed, quarter=quarter)
+            for name in classes
         )
+        return max(risks, key=lambda risk: risk.thousandths)
 
 
 def quote_option(
@@ -221,6 +225,7 @@ def quote_option(
             *losses(option, asked, tiers, market.sizes),
             *_victim_notes(option),
             *_notes(option, tier, is_late=option.starts > requested_start),
+            *_mixed_note(option, tier),
             *_method_note(option, tier),
         ),
     )
@@ -276,6 +281,12 @@ def _pausable_note(tiers: tuple[Tier, Tier]) -> Iterator[str]:
         yield note_text("pausable")
 
 
+def _mixed_note(option: Option, tier: Tier) -> Iterator[str]:
+    """Yields how a booking of several classes stands in a tier that may be paused."""
+    if option.groups and tier.pausable:
+        yield note_text("mixed_pausable")
+
+
 def _gigabytes(shape: Shape, gpu_class: str, sizes: Mapping[str, int]) -> float:
     """Returns the GPU memory of one device."""
     whole = sizes.get(gpu_class, 0)
@@ -297,7 +308,7 @@ def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:
     if option.borrowed:
         own = option.units - option.borrowed
         yield note_text("borrowed", own=own, borrowed=option.borrowed)
-    elif is_late and tier.counts_against_guarantee:
+    elif is_late and tier.counts_against_guarantee and not (option.groups and tier.pausable):
         # The own quota implies this; whether others borrow is not known here.
         yield note_text("within_guarantee")
     if tier.description:
@@ -319,7 +330,8 @@ def _method_note(option: Option, tier: Tier) -> Iterator[str]:
     if not tier.pausable or tier.pause_method != Tier.PauseMethod.SUSPEND:
         return
     is_divided = option.profile is not None or option.share is not None
-    why = why_not_suspendable(devices=option.count, is_divided=is_divided)
+    devices = option.count + sum(each.count for each in option.groups)
+    why = why_not_suspendable(devices=devices, is_divided=is_divided)
     if why is not None:
         yield note_text("stopped", why=why)
 

@@ -210,8 +210,6 @@ def _questions(
         cheapest=is_cheapest_first(request.ask) and request.ask.deadline is not None,
     )
     others = Tier.objects.exclude(slug=admission.tier.slug)
-    if request.ask.groups:
-        others = others.filter(pausable=False)
     for tier in (
         admission.tier,
         *others.filter(max_duration_seconds__gte=question.duration).order_by("-priority", "slug"),

@@ -58,7 +58,9 @@ def _changes(
         yield _change("own")
     if ahead and (tiers := _higher_tiers(booking)):
         yield _change("higher_tier", tiers=", ".join(tiers))
-    counts = booking.tier.counts_against_guarantee
+    # On several classes it is behind those of one class, whatever it would have on each.
+    is_behind = booking.tier.pausable and bool(booking.ask.get("groups"))
+    counts = booking.tier.counts_against_guarantee and not is_behind
     if "guarantee" in rules and counts and booking.has_expected_start:
         quota = Quota.objects.filter(project=None, gpu_class=booking.planned_class).first()
         has_one = quota is not None and quota.guaranteed_units > 0

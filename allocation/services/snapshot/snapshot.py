@@ -197,7 +197,8 @@ def _held_of(row: Allocation, now: datetime) -> Held:
     booking = row.booking
     started = row.state != Allocation.State.PLANNED
     is_running = booking.state in (State.ACTIVE, State.PAUSING) and not row.abandoned
-    gpu_class = row.model.gpu_class_id if booking.ask.get("groups") else ""
+    is_mixed = bool(booking.ask.get("groups"))
+    gpu_class = row.model.gpu_class_id if is_mixed else ""
     cores, memory = host_resources(booking, gpu_class)
     return Held(
         id=str(row.id),
@@ -222,6 +223,7 @@ def _held_of(row: Allocation, now: datetime) -> Held:
         preemptor=row.preemptor and not row.abandoned,
         offered=booking.state == State.OFFERED,
         override=str(booking.id) if booking.has_override and not row.abandoned else "",
+        mixed=is_mixed,
     )
 
 

@@ -157,7 +157,7 @@ def _movable(snapshot: Snapshot, state: CycleState, gpu_class: str) -> list[tupl
         if held.booking not in state.running or held.booking in stays:
             continue
         runner = state.running[held.booking]
-        is_safe = runner.protected > state.now
+        is_safe = runner.protected > state.now or runner.is_mixed
         is_one = len(runner.places) == 1 and not any(runner.host_resources) and not held.pinned
         if is_safe or not is_one or runner.use.gpu_class != gpu_class:
             continue

@@ -279,7 +279,7 @@ class Availability:
             units=sum(use.units for use in uses),
             weight=weight * demand.duration,
             borrowed=borrowed,
-            risk=question.risks.get((demand.gpu_class, borrowed > 0, quarter), 0),
+            risk=_risk(question, demand, (borrowed > 0, quarter)),
             speed=self._speed(question, asked, demand),
             tier=question.tier,
             pauses=self._preemption.rules(found),
@@ -321,6 +321,11 @@ class Availability:
 
     def _horizon(self) -> int:
         return self._state.now + self._state.policy.horizon
+
+
+def _risk(question: QuoteRequest, demand: Demand, when: tuple[bool, int]) -> int:
+    """The chance of a pause in thousandths: of a mixed option, on the class where it is highest."""
+    return max(question.risks.get((part.gpu_class, *when), 0) for part in demand.parts)
 
 
 def quote(snapshot: Snapshot, policy: Policy, question: QuoteRequest) -> Quote:

@@ -108,6 +108,7 @@ def _may_move(state: CycleState, order: Order, each: _Relocating) -> bool:
     """True when it is still there, may get notice now, has no preemptor, and is worth the move."""
     runner, running = each.runner, state.running
     is_there = runner.places == (each.move.source,) and runner.use.gpu_class == order.gpu_class
+    is_there &= not runner.is_mixed
     is_free_to = not running.has_preemptor(runner.booking) and runner.booking not in running.kept
     may_now = runner.protected <= state.now and runner.host_resources == (0, 0)
     return is_there and is_free_to and may_now and each.rest.demand.duration > 0

@@ -91,8 +91,8 @@ def is_on_original_gpus(request: Request, found: Fit) -> bool:
 def _earliest_on_original_gpus(
     state: CycleState, request: Request, demands: Iterable[Demand], between: tuple[int, int]
 ) -> Fit | None:
-    gpu_class = state.class_of(request.home[0].gpu)
-    demand = next((demand for demand in demands if demand.gpu_class == gpu_class), None)
+    names = {state.class_of(place.gpu) for place in request.home}
+    demand = next((demand for demand in demands if demand.gpu_class in names), None)
     if demand is None or not _takes_work(state, request, demand):
         return None
     first, last = between
@@ -110,9 +110,15 @@ def _earliest_on_original_gpus(
 
 
 def _takes_work(state: CycleState, request: Request, demand: Demand) -> bool:
-    pool = state.pools[demand.gpu_class]
+    parts = state.parts(Fit(demand, request.home, 0))
+    is_all = sum(len(part.places) for part in parts) == len(request.home)
+    return is_all and all(_part_takes_work(state, part) for part in parts)
+
+
+def _part_takes_work(state: CycleState, part: Fit) -> bool:
+    demand, pool = part.demand, state.pools[part.demand.gpu_class]
     able = pool.eligible(demand.shape)
     if demand.pin:
         able = able & pool.within(demand.pin)
-    fits = len(request.home) == demand.count and all(p.gpu in pool.column for p in request.home)
-    return fits and all(able[pool.column[place.gpu]] for place in request.home)
+    fits = len(part.places) == demand.count and all(p.gpu in pool.column for p in part.places)
+    return fits and all(able[pool.column[place.gpu]] for place in part.places)

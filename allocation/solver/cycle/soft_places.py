@@ -149,9 +149,9 @@ class SoftPlaces:
             return None
         near = [each for each in mine if each.fit.demand.gpu_class == name]
         guarantees = self._outcome.strengths.use
-        left = guarantees.left(request.tenant, name, request.tier, found.window)
+        left = guarantees.left(request.tenant, name, request.quota_tier, found.window)
         left -= sum(each.units for each in near if each.inside and _meets(each.fit, found))
-        inside = guarantees.counts(request.tier) and use.units <= left
+        inside = guarantees.counts(request.quota_tier) and use.units <= left
         borrowed = sum(each.units for each in near if not each.inside)
         most = state.capacity[name] * self._borrowed // 100
         if not inside and not (request.fixed and borrowed + use.units <= most):

@@ -103,7 +103,7 @@ def demand_of_held(
         level,
         duration,
         row.quota_owners,
-        row.tier,
+        row.quota_tier,
         row.place.share,
         row.cores,
         row.memory,

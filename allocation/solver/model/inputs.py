@@ -29,6 +29,10 @@ guaranteed one, and any booking ahead in the queue an expected one."""
 WITHIN = " within guarantee"
 """Ends the name of the tier of a use that may not borrow; no slug of a tier has a space."""
 
+MIXED = " mixed"
+"""Ends the name of the tier of a mixed booking's use. In a tier that can be paused it does not
+count."""
+
 Shape = str | int | None
 """What of a GPU is requested: a MIG profile by name, thousandths of a share, or None: all of it."""
 
@@ -133,7 +137,8 @@ class Held:
     it starts, its whole gang in one group of that level. `granted` is the grant number: the cycle
     that decided this row and its position in that cycle's order (None: an older row, ordered by its
     start). For a `preemptor` somebody was paused. `override` is that of the booking's request. An
-    `offered` row is kept for somebody who has not accepted it yet.
+    `offered` row is kept for somebody who has not accepted it yet. A `mixed` row is a part of a
+    booking with rows on several classes.
     """
 
     id: str
@@ -158,11 +163,17 @@ class Held:
     preemptor: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
     offered: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
     override: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+    mixed: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def quota_owners(self) -> tuple[str, ...]:
         """Whose quota it uses: tenant, project, and the name of its overrides if it has some."""
         return _quota_owners(self.tenant, self.project, self.override)
+
+    @property
+    def quota_tier(self) -> str:
+        """The tier that decides how its use counts."""
+        return self.tier + MIXED if self.mixed else self.tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +276,8 @@ class Request:
 
     @property
     def quota_tier(self) -> str:
-        """The tier that decides how far its use may go; `WITHIN` ends the name of one that may not
-        borrow."""
-        return self.tier + WITHIN if self.within else self.tier
+        """The tier that decides how its use counts and how far it may go."""
+        return quota_tier_of(self.tier, self.ask, within=self.within)
 
     @property
     def pinned(self) -> bool:
@@ -494,6 +504,11 @@ class Snapshot:
     labs: tuple[LabLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     persons: tuple[PersonLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     cooling: tuple[Cooling, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+
+
+def quota_tier_of(tier: str, ask: Ask, *, within: bool) -> str:
+    """The name of a tier with what else decides how a use counts: `MIXED`, then `WITHIN`."""
+    return tier + (MIXED if ask.groups else "") + (WITHIN if within else "")
 
 
 def _quota_owners(tenant: str, project: str, override: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, WITHIN, Ask, Strength
+from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Ask, Strength, quota_tier_of
 
 Kind = Literal[
     "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"
@@ -50,7 +50,7 @@ class QuoteRequest:
     @property
     def quota_tier(self) -> str:
         """The tier by which its use of quota counts."""
-        return self.tier + WITHIN if self.within else self.tier
+        return quota_tier_of(self.tier, self.ask, within=self.within)
 
 
 @dataclass(frozen=True, slots=True)

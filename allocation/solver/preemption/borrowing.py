@@ -3,8 +3,9 @@
 Borrowed GPUs are at risk as soon as another tenant's booking within its guarantee waits for room.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -74,7 +75,17 @@ def borrows_of(
         Borrow(row.booking, row.use.units - above, above, at_risk_from(row.use, row.window, claims))
         for row, above in borrowed
     ]
-    return tuple(sorted(found, key=lambda each: each.booking)), claims
+    return tuple(_by_booking(found)), claims
+
+
+def _by_booking(found: Iterable[Borrow]) -> Iterator[Borrow]:
+    """One for each booking, by id: what a mixed one borrows of all its classes."""
+    rows = sorted(found, key=lambda each: each.booking)
+    for booking, of in groupby(rows, key=lambda each: each.booking):
+        mine = list(of)
+        own, borrowed = sum(each.own for each in mine), sum(each.borrowed for each in mine)
+        risks = (each.at_risk_from for each in mine if each.at_risk_from is not None)
+        yield Borrow(booking, own, borrowed, min(risks, default=None))
 
 
 class _HeldUses(NamedTuple):

@@ -200,7 +200,8 @@ class Preemption:
         firm = self._state.firm.gpus.get(found.demand.gpu_class)
         if found.demand.groups or firm is None or not firm.is_free(found.places, *found.window):
             return False
-        there = (self._state.running[booking] for booking in occupants_of(self._state, found))
+        running, name = self._state.running, found.demand.gpu_class
+        there = (running.on_class(each, name) for each in occupants_of(self._state, found))
         return all(self._victim_rules.out(each) <= found.starts for each in there)
 
     def _all_there(self, request: Request, found: Fit) -> list[Candidate] | None:
@@ -250,15 +251,15 @@ class Preemption:
         left, demand = self._to_notify(found), found.demand
         if left and demand.groups and not self._may_pause_together(demand, found.starts):
             return False
-        counted = 0
+        counted = set[str]()
         for part in demand.parts if left else ():
             claim = self._victim_rules.claim(part, found.starts)
             candidates = self._victim_rules.candidates(claim) if claim else ()
             chosen = [each for each in candidates if each.runner.booking in left]
             if claim is not None and chosen and not self._is_allowed(request, claim, chosen):
                 return False
-            counted += len(chosen)
-        return counted == len(left)
+            counted.update(each.runner.booking for each in chosen)
+        return len(counted) == len(left)
 
     def first_outs(self, gpu_class: str) -> list[int]:
         """The first seconds at which running bookings of a class can be out."""
@@ -278,15 +279,15 @@ class Preemption:
         """Pause the victims of the fit; call before it is reserved."""
         rules = self._rules(found)
         for booking in self._to_notify(found):
-            lost = self._state.running[booking].lost
-            why = _why(rules[booking], request.tier, lost)
-            self.pauses.append(Pause(booking, request.booking, found.starts, lost, (why,)))
+            runner = self._state.running[booking]
+            why = _why(rules[booking], request.tier, runner)
+            self.pauses.append(Pause(booking, request.booking, found.starts, runner.lost, (why,)))
             self._state.notify(booking, found.starts)
 
     def rules(self, found: Fit) -> tuple[tuple[str, int], ...]:
         """How many victims it has by each rule; call before it is reserved."""
-        rules = self._rules(found)
-        counts = Counter(_why(rules[each], found.demand.tier, 0).code for each in found.victims)
+        rules, running = self._rules(found), self._state.running
+        counts = Counter(_why(rules[each], "", running[each]).code for each in found.victims)
         return tuple(sorted(counts.items()))
 
     def _rules(self, found: Fit) -> dict[str, Rule]:
@@ -445,8 +446,11 @@ class Preemption:
             quota.add_all(windows)
 
 
-def _why(rule: Rule, tier: str, lost: int) -> Reason:
-    """The reason of a pause by that rule, for a claim of that tier."""
+def _why(rule: Rule, tier: str, runner: RunningBooking) -> Reason:
+    """The reason of the pause of a booking by that rule, for a claim of that tier."""
+    lost = runner.lost
+    if runner.is_mixed:
+        return reason("one_class", tier=tier, lost=lost)
     if rule == "own_part":
         return reason("taken_back", tier=tier, lost=lost, whose="project")
     return reason(rule, tier=tier, lost=lost)

@@ -16,7 +16,7 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools, Index
-from allocation.solver.model.inputs import WITHIN, Cap, Limit, Override, Snapshot, Tier
+from allocation.solver.model.inputs import MIXED, WITHIN, Cap, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from allocation.solver.quota.person_limits import PersonLimits
 from allocation.solver.quota.tree import (
@@ -149,11 +149,15 @@ class Quota:
                 tree.preallocate(instants.get(name, ()))
 
     def tier(self, slug: str) -> Tier:
-        """The tier's rules; an unknown tier counts and is not pausable."""
+        """The tier's rules; an unknown tier counts and is not pausable. What is mixed and can be
+        paused does not count, like spot: so only bookings of one class have others paused, and the
+        potential of a class depends on no other class."""
         if slug not in self._tiers:
-            base = slug.removesuffix(WITHIN)
+            name = slug.removesuffix(WITHIN)
+            base = name.removesuffix(MIXED)
             known = self._tiers.get(base) or Tier(base, pausable=False, counts=True)
-            self._tiers[slug] = replace(known, slug=slug)
+            counts = known.counts and not (known.pausable and base != name)
+            self._tiers[slug] = replace(known, slug=slug, counts=counts)
         return self._tiers[slug]
 
     def owners(self, owners: tuple[str, ...], account: str) -> tuple[str, ...]:
@@ -395,7 +399,8 @@ def _trees(
     lending = tree(lending_tree(rows, capacity), exceptions=_exceptions(overrides))
     guarantee = tree(guarantee_tree(rows), exceptions=inside)
     none_paused = not any(tier.pausable for tier in counted)
-    all_count = len(counted) == len(tiers)
+    # A mixed booking of a tier that can be paused does not count.
+    all_count = not any(tier.pausable or not tier.counts for tier in tiers)
     return Trees(
         guarantee,
         guarantee if none_paused else tree(guarantee.nodes, exceptions=inside),

@@ -107,6 +107,8 @@ def _waiting(
     ]
     if request.earliest > state.now:
         said.append(reason("not_before", request.earliest))
+    if said and request.ask.groups and state.quota.tier(request.tier).pausable:
+        said.append(reason("free_room_only"))
     return tuple(said)
 
 

@@ -136,13 +136,13 @@ class CycleState(HeldSpace):
 
     def notify(self, booking: str, instant: int) -> None:
         """Give a running booking notice to leave at that second; its room is free from then on."""
-        running = self.running[booking]
-        until = self.running.ends(running)
+        until = self.running.ends(self.running[booking])
         self._leaves(booking, self.running.notify, instant)
-        self._refresh_columns(running.use.gpu_class, {place.gpu for place in running.places})
-        self._freed(running.use.gpu_class, instant)
-        if instant < until:
-            self.all.hosts.add(running.places, running.host_resources, (instant, until), -1)
+        for part in self.running.parts(booking):
+            self._refresh_columns(part.use.gpu_class, {place.gpu for place in part.places})
+            self._freed(part.use.gpu_class, instant)
+            if instant < until:
+                self.all.hosts.add(part.places, part.host_resources, (instant, until), -1)
 
     def _freed(self, gpu_class: str, since: int) -> None:
         self._freed_last += 1
@@ -337,7 +337,8 @@ class CycleState(HeldSpace):
         after = self.running.leaves(runner)
         if before != after:
             window, sign = ((after, before), -1) if after < before else ((before, after), 1)
-            self.quota.add(runner.use, window, sign)
+            for part in self.running.parts(booking):
+                self.quota.add(part.use, window, sign)
 
     def _refresh_columns(self, gpu_class: str, gpus: Iterable[str]) -> None:
         """Redraw these GPUs: firm work, and over it the bookings that may still be paused."""

@@ -159,7 +159,7 @@ def _by_whose(
         name = state.class_of(row.place.gpu)
         if name is not None and (row.tenant, name) in guaranteed:
             units = state.units(name, (row.place,))
-            loose = _Loose(row.tier, granted_of(row), row.starts, row.ends, units)
+            loose = _Loose(row.quota_tier, granted_of(row), row.starts, row.ends, units)
             found.setdefault((row.tenant, name), []).append(loose)
     return found
 

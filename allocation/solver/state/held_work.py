@@ -59,7 +59,8 @@ class Piece(NamedTuple):
         return Kind(self.quota_owners, self.owner, self.tier, self.gpu_class)
 
 
-_fields = attrgetter(*Piece._fields[1:11])
+_FIELDS = {"tier": "quota_tier"}
+_fields = attrgetter(*(_FIELDS.get(name, name) for name in Piece._fields[1:11]))
 
 
 class BookedUse(NamedTuple):
@@ -334,7 +335,7 @@ class HeldWork:
             key = (name, *_fields(row), granted_of(row), may_move)
             ids.setdefault(key, row.id)
             places.setdefault(key, []).append(place)
-            kind = Kind(row.quota_owners, row.owner, row.tier, name)
+            kind = Kind(row.quota_owners, row.owner, row.quota_tier, name)
             before = uses.get(name)
             units = self._units(place) + (before.units if before else 0)
             first = before.row if before else row.id

@@ -20,11 +20,12 @@ from allocation.solver.timeline.grid import Grid
 
 @dataclass(frozen=True, slots=True)
 class RunningBooking:
-    """A running booking. `rows` are its columns and the bits that it has of each.
+    """A running booking on a class. `rows` are its columns and the bits that it has of each.
 
-    `ends` is when its room opens. It is `protected` until that second and gets no notice before.
-    `lost` is the GPU-seconds since its last save. `granted` orders equals, the latest last. Each of
-    its places has `host_resources` of its node: cores and memory.
+    A mixed booking has one of these on each of its classes, all `is_mixed`, and leaves all of them
+    at one second. `ends` is when its room opens. It is `protected` until that second and gets no
+    notice before. `lost` is the GPU-seconds since its last save, on all classes. `granted` orders
+    equals, the latest last. Each of its places has `host_resources` of its node: cores and memory.
     """
 
     booking: str
@@ -39,6 +40,7 @@ class RunningBooking:
     lost: int
     granted: tuple[int, int]
     host_resources: tuple[int, int] = (0, 0)
+    is_mixed: bool = False
 
 
 class Rows(NamedTuple):
@@ -63,12 +65,12 @@ class RunningBookings:
         self._numbers = 0
         self._versions: dict[str, int] = {}
         self._promised: dict[str, list[int]] = {}
-        self._all: dict[str, RunningBooking] = {}
+        self._parts: dict[str, list[RunningBooking]] = {}
         self._of: dict[str, dict[str, list[RunningBooking]]] = {}
         self._on: dict[tuple[str, int], list[RunningBooking]] = {}
-        for runner in sorted(runners, key=lambda each: each.booking):
+        for runner in sorted(runners, key=lambda each: (each.booking, each.use.gpu_class)):
             name = runner.use.gpu_class
-            self._all[runner.booking] = runner
+            self._parts.setdefault(runner.booking, []).append(runner)
             self._of.setdefault(name, {}).setdefault(runner.tenant, []).append(runner)
             for column, _ in runner.rows:
                 self._on.setdefault((name, column), []).append(runner)
@@ -83,15 +85,24 @@ class RunningBookings:
 
     def __contains__(self, booking: str) -> bool:
         """True for a booking that may be paused."""
-        return booking in self._all
+        return booking in self._parts
 
     def __getitem__(self, booking: str) -> RunningBooking:
-        """The booking. KeyError: it does not run or can't be paused."""
-        return self._all[booking]
+        """The booking, on the first class of a mixed one. KeyError: it does not run or can't be
+        paused."""
+        return self._parts[booking][0]
+
+    def parts(self, booking: str) -> Sequence[RunningBooking]:
+        """The booking on each of its classes."""
+        return self._parts[booking]
+
+    def on_class(self, booking: str, gpu_class: str) -> RunningBooking:
+        """The booking on one of its classes. StopIteration: it has nothing there."""
+        return next(each for each in self._parts[booking] if each.use.gpu_class == gpu_class)
 
     def every(self) -> Iterable[RunningBooking]:
-        """All of them, by id."""
-        return self._all.values()
+        """All of them, by id and class."""
+        return chain.from_iterable(self._parts.values())
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -183,14 +194,15 @@ class RunningBookings:
     def keep(self, bookings: Iterable[str]) -> None:
         """Protect bookings that were just extended: they get no preemptor in this cycle."""
         for booking in bookings:
-            if booking in self._all:
+            if booking in self._parts:
                 self.kept.add(booking)
                 self._touch(booking)
 
     def notify(self, booking: str, instant: int) -> None:
         """Give notice to leave by then."""
         self.notified[booking] = instant
-        self._arrays[self._all[booking].use.gpu_class].end(booking, instant)
+        for part in self._parts[booking]:
+            self._arrays[part.use.gpu_class].end(booking, instant)
         self.add_preemptor(booking, instant)
 
     def touch(self, tenant: str) -> None:
@@ -199,7 +211,7 @@ class RunningBookings:
         self._versions[tenant] = self.version(tenant) + 1
 
     def _touch(self, booking: str) -> None:
-        self.touch(self._all[booking].tenant)
+        self.touch(self[booking].tenant)
 
 
 class _ClassArrays:
@@ -249,22 +261,30 @@ def running_bookings_of(
     grid: Grid,
     work: HeldWork,
 ) -> list[RunningBooking]:
-    """Bookings that run whole, on one class, in a tier that may be paused once more."""
+    """Bookings that run whole, in a tier that may be paused once more: on one class, or on each
+    class of a mixed one."""
     pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus}
     found = []
     for every in work.started():
-        rows = [row for row in every if quota.tier(row.tier).pausable]
+        rows = [row for row in every if quota.tier(row.quota_tier).pausable]
         if not rows:
             continue
-        known = {id(pool_of.get(row.place.gpu)) for row in rows}
-        tier = quota.tier(rows[0].tier)
-        is_one = len(known) == 1 and len({row.ends for row in rows}) == 1
-        if is_one and all(_may_leave(row, tier, snapshot.now) for row in rows):
-            pool = pool_of.get(rows[0].place.gpu)
+        tier = quota.tier(rows[0].quota_tier)
+        by_pool: dict[str, list[Held]] = {}
+        for row in rows:
+            pool = pool_of.get(row.place.gpu)
+            by_pool.setdefault(pool.gpu_class if pool else "", []).append(row)
+        is_one = len(by_pool) == 1 or all(row.mixed for row in rows)
+        is_whole = "" not in by_pool and len({row.ends for row in rows}) == 1
+        if is_one and is_whole and all(_may_leave(row, tier, snapshot.now) for row in rows):
             owners = quota.owners(rows[0].quota_owners, rows[0].owner)
-            if pool:
-                runner = _runner(rows, tier, pool, policy, grid)
-                found.append(replace(runner, use=runner.use._replace(owners=owners)))
+            parts = [
+                _runner(mine, tier, pools[name], policy, grid) for name, mine in by_pool.items()
+            ]
+            lost = sum(part.lost for part in parts)
+            found += [
+                replace(part, use=part.use._replace(owners=owners), lost=lost) for part in parts
+            ]
     return found
 
 
@@ -291,7 +311,7 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, policy: Policy, grid: Grid
         booking=first.booking,
         tenant=first.tenant,
         tier=tier,
-        use=Use(first.quota_owners, first.tier, pool.gpu_class, units),
+        use=Use(first.quota_owners, first.quota_tier, pool.gpu_class, units),
         places=places,
         rows=tuple(bits.items()),
         ends=grid.end(min(row.ends for row in rows)),
@@ -300,4 +320,5 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, policy: Policy, grid: Grid
         lost=units * max(0, now - safe) // UNITS_PER_GPU,
         granted=max(row.granted or (-1, row.starts) for row in rows),
         host_resources=(first.cores, first.memory),
+        is_mixed=first.mixed,
     )

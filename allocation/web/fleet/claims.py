@@ -24,6 +24,7 @@ RULES = (
     ("own_part", "own project's part"),
     ("higher_tier", "higher tier"),
     ("fairer_share", "fairer share"),
+    ("one_class", "one class before several"),
     ("moved_together", "operator's move"),
 )
 

@@ -79,7 +79,6 @@ def test_what_is_not_possible_is_refused_clearly(mixed: Site) -> None:
         ({"ask": {**ASK, "groups": GROUPS[:1]}}, "not_a_list", "ask.groups"),
         ({"ask": {**ASK, "groups": "2"}}, "not_a_list", "ask.groups"),
         ({"ask": {**ASK, "pin": ["gpu-a1-01"]}}, "not_in_groups", "ask.pin"),
-        ({"ask": ASK, "tier": "spot"}, "mixed_pausable", "tier"),
         ({"ask": ASK, "array": 5}, "mixed_array", "request"),
     ]
     for body, code, param in bodies:

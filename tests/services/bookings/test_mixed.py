@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from allocation.models import Booking
+from allocation.models import Booking, Pause
 from allocation.queries.bookings.money.statements import StatementOf, statement_lines
 from allocation.rules.ask import AskDocument, AskGroup
 from allocation.services.bookings.bookings import booking_release, booking_request
@@ -14,6 +14,7 @@ from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.quotes.quotes import quote_make
 from billing.rules import month_of
 from billing.services import price_book_publish
+from tenants.models import Tier
 from tenants.platform.errors import Refused
 from tests.builders import a_gpu_class, a_quota, a_tier
 from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
@@ -34,7 +35,10 @@ def lab(mixed_plant: Plant) -> Lab:
     """A lab with a guarantee and a price of both classes."""
     now = mixed_plant.now
     with as_system():
-        prices = {("h100", "standard"): H100, ("l40s", "standard"): L40S}
+        a_tier("flex", priority=40, pausable=True)
+        Tier.objects.filter(slug="flex").update(protected_seconds=0)
+        each = {"h100": H100, "l40s": L40S}
+        prices = {(name, tier): each[name] for name in each for tier in ("standard", "flex")}
         price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
     lab = a_lab("helix", gpus=0)
     a_quota(lab.tenant, a_gpu_class("l40s"), guaranteed=8)
@@ -130,16 +134,52 @@ def test_a_start_on_the_calendar_moves_and_gets_shorter_for_all_groups(
 
 
 def test_a_group_that_is_not_possible_refuses_all(mixed_plant: Plant, lab: Lab) -> None:
-    a_tier("flex", priority=40, pausable=True)
-    for ask, tier, code in (
-        (a_mixed_ask(1, 9), "standard", "guarantee_only"),
-        (replace(a_mixed_ask(), groups=(AskGroup("b200"),)), "standard", "unknown_class"),
-        (a_mixed_ask(), "flex", "mixed_pausable"),
+    for ask, code in (
+        (a_mixed_ask(1, 9), "guarantee_only"),
+        (replace(a_mixed_ask(), groups=(AskGroup("b200"),)), "unknown_class"),
     ):
         with as_system(), pytest.raises(Refused) as refused:
-            booking_request(
-                actor=lab.actor, request=a_wish(lab.project, ask, tier=tier), now=mixed_plant.now
-            )
+            booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=mixed_plant.now)
         assert refused.value.code == code
-    assert [each["tier"] for each in refused.value.alternatives] == ["standard"]
-    assert refused.value.sentence.endswith(": 1 h100 2h; 2 l40s 2h.")
+
+
+def in_flex(plant: Plant, lab: Lab) -> Booking:
+    """`1 h100 + 3 l40s` in a tier that may be paused, which runs; its quote says so."""
+    wish = a_wish(lab.project, a_mixed_ask(1, 3, hours=6), tier="flex")
+    with as_system():
+        option = quote_make(actor=lab.actor, request=wish, now=plant.now).options[0]
+        assert any("paused before bookings of one class" in str(each) for each in option.notes)
+        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+    plant.round()
+    assert fresh(booking).state == "active"
+    return booking
+
+
+def test_where_it_may_be_paused_a_claim_on_one_class_takes_all_of_it(
+    mixed_plant: Plant, lab: Lab
+) -> None:
+    """It is told so before it is booked, leaves all its GPUs, and resumes on all classes."""
+    plant, minute = mixed_plant, timedelta(minutes=1)
+    rival = a_lab("rival", gpus=0)
+    a_quota(rival.tenant, a_gpu_class("l40s"), guaranteed=1)
+    booking = in_flex(plant, lab)
+    plant.later(30 * minute)
+    claim = booked(plant, rival, an_ask(1, hours=1, classes=("l40s",)))
+    plant.round()
+    assert (fresh(booking).state, fresh(claim).state) == ("pausing", "queued")
+    with as_system():
+        pause = Pause.objects.get(booking=booking)
+    assert pause.sentence.startswith("A booking of one GPU class needs the GPUs.")
+    plant.later(11 * minute)
+    plant.later(minute)
+    waits = fresh(booking)
+    assert (waits.state, fresh(claim).state) == ("paused", "active")
+    assert {row.state for row in rows_of(booking)} == {"ended"}
+    assert "free_room_only" in {each["code"] for each in waits.reasons}
+    assert all_is_well()
+    plant.later(HOUR)
+    plant.later(minute)
+    assert (fresh(claim).state, fresh(booking).state) == ("ended", "active")
+    live = [row.gpu.model.gpu_class_id for row in rows_of(booking) if row.state == "active"]
+    assert sorted(live) == ["h100", "l40s", "l40s", "l40s"]
+    assert all_is_well()

@@ -94,14 +94,14 @@ def test_a_limit_of_one_class_forbids_all_of_it() -> None:
     assert not plan.assigns
 
 
-def test_its_start_is_guaranteed_only_where_every_group_is_inside() -> None:
+def test_its_start_is_guaranteed_inside_every_guarantee_and_only_where_it_is_never_paused() -> None:
     held = tuple(a_held(gpu.id, ends=2 * HOUR) for gpu in FLEET)
-    inside = (a_limit("lab", 4), a_limit("lab", 4, "l40s"))
-    partly = (a_limit("lab", 4), a_limit("lab", 2, "l40s", borrow=None))
-    ask = a_request(ask=a_mixed_ask(), tier="flex")
+    limits = (a_limit("lab", 4), a_limit("lab", 4, "l40s"))
     strengths = [
-        solve(a_site(ask, held=held, limits=limits), POLICY).waits[0].strength
-        for limits in (inside, partly)
+        solve(a_site(a_request(ask=a_mixed_ask(), tier=tier), held=held, limits=limits), POLICY)
+        .waits[0]
+        .strength
+        for tier in ("standard", "flex")
     ]
     assert strengths == ["guaranteed", "expected"]
 

@@ -16,7 +16,6 @@ from allocation.services.bookings.checks.tiers import (
     TierUse,
     audience_check,
     classes_within,
-    mixed_check,
     shortest_check,
     start_check,
 )
@@ -37,7 +36,7 @@ from allocation.services.snapshot.quota_rows import (
     rolling_caps_of,
     tiers_of,
 )
-from allocation.solver import Block, Quota, Snapshot, Use
+from allocation.solver import MIXED, Block, Quota, Snapshot, Use
 from allocation.solver import Override as QuotaOverride
 from allocation.words.refusals import refusal_text
 from tenants.models import GpuClass, Lab, Project, Tier
@@ -122,7 +121,6 @@ def admission_check(
     use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
     audience_check(use)
     units = _units_of(ask)
-    mixed_check(use, ask, tiers)
     ask = pin_resolve(ask)
     _stop_check(use, ask.all_classes)
     asked = {name: units[name] for name in ask.all_classes if name in units}
@@ -309,7 +307,7 @@ def _within_quota(
     fits: dict[str, int] = {}
     refused: Refused | None = None
     for gpu_class, needed in asked.units.items():
-        use = Use(owners, tier.slug, gpu_class, needed)
+        use = Use(owners, tier.slug + (MIXED if asked.is_mixed else ""), gpu_class, needed)
         problem = _closed(gpu_class) if gpu_class not in guaranteed else None
         block = quota.never(use, asked.seconds[gpu_class])
         if problem is None and block is not None:

@@ -1,12 +1,11 @@
 """The checks of a request against the limits of its tier."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from allocation.models import Booking, Override, TierVersion
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask.line.text import document_text
 from allocation.rules.tier_limits import Limit, TierLimits
 from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
@@ -78,32 +77,6 @@ def audience_check(use: TierUse) -> None:
         alternatives=[{"tier": slug, "name": name} for slug, name in others],
         more=_more(Override.Kind.TIER_AUDIENCE, use),
     )
-
-
-def mixed_check(use: TierUse, ask: AskDocument, tiers: Iterable[Tier]) -> None:
-    """Raises Refused `mixed_pausable` for several groups in a tier that may be paused. It names the
-    tiers in which the same request is possible, and the groups as requests of their own."""
-    if not ask.groups or not use.tier.pausable:
-        return
-    others = [each for each in tiers if not each.pausable and _may_use(use, each)]
-    names = ", ".join(each.name for each in others)
-    parts = "; ".join(document_text(each, UTC) for each in ask.parts)
-    raise refusal(
-        "mixed_pausable",
-        refusal_text("mixed_pausable", tier=use.tier.name, others=names, parts=parts),
-        "invalid",
-        "tier",
-        alternatives=[{"tier": each.slug, "name": each.name} for each in others],
-    )
-
-
-def _may_use(use: TierUse, tier: Tier) -> bool:
-    other = TierUse.of(use.project, tier, use.person_id, use.booking, use.now)
-    try:
-        audience_check(other)
-    except Refused:
-        return False
-    return True
 
 
 def _is_among(use: TierUse, version: TierVersion) -> bool:

@@ -137,4 +137,5 @@ def _rows(request: Request, given: Assign) -> Iterator[Held]:
             started=False,
             tier=request.tier,
             granted=(_THIS_CYCLE, given.position),
+            mixed=bool(request.ask.groups),
         )

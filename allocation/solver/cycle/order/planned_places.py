@@ -83,7 +83,7 @@ def is_pushed_out(state: CycleState, changed: Container[str], request: Request, 
     """True when work that counts has taken the quota of a start that does not count: the limits
     of the former ignore the latter."""
     uses = [use for use in state.uses(kept.demand) if use.gpu_class in changed]
-    if not uses or state.quota.tier(request.tier).counts:
+    if not uses or state.quota.tier(request.quota_tier).counts:
         return False
     for use in uses:
         state.quota.add(use, kept.window, -1)

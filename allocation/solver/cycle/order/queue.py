@@ -104,13 +104,13 @@ class BookingQueue:
         self._fair = self._fair_shares(self._wanted)
         self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
         inside, others = list[Turn](), list[_Waiting]()
-        tiers = {row.request.tier for row in rows}
+        tiers = {row.request.quota_tier for row in rows}
         counts = {tier for tier in tiers if self._guarantees.counts(tier)}
         never_paused = {tier for tier in tiers if not self._state.quota.tier(tier).pausable}
-        counted = [row for row in rows if row.request.tier in counts]
+        counted = [row for row in rows if row.request.quota_tier in counts]
         for row, key in self._merged(counted, INSIDE):
             fits = self._is_inside(row)
-            if fits or row.request.tier in never_paused:
+            if fits or row.request.quota_tier in never_paused:
                 self._pass(row, inside=fits)
                 inside.append(Turn(row.request, key, fits))
             else:
@@ -122,9 +122,9 @@ class BookingQueue:
         as their use, not what they wait for."""
         later = self._shares, self._in_use
         self._shares, self._in_use = self._first_shares, self._first_in_use
-        row, counts = self._waiting(request), self._guarantees.counts(request.tier)
+        row, counts = self._waiting(request), self._guarantees.counts(request.quota_tier)
         fits = counts and self._is_inside(row)
-        if fits or (counts and not self._state.quota.tier(request.tier).pausable):
+        if fits or (counts and not self._state.quota.tier(request.quota_tier).pausable):
             key = self._key(row, INSIDE)
         elif counts and self._is_aged(row):
             key = _aged(row)
@@ -139,9 +139,9 @@ class BookingQueue:
         self._shares, self._in_use = self._first_shares.copy(), dict(self._first_in_use)
         row, fair = self._waiting(request), self._fair
         self._fair = self._fair_shares_with(row)
-        counts = self._guarantees.counts(request.tier)
+        counts = self._guarantees.counts(request.quota_tier)
         left = self._left_ahead(row) if counts else {}
-        is_never_paused = not self._state.quota.tier(request.tier).pausable
+        is_never_paused = not self._state.quota.tier(request.quota_tier).pausable
         band = INSIDE if counts else SPOT
         found, key = len(turns), self._key(row, band)
         for at, turn in enumerate(turns):
@@ -177,7 +177,7 @@ class BookingQueue:
         starts = max(request.earliest, self._state.now)
         window = (starts, starts + 1)
         return {
-            name: self._guarantees.left(request.tenant, name, request.tier, window)
+            name: self._guarantees.left(request.tenant, name, request.quota_tier, window)
             - self._kept_from(request, name, starts)
             for name, _ in row.uses
         }
@@ -191,7 +191,7 @@ class BookingQueue:
         for row in sorted(aged, key=lambda each: each.age[1:]):
             self._pass(row)
             yield Turn(row.request, _aged(row))
-        spot = [row for row in rows if not self._guarantees.counts(row.request.tier)]
+        spot = [row for row in rows if not self._guarantees.counts(row.request.quota_tier)]
         for band, waiting in ((BORROWED, borrowers), (SPOT, spot)):
             for row, key in self._merged(waiting, band):
                 self._pass(row)
@@ -277,10 +277,12 @@ class BookingQueue:
             return False
         now = self._state.now
         starts = max(request.earliest, now)
-        key = (request.tenant, name, request.tier, starts)
+        key = (request.tenant, name, request.quota_tier, starts)
         if key not in self._left:
             window = (starts, starts + 1)
-            self._left[key] = self._guarantees.left(request.tenant, name, request.tier, window)
+            self._left[key] = self._guarantees.left(
+                request.tenant, name, request.quota_tier, window
+            )
         if units > self._left[key]:
             return False
         whose = (request.tenant, name)
@@ -298,7 +300,7 @@ class BookingQueue:
         for since, until, needed, project in self._passed.get(whose, ()):
             if since <= starts < until:
                 passed[project] = passed.get(project, 0) + needed
-        level = self._guarantees.level(request.tier)
+        level = self._guarantees.level(request.quota_tier)
         return self._unlent.kept_from(whose, request.project, level, starts, passed)
 
     def _is_aged(self, row: _Waiting) -> bool:

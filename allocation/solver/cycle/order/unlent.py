@@ -38,10 +38,10 @@ class Unlent:
         self._held: dict[Whose, list[tuple[str, Level, int, int, int]]] = {}
         for row in snapshot.held if self._walls else ():
             name = state.class_of(row.place.gpu) or ""
-            if (row.tenant, name) in self._walls and use.counts(row.tier):
+            if (row.tenant, name) in self._walls and use.counts(row.quota_tier):
                 units = state.units(name, (row.place,))
                 times = (row.starts, state.free_from(row.ends))
-                held = (row.project, use.level(row.tier), units, *times)
+                held = (row.project, use.level(row.quota_tier), units, *times)
                 self._held.setdefault((row.tenant, name), []).append(held)
 
     def is_kept(self, tenant: str, gpu_class: str) -> bool:
