@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Index
 from allocation.solver.model.demand import Demand
 from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.state.cycle_state import CycleState
@@ -23,13 +24,14 @@ Window = tuple[int, int]
 class _Known:
     """What is known of some claims and a start.
 
-    `leaving` may leave, `until` is when each column is taken again; it was read at `frees` and
-    `changes`.
+    `leaving` may leave, those in the columns `stays` do not, `until` is when each column is taken
+    again; it was read at `frees` and `changes`.
     """
 
     frees: int
     changes: int
     leaving: Runners
+    stays: Index
     until: Ints
 
 
@@ -94,21 +96,32 @@ class RoomAfterPauses:
     ) -> _Known:
         frees, changes = self._state.frees.get(gpu_class, 0), self._state.running.changes
         known = self._known.get((whose, starts))
-        if known is not None and (known.frees, known.changes) == (frees, changes):
+        if known is None:
+            now = leaving()
+            stays = self._stays(gpu_class, now, starts)
+            until = self._free_until(gpu_class, stays, starts)
+            known = self._known[whose, starts] = _Known(frees, changes, now, stays, until)
             return known
-        now = leaving()
-        if known is not None and known.frees == frees and known.leaving == now:
-            known.changes = changes
-            return known
-        until = self._free_until(gpu_class, now, starts)
-        known = self._known[whose, starts] = _Known(frees, changes, now, until)
+        is_true = known.frees == frees
+        if known.changes != changes:
+            # Only then may others leave, or somebody leave at another second.
+            now, known.changes = leaving(), changes
+            if not is_true or known.leaving != now:
+                known.leaving, is_true = now, False
+                known.stays = self._stays(gpu_class, now, starts)
+        if not is_true:
+            known.frees, known.until = frees, self._free_until(gpu_class, known.stays, starts)
         return known
 
-    def _free_until(self, gpu_class: str, leaving: Runners, starts: int) -> Ints:
+    def _stays(self, gpu_class: str, leaving: Runners, starts: int) -> Index:
+        """The columns that running work still uses then."""
+        return self._state.running.staying(gpu_class, leaving, starts).column
+
+    def _free_until(self, gpu_class: str, stays: Index, starts: int) -> Ints:
         """For each column the second until which it can be free from `starts` on; 0: it can't."""
         state = self._state
         eligible = state.pools[gpu_class].eligible(None)
         until = np.where(eligible, state.firm.gpus[gpu_class].next_taken(starts), 0)
         until[until <= starts] = 0
-        until[state.running.staying(gpu_class, leaving, starts).column] = 0
+        until[stays] = 0
         return until

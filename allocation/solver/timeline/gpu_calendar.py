@@ -192,6 +192,11 @@ class GpuCalendar:
         self.version += 1
         within = self._steps.cut(starts, ends)
         rows = self._steps.values[within]
+        run = self._run(places)
+        if run is not None:
+            rows[:, run] &= np.uint16(WHOLE_MASK ^ 0xFFFF)
+            self._next.remove(run, starts)
+            return
         for place in places:
             column = self.pool.column[place.gpu]
             if place.share is None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Bools, Index
 from allocation.solver.timeline.step_function import StepFunction
 
 _MOST_INSTANTS = 32
@@ -19,7 +20,8 @@ class NextTaken:
     """For each instant and column, the first second from the instant on at which a bit is taken.
 
     A search that asks about one start and many durations reads one row instead of all stretches of
-    each window. What is added or removed later is followed.
+    each window. What is added later is followed; columns of which something is removed are read
+    again before the next answer.
     """
 
     def __init__(self, steps: StepFunction) -> None:
@@ -28,9 +30,16 @@ class NextTaken:
         self._row: dict[int, int] = {}
         self._instants: Ints = np.zeros(0, dtype=np.int64)
         self._next: Ints = np.zeros((0, steps.values.shape[1]), dtype=np.int64)
+        self._stale: Bools = np.zeros(steps.values.shape[1], dtype=np.bool_)
+        self._is_stale = False
 
     def after(self, instant: int) -> Ints:
         """The second for each column; the largest integer for those that are never taken."""
+        if self._is_stale:
+            columns = np.flatnonzero(self._stale)
+            self._next[:, columns] = self._read(self._instants, columns)
+            self._stale[columns] = False
+            self._is_stale = False
         if instant not in self._row:
             self._add_row(instant)
         found: Ints = self._next[self._row[instant]]
@@ -46,7 +55,8 @@ class NextTaken:
     def remove(self, columns: Run, starts: int) -> None:
         """Something of the columns that was taken from `starts` on has become free."""
         if self._row and (self._next[:, columns] >= starts).any():
-            self._next[:, columns] = self._read(self._instants, columns)
+            self._stale[columns] = True
+            self._is_stale = True
 
     def _add_row(self, instant: int) -> None:
         if len(self._row) == _MOST_INSTANTS:
@@ -72,7 +82,7 @@ class NextTaken:
             at, size = at + size, 2 * size
         return np.maximum(found, instant)
 
-    def _read(self, instants: Ints, columns: Run) -> Ints:
+    def _read(self, instants: Ints, columns: Index) -> Ints:
         steps = self._steps
         first = steps.times.searchsorted(instants, side="right") - 1
         low = int(first.min())
