@@ -148,6 +148,11 @@ class BookingChange(models.Model):
         return is_asked and self.keep_trying_until is not None and bool(self.reasons)
 
     @property
+    def whole_group(self) -> uuid.UUID | None:
+        """The group of changes with which it is made or not at all."""
+        return None if self.is_partial else self.group
+
+    @property
     def is_only_end(self) -> bool:
         """Whether it changes the length and nothing else that needs a decision."""
         return set(self.differences) <= {"duration", "name"}

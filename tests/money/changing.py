@@ -19,8 +19,9 @@ from allocation.services.bookings.bookings import (
     booking_release,
     booking_request,
 )
-from allocation.services.bookings.change.changes import Patch, booking_patch, change_withdraw
+from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.undo import change_undo
+from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.waiting.offers import offer_accept, offer_decline

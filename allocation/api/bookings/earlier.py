@@ -11,7 +11,7 @@ from allocation.access import access_booking, access_booking_to_change
 from allocation.api.bookings.bookings import booking_answer
 from allocation.api.bookings.quotes import OptionOut
 from allocation.api.bookings.shapes import BookingOut
-from allocation.services.bookings.change.changes import change_withdraw
+from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.quotes.earlier import earlier_options
 from tenants.api.base import ApiView
 from tenants.platform.rest.schema import described

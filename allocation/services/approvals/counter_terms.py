@@ -17,7 +17,8 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, Target, strength_of
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
 from allocation.services.bookings.approval.changes import dates_approval_replace
-from allocation.services.bookings.change.changes import Patch, booking_patch, change_withdraw
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.bookings.change_rows import change_open
 from allocation.services.bookings.checks.terms import stronger_terms, target_of, weaker_terms
 from allocation.services.bookings.requests import BookingRequest

@@ -1,10 +1,11 @@
 """Writes the answers to changes: the exchange in one transaction, or that the booking keeps what it
 has."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from uuid import UUID
 
 from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
@@ -53,9 +54,10 @@ def changes_write(
     """
     assigned = {each.booking: each for each in plan.assigns}
     given: dict[str, Assign | Waiting] = {**{each.booking: each for each in plan.waits}, **assigned}
+    asked = {each.change: _asked(bookings[each.booking], each) for each in plan.changes}
+    waiting = _waiting(plan.changes, asked, now)
     for answer in plan.changes:
-        booking = bookings[answer.booking]
-        change = _asked(booking, answer)
+        booking, change = bookings[answer.booking], asked[answer.change]
         if answer.granted:
             change.restores = restores_of(booking)
             if change.is_sooner:
@@ -65,15 +67,26 @@ def changes_write(
         else:
             others = alternatives_data(answer.alternatives)
             kept = Kept(answer.reasons, decision, others)
-            (change_wait if _waits(change, answer, now) else change_keep)(
-                booking, change, kept, now
-            )
+            (change_wait if change.id in waiting else change_keep)(booking, change, kept, now)
 
 
-def _waits(change: BookingChange, answer: ChangeAnswer, now: datetime) -> bool:
-    """Whether a change that does not fit stays open until there is room."""
+def _waiting(
+    answers: Sequence[ChangeAnswer], asked: Mapping[str, BookingChange], now: datetime
+) -> set[UUID]:
+    """The changes that do not fit and stay open until there is room; of those that are made all or
+    none, all or none."""
+    refused = [(asked[each.change], each.reasons[0].code) for each in answers if not each.granted]
+    over = {
+        change.whole_group or change.id for change, why in refused if not _waits(change, why, now)
+    }
+    return {change.id for change, _ in refused if (change.whole_group or change.id) not in over}
+
+
+def _waits(change: BookingChange, why: str, now: datetime) -> bool:
+    """Whether waiting can help a change that does not fit, or another date of its series."""
     until = change.keep_trying_until
-    return until is not None and now < until and answer.reasons[0].code in WAITED_FOR
+    is_full = why in WAITED_FOR or (why == "series_conflict" and change.group is not None)
+    return until is not None and now < until and is_full
 
 
 def extension_write(booking: Booking, extend: Extend, decision: Decision, now: datetime) -> None:

@@ -17,10 +17,11 @@ from allocation.access import access_booking, access_booking_to_change, access_s
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength
-from allocation.services.bookings.change.changes import Patch, booking_patch, change_withdraw
+from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.kept import change_ask_again
 from allocation.services.bookings.change.refusals import revision_moved
 from allocation.services.bookings.change.series import Scope, series_patch
+from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.quotes.changes import ChangeQuote, change_quote

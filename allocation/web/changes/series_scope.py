@@ -18,7 +18,12 @@ SCOPES = (
     (Scope.FOLLOWING.value, "This and the following dates"),
     (Scope.ALL.value, "All dates that have not begun"),
 )
-PARTS = (("all", "All dates change, or none"), ("fit", "Change the dates that fit"))
+PARTS = (
+    ("all", "All dates change, or none"),
+    ("fit", "Change the dates that fit"),
+    ("wait", "All wait until there is room for all"),
+    ("each", "Each date waits until there is room for it"),
+)
 OWN = (("stay", "They stay as they are"), ("overwrite", "Change them, too"))
 
 
@@ -62,7 +67,8 @@ def series_patch_of(booking: Booking, patch: Patch, values: dict[str, str]) -> S
         pin=ask.pin if ask.pin != old.ask.pin else None,
         tier=patch.tier if patch.tier != old.tier else None,
         name=patch.name if patch.name != old.name else None,
-        is_partial=values.get("parts") == "fit",
+        is_partial=values.get("parts") in ("fit", "each"),
+        waits=values.get("parts") in ("wait", "each"),
         overwrite=values.get("own") == "overwrite",
     )
 

@@ -13,7 +13,8 @@ from allocation.models import Allocation, Approval, Booking, BookingChange, Gpu
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
-from allocation.services.bookings.change.changes import Patch, booking_patch, change_withdraw
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.cycle import cycle_run

@@ -14,7 +14,7 @@ from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.approval.decisions import Decision, approval_decide
 from allocation.services.bookings.approval.rules import RuleTerms
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.change.series import (
     DateAnswer,
     Scope,
@@ -22,6 +22,7 @@ from allocation.services.bookings.change.series import (
     series_patch,
     series_tag,
 )
+from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.bookings.series import Repeat, series_request
 from tenants.access import Actor
 from tenants.models import Role
@@ -139,6 +140,51 @@ def test_all_dates_change_or_none_does(lab: Lab, series: Series, partial: bool) 
     assert codes == [["series_conflict"], ["change_no_room"], ["series_conflict"]]
     assert [(each.hold_amount, each.ranked_at) for each in rows] == before
     assert [held(each) for each in rows] == [Decimal("19.20")] * 3
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_dates_wait_for_room_together_or_each_on_its_own(
+    lab: Lab,
+    series: Series,
+    partial: bool,  # noqa: FBT001
+) -> None:
+    other = in_the_way(lab, 1)
+    turn(NOW)
+    changed(lab, series, "all", at=time(12), count=3, is_partial=partial, waits=True)
+    turn(SOON)
+    first, second, third = dates(series)
+    moved = [(0, 12, 3), (1, 9, 2), (2, 12, 3)]
+    assert windows([first, second, third]) == (moved if partial else [(d, 9, 2) for d in range(3)])
+    with as_system():
+        open_ones = BookingChange.objects.filter(state="asked")
+        waiting = {(each.booking_id, each.keep_trying_until) for each in open_ones}
+        assert {each.is_waiting for each in open_ones} == {True}
+    until = NINE + DAY + 3 * HOUR if partial else NINE
+    assert waiting == {(row.id, until) for row in ([second] if partial else dates(series))}
+    if not partial:
+        with tenant_tx(lab.tenant_id):
+            change_withdraw(actor=lab.actor, booking=first, now=SOON)
+        with as_system():
+            assert not BookingChange.objects.filter(state="asked").exists()
+        changed(lab, series, "all", at=time(12), count=3, waits=True)
+        turn(SOON)
+    with tenant_tx(lab.tenant_id):
+        booking_cancel(actor=lab.actor, booking=other, now=LATER)
+    turn(LATER)
+    assert windows(dates(series)) == [(day, 12, 3) for day in range(3)]
+
+
+def test_dates_that_wait_together_stop_waiting_when_the_first_begins(
+    lab: Lab, series: Series
+) -> None:
+    in_the_way(lab, 1)
+    turn(NOW)
+    changed(lab, series, "all", at=time(12), count=3, waits=True)
+    turn(SOON)
+    turn(NINE)
+    with as_system():
+        assert set(BookingChange.objects.values_list("state", flat=True)) == {"kept"}
+    assert [each.ask["count"] for each in dates(series)] == [2] * 3
 
 
 @pytest.mark.long

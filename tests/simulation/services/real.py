@@ -26,10 +26,8 @@ from allocation.models import (
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
-from allocation.services.bookings.change.changes import (
-    booking_extend,
-    change_withdraw,
-)
+from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.decide import cycle as cycles
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check

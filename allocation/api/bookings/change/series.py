@@ -46,6 +46,11 @@ class SeriesPatchIn(Strict):
         required=False, default=False,
         help_text="Change the dates that can change. By default all dates change, or none.",
     )  # fmt: skip
+    if_full = serializers.ChoiceField(
+        choices=["refuse", "wait"], required=False, default="refuse",
+        help_text="What dates do for which there is no room: `wait` leaves the change open, with "
+        "its added cost held, until there is room for all of them, or with `partial` for each.",
+    )  # fmt: skip
     overwrite = Flag(
         required=False, default=False, help_text="Change also dates that were changed on their own."
     )
@@ -93,6 +98,7 @@ def series_patch_of(scope: str, given: dict[str, Any]) -> SeriesPatch:
         name=given.get("name"),
         is_partial=given["partial"],
         overwrite=given["overwrite"],
+        waits=given["if_full"] == "wait",
     )
 
 

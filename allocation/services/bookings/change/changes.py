@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from allocation.models import Booking, BookingChange
+from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Strength, Target, strength_of
@@ -41,8 +41,6 @@ from allocation.services.bookings.change.writer import ChangeWriter
 from allocation.services.bookings.change_rows import (
     NO_BOUNDS,
     Accept,
-    change_close,
-    change_open,
     restores_of,
 )
 from allocation.services.bookings.checks.lengths import length_check, planned_end_of
@@ -55,7 +53,7 @@ from allocation.services.bookings.checks.terms import (
     target_of,
     weaker_terms,
 )
-from allocation.services.record.history import Event, events_add
+from allocation.services.record.history import events_add
 from allocation.services.record.open_pauses import pause_open
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import has_run
@@ -65,8 +63,7 @@ from allocation.services.runs.late_shares import (
     late_fee_most,
     late_fee_take,
 )
-from allocation.services.runs.transition import booking_change, booking_lock
-from allocation.words.events import event_text
+from allocation.services.runs.transition import booking_lock
 from allocation.words.refusals import refusal_text
 from billing.services import HoldRequest
 from tenants.access import Actor
@@ -160,19 +157,6 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
         ask = target_of(booking).ask
         patch = Patch(ask=replace(ask, duration=ask.duration + seconds))
         return booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
-
-
-def change_withdraw(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Withdraws the open change; the booking keeps what it has. Idempotent."""
-    with transaction.atomic():
-        booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
-        change = change_open(booking)
-        if change is not None:
-            change_close(change, BookingChange.State.WITHDRAWN, now)
-            text = event_text("change_withdrawn", actor=actor.name)
-            event = Event("change_withdrawn", text, actor.user_id)
-            booking_change(booking, event=event, now=now, extension_until=None)
-    return booking
 
 
 @dataclass(frozen=True, slots=True)

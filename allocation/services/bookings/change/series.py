@@ -27,6 +27,7 @@ from allocation.services.bookings.approval.changes import (
 )
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.series_cuts import series_cut
+from allocation.services.bookings.change.waiting import group_wait
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.policy_hook import change_ask
 from allocation.services.bookings.checks.terms import target_of
@@ -52,7 +53,8 @@ class Scope(StrEnum):
 class SeriesPatch:
     """What changes at each date; None: that part stays as it is. `at` is the local time of the
     start. `is_partial`: dates that can't change stay, and the others change. `overwrite`: also
-    dates that were changed on their own."""
+    dates that were changed on their own. `waits`: what does not fit stays open until there is
+    room, all dates together or, if it is partial, each on its own."""
 
     scope: Scope
     duration: int | None = None
@@ -64,6 +66,7 @@ class SeriesPatch:
     name: str | None = None
     is_partial: bool = False
     overwrite: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ def series_patch(
 
     Raises:
         Refused: `series_moved`, `date_needed`, `no_dates_left`, `series_overlap`, or by the rule
-            that a date breaks, or an approval. Nothing is changed then.
+            that a date breaks, or an approval; `wait_too_late` if a date begins before the others
+            could wait. Nothing is changed then.
     """
     with transaction.atomic():
         list(series.bookings.select_for_update().order_by("id").values_list("id"))
@@ -110,6 +114,7 @@ def series_patch(
         answers = [_change(actor, each, patch, group, now) for each in dates]
         if group is not None:
             _approvals_ask(actor, answers, None if patch.is_partial else group, now)
+            _wait(patch, group, now)
         _overlap_check(answers, patch, series)
         if all(each.outcome in ("refused", "own") for each in answers):
             raise _first_refusal(answers) or _no_dates()
@@ -123,6 +128,12 @@ def series_patch(
             events_add([hook.row(each, now) for each in rows])
         _audit(actor, series, patch, answers, now)
     return answers
+
+
+def _wait(patch: SeriesPatch, group: UUID, now: datetime) -> None:
+    """Lets dates that wait for room all wait equally long, unless each waits on its own."""
+    if patch.waits and not patch.is_partial:
+        group_wait(group, now)
 
 
 def _approvals_ask(
@@ -208,6 +219,7 @@ def _change(
                 name=patch.name,
                 group=group,
                 is_partial=patch.is_partial,
+                waits=patch.waits,
             )
             made = booking_patch(actor=actor, booking=date, patch=each, revision=None, now=now)
     except Refused as refusal:

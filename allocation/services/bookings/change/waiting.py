@@ -74,10 +74,8 @@ def change_wait_check(
     a run is near.
 
     Raises:
-        Refused: `wait_in_series`, `wait_needs_window`, `wait_too_late`, or `too_many_entries`.
+        Refused: `wait_needs_window`, `wait_too_late`, or `too_many_entries`.
     """
-    if change.group is not None:
-        raise invalid("wait_in_series", refusal_text("wait_in_series"), "if_full")
     if until is None:
         raise invalid("wait_needs_window", refusal_text("wait_needs_window"), "if_full")
     if until <= now:
@@ -88,9 +86,31 @@ def change_wait_check(
         state__in=BookingChange.OPEN,
         keep_trying_until__isnull=False,
     )
-    if waiting.exclude(booking=change.booking).count() >= MOST_ENTRIES:
+    others = waiting.exclude(booking=change.booking).values_list("group", "id")
+    # Dates of a series that change together wait as one.
+    if len({group or key for group, key in others} - {change.group}) >= MOST_ENTRIES:
         raise too_many()
     change.keep_trying_until = until
+
+
+def group_wait(group: UUID, now: datetime) -> None:
+    """Lets changes that are made all or none wait until one of their bookings begins, as it is or
+    as it would be: then all of them are over together.
+
+    Raises:
+        Refused: `wait_too_late`.
+    """
+    rows = BookingChange.objects.filter(group=group, state__in=BookingChange.OPEN)
+    waiting = rows.filter(keep_trying_until__isnull=False)
+    times = [
+        at
+        for pair in waiting.values_list("keep_trying_until", "booking__planned_starts")
+        for at in pair
+        if at is not None
+    ]
+    if times and min(times) <= now:
+        raise invalid("wait_too_late", refusal_text("wait_too_late"), "if_full")
+    waiting.update(keep_trying_until=min(times, default=None))
 
 
 def entry_wake(*, actor: Actor, entry_id: UUID, now: datetime) -> WaitEntry:
