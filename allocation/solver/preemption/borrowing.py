@@ -71,21 +71,18 @@ def borrows_of(
         return (), ()
     waits = [answer for answer in answers if isinstance(answer, Waiting)]
     claims = _claims(state, snapshot.requests, waits, awaiting_pauses)
-    found = [
-        Borrow(row.booking, row.use.units - above, above, at_risk_from(row.use, row.window, claims))
-        for row, above in borrowed
-    ]
-    return tuple(_by_booking(found)), claims
+    return tuple(_together(borrowed, claims)), claims
 
 
-def _by_booking(found: Iterable[Borrow]) -> Iterator[Borrow]:
-    """One for each booking, by id: what a mixed one borrows of all its classes."""
-    rows = sorted(found, key=lambda each: each.booking)
-    for booking, of in groupby(rows, key=lambda each: each.booking):
+def _together(borrowed: Iterable[tuple[Row, int]], claims: Sequence[Claim]) -> Iterator[Borrow]:
+    """By booking; of a mixed one, all that it borrows in one window."""
+    rows = sorted(borrowed, key=lambda each: each[0].booking)
+    for (booking, window), of in groupby(rows, key=lambda each: (each[0].booking, each[0].window)):
         mine = list(of)
-        own, borrowed = sum(each.own for each in mine), sum(each.borrowed for each in mine)
-        risks = (each.at_risk_from for each in mine if each.at_risk_from is not None)
-        yield Borrow(booking, own, borrowed, min(risks, default=None))
+        units, above = sum(row.use.units for row, _ in mine), sum(more for _, more in mine)
+        risks = (at_risk_from(row.use, window, claims) for row, _ in mine)
+        risk = min((each for each in risks if each is not None), default=None)
+        yield Borrow(booking, units - above, above, risk)
 
 
 class _HeldUses(NamedTuple):

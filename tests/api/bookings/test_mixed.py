@@ -69,6 +69,9 @@ def test_it_is_quoted_booked_and_changed_as_one(mixed: Site) -> None:
     changed = patched({"ask": {**booking["ask"], "groups": fewer, "duration": 3600}})
     assert changed.status_code in (200, 202), changed.content
     assert said(api.get(path))["name"] == "both"
+    spot = said(api.post("quotes", {**where, "ask": ASK, "tier": "spot"}))["options"][0]
+    assert any("nobody is paused for it" in note for note in spot["notes"]), spot["notes"]
+    assert api.post("bookings", {**where, "request": "1 h100 + 1 l40s 2h, spot"}).status_code == 201
     items = [{"key": "one", "ask": ASK, **where}, {"key": "two", "request": "1 h100 1h", **where}]
     batch = api.post("bookings/batch", {"items": items})
     assert batch.status_code in (200, 201), batch.content

@@ -171,3 +171,12 @@ def test_suspended_it_waits_for_its_own_gpus_of_all_classes() -> None:
     for patience, starts in ((0, 0), (2 * HOUR, HOUR)):
         plan = solve(mixed_site(replace(asked, home_wait=patience), held=busy), POLICY)
         assert given(plan)["claim"][1] == starts
+
+
+def test_what_it_borrows_is_the_sum_of_its_classes_also_once_it_has_notice() -> None:
+    plan = solve(mixed_site(held=mixed()), POLICY)
+    assert [(each.own, each.borrowed) for each in plan.borrows] == [(0, 5 * 56_000)]
+    told = tuple(replace(row, pausing=True, ends=NOON + GRACE) for row in mixed())
+    rest = replace(rest_of(told, NOON), ask=BOTH, duration=HOUR, earliest=NOON + GRACE, paused=True)
+    plan = solve(replace(mixed_site(rest, held=told), running=()), POLICY)
+    assert {each.borrowed for each in plan.borrows} == {5 * 56_000}
