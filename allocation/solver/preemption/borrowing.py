@@ -16,15 +16,13 @@ from allocation.solver.fleet.pool import Index
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Assign, Borrow, Claim, Waiting
+from allocation.solver.quota.pour import Pour
 from allocation.solver.quota.quota import Quota, Use, UseTable
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.held_space import use_table
 from allocation.solver.state.held_work import BookedUse
 
 Answer = TypeVar("Answer", Assign, Waiting)
-
-_FEW = 16
-"""From so many rows on, all are added to the quota at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def borrows_of(
     total.add_all((row.use, row.window) for row in more)
     # What is within all guarantees when everything is counted was so in its turn, too: less was in
     # use.
-    if not held.may_borrow(total) and not any(total.may_borrow(r.use, r.window) for r in more):
+    if not held.may_borrow(total) and not any(_may_borrow_each(total, more)):
         return (), ()
     fresh = Quota(snapshot, state.capacity)
     fresh.preallocate(_instants(held.table, more))
@@ -110,18 +108,12 @@ class _HeldUses(NamedTuple):
 
     def may_borrow(self, total: Quota) -> bool:
         """False when certainly none of them borrows, with everything counted."""
-        there = np.unique(self.table.kind).tolist()
-        return any(self._kind_may_borrow(total, kind) for kind in there)
-
-    def _kind_may_borrow(self, total: Quota, kind: int) -> bool:
-        use, at = self.table.kinds[kind], np.flatnonzero(self.table.kind == kind)
-        starts, ends = self.table.starts[at], self.table.ends[at]
-        # A window of no time is none of the times.
-        is_seen = bool((starts < ends).all()) and int(ends.min()) > total.origin
-        if is_seen and total.is_always_within(use):
-            return False
-        windows = zip(starts.tolist(), ends.tolist(), strict=True)
-        return any(total.may_borrow(use, window) for window in windows)
+        table = self.table
+        for kind in np.unique(table.kind).tolist():
+            at = np.flatnonzero(table.kind == kind)
+            if total.may_borrow(table.kinds[kind], table.starts[at], table.ends[at]).any():
+                return True
+        return False
 
     def rows(self) -> list[Row]:
         """The rows by themselves."""
@@ -153,25 +145,31 @@ def units_borrowed(rows: Iterable[Row], total: Quota, fresh: Quota) -> list[tupl
     use. So only the other rows are examined one by one.
     """
     rows = sorted(rows, key=lambda each: guarantee_order(total, each))
+    pour = Pour(fresh, [(row.use, row.window) for row in rows])
     found: list[tuple[Row, int]] = []
-    passed: list[Row] = []
-    for row in rows:
-        if total.may_borrow(row.use, row.window):
-            _add(fresh, passed)
+    passed: list[int] = []
+    for number, may_borrow in enumerate(_may_borrow_each(total, rows)):
+        if may_borrow:
+            pour.add(passed)
             passed = []
-            above = fresh.borrowed(row.use, row.window)
-            found += [(row, above)] if above else []
-        passed.append(row)
+            above = pour.borrowed(number)
+            found += [(rows[number], above)] if above else []
+        passed.append(number)
     return found
 
 
-def _add(quota: Quota, rows: Sequence[Row]) -> None:
-    """Count rows: one by one where they are few, which is cheaper then."""
-    if len(rows) < _FEW:
-        for row in rows:
-            quota.add(row.use, row.window)
-    else:
-        quota.add_all((row.use, row.window) for row in rows)
+def _may_borrow_each(total: Quota, rows: Sequence[Row]) -> list[bool]:
+    """False for each row that certainly borrows nothing."""
+    kinds: dict[tuple[object, ...], list[int]] = {}
+    for number, row in enumerate(rows):
+        kinds.setdefault(row.use[:3], []).append(number)
+    found = [False] * len(rows)
+    for numbers in kinds.values():
+        windows = np.array([rows[number].window for number in numbers], dtype=np.int64)
+        flags = total.may_borrow(rows[numbers[0]].use, windows[:, 0], windows[:, 1])
+        for number, flag in zip(numbers, flags.tolist(), strict=True):
+            found[number] = flag
+    return found
 
 
 def at_risk_from(use: Use, window: tuple[int, int], claims: Iterable[Claim]) -> int | None:

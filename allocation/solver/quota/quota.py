@@ -96,6 +96,15 @@ class _Route(NamedTuple):
     stays_within: bool
 
 
+class Guarantees(NamedTuple):
+    """The tree of guarantees for which a use competes, its path there and in the trees that count
+    it."""
+
+    tree: Tree
+    path: OwnerPath
+    written: tuple[Tree, ...]
+
+
 class Quota:
     """Use of each class by each owner, and what more is allowed."""
 
@@ -301,22 +310,24 @@ class Quota:
             return use.units
         return max(0, use.units - route.guaranteed.room(route.guarantee_path, window))
 
-    def may_borrow(self, use: Use, window: Window) -> bool:
-        """False when a use that is counted certainly borrows nothing in [starts, ends): all use of
-        its owners is within guarantees, so it was when less was in use."""
+    def may_borrow(self, use: Use, starts: Ints, ends: Ints) -> Bools:
+        """False for the windows [start, end) in which a use that is counted certainly borrows
+        nothing: all use of its owners is within guarantees, so it was when less was in use."""
         route = self._route(use)
         if route is None or not route.tier.counts:
-            return self.has_limit(use)
-        is_seen = self._grid.origin < window[1] and window[0] < window[1]
-        return not (is_seen and route.guaranteed.is_within_in(route.guarantee_path, window))
+            return np.full(len(starts), self.has_limit(use))
+        is_seen = (self._grid.origin < ends) & (starts < ends)
+        found: Bools = ~is_seen
+        return found | ~route.guaranteed.are_within_in(route.guarantee_path, starts, ends)
 
-    def is_always_within(self, use: Use) -> bool:
-        """True when all use of the owners that counts is within guarantees at all times, so that
-        none of it borrows."""
-        route = self._route(use)
-        if route is None or not route.tier.counts:
-            return not self.has_limit(use)
-        return route.guaranteed.is_within(route.guarantee_path)
+    def guarantees(self, use: Use) -> Guarantees | None:
+        """The guarantees that a use takes up; None: it has none and takes up none."""
+        route, trees = self._route(use), self._classes.get(use.gpu_class)
+        if route is None or trees is None or not route.tier.counts or not self.has_limit(use):
+            return None
+        held = (trees.guarantee, trees.non_preemptible)
+        written = tuple(tree for tree, _ in route.written if any(tree is each for each in held))
+        return Guarantees(route.guaranteed, route.guarantee_path, written)
 
     def guarantee(self, gpu_class: str) -> Tree | None:
         """The tree of guarantees; None when no owner has a limit for the class."""

@@ -242,6 +242,19 @@ class Tree:
             more = seen
             self._most.pop(node.owner, None)
 
+    def slices(self, starts: Ints, ends: Ints) -> list[slice]:
+        """The rows that are exactly these windows [start, end), created if missing."""
+        origin = self._usage.times[0]
+        starts, ends = np.maximum(starts, origin), np.maximum(self._grid.ends(ends), origin)
+        self._usage.cut_at(np.concatenate([starts, ends]))
+        first = self._usage.times.searchsorted(starts)
+        last = np.maximum(first, self._usage.times.searchsorted(ends))
+        return [slice(*rows) for rows in zip(first.tolist(), last.tolist(), strict=True)]
+
+    def add_in(self, path: OwnerPath, units: int, rows: slice) -> None:
+        """`add` in the rows of a window."""
+        self._add_up(path, units, rows)
+
     def over(self, path: OwnerPath, units: int, window: tuple[int, int]) -> Node | None:
         """The first node that `units` more would push above its cap in [starts, ends)."""
         table = self._usage.values[self._usage.rows(*window)]
@@ -280,12 +293,17 @@ class Tree:
         """True when no node is above its cap at any time, with `units` more."""
         return all(self._peak_ever(node.owner) + units <= node.cap for node in path)
 
-    def is_within_in(self, path: OwnerPath, window: tuple[int, int]) -> bool:
-        """True when no node is above its cap at any instant of [starts, ends)."""
+    def are_within_in(self, path: OwnerPath, starts: Ints, ends: Ints) -> Bools:
+        """True for the windows [start, end) in which no node is above its cap at any instant."""
         if self.is_within(path):
-            return True
-        table = self._usage.values[self._usage.rows(*window)]
-        return not any(_any(table[:, self._column[node.owner]] > node.cap) for node in path)
+            return np.ones(len(starts), dtype=np.bool_)
+        usage = self._usage
+        above = [usage.values[:, self._column[node.owner]] > node.cap for node in path]
+        passed = np.concatenate([[0], np.logical_or.reduce(above).cumsum()])
+        first = np.maximum(usage.times.searchsorted(starts, side="right") - 1, 0)
+        last = np.maximum(first, usage.times.searchsorted(self._grid.ends(ends)))
+        found: Bools = passed[first] == passed[last]
+        return found
 
     def never(self, path: OwnerPath, units: int) -> Node | None:
         """The first node that `units` would push above its cap if nothing else were used."""
@@ -313,11 +331,15 @@ class Tree:
 
     def room(self, path: OwnerPath, window: tuple[int, int]) -> int:
         """The most units that fit in all of [starts, ends); never negative."""
+        return self.room_in(path, self._usage.rows(*window))
+
+    def room_in(self, path: OwnerPath, rows: slice) -> int:
+        """`room` in the rows of a window."""
         if not path:
             return _UNBOUNDED
         raised = path[0].exempt + self._most_raised(path[0].owner)
         most = max(0, min(path[0].cap + raised, path[-1].cap + sum(node.local for node in path)))
-        table = self._usage.values[self._usage.rows(*window)]
+        table = self._usage.values[rows]
         left: Ints | None = None
         for node in reversed(path):
             used = table[:, self._column[node.owner]]
