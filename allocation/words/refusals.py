@@ -114,7 +114,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "The tier %(tier)s is not open for %(gpu_class)s in this organisation. It is for: "
         "%(classes)s."
     ),
-    "mixed_array": gettext_lazy("An array can't have several groups."),
     "sooner_flexible": gettext_lazy(
         "%(label)s has no fixed window: it starts as soon as there is room already."
     ),

@@ -44,13 +44,19 @@ def test_every_word_keeps_its_place() -> None:
         ("2 h100 + 6h", "not_understood"),
         ("2 h100 or l40s + 1 a100-40 6h", "no_class"),
         ("0.5 h100 + 1 l40s 2h", "not_in_groups"),
-        ("array of 5: 1 h100 + 1 l40s 2h", "mixed_array"),
     ],
 )
 def test_a_line_that_makes_no_booking_says_why(text: str, code: str) -> None:
     with pytest.raises(AskError) as refused:
         read(text).document(many=True)
     assert refused.value.code == code
+
+
+def test_an_array_can_have_several_groups() -> None:
+    for text in ("array of 5: 1 h100 + 2 l40s 2h", "1 h100 + 2 l40s 2h, array of 5"):
+        parsed = read(text)
+        ask = parsed.document(many=True)
+        assert (parsed.array, ask.count, [each.count for each in ask.groups]) == (5, 1, [2])
 
 
 GROUPS: list[dict[str, Any]] = [

@@ -69,8 +69,6 @@ def array_request(
     parallel = _parallel_of(array)
     if request.ask.starts is not None or request.waitlist or request.windows:
         raise invalid("array_fixed", refusal_text("array_fixed"), "request")
-    if request.ask.groups:
-        raise invalid("mixed_array", refusal_text("mixed_array"), "request")
     project = access_project_to_book(actor, request.project, "project")
     runs = {"count": array.count, "parallel": parallel}
     request = request_ask(actor, "array", request, now, {"array": runs})

@@ -11,10 +11,12 @@ _UNITS_OF_A_GPU = 56_000
 
 
 def array_end(option: QuoteOption, count: int, parallel: int) -> datetime:
-    """Returns the earliest end of the last run: `parallel` runs at once, or as many as the class
-    has GPUs for. Work of others makes it later."""
-    needed = ask_units(option.ask).get(option.gpu_class, 0)
-    rows = Gpu.objects.filter(gpu_class=option.gpu_class, health=Gpu.Health.OK)
-    lanes = rows.count() * _UNITS_OF_A_GPU // needed if needed else parallel
+    """Returns the earliest end of the last run: `parallel` runs at once, or as many as each of its
+    classes has GPUs for. Work of others makes it later."""
+    units = ask_units(option.ask)
+    lanes = parallel
+    for name in units if option.ask.groups else (option.gpu_class,):
+        needed, rows = units.get(name, 0), Gpu.objects.filter(gpu_class=name, health=Gpu.Health.OK)
+        lanes = min(lanes, rows.count() * _UNITS_OF_A_GPU // needed) if needed else lanes
     seconds = int((option.ends - option.starts).total_seconds())
-    return last_end(option.starts, seconds, count, max(1, min(parallel, lanes)))
+    return last_end(option.starts, seconds, count, max(1, lanes))

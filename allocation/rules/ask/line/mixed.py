@@ -91,8 +91,6 @@ def _problems(first: Parsed, others: list[Parsed], line: Line) -> Iterator[Probl
     spans = [whole, *((len(text) - len(text.lstrip()), len(text.rstrip())) for text in line[1])]
     if len(spans) > MAX_GROUPS:
         yield Problem(*whole, "not_a_list", f"A request can have at most {MAX_GROUPS} groups.")
-    if first.array is not None:
-        yield Problem(*whole, "mixed_array", "An array can't have several groups.")
     seen: set[str] = set()
     for parsed, span in zip((first, *others), spans, strict=True):
         if len(parsed.classes) != 1:
