@@ -19,10 +19,10 @@ from billing.services.guardrails import (
     rungs_asking,
     rungs_of_holds,
 )
+from billing.services.holding.attempts import Stopped, holds_place_each
 from billing.services.holding.guards import any_decides, rungs_guard
 from billing.services.holding.rows import hold_copy, hold_end, holds_of
 from billing.services.holding.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
-from billing.services.holding.shortages import budget_exceeded
 from billing.services.ledger import OVERSPENT, constraint_of
 from tenants.platform.errors import Refused
 from tenants.platform.rows import last_rows_allowed, rows_insert_free, rows_write
@@ -141,19 +141,10 @@ def _place(
     except IntegrityError as error:
         if constraint_of(error) != OVERSPENT:
             raise
-    except _Stopped:
+    except Stopped:
         pass
-    refused = _holds_place_each(parts, holds, are_new=are_new)
+    refused = holds_place_each(parts, holds, _stop if are_new else None)
     return refused, _rungs_of(parts) if are_new else []
-
-
-class _Stopped(Exception):
-    """A rung of a ladder refuses the holds that were just written."""
-
-    def __init__(self, refusal: Refused) -> None:
-        """Takes the refusal."""
-        super().__init__(refusal.code)
-        self.refusal = refusal
 
 
 def _rungs_of(parts: dict[UUID, list[BudgetShare]]) -> list[Guardrail]:
@@ -161,33 +152,13 @@ def _rungs_of(parts: dict[UUID, list[BudgetShare]]) -> list[Guardrail]:
 
 
 def _stop(parts: dict[UUID, list[BudgetShare]]) -> list[Guardrail]:
-    """Returns the rungs; raises _Stopped if one refuses one of the new bookings."""
+    """Returns the rungs; raises Stopped if one refuses one of the new bookings."""
     rungs = _rungs_of(parts)
     for mine in parts.values():
         refusal = bookings_stopped(mine, rungs)
         if refusal is not None:
-            raise _Stopped(refusal)
+            raise Stopped(refusal)
     return rungs
-
-
-def _holds_place_each(
-    parts: dict[UUID, list[BudgetShare]], holds: Sequence[Transfer], *, are_new: bool
-) -> dict[UUID, Refused]:
-    """Holds each reference that the budgets can pay; returns the refused ones."""
-    refused: dict[UUID, Refused] = {}
-    for reference, mine in parts.items():
-        try:
-            with transaction.atomic():
-                Transfer.objects.bulk_create(h for h in holds if h.reference == reference)
-                if are_new:
-                    _stop({reference: mine})
-        except IntegrityError as error:
-            if constraint_of(error) != OVERSPENT:
-                raise
-            refused[reference] = budget_exceeded(mine)
-        except _Stopped as stopped:
-            refused[reference] = stopped.refusal
-    return refused
 
 
 def holds_move(
@@ -256,7 +227,7 @@ def _parts_hold(request: HoldRequest, parts: list[BudgetShare], now: datetime) -
         rungs_guard(by_reference.values(), rungs)
         return
     with transaction.atomic():
-        refused = _holds_place_each(by_reference, holds, are_new=True)
+        refused = holds_place_each(by_reference, holds, _stop)
         if refused:
             raise refused[request.reference]
         for rung, effect in rungs_asking(parts, rungs_of_holds(parts)):

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from allocation.models import Booking, Dependency
@@ -56,6 +58,21 @@ def test_one_bad_item_refuses_all_or_only_itself(site: Site) -> None:
     codes = [row["error"] and row["error"]["code"] for row in some["items"]]
     assert codes == [None, "not_understood", "not_found", "unknown_field", "project_quota", None]
     assert written()[0] == 2
+
+
+def test_a_batch_beyond_its_budget_books_what_fits_in_order_and_costs_few_statements(
+    site: Site,
+) -> None:
+    long, short = item(site, "1 h100 70h"), item(site, "1 h100 1h")
+    items: list[object] = [*[long] * 60, *[short] * 2]
+    with CaptureQueriesContext(connection) as seen:
+        rows = sent(site, items, "some").json()["items"]
+    codes = [row["error"] and row["error"]["code"] for row in rows]
+    booked = codes.index("budget_exceeded")
+    assert 0 < booked < 30
+    assert codes == [None] * booked + ["budget_exceeded"] * (60 - booked) + [None] * 2
+    holds = [each for each in seen if each["sql"].startswith('INSERT INTO "billing_transfer"')]
+    assert len(holds) < 20
 
 
 @pytest.mark.parametrize("items", [[], [1], [{}] * 1001, "x"])
