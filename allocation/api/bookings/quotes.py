@@ -132,6 +132,9 @@ class QuoteOut(serializers.Serializer[Any]):
     waits = serializers.BooleanField(
         help_text="True if a booking would wait in the queue without a planned start."
     )
+    asks_hook = serializers.BooleanField(
+        help_text="True if the organisation's policy hook decides when this is booked."
+    )
     array = serializers.SerializerMethodField(
         help_text="Of an array without a start: the price of all runs. The options show one run."
     )

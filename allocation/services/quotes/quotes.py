@@ -35,6 +35,7 @@ from billing.services import campaign_to_charge
 from billing.services.guardrails import STOPPING, new_bookings_refusal, restraints_of
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
+from tenants.services.policy_hooks.live import hook_decides
 
 MAX_OPTIONS = 8
 STARTS_NOTHING = (
@@ -47,8 +48,9 @@ STARTS_NOTHING = (
 class Quote:
     """Options, the best first. `blocking`: why the request is not possible as asked.
 
-    `waits`: a booking would wait in the queue without a planned start. A booking with `lock` keeps
-    these prices until `expires`.
+    `waits`: a booking would wait in the queue without a planned start. `asks_hook`: the policy hook
+    of the organisation decides when it is booked. A booking with `lock` keeps these prices until
+    `expires`.
     """
 
     options: tuple[QuoteOption, ...]
@@ -57,6 +59,7 @@ class Quote:
     expires: datetime
     lock: str
     waits: bool = False
+    asks_hook: bool = False
 
 
 def quote_make(
@@ -104,7 +107,10 @@ def quote_make(
         project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=starts
     )
     lock, expires = price_lock(now), now + PRICE_LOCK_TIME
-    return Quote(options, blocking, effect, expires=expires, lock=lock, waits=waits)
+    asks_hook = without is None and hook_decides(actor.tenant_id)
+    return Quote(
+        options, blocking, effect, expires=expires, lock=lock, waits=waits, asks_hook=asks_hook
+    )
 
 
 def _restrained(

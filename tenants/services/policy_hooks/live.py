@@ -23,6 +23,12 @@ def hook_live(tenant_id: UUID) -> LiveHook | None:
     return next(iter(_hooks_live(tenant_id)), None)
 
 
+def hook_decides(tenant_id: UUID) -> bool:
+    """Whether a hook decides on the tenant's requests; one in a dry run does not."""
+    hook = hook_live(tenant_id)
+    return hook is not None and not hook.is_dry_run
+
+
 def live_of(hook: PolicyHook) -> LiveHook:
     """Returns what a question needs of a hook."""
     return LiveHook(hook.id, hook.url, hook.timeout_ms, hook.is_fail_open, hook.is_dry_run)

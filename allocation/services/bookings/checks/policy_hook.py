@@ -13,6 +13,7 @@ from typing import Any
 from allocation.models import Booking
 from allocation.rules.ask import time_text
 from allocation.rules.changes import Target
+from allocation.services.bookings.checks.hook_money import hook_money
 from allocation.services.bookings.checks.tiers import TierUse, audience_check, classes_within
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.record.history import Event
@@ -103,6 +104,7 @@ def _item(
         "campaign": request.campaign,
         "labels": dict(request.labels),
         "external_ref": request.external_ref,
+        **hook_money(actor, request, now),
         **more,
     }
     return HookItem(data, lambda said: _fault(actor, request, said, now))

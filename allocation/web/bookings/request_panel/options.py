@@ -40,6 +40,7 @@ def options_context(
         "options": options,
         "blocking": quote.blocking,
         "waits": quote.waits,
+        "asks_hook": quote.asks_hook,
         "price_until": quote.expires,
         "price_lock": quote.lock,
         "effect": _effect(quote, dates),

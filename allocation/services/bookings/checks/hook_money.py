@@ -1,0 +1,68 @@
+"""What a policy hook is told about the money of a request, before admission."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from allocation.services.bookings.checks.offers import (
+    most_of,
+    priced_from,
+    rate_for,
+    rate_of_all,
+)
+from allocation.services.bookings.requests import BookingRequest
+from billing.price_books import PriceShelf
+from billing.queries import tightest_figures
+from billing.services import campaign_to_charge
+from tenants.access import Actor, access_project_to_book
+from tenants.platform.errors import Refused
+
+
+def hook_money(actor: Actor, request: BookingRequest, now: datetime) -> dict[str, Any]:
+    """Returns `cost` and `budget`, for JSON. `cost`: the most that the request can cost at the
+    prices of its day, without what admission may still change. `budget`: the hard budget with the
+    least money left of those that would pay. Each is None if there is none."""
+    try:
+        project = access_project_to_book(actor, request.project, "project")
+        campaign = campaign_to_charge(
+            project, request.campaign, request.labels, request.external_ref
+        )
+    except Refused:
+        # Admission says why, to the person.
+        return {"cost": None, "budget": None}
+    figures = tightest_figures(
+        project_id=project.id,
+        person_id=actor.user_id,
+        campaign_id=campaign.id if campaign else None,
+        at=priced_from(request.ask, now),
+    )
+    budget = figures and {
+        "name": figures.name,
+        "level": figures.level,
+        "amount": str(figures.amount),
+        "left": str(figures.left),
+        "currency": figures.currency,
+        "starts": figures.starts.isoformat(),
+        "ends": figures.ends.isoformat(),
+    }
+    return {"cost": _cost(request.ask, request.tier, now), "budget": budget}
+
+
+def _cost(ask: AskDocument, tier: str, now: datetime) -> dict[str, str] | None:
+    prices = PriceShelf.read(now).on(priced_from(ask, now))
+    known = {
+        name: (price, rate_for(price, ask.on(name), units))
+        for name, units in ask_units(ask).items()
+        if (price := prices.get((name, tier))) is not None
+    }
+    if not known or (ask.groups and len(known) < len(ask.all_classes)):
+        return None
+    rates = [rate for _, rate in known.values()]
+    if ask.groups:
+        rates = [rate_of_all(rates)]
+    most = max(most_of(rate, ask.starts, ask.duration) for rate in rates)
+    setup = max((price.setup for price, _ in known.values()), default=Decimal(0))
+    currency = next(iter(known.values()))[0].currency
+    return {"most": str(most + setup), "currency": currency}
