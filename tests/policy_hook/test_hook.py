@@ -49,7 +49,7 @@ def test_an_admitted_request_is_booked_and_says_so(hooked: Hooked) -> None:
     assert request["cost"] == {"most": quote["options"][0]["most"], "currency": "EUR"}
     budget = said(hooked.site.researcher.get("budgets"))["items"][0]
     assert request["budget"] == {
-        "name": "", "level": "project", "amount": budget["amount"], "left": budget["amount"],
+        "name": "Folding", "level": "project", "amount": budget["amount"], "left": budget["amount"],
         "currency": "EUR", "starts": budget["starts"], "ends": budget["ends"],
     }  # fmt: skip
     # A repeated request gets its stored answer; the hook is not asked again.
