@@ -4,12 +4,15 @@ A planned start is not in place: the next cycle may plan it anew. An allocation 
 written, in an earlier cycle or so far in this one, is in place even if its second is still to come.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
+import numpy as np
+
+from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.demand import Fit, demand_on
 from allocation.solver.model.inputs import Snapshot
 from allocation.solver.quota.quota import Use
@@ -39,6 +42,7 @@ class Block(NamedTuple):
     ends: int
 
 
+_NEVER = np.iinfo(np.int64).max
 _ORDER = attrgetter("order")
 
 
@@ -90,6 +94,7 @@ class InPlace:
                 self._blocks.setdefault(key, []).append(block)
             for blocks in self._blocks.values():
                 blocks.sort(key=_ORDER)
+        self._windows = {key: _windows(state, blocks) for key, blocks in self._blocks.items()}
 
     def grant(self, booking: str, found: Fit) -> None:
         """Count an allocation that is written in this cycle; one with victims counts by itself."""
@@ -181,25 +186,31 @@ class InPlace:
         without the later ones would look smaller than it is.
         """
         until = max(instant, self._soon(gpu_class))
-        for block, ends in self._known_blocks(tenant, gpu_class, planned=planned):
+        key = (tenant, gpu_class)
+        at: list[int] = []
+        if key in self._windows:
+            starts, ends_at_most = self._windows[key]
+            at = np.flatnonzero((starts <= until) & (ends_at_most > instant)).tolist()
+        near = [self._blocks[key][each] for each in at]
+        for block, ends in self._known_blocks(key, near, planned=planned):
             if block.starts <= until and ends > instant:
                 yield block
 
     def _known_blocks(
-        self, tenant: str, gpu_class: str, *, planned: bool
+        self, key: tuple[str, str], near: Iterable[Block], *, planned: bool
     ) -> Iterator[tuple[Block, int]]:
-        """Everything written of a tenant, and when it leaves."""
+        """What is written of a tenant on a class, and when it leaves; of held work only `near`."""
         running = self._state.running
-        for block in self._blocks.get((tenant, gpu_class), ()):
+        for block in near:
             if block.booking in running:
                 runner = running[block.booking]
                 left = running.ends(runner)
                 yield block, running.leaves(runner) if planned else min(block.ends, left)
             elif block.booking not in self._written:
                 yield block, block.ends
-        for block in self._grants.get((tenant, gpu_class), ()):
+        for block in self._grants.get(key, ()):
             yield block, block.ends
-        for block in self._preemptors(tenant, gpu_class, planned=planned):
+        for block in self._preemptors(*key, planned=planned):
             yield block, block.ends
 
     def _preemptors(self, tenant: str, gpu_class: str, *, planned: bool) -> Iterator[Block]:
@@ -214,6 +225,14 @@ class InPlace:
         state = self._state
         grace = max(state.running.graces(gpu_class), default=0)
         return state.frozen_until(gpu_class) + grace + state.policy.notice_margin
+
+
+def _windows(state: CycleState, blocks: Sequence[Block]) -> tuple[Ints, Ints]:
+    """When each block begins, and the latest second at which it can end."""
+    starts = [block.starts for block in blocks]
+    # What runs and can be paused ends on the grid, or with its notice.
+    ends = [_NEVER if block.booking in state.running else block.ends for block in blocks]
+    return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
 def _held(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
