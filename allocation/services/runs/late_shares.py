@@ -21,19 +21,36 @@ from billing.rules import ledger_amount, money_text
 from billing.services import Charge, hold_settle_partially
 
 RUNNING = (State.STARTING, State.ACTIVE)
+SAID_COUNTS_AFTER = timedelta(minutes=10)
+"""Of a run. Before, a check-in or a save by hand is no use: only a process is."""
 Stretches = Iterable[tuple[datetime, datetime, Fraction]]
 
 
-def granted_of(booking: Booking) -> Granted | None:
+def granted_of(booking: Booking, now: datetime) -> Granted | None:
     """The time that giving up can cost; None if the booking was not granted any, or was used."""
     has_run = booking.used_seconds or booking.replacement_count or booking.pause_count
-    is_used = booking.checked_in_at is not None or booking.saved_at is not None
     starts, ends = booking.planned_starts, booking.planned_ends
-    if has_run or is_used or booking.hardware_lost_at is not None or starts is None or ends is None:
+    if (
+        has_run
+        or _is_used(booking, now)
+        or booking.hardware_lost_at is not None
+        or starts is None
+        or ends is None
+    ):
         return None
     if booking.state not in (State.SCHEDULED, *RUNNING):
         return None
     return Granted(booking.ready_at or starts, ends, booking.ask["count"], _kind(booking))
+
+
+def _is_used(booking: Booking, now: datetime) -> bool:
+    """Whether somebody has used the run. In its first minutes a person's word does not count: who
+    checks in and releases at once pays as who cancels."""
+    if booking.checked_in_at is None and booking.saved_at is None:
+        return False
+    if booking.ready_at is None or now - booking.ready_at >= SAID_COUNTS_AFTER:
+        return True
+    return booking.events.filter(kind="checked_in", actor=None).exists()
 
 
 def granted_as(booking: Booking, starts: datetime, ends: datetime, count: int) -> Granted:
@@ -43,7 +60,7 @@ def granted_as(booking: Booking, starts: datetime, ends: datetime, count: int) -
 
 def late_fee(booking: Booking, kept: Granted | None, now: datetime) -> Decimal:
     """What the booking pays for giving up all but `kept` now; at most what it has left to pay."""
-    granted = granted_of(booking)
+    granted = granted_of(booking, now) if booking.late_share else None
     if not booking.late_share or granted is None:
         return Decimal(0)
     until = now + timedelta(seconds=booking.notice_seconds)
@@ -54,7 +71,7 @@ def late_fee(booking: Booking, kept: Granted | None, now: datetime) -> Decimal:
 
 def late_fee_most(booking: Booking, kept: Granted | None, now: datetime) -> Decimal:
     """What it pays if it is decided as late as the start."""
-    granted = granted_of(booking)
+    granted = granted_of(booking, now)
     late = now if granted is None else max(now, granted.starts)
     return max(late_fee(booking, kept, now), late_fee(booking, kept, late))
 

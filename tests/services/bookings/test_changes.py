@@ -19,7 +19,9 @@ from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
+from allocation.services.record.history import event_add
 from allocation.services.runs.late_shares import late_fee
+from allocation.words.events import event_text
 from billing.models import Transfer
 from billing.queries import reference_totals
 from tenants.access import Actor
@@ -461,3 +463,8 @@ def test_a_run_that_nobody_used_pays_as_if_it_was_cancelled_late(lab: Lab) -> No
         assert late_fee(fresh(mine), None, NOW + HOUR / 2) == mine.price_per_hour / 2
         rows.update(checked_in_at=NOW)
         assert late_fee(fresh(mine), None, NOW + HOUR / 2) == 0
+        # A check-in by hand is no use yet when the run is released at once; a process is.
+        rows.update(ready_at=NOW)
+        assert late_fee(fresh(mine), None, SOON) == mine.price_per_hour / 2
+        event_add(fresh(mine), kind="checked_in", sentence=event_text("process_seen"), now=SOON)
+        assert late_fee(fresh(mine), None, SOON) == 0
