@@ -98,7 +98,7 @@ def new_holds_place(
     holds = holds_of(requests, parts, now)
     rungs = _rungs_of(parts)
     if last_rows_allowed() and not any_decides(rungs):
-        rows_write(holds, is_last=True)
+        rows_write(holds, is_last=True, order="debit_id")
         rungs_guard(parts.values(), rungs)
         return NewHolds(refused, restraints=_restraints(parts, rungs, now))
     stopped, rungs = _place(parts, holds, are_new=True)
@@ -223,7 +223,7 @@ def _parts_hold(request: HoldRequest, parts: list[BudgetShare], now: datetime) -
     holds = holds_of([request], by_reference, now)
     rungs = _rungs_of(by_reference)
     if last_rows_allowed() and not any_decides(rungs):
-        rows_write(holds, is_last=True)
+        rows_write(holds, is_last=True, order="debit_id")
         rungs_guard(by_reference.values(), rungs)
         return
     with transaction.atomic():

@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 
 from tenants.access import Actor, client_address
 from tenants.api.auth import Caller, TokenAuthentication
+from tenants.api.gathered import Intake, gathering_here
 from tenants.api.idempotency import (
     NOT_STORED,
     KeyedRequest,
@@ -31,13 +32,14 @@ from tenants.api.scopes import scope_check
 from tenants.models import User
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.platform.errors import Refused, denied
-from tenants.platform.log_ids import log_id
+from tenants.platform.log_ids import log_id, log_ids_now
 from tenants.platform.reference import reference_tx
 from tenants.platform.rest.body import Body, body_of
 from tenants.platform.rest.fields import Strict, single_values, validated
 from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
 from tenants.services.policy_hooks.calls import hook_asking
+from tenants.services.policy_hooks.questions import hook_has_answered
 from tenants.services.sign_in.rate_limits import call_limit_check
 
 
@@ -129,30 +131,32 @@ class ApiView(APIView):
         *,
         wait: Callable[[Response], Wait] | None = None,
         secret: Iterable[str] = (),
+        is_gathered: bool = False,
     ) -> HttpResponseBase:
         """Runs `work` in one transaction, at most once per idempotency key. If it needs an answer
         of the tenant's policy hook, the transaction is undone; `work` runs again after the call.
 
+        `is_gathered`: the transaction may be that of other requests, too; not with `secret`.
         `wait` makes the answer deferred: it says which decision the final answer waits for. Fields
         named in `secret` are sent once and not stored: a replay has null there.
         """
         keyed = self.idempotency
-        if keyed is None:
-            response = with_last_rows(lambda: hook_asking(lambda: self._in_tx(work)))
-            return self.deferred(response, wait(response)) if wait else response
+        is_final = wait is None
 
-        def work_once() -> StoredAnswer | Response:
-            with self.tx():
-                kept = key_take(self.actor, keyed, self.now)
-                if kept is None:
-                    response = work()
-                    shown = _without(response, secret)
-                    answer_store(self.actor, keyed, shown, is_final=wait is None)
-            return response if kept is None else kept
+        def alone() -> StoredAnswer | Response:
+            return with_last_rows(lambda: self._work_once(work, keyed, secret, is_final=is_final))
+
+        def answer() -> StoredAnswer | Response:
+            if not is_gathered or hook_has_answered():
+                return alone()
+            intake = Intake(self.actor, keyed, work, self.now, is_final, log_ids_now())
+            return gathering_here().answer(self.actor.tenant_id, intake, alone)
 
         try:
-            kept = with_last_rows(lambda: hook_asking(work_once))
+            kept = hook_asking(answer)
         except Refused as refusal:
+            if keyed is None:
+                raise
             return self._refused(keyed, refusal)
         if isinstance(kept, Response):
             response = kept
@@ -161,9 +165,22 @@ class ApiView(APIView):
             return self.deferred(kept.response(), wait(kept.response()), keyed)
         return kept.replay()
 
-    def _in_tx(self, work: Callable[[], Response]) -> Response:
+    def _work_once(
+        self,
+        work: Callable[[], Response],
+        keyed: KeyedRequest | None,
+        secret: Iterable[str],
+        *,
+        is_final: bool,
+    ) -> StoredAnswer | Response:
         with self.tx():
-            return work()
+            kept = None if keyed is None else key_take(self.actor, keyed, self.now)
+            if kept is not None:
+                return kept
+            response = work()
+            if keyed is not None:
+                answer_store(self.actor, keyed, _without(response, secret), is_final=is_final)
+        return response
 
     def deferred(
         self, response: Response, wait: Wait, keyed: KeyedRequest | None = None

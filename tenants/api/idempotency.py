@@ -6,7 +6,7 @@ unique index; a request that fails leaves no key, so the next one works at once.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from rest_framework.response import Response
 from tenants.access import Actor
 from tenants.models import IdempotencyKey
 from tenants.platform.errors import invalid
-from tenants.platform.rows import statement_later
+from tenants.platform.rows import rows_write, statement_later
 
 KEY_MAX = 255
 # With these answers no work was done: the same request may succeed later.
@@ -132,6 +132,38 @@ def key_take(actor: Actor, keyed: KeyedRequest, now: datetime) -> StoredAnswer |
         )
     kept = json.loads(answer)
     return StoredAnswer(status, kept["text"], kept["type"], kept["headers"], is_final)
+
+
+def keys_known(tenant_id: UUID, keys: Collection[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Those of the keys, each with its user, that a request has taken before."""
+    if not keys:
+        return set()
+    found = IdempotencyKey.objects.filter(
+        tenant_id=tenant_id,
+        user_id__in={user_id for user_id, _ in keys},
+        key__in={key for _, key in keys},
+    )
+    return set(found.values_list("user_id", "key"))
+
+
+def key_write(
+    actor: Actor, keyed: KeyedRequest, response: Response, now: datetime, *, is_final: bool
+) -> None:
+    """Writes a key that nobody has taken together with its answer. If another request takes it
+    meanwhile, the transaction is undone."""
+    row = IdempotencyKey(
+        tenant_id=actor.tenant_id,
+        user_id=actor.user_id,
+        key=keyed.key,
+        method=keyed.method,
+        path=keyed.path,
+        body_sha256=keyed.digest,
+        status=response.status_code,
+        answer=_answer(response),
+        is_final=is_final,
+        created=now,
+    )
+    rows_write([row])
 
 
 def answer_store(actor: Actor, keyed: KeyedRequest, response: Response, *, is_final: bool) -> None:

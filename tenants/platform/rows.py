@@ -15,6 +15,7 @@ from django.db import IntegrityError, connection
 from django.db.models import Field, Model
 from django.db.models.expressions import DatabaseDefault
 
+from tenants.platform.collected import Collection, Values, collecting, collection_here
 from tenants.platform.database.base import DatabaseWrapper
 
 Answer = TypeVar("Answer")
@@ -27,7 +28,11 @@ _may_be_last: ContextVar[bool] = ContextVar("rows_last", default=False)
 
 def statement_later(sql: str, params: Sequence[Any], *, is_last: bool = False) -> None:
     """Sends a statement without a result together with the transaction's next one or its commit."""
-    cast(DatabaseWrapper, connection).later(sql, params, is_last=is_last)
+    collection = collection_here()
+    if collection is not None and is_last:
+        collection.add_last(sql, params)
+    else:
+        cast(DatabaseWrapper, connection).later(sql, params, is_last=is_last)
 
 
 def statements_send() -> None:
@@ -35,29 +40,37 @@ def statements_send() -> None:
     cast(DatabaseWrapper, connection).send_kept()
 
 
-def rows_write(rows: Sequence[Model], *, is_last: bool = False) -> None:
+def rows_write(rows: Sequence[Model], *, is_last: bool = False, order: str = "pk") -> None:
     """Inserts rows of one model together with the transaction's next statement or its commit.
 
     Generated keys are not read: use `rows_insert` where they are needed. `is_last`: see
-    `last_rows_allowed`.
+    `last_rows_allowed`. Rows of members that are gathered are inserted together, the last ones
+    in the `order` of a field that names what they lock.
     """
-    if rows:
-        sql, params = _insert(rows)
-        statement_later(sql, params, is_last=is_last)
-        _mark_as_written(rows)
-
-
-def rows_insert(rows: Sequence[Model]) -> None:
-    """Inserts rows of one model now, and sets their generated keys."""
     if not rows:
         return
-    sql, params = _insert(rows)
-    key = rows[0]._meta.pk
-    with connection.cursor() as cursor:
-        cursor.execute(f'{sql} RETURNING "{key.column}"', params)
-        for row, (value,) in zip(rows, cursor.fetchall(), strict=True):
-            setattr(row, key.attname, value)
-    _mark_as_written(rows)
+    write, values = _write_last if is_last else _write, _values(rows)
+    collection = collection_here()
+    if collection is None:
+        write(rows, values)
+    else:
+        collection.add(rows, values, write, is_last=is_last, order=order)
+
+
+def rows_insert(rows: Sequence[Model], then: Callable[[], None] | None = None) -> None:
+    """Inserts rows of one model, and sets their generated keys. `then` is what needs the keys.
+
+    All happens now, or together with what is gathered.
+    """
+    if not rows:
+        return
+    values, collection = _values(rows), collection_here()
+    if collection is not None and then is not None:
+        collection.add(rows, values, _write_keyed, then=then)
+        return
+    _write_keyed(rows, values)
+    if then is not None:
+        then()
 
 
 def rows_insert_free(rows: Sequence[Model]) -> set[Any]:
@@ -65,7 +78,7 @@ def rows_insert_free(rows: Sequence[Model]) -> set[Any]:
     those that were written."""
     if not rows:
         return set()
-    sql, params = _insert(rows)
+    sql, params = _insert(rows, _values(rows))
     key = rows[0]._meta.pk
     with connection.cursor() as cursor:
         cursor.execute(f'{sql} ON CONFLICT DO NOTHING RETURNING "{key.column}"', params)
@@ -112,17 +125,50 @@ def _last_rows(*, allowed: bool) -> Iterator[None]:
         _may_be_last.reset(before)
 
 
-def _insert(rows: Sequence[Model]) -> tuple[str, list[Any]]:
+@contextmanager
+def rows_together() -> Iterator[Collection]:
+    """Inserts the rows of members together at the end of the open transaction."""
+    with _last_rows(allowed=True), collecting() as collection:
+        yield collection
+
+
+def _write(rows: Sequence[Model], values: Sequence[Values]) -> None:
+    cast(DatabaseWrapper, connection).later(*_insert(rows, values))
+    _mark_as_written(rows)
+
+
+def _write_last(rows: Sequence[Model], values: Sequence[Values]) -> None:
+    cast(DatabaseWrapper, connection).later(*_insert(rows, values), is_last=True)
+    _mark_as_written(rows)
+
+
+def _write_keyed(rows: Sequence[Model], values: Sequence[Values]) -> None:
+    sql, params = _insert(rows, values)
+    key = rows[0]._meta.pk
+    with connection.cursor() as cursor:
+        cursor.execute(f'{sql} RETURNING "{key.column}"', params)
+        for row, (value,) in zip(rows, cursor.fetchall(), strict=True):
+            setattr(row, key.attname, value)
+    _mark_as_written(rows)
+
+
+def _insert(rows: Sequence[Model], values: Sequence[Values]) -> tuple[str, list[Any]]:
     """The insert of columns that differ from their defaults, and its parameters."""
     fields, params = list[AnyField](), list[Any]()
-    for field, default in _columns(type(rows[0])):
-        values = [_value(field, row, default) for row in rows]
-        if any(value != default for value in values):
+    for (field, default), column in zip(
+        _columns(type(rows[0])), zip(*values, strict=True), strict=True
+    ):
+        if any(value != default for value in column):
             fields.append(field)
-            params.append([field.get_db_prep_save(value, connection) for value in values])
+            params.append([field.get_db_prep_save(value, connection) for value in column])
     is_one = len(rows) == 1
     sql = _insert_of(type(rows[0]), tuple(fields), is_one)
     return sql, [value for (value,) in params] if is_one else params
+
+
+def _values(rows: Sequence[Model]) -> list[Values]:
+    columns = _columns(type(rows[0]))
+    return [[_value(field, row, default) for field, default in columns] for row in rows]
 
 
 def _value(field: AnyField, row: Model, default: object) -> Any:  # noqa: ANN401 (a column's)

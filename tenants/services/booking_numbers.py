@@ -5,6 +5,7 @@ takes some in advance (`booking_numbers_prepare`), so that bookings that arrive 
 for each other; numbers that it has left when it ends are never used.
 """
 
+from collections import defaultdict, deque
 from threading import Lock
 from uuid import UUID
 
@@ -12,10 +13,12 @@ from django.db import connection
 
 from tenants.platform.wall import tenant_tx
 
-IN_ADVANCE = 16
+IN_ADVANCE = 64
+# With fewer left, more are taken: as many as requests that are written together.
+FEW = 32
 
-# The next number of each tenant, and the first that was not taken.
-_taken: dict[UUID, tuple[int, int]] = {}
+# The numbers that each tenant has left here.
+_taken: defaultdict[UUID, deque[int]] = defaultdict(deque)
 _taken_lock = Lock()
 
 
@@ -24,25 +27,22 @@ def booking_numbers_prepare(tenant_id: UUID) -> None:
 
     In an open transaction it does nothing: what is taken there is lost if it is undone.
     """
-    if connection.in_atomic_block or tenant_id in _taken:
+    if connection.in_atomic_block or len(_taken[tenant_id]) >= FEW:
         return
     with tenant_tx(tenant_id):
         first = _counted(tenant_id, IN_ADVANCE)
     with _taken_lock:
-        _taken.setdefault(tenant_id, (first, first + IN_ADVANCE))
+        _taken[tenant_id].extend(range(first, first + IN_ADVANCE))
 
 
 def booking_numbers_take(tenant_id: UUID, more: int = 1) -> int:
-    """Takes `more` numbers; returns the first. Without enough numbers that were taken in advance
-    the counter stays locked until the commit."""
-    with _taken_lock:
-        first, end = _taken.get(tenant_id, (0, 0))
-        if first + more <= end:
-            if first + more == end:
-                del _taken[tenant_id]
-            else:
-                _taken[tenant_id] = (first + more, end)
-            return first
+    """Takes `more` numbers that follow each other; returns the first. Unless one is taken that was
+    taken in advance, the counter stays locked until the commit."""
+    if more == 1:
+        with _taken_lock:
+            left = _taken[tenant_id]
+            if left:
+                return left.popleft()
     return _counted(tenant_id, more)
 
 

@@ -167,7 +167,7 @@ class Bookings(ApiView):
             return preference_applied(answer, preferences.wait, applied=applied)
 
         booking_numbers_prepare(self.actor.tenant_id)
-        return self.once(work, wait=wait if preferences.wait else None)
+        return self.once(work, wait=wait if preferences.wait else None, is_gathered=True)
 
     def _rows(self) -> QuerySet[Booking]:
         actor = self.actor

@@ -58,13 +58,20 @@ def event_add(
 
 def events_add(events: Sequence[BookingEvent]) -> None:
     """Writes events and their messages in order, in two statements."""
-    rows_insert(events)
-    outbox_put([_message(event) for event in events])
+    # A message is as its booking is now, and names its event.
+    messages = [_message(event) for event in events]
+    rows_insert(events, then=lambda: _messages_send(events, messages))
 
 
 def change_announce(booking: Booking, now: datetime) -> None:
     """Notifies open pages that a booking has changed, where its history has nothing to say."""
     outbox_put([_message(BookingEvent(booking=booking, kind="replanned", at=now))])
+
+
+def _messages_send(events: Sequence[BookingEvent], messages: Sequence[OutboxMessage]) -> None:
+    for event, message in zip(events, messages, strict=True):
+        message.payload["event"] = event.id
+    outbox_put(messages)
 
 
 def _message(event: BookingEvent) -> OutboxMessage:
