@@ -1,4 +1,4 @@
-"""What a policy hook is told about the money of a request, before admission."""
+"""The money of a request as a question to a policy hook names it, before admission."""
 
 from datetime import datetime
 from decimal import Decimal
