@@ -20,7 +20,6 @@ from allocation.solver.model.inputs import UNITS_PER_GPU as UNITS_PER_GPU
 from allocation.solver.model.inputs import Ask as Ask
 from allocation.solver.model.inputs import Cap as Cap
 from allocation.solver.model.inputs import Change as Change
-from allocation.solver.model.inputs import Cooling as Cooling
 from allocation.solver.model.inputs import Extension as Extension
 from allocation.solver.model.inputs import Gpu as Gpu
 from allocation.solver.model.inputs import Held as Held
@@ -39,6 +38,7 @@ from allocation.solver.model.inputs import Shape as Shape
 from allocation.solver.model.inputs import Snapshot as Snapshot
 from allocation.solver.model.inputs import Tier as Tier
 from allocation.solver.model.inputs import Used as Used
+from allocation.solver.model.leaving import Cooling as Cooling
 from allocation.solver.model.plan import Alternative as Alternative
 from allocation.solver.model.plan import Assign as Assign
 from allocation.solver.model.plan import Borrow as Borrow

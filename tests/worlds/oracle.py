@@ -195,8 +195,8 @@ class Oracle:
         return potential_of(blocks, self.world.limits, levels, gpu_class)
 
     def _potential(self, turn: Turn) -> Iterator[str]:
-        """Cycles whose pauses did not raise it. A booking for which somebody was given notice
-        counts as in place from then on."""
+        """Cycles whose pauses did not raise it; on a class that nobody claims only spot may fall. A
+        booking for which somebody was given notice counts as in place from then on."""
         told = {pause.booking: pause.at for pause in turn.plan.pauses}
         held = [row for row in turn.site.held if not row.pausing]
         victims = [row for row in held if row.booking in told]
@@ -210,7 +210,6 @@ class Oracle:
             rows = (row for row in self.world.rows if not row.pausing)
             after = self._blocks_of(self._there(turn, rows, last)) + self._awaited()
             was, now = (self.potential(each, gpu_class) for each in (before, after))
-            # On classes that nobody claims, a mixed booking that leaves was spot.
             if not (now > was if gpu_class in claimed else now[:2] >= was[:2]):
                 yield f"{turn.site.now}: pauses of {sorted(told)} don't raise the potential"
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from allocation.models import Allocation, Booking
 from allocation.rules.states import State
-from allocation.solver.model.inputs import Idle
+from allocation.solver.model.leaving import Idle
 from tenants.models import Tier
 
 

@@ -197,8 +197,7 @@ def _held_of(row: Allocation, now: datetime) -> Held:
     booking = row.booking
     started = row.state != Allocation.State.PLANNED
     is_running = booking.state in (State.ACTIVE, State.PAUSING) and not row.abandoned
-    is_mixed = bool(booking.ask.get("groups"))
-    gpu_class = row.model.gpu_class_id if is_mixed else ""
+    gpu_class = row.model.gpu_class_id if booking.ask.get("groups") else ""
     cores, memory = host_resources(booking, gpu_class)
     return Held(
         id=str(row.id),
@@ -223,7 +222,7 @@ def _held_of(row: Allocation, now: datetime) -> Held:
         preemptor=row.preemptor and not row.abandoned,
         offered=booking.state == State.OFFERED,
         override=str(booking.id) if booking.has_override and not row.abandoned else "",
-        mixed=is_mixed,
+        mixed=bool(gpu_class),
     )
 
 
@@ -242,9 +241,7 @@ def _level(row: Allocation) -> Together | None:
     be suspended on its node, or is about to be extended."""
     booking, ask = row.booking, row.booking.ask
     is_settled = row.state == Allocation.State.PLANNED and booking.extension_until is None
-    if not is_settled or booking.state != State.SCHEDULED:
-        return None
-    if ask.get("groups"):
+    if not is_settled or booking.state != State.SCHEDULED or ask.get("groups"):
         return None
     together: Together = ask["together"]
     return together if ask["required"] and ask["count"] > 1 else "any"

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from allocation.reasons.reason import reason
-from allocation.solver.model.inputs import Idle, Snapshot
+from allocation.solver.model.inputs import Snapshot
+from allocation.solver.model.leaving import Idle
 from allocation.solver.model.plan import Assign, IdleRelease, Plan, Waiting
 
 MOST = 6

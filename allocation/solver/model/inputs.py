@@ -5,17 +5,15 @@ units. Nothing here knows where the values come from: the same bytes always mean
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from allocation.solver.model.inner_limits import LabLimit, PersonLimit
+from allocation.solver.model.leaving import Cooling, Idle
+from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
 
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
 MILLION = 1_000_000
-
-OMITTED_WHEN_EMPTY: dict[str, Any] = {"said": True}
-"""Metadata of a field that is written only when it is not empty, so that older documents keep their
-bytes."""
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
 """How close the members of a gang are: one GPU (slices), one NVLink domain, node, rack, or any."""
@@ -333,29 +331,6 @@ class Entry:
     windows: tuple[tuple[int, int], ...]
     expired: int = 0
     barred: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Cooling:
-    """A tenant for which nobody is paused before `until`: a claim of it was cancelled after others
-    had notice."""
-
-    tenant: str
-    until: int
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """A running booking whose `gpus` have been idle `since` a time, and whose owner was warned.
-
-    Its owner can say until `veto_until` that it is still needed. It takes `grace` seconds to leave.
-    """
-
-    booking: str
-    gpus: tuple[str, ...]
-    since: int
-    veto_until: int
-    grace: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

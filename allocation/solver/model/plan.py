@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Ask, Place, Strength
+from allocation.solver.model.inputs import Ask, Place, Strength
+from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
 
 PLAN_FORMAT = 2
 """The version of the format in which plans are written."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY
+from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
 
 ORDER_KEYS = ("tier", "part", "tenant", "project", "person", "age")
 """Keys of the queue's order between its bands and the time of submission."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import OMITTED_WHEN_EMPTY, Ask, Strength, quota_tier_of
+from allocation.solver.model.inputs import Ask, Strength, quota_tier_of
+from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
 
 Kind = Literal[
     "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"

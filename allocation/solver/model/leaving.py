@@ -1,0 +1,28 @@
+"""Idle bookings that may have to leave, and tenants that get no pauses for a while."""
+
+from dataclasses import dataclass, field
+
+from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Cooling:
+    """A tenant for which nobody is paused before `until`: a claim of it was cancelled after others
+    had notice."""
+
+    tenant: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A running booking whose `gpus` have been idle `since` a time, and whose owner was warned.
+
+    Its owner can say until `veto_until` that it is still needed. It takes `grace` seconds to leave.
+    """
+
+    booking: str
+    gpus: tuple[str, ...]
+    since: int
+    veto_until: int
+    grace: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
