@@ -17,8 +17,8 @@ from tests.worlds.life import World
 from tests.worlds.messages import MOST_PER_BOOKING
 from tests.worlds.oracle import Oracle
 
-WISHES = ("changed", "kept", "soft", "offers")
-"""Changes that were granted and refused, places that were kept for approvals, and offers."""
+WISHES = ("changed", "kept", "waited", "soft", "offers")
+"""Changes that were granted, were refused, and waited; places for approvals, and offers."""
 
 
 def world_check(seed: int) -> tuple[int, Found]:

@@ -52,9 +52,10 @@ class People:
         self.entries: dict[str, Entry] = {}
         self.offers: dict[str, Open] = {}
         self._made: dict[str, int] = {}
+        self._until: dict[str, int] = {}
         self._after: dict[str, Job] = {}
         self.weakened: list[Weakened] = []
-        self.counts = {"changed": 0, "kept": 0, "offers": 0, "soft": 0}
+        self.counts = {"changed": 0, "kept": 0, "offers": 0, "soft": 0, "waited": 0}
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -75,6 +76,7 @@ class People:
         times = [job.at + self._wishes.approvals[job.name][0] for job in known]
         times += [request.until for request in self.pending.values() if request.until]
         times += [min(each.until, each.at) for each in self.offers.values()]
+        times += [self._until[name] for name, each in self.changes.items() if each.waiting]
         times += [self._last(entry) + 1 for entry in self.entries.values()]
         times += [
             world.waiting[name].earliest
@@ -136,7 +138,7 @@ class People:
             self._edited.add(edit)
             for each in self._dates(edit):
                 yield from self._edit(each)
-        self.changes = {n: each for n, each in self.changes.items() if self._is_changeable(n)}
+        self._close()
 
     def _is_over(self, name: str) -> bool:
         world = self._world
@@ -201,6 +203,22 @@ class People:
             return False
         return bool(rows) or name in world.waiting
 
+    def _close(self) -> None:
+        """Changes of what has begun, or that have waited long enough, are over; so are those that
+        are made with them or not at all."""
+        over = {
+            name
+            for name, each in self.changes.items()
+            if not self._is_changeable(name)
+            or (each.waiting and self._until.get(name, 0) <= self._world.now)
+        }
+        groups = {self.changes[name].group for name in over if self.changes[name].waiting} - {""}
+        self.changes = {
+            name: each
+            for name, each in self.changes.items()
+            if name not in over and each.group not in groups
+        }
+
     def _dates(self, edit: Edit) -> list[Edit]:
         """A change of a series as one of each date that has not begun."""
         runs = self._world.runs.values()
@@ -238,6 +256,7 @@ class People:
         )
         group = f"all of {edit.series}" if edit.series else ""
         self.changes[name] = Change(name, target, told if edit.is_bound else None, group)
+        self._until[name] = world.now + edit.waits
         yield "change"
 
     def _edited_request(self, before: Request, edit: Edit) -> Request | None:
@@ -340,11 +359,18 @@ class People:
         change = self.changes.pop(name)
         self.counts["changed" if answer.granted else "kept"] += 1
         if not answer.granted:
+            self._wait(name, change)
             return
         target = replace(change.target, booking=name)
         world.rows = [row for row in world.rows if row.booking != name]
         self._is_now(name, target)
         world.waiting[name] = replace(target, promise=None)
+
+    def _wait(self, name: str, change: Change) -> None:
+        """Leaves a change open that waits for room."""
+        if self._until.get(name, 0) > self._world.now:
+            self.changes[name] = replace(change, waiting=True)
+            self.counts["waited"] += 1
 
     def _offer(self, offered: Offered) -> None:
         world, name = self._world, offered.booking

@@ -24,6 +24,9 @@ class Edit:
     is_bound: bool
     series: str = ""
     """All dates of this series that have not begun change together, or none."""
+    waits: int = 0
+    """For so many seconds it stays open until there is room; then, or when it is withdrawn, the
+    booking stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ def wishes_draw(
         elif roll < 0.59 and not job.ask.groups:
             made += _elements(chance, job, wishes)
     edits += _series_edits(seed, jobs)
+    edits = list(_waiting(seed, edits))
     overrides = () if is_plain else tuple(_overrides(chance, limits, jobs))
     wishes = replace(wishes, edits=tuple(edits), overrides=overrides)
     return tuple(made), wishes if is_plain else _with_inner_limits(seed, wishes, limits, jobs)
@@ -143,6 +147,14 @@ def _series_edits(seed: int, jobs: tuple[Job, ...]) -> Iterator[Edit]:
             after, is_bound = chance.randint(60, 6_000), chance.random() < 0.5
             kind: Literal["longer", "later"] = chance.choice(("longer", "later"))
             yield Edit(job.name, after, kind, is_bound, series)
+
+
+def _waiting(seed: int, edits: list[Edit]) -> Iterator[Edit]:
+    """A third of the changes wait for room, of several dates all together."""
+    chance = Random(f"waits {seed}")  # noqa: S311  a made-up world, the same each time
+    for edit in edits:
+        waits = chance.choice((1_500, 6_000, 20_000)) if chance.random() < 0.35 else 0
+        yield replace(edit, waits=waits)
 
 
 def _listed(chance: Random, job: Job, wishes: Wishes) -> Job:
