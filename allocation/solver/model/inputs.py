@@ -208,6 +208,11 @@ class Ask:
         """Its classes and those of its further groups."""
         return (*self.classes, *(name for each in self.groups for name in each.classes))
 
+    @property
+    def tier_mark(self) -> str:
+        """What follows the tier's name where its use is counted: `MIXED` or nothing."""
+        return MIXED if self.groups else ""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedStart:
@@ -275,7 +280,7 @@ class Request:
     @property
     def quota_tier(self) -> str:
         """The tier that decides how its use counts and how far it may go."""
-        return quota_tier_of(self.tier, self.ask, within=self.within)
+        return self.tier + self.ask.tier_mark + (WITHIN if self.within else "")
 
     @property
     def pinned(self) -> bool:
@@ -479,11 +484,6 @@ class Snapshot:
     labs: tuple[LabLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     persons: tuple[PersonLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     cooling: tuple[Cooling, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
-
-
-def quota_tier_of(tier: str, ask: Ask, *, within: bool) -> str:
-    """The name of a tier with what else decides how a use counts: `MIXED`, then `WITHIN`."""
-    return tier + (MIXED if ask.groups else "") + (WITHIN if within else "")
 
 
 def _quota_owners(tenant: str, project: str, override: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from allocation.reasons.reason import Reason
-from allocation.solver.model.inputs import Ask, Strength, quota_tier_of
+from allocation.solver.model.inputs import WITHIN, Ask, Strength
 from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
 
 Kind = Literal[
@@ -51,7 +51,7 @@ class QuoteRequest:
     @property
     def quota_tier(self) -> str:
         """The tier by which its use of quota counts."""
-        return quota_tier_of(self.tier, self.ask, within=self.within)
+        return self.tier + self.ask.tier_mark + (WITHIN if self.within else "")
 
 
 @dataclass(frozen=True, slots=True)
