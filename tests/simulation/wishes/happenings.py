@@ -126,6 +126,8 @@ def wish(schedule: "Schedule") -> None:
         return
     if schedule.portal.tables.offers and schedule.wishes.random() < 0.5:
         offer_is_answered(schedule)
+    elif schedule.portal.tables.changes and schedule.wishes.random() < 0.4:
+        change_is_withdrawn(schedule)
     else:
         schedule.wishes.choice(WISHES)(schedule)
 
