@@ -59,13 +59,15 @@ class _Lease:
     """The thread of one request; returned once, as early as possible."""
 
     thread: Executor
-    free: "asyncio.LifoQueue[Executor]"
+    free: list[Executor]
+    places: asyncio.Semaphore
     is_over: bool = False
 
     def end(self) -> None:
         if not self.is_over:
             self.is_over = True
-            self.free.put_nowait(self.thread)
+            self.free.append(self.thread)
+            self.places.release()
 
 
 async def _body(receive: Callable[[], Awaitable[Message]]) -> IO[bytes]:
@@ -101,9 +103,12 @@ class ThreadedHandler(ASGIHandler):
     def __init__(self, threads: int) -> None:
         super().__init__()
         # Last in, first out: under low load few threads keep a connection.
-        self._free: asyncio.LifoQueue[Executor] = asyncio.LifoQueue()
-        for _ in range(threads):
-            self._free.put_nowait(ThreadPoolExecutor(1, thread_name_prefix="web"))
+        self._free: list[Executor] = [
+            ThreadPoolExecutor(1, thread_name_prefix="web") for _ in range(threads)
+        ]
+        # Requests get a thread in the order in which they came. A queue would give it to one that
+        # comes just when it is free, and let those that wait for it wait on.
+        self._places = asyncio.Semaphore(threads)
 
     async def __call__(
         self,
@@ -126,7 +131,8 @@ class ThreadedHandler(ASGIHandler):
             return
         # Kept for a request that is forwarded (portal.web.operators).
         scope[BODY] = body
-        lease = _Lease(await self._free.get(), self._free)
+        await self._places.acquire()
+        lease = _Lease(self._free.pop(), self._free, self._places)
         scope[_LEASE] = lease
         try:
             async with ThreadSensitiveContext(executor=lease.thread):
