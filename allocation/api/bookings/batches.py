@@ -1,6 +1,7 @@
 """Batches of bookings: up to 1,000 requests with one idempotency key."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,9 @@ from allocation.api.bookings.requests import BookingIn, booking_request_of
 from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking_data
 from allocation.models import Booking
 from allocation.queries.bookings.decided import PARTS, allocations_current
+from allocation.rules.ask import AskDocument
 from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
+from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.waiting.groups import bookings_exclude
 from tenants.api.base import ApiView
 from tenants.platform.deferred import Wait
@@ -94,7 +97,9 @@ class BookingBatch(ApiView):
         sent, seconds = self.sent(BatchIn), preferences_of(request).wait
 
         def work() -> Response:
-            items = [self._item(each) for each in sent["items"]]
+            # Equal texts are read once.
+            read = functools.cache(request_read)
+            items = [self._item(each, read) for each in sent["items"]]
             answers = items_request(actor=self.actor, items=items, now=self.now)
             refused = {n: each for n, each in enumerate(answers) if isinstance(each, Refused)}
             if refused and sent["mode"] == "all":
@@ -123,14 +128,16 @@ class BookingBatch(ApiView):
 
         return self.once(work, wait=wait if seconds else None)
 
-    def _item(self, given: dict[str, Any]) -> Item | Refused:
+    def _item(
+        self, given: dict[str, Any], read: Callable[..., tuple[AskDocument, str | None]]
+    ) -> Item | Refused:
         try:
-            read = validated(BatchItemIn, given)
-            wanted = booking_request_of(self.actor, read, self.now)
+            item = validated(BatchItemIn, given)
+            wanted = booking_request_of(self.actor, item, self.now, read=read)
         except Refused as refusal:
             return refusal
-        parents = tuple((each["booking"], each["needs"]) for each in read.get("depends_on", ()))
-        return Item(wanted, read.get("key", ""), parents)
+        parents = tuple((each["booking"], each["needs"]) for each in item.get("depends_on", ()))
+        return Item(wanted, item.get("key", ""), parents)
 
 
 def _made(data: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The body of a booking request: project, tier, and the request as text or in structured form."""
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -113,18 +114,23 @@ def booking_request_of(
     offered: tuple[str, Windows] | None = None,
     *,
     first: bool = False,
+    read: Callable[..., tuple[AskDocument, str | None]] = request_read,
 ) -> BookingRequest:
     """The request of a validated `BookingIn`. Runs inside a transaction that reads the catalogue.
     `offered`: the mode and the windows of one that waits for an offer.
 
     With `first` a repeating request is allowed, and the result is its first date. Of an array, the
-    result is one run.
+    result is one run. `read` reads its text.
 
     Raises:
         Refused: the request can't be read; `param` is the path of the field.
     """
     zone = given.get("zone", actor.time_zone)
-    ask, named_tier = _ask(given, zone, now, first=first)
+    if "ask" in given:
+        ask, named_tier = _read_document(given["ask"]), None
+    else:
+        facts = {"project": given["project"], "zone": zone, "now": now}
+        ask, named_tier = read(given["request"], **facts, first=first, many="array" in given)
     waits, windows = offered or (WaitMode.AUTO if given["if_full"] == "wait" else "", ())
     return BookingRequest(
         project=given["project"],
@@ -193,18 +199,6 @@ def _tier(given: dict[str, Any], named: str | None) -> str:
             "tier_twice", f"`request` names another tier, {named}. Provide one of them.", "tier"
         )
     return named or str(given.get("tier", STANDARD))
-
-
-def _ask(
-    given: dict[str, Any], zone: str, now: datetime, *, first: bool
-) -> tuple[AskDocument, str | None]:
-    """The structured request, and the tier that its text names."""
-    if "ask" in given:
-        return _read_document(given["ask"]), None
-    return request_read(
-        given["request"], project=given["project"], zone=zone, now=now, first=first,
-        many="array" in given,
-    )  # fmt: skip
 
 
 def _read_document(data: object) -> AskDocument:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Max
@@ -19,6 +20,11 @@ MAX_PIN_CHOICES = 256
 def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
     """The names for the request grammar: classes in the operator's order, tiers, and these projects
     as (slug, name)."""
+    return replace(_catalogue(), projects=tuple(projects))
+
+
+@by_version
+def _catalogue() -> Catalogue:
     memory = dict(GpuModel.objects.values_list("gpu_class_id").annotate(largest=Max("memory_mb")))
     profiles: dict[str, set[str]] = defaultdict(set)
     for gpu_class, profile in MigPlacement.objects.values_list("model__gpu_class_id", "profile"):
@@ -39,7 +45,6 @@ def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
         ),
         workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
         tiers=tuple(TierEntry(row.slug, row.name, row.pausable) for row in Tier.objects.all()),
-        projects=tuple(projects),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from allocation.models import Booking, Decision
+from allocation.models import Booking, Decision, MovedStart
 from allocation.rules.states import State
 from allocation.services.plans.announced_starts import (
     UNPLANNED,
@@ -28,11 +28,16 @@ from allocation.services.plans.apply_pauses import pause_begin, pause_withdraw
 from allocation.services.plans.plan_diff import has_planned_start
 from allocation.services.plans.rebind import move_record, moved_rows_supersede
 from allocation.services.record.costs import waiting_settle
-from allocation.services.record.history import Event, change_announce
+from allocation.services.record.history import Event, changes_announce
 from allocation.services.record.open_pauses import pause_end
 from allocation.services.record.places import place_data
 from allocation.services.runs.pause_settle import paused_booking_end
-from allocation.services.runs.transition import booking_change, booking_move
+from allocation.services.runs.transition import (
+    Change,
+    booking_change,
+    booking_move,
+    bookings_change,
+)
 from allocation.services.snapshot.compaction_orders import order_answer
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import (
@@ -66,8 +71,7 @@ def plan_write(
     _move_all(plan.moves, bookings, fleet, decision, now)
     preemptors = preemptors_of(plan, bookings)
     assignments_write(bookings, plan.assigns, fleet, decision, now, preemptors)
-    for wait in plan.waits:
-        _wait(bookings[wait.booking], wait, decision, now)
+    _waits_write(plan.waits, bookings, decision, now)
     for refuse in plan.refusals:
         _refuse(bookings[refuse.booking], refuse, decision, now)
     for extend in plan.extensions:
@@ -101,11 +105,36 @@ def _move_all(
         move_record(bookings[move.booking], move, fleet.gpus, decision, now)
 
 
-def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> None:
+def _waits_write(
+    waits: Sequence[Waiting], bookings: Mapping[str, Booking], decision: Decision, now: datetime
+) -> None:
+    """Writes all waits of a plan in as few statements as one."""
+    changes, unsaid, receipts = list[Change](), list[Booking](), list[MovedStart]()
+    for wait in waits:
+        booking = bookings[wait.booking]
+        is_moved = booking.planned_starts != instant(wait.starts)
+        announcement = _announcement_of(booking, wait, decision, now)
+        change = _wait_change(booking, wait, decision, announcement, is_moved=is_moved)
+        changes.append(change)
+        if change.event is None and is_moved:
+            unsaid.append(booking)
+        if announcement.receipt is not None:
+            receipts.append(announcement.receipt)
+    bookings_change(changes, now=now)
+    changes_announce(unsaid, now)
+    MovedStart.objects.bulk_create(receipts)
+
+
+def _wait_change(
+    booking: Booking,
+    wait: Waiting,
+    decision: Decision,
+    announcement: Announcement,
+    *,
+    is_moved: bool,
+) -> Change:
+    """Returns the change of a booking that waits, with its event if there is news."""
     has_start = has_planned_start(wait)
-    announcement = (
-        _announcement_of(booking, wait, decision, now) if has_start else Announcement({**UNPLANNED})
-    )
     facts = {
         **plan_facts(booking, wait, decision),
         "planned_places": [place_data(place) for place in wait.places],
@@ -114,23 +143,17 @@ def _wait(booking: Booking, wait: Waiting, decision: Decision, now: datetime) ->
     }
     if booking.state == State.REQUESTED:
         event = _wait_event("queued", wait, decision, has_start=has_start)
-        booking_move(booking, State.QUEUED, event=event, now=now, **facts)
-    else:
-        is_moved = booking.planned_starts != instant(wait.starts)
-        kind = _first_or_last(booking, has_start=has_start, is_moved=is_moved)
-        news = (
-            _wait_event(kind, wait, decision, has_start=has_start) if kind else announcement.event
-        )
-        booking_change(booking, event=news, now=now, **facts)
-        if news is None and is_moved:
-            change_announce(booking, now)
-    if announcement.receipt is not None:
-        announcement.receipt.save(force_insert=True)
+        return Change(booking, event, State.QUEUED, facts)
+    kind = _first_or_last(booking, has_start=has_start, is_moved=is_moved)
+    news = _wait_event(kind, wait, decision, has_start=has_start) if kind else announcement.event
+    return Change(booking, news, None, facts)
 
 
 def _announcement_of(
     booking: Booking, wait: Waiting, decision: Decision, now: datetime
 ) -> Announcement:
+    if not has_planned_start(wait):
+        return Announcement({**UNPLANNED})
     detail = {"decision": decision.id}
     plan = PlannedAnew(instant(wait.starts), wait.strength, wait.delayed_by, detail)
     return start_announce(booking, plan, decision, now)

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from allocation.models import Booking, Decision, DecisionPiece, SolverState
-from allocation.rules.states import OPEN, TERMINAL
+from allocation.rules.states import TERMINAL
 from allocation.services.plans.answers import plan_write
 from allocation.services.plans.apply_assignments import (
     Fleet,
@@ -166,10 +166,8 @@ def _too_early(plan: Plan, snapshot: Snapshot) -> dict[Part, str]:
 def _marks(changes: Changes, withheld: Mapping[Part, str], now: datetime) -> None:
     """Writes the borrowing marks of bookings without a withheld part."""
     names = {name for _, name in withheld}
-    asked = [mark for mark in changes.marks if str(mark.booking) not in names]
-    ids = [mark.booking for mark in asked]
-    is_open = set(Booking.objects.filter(id__in=ids, state__in=OPEN).values_list("id", flat=True))
-    borrowing_marks_write((mark for mark in asked if mark.booking in is_open), now)
+    marks = (mark for mark in changes.marks if str(mark.booking) not in names)
+    borrowing_marks_write(marks, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,10 @@ def events_add(events: Sequence[BookingEvent]) -> None:
     rows_insert(events, then=lambda: _messages_send(events, messages))
 
 
-def change_announce(booking: Booking, now: datetime) -> None:
-    """Notifies open pages that a booking has changed, where its history has nothing to say."""
-    outbox_put([_message(BookingEvent(booking=booking, kind="replanned", at=now))])
+def changes_announce(bookings: Sequence[Booking], now: datetime) -> None:
+    """Notifies open pages that bookings have changed, where their history has nothing to say."""
+    kind = "replanned"
+    outbox_put([_message(BookingEvent(booking=each, kind=kind, at=now)) for each in bookings])
 
 
 def _messages_send(events: Sequence[BookingEvent], messages: Sequence[OutboxMessage]) -> None:

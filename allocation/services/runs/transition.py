@@ -22,10 +22,11 @@ class TransitionRefused(IntegrityError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one booking for `bookings_change`; without `to` the state stays the same."""
+    """A change of one booking for `bookings_change`; without `to` the state stays the same, and
+    without `event` its history has nothing to say."""
 
     booking: Booking
-    event: Event
+    event: Event | None
     to: State | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
 
@@ -90,7 +91,7 @@ def bookings_change(changes: Sequence[Change], *, now: datetime) -> None:
         fields.update(dict.fromkeys(names))
     with transaction.atomic(savepoint=False):
         _write([each.booking for each in changes], list(fields))
-        events_add([each.event.row(each.booking, now) for each in changes])
+        events_add([each.event.row(each.booking, now) for each in changes if each.event])
 
 
 def _moved(booking: Booking, to: State, facts: Mapping[str, object]) -> list[str]:

@@ -377,6 +377,19 @@ def test_a_turn_in_which_nothing_happens_asks_little(plant: Plant, lab: Lab) -> 
     assert len(tick) == 1
 
 
+def test_many_bookings_that_wait_take_as_few_statements_as_one(plant: Plant, lab: Lab) -> None:
+    taken = []
+    for wanted in (3, 12):
+        for _ in range(wanted):
+            requested(plant, lab)
+        with as_system(), CaptureQueriesContext(connection) as turn:
+            cycle_run(plant.now)
+        taken.append(len(turn))
+    with as_system():
+        assert Booking.objects.filter(state="queued").count() >= 12
+    assert taken[1] <= taken[0] + 3
+
+
 def test_a_class_without_a_price_at_booking_time_costs_what_was_promised(
     plant: Plant, lab: Lab
 ) -> None:
