@@ -159,7 +159,10 @@ def why(reference: Reference, is_json: Json = False) -> None:
     if is_json:
         json_print(found)
         return
-    line_print(f"{found['number']} is {found['state']}. Start: {moment(found['expected_start'])}")
+    start = moment(found["expected_start"])
+    if found.get("estimated_start"):
+        start = f"not before {moment(found['estimated_start'])} (an estimate)"
+    line_print(f"{found['number']} is {found['state']}. Start: {start}")
     for check in found["checks"]:
         line_print(f"  {'✓' if check['passed'] else '✗'} {check['check']}")
         for reason in check["reasons"]:

@@ -24,6 +24,9 @@ _NOTES: dict[str, Promise] = {
         "count",
     ),
     "less_memory": gettext_lazy("%(memory)s GB instead of %(asked)s GB"),
+    "after_parents": gettext_lazy(
+        "an estimate: no start is reserved before the bookings that it depends on are over"
+    ),
     "pausable": gettext_lazy("may be paused"),
     "mixed_pausable": gettext_lazy(
         "paused before bookings of one class; it starts and resumes only when GPUs of all its "

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_array, access_array_to_change, access_booking_to_change
-from allocation.api.bookings.requests import BookingIn
+from allocation.api.bookings.requests import BookingIn, ParentIn
 from allocation.api.bookings.shapes import BookingOut, booking_data
 from allocation.models import Booking, BookingArray
 from allocation.queries.bookings.arrays import ArrayShown, array_shown
@@ -25,23 +25,6 @@ from tenants.platform.rest.fields import Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described
 
 MAX_RANGES_TEXT = 500
-
-
-class ParentIn(Strict):
-    """A booking that has to be over first. Its reference alone is enough: `"BK-2041"`."""
-
-    booking = Text(max_length=40, help_text="`BK-2041` or `bk_…`, of your organisation.")
-    needs = serializers.ChoiceField(
-        choices=["end", "success"], required=False, default="end",
-        help_text="`success`: its program has reported success, at most 10 minutes after its end.",
-    )  # fmt: skip
-
-    def to_internal_value(self, data: object) -> dict[str, Any]:
-        """Reads an object or a reference."""
-        value: dict[str, Any] = super().to_internal_value(
-            {"booking": data} if isinstance(data, str) else data
-        )
-        return value
 
 
 class NewBookingIn(BookingIn):

@@ -11,11 +11,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.arrays import ParentIn
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
-from allocation.api.bookings.requests import BookingIn, booking_request_of
+from allocation.api.bookings.requests import BookingIn, ParentIn, booking_request_of
 from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking_data
 from allocation.models import Booking
+from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.decided import PARTS, allocations_current
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
@@ -109,13 +109,14 @@ class BookingBatch(ApiView):
                 bookings_exclude(actor=self.actor, bookings=made, now=self.now)
             waits = [each for each in made if each.awaits_parents]
             prefetch_related_objects(waits, "dependencies__parent")
+            estimates = estimated_starts(waits)
             rows: list[dict[str, Any]] = []
             for each in answers:
                 if isinstance(each, Refused):
                     rows.append({"booking": None, "error": _error(each)})
                     continue
                 each.owner = self.user
-                rows.append({"booking": new_booking_data(each), "error": None})
+                rows.append({"booking": new_booking_data(each, estimates), "error": None})
             counts = {"accepted": len(answers) - len(refused), "refused": len(refused)}
             return Response({"items": rows, **counts}, status=201)
 
@@ -159,8 +160,8 @@ def _decided(
     ids = [UUID(each["id"].removeprefix("bk_")) for each in _made(data)]
     rows = Booking.objects.filter(id__in=ids).select_related("project", "owner", "campaign")
     found = list(rows.prefetch_related(*PARTS))
-    places = allocations_current(found)
-    now = {f"bk_{row.id.hex}": booking_data(row, places[row.id]) for row in found}
+    places, estimates = allocations_current(found), estimated_starts(found)
+    now = {f"bk_{row.id.hex}": booking_data(row, places[row.id], estimates) for row in found}
     items = [
         {**each, "booking": now[each["booking"]["id"]]} if each["booking"] is not None else each
         for each in data["items"]

@@ -39,6 +39,7 @@ from allocation.api.bookings.shapes import (
 )
 from allocation.api.bookings.why import WhyOut, why
 from allocation.models import Booking
+from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.booking_list import with_labels
 from allocation.queries.bookings.decided import (
     PARTS,
@@ -117,9 +118,9 @@ class Bookings(ApiView):
                 query=self.query,
                 scope=f"bookings:{self.actor.tenant_id}",
             )
-            allocations = allocations_current(bookings)
+            allocations, estimates = allocations_current(bookings), estimated_starts(bookings)
             return list_response(
-                [booking_data(booking, allocations[booking.id]) for booking in bookings],
+                [booking_data(each, allocations[each.id], estimates) for each in bookings],
                 next_cursor,
             )
 

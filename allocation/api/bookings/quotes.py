@@ -9,9 +9,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.requests import BookingIn, booking_request_of, with_array
+from allocation.api.bookings.requests import BookingIn, ParentIn, booking_request_of, with_array
 from allocation.models import PlannedStrength
+from allocation.queries.bookings.after_parents import estimated_end
 from allocation.services.arrays.arrays import array_bounds_check, parallel_usual
+from allocation.services.bookings.dependencies import parents_read
+from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.array_ends import array_end
 from allocation.services.quotes.quotes import Quote, quote_make
 from allocation.words.refusals import refusal_text
@@ -105,6 +108,12 @@ class QuoteIn(BookingIn):
 
     array = Whole(required=False, help_text="Runs of an array. A `request` may say it, too.")
     parallel = Whole(required=False, help_text="Runs that are open at a time.")
+    depends_on = ParentIn(
+        many=True,
+        required=False,
+        help_text="Bookings that have to be over first: the options start after their planned ends,"
+        " as an estimate.",
+    )
 
 
 class ArrayQuoteOut(serializers.Serializer[Any]):
@@ -138,6 +147,10 @@ class QuoteOut(serializers.Serializer[Any]):
     array = serializers.SerializerMethodField(
         help_text="Of an array without a start: the price of all runs. The options show one run."
     )
+    after = serializers.SerializerMethodField(
+        help_text="The last planned end of the bookings in `depends_on`: no option starts before."
+        " Null if one of them has no planned end; the options then start without regard to them."
+    )
     budget = EffectOut(source="effect", allow_null=True)
     expires = serializers.DateTimeField()
     quote = serializers.CharField(
@@ -147,6 +160,12 @@ class QuoteOut(serializers.Serializer[Any]):
     def get_ask(self, _: object) -> dict[str, Any]:
         """The structured form, from the serializer's context."""
         return dict(self.context["ask"])
+
+    @extend_schema_field(serializers.DateTimeField(allow_null=True))
+    def get_after(self, _: object) -> str | None:
+        """The planned end, from the serializer's context."""
+        after = self.context["after"]
+        return None if after is None else serializers.DateTimeField().to_representation(after)
 
     @extend_schema_field(ArrayQuoteOut(allow_null=True))
     def get_array(self, quote: Quote) -> dict[str, Any] | None:
@@ -190,5 +209,16 @@ def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     wanted = booking_request_of(actor, given, now)
     if "array" in given and wanted.ask.starts is not None:
         raise invalid("array_fixed", refusal_text("array_fixed"), "request")
-    quote = quote_make(actor=actor, request=wanted, now=now)
-    return dict(QuoteOut(quote, context={"ask": wanted.ask.to_json(), "given": given}).data)
+    after = _after(actor, given, wanted, now)
+    quote = quote_make(actor=actor, request=wanted, now=now, after=after)
+    context = {"ask": wanted.ask.to_json(), "given": given, "after": after}
+    return dict(QuoteOut(quote, context=context).data)
+
+
+def _after(
+    actor: Actor, given: dict[str, Any], wanted: BookingRequest, now: datetime
+) -> datetime | None:
+    """When the bookings that it depends on are planned to be over. Raises Refused."""
+    asked = [(each["booking"], each["needs"]) for each in given.get("depends_on", ())]
+    parents = parents_read(actor, asked, wanted.ask.starts if asked else None, now)
+    return estimated_end([parent for parent, _ in parents])

@@ -93,6 +93,23 @@ class BookingIn(Strict):
         return given
 
 
+class ParentIn(Strict):
+    """A booking that has to be over first. Its reference alone is enough: `"BK-2041"`."""
+
+    booking = Text(max_length=40, help_text="`BK-2041` or `bk_…`, of your organisation.")
+    needs = serializers.ChoiceField(
+        choices=["end", "success"], required=False, default="end",
+        help_text="`success`: its program has reported success, at most 10 minutes after its end.",
+    )  # fmt: skip
+
+    def to_internal_value(self, data: object) -> dict[str, Any]:
+        """Reads an object or a reference."""
+        value: dict[str, Any] = super().to_internal_value(
+            {"booking": data} if isinstance(data, str) else data
+        )
+        return value
+
+
 @cache
 def _time_zones() -> frozenset[str]:
     """The IANA time zones of this machine. Reading their files takes 10 ms."""

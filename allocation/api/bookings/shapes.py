@@ -1,8 +1,9 @@
 """The REST representation of bookings, pauses and decisions."""
 
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db.models import prefetch_related_objects
 from rest_framework import serializers
@@ -17,6 +18,7 @@ from allocation.models import (
     Pause,
     PlannedStrength,
 )
+from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.rules.changes import Strength
 from allocation.rules.states import WAITING, State
 from allocation.services.record.costs import rate_of
@@ -31,6 +33,11 @@ _FIELDS = (
     "name labels external_ref state outcome version revision submitted ask alternatives "
     "extension_until ready_at saved_at checked_in_at idle_veto_until awaits_check_in released_at "
     "ended_at decision_id array_index result"
+)
+ESTIMATED_START = (
+    "Of a booking that waits for those in `depends_on`: it starts not before this time, the last "
+    "of their planned ends. An estimate, nothing is reserved. Null if one of them has no planned "
+    "end, and for any other booking."
 )
 _PLAIN = tuple(_FIELDS.split())
 _BEFORE_RUN = (State.SCHEDULED, State.PAUSING, State.PAUSED)
@@ -109,6 +116,7 @@ class WaitingOut(serializers.Serializer[Any]):
 
     expected_start = serializers.DateTimeField(allow_null=True)
     expected_end = serializers.DateTimeField(allow_null=True)
+    estimated_start = serializers.DateTimeField(allow_null=True, help_text=ESTIMATED_START)
     gpu_class = serializers.CharField()
     reasons = serializers.ListField(child=serializers.DictField())
 
@@ -298,24 +306,35 @@ def booking_id_text(booking: Booking) -> str:
     return f"bk_{booking.id.hex}"
 
 
-def new_booking_data(booking: Booking) -> dict[str, Any]:
+def new_booking_data(
+    booking: Booking, estimates: Mapping[UUID, datetime] | None = None
+) -> dict[str, Any]:
     """`booking_data` of a booking that was created just now: no allocations, no pauses, no plan."""
+    if estimates is None:
+        estimates = estimated_starts([booking])
     parents: Iterable[Dependency] = ()
     if booking.awaits_parents:
         prefetch_related_objects([booking], "dependencies__parent")
         parents = booking.dependencies.all()
-    return _data(booking, (), (), (), parents=parents)
+    return _data(booking, (), (), (), above=(parents, estimates.get(booking.id)))
 
 
-def booking_data(booking: Booking, allocations: Sequence[Allocation]) -> dict[str, Any]:
-    """The booking as JSON values. Runs inside a transaction of its tenant."""
+def booking_data(
+    booking: Booking,
+    allocations: Sequence[Allocation],
+    estimates: Mapping[UUID, datetime] | None = None,
+) -> dict[str, Any]:
+    """The booking as JSON values. Runs inside a transaction of its tenant. `estimates`: those of
+    `estimated_starts`, where many bookings are shown; read here without them."""
+    if estimates is None:
+        estimates = estimated_starts([booking])
     prefetch_related_objects([booking], "dependencies__parent")
     asked = [each for each in booking.changes.all() if each.strength == Strength.STRONGER]
     # Of two that were asked for in one second, the open one is the latest.
     asked.sort(key=lambda each: (each.asked_at, each.decided_at is None), reverse=True)
     parts = booking.pauses.all(), booking.moved_starts.all()
-    parents = booking.dependencies.all()
-    return _data(booking, allocations, *parts, asked[0] if asked else None, parents=parents)
+    above = booking.dependencies.all(), estimates.get(booking.id)
+    return _data(booking, allocations, *parts, asked[0] if asked else None, above=above)
 
 
 def _data(
@@ -325,8 +344,10 @@ def _data(
     moved: Iterable[MovedStart],
     change: BookingChange | None = None,
     *,
-    parents: Iterable[Dependency],
+    above: tuple[Iterable[Dependency], datetime | None],
 ) -> dict[str, Any]:
+    """`above`: the bookings that it waits for, and its estimated start by them."""
+    parents, estimate = above
     data = _BOOKING.to_representation(
         {
             "id": booking_id_text(booking),
@@ -351,7 +372,7 @@ def _data(
             "allocations": allocations,
             "pauses": pauses,
             "planned_start": _planned_start(booking, moved),
-            "waiting": _waiting(booking),
+            "waiting": _waiting(booking, estimate),
             "change": change,
             "campaign": booking.campaign.slug if booking.campaign else None,
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
@@ -394,12 +415,13 @@ def _planned_start(booking: Booking, moved: Iterable[MovedStart]) -> dict[str, A
     }
 
 
-def _waiting(booking: Booking) -> dict[str, Any] | None:
+def _waiting(booking: Booking, estimate: datetime | None) -> dict[str, Any] | None:
     if booking.state not in (*WAITING, State.WAITLISTED, State.PAUSING, State.PAUSED):
         return None
     return {
         "expected_start": booking.expected_start,
         "expected_end": None if booking.is_unplanned else booking.planned_ends,
+        "estimated_start": estimate,
         "gpu_class": booking.planned_class,
         "reasons": [reason_shown(reason) for reason in booking.reasons],
     }

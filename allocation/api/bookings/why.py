@@ -6,7 +6,9 @@ from typing import Any
 
 from rest_framework import serializers
 
+from allocation.api.bookings.shapes import ESTIMATED_START
 from allocation.models import Booking
+from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
@@ -79,6 +81,7 @@ class WhyOut(serializers.Serializer[Any]):
     number = serializers.CharField()
     state = serializers.CharField()
     expected_start = serializers.DateTimeField(allow_null=True)
+    estimated_start = serializers.DateTimeField(allow_null=True, help_text=ESTIMATED_START)
     expected_range = RangeOut(
         allow_null=True,
         help_text="Null if the booking does not wait. Firm and guaranteed starts have no range.",
@@ -110,6 +113,7 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
             "number": booking.label,
             "state": booking.state,
             "expected_start": booking.expected_start,
+            "estimated_start": estimated_starts([booking]).get(booking.id),
             "expected_range": booking_start_range(booking, now),
             "checks": [_check([*frozen, *booking.reasons], check) for check in CHECKS],
             "ahead": waits.ahead,

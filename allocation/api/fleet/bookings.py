@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from allocation.api.bookings.shapes import BookingOut, booking_data
 from allocation.api.operators import OperatorView
+from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.booking_list import GROUPS
 from allocation.queries.bookings.decided import PARTS, allocations_current
 from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
@@ -68,12 +69,12 @@ class SiteBookings(OperatorView):
                 query=asked,
                 scope=f"site-bookings:{self.user.pk}",
             )
-            allocations = allocations_current(found)
+            allocations, estimates = allocations_current(found), estimated_starts(found)
             return list_response(
                 [
                     {
                         "tenant": each.tenant.slug,
-                        "booking": booking_data(each, allocations[each.id]),
+                        "booking": booking_data(each, allocations[each.id], estimates),
                     }
                     for each in found
                 ],

@@ -1,7 +1,7 @@
 """The options of a quote: text, price, speed, and the risk of a pause."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -229,6 +229,14 @@ def quote_option(
             *_method_note(option, tier),
         ),
     )
+
+
+def estimated(option: QuoteOption, market: Market) -> QuoteOption:
+    """Returns the option with a start that nothing reserves: that of a booking that waits for
+    others until they are over."""
+    late = start_range(option.starts, market.now, market.history(option.tier)).latest
+    notes = (note_text("after_parents"), *option.notes)
+    return replace(option, strength="expected", latest=max(option.latest, late), notes=notes)
 
 
 def _price_and_rates(

@@ -17,7 +17,7 @@ from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
-from allocation.services.quotes.quote_options import Market, QuoteOption, quote_option
+from allocation.services.quotes.quote_options import Market, QuoteOption, estimated, quote_option
 from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
 from allocation.services.requirements.checks import requirement_missing
 from allocation.services.snapshot.demands import solver_ask
@@ -63,13 +63,19 @@ class Quote:
 
 
 def quote_make(
-    *, actor: Actor, request: BookingRequest, now: datetime, without: Booking | None = None
+    *,
+    actor: Actor,
+    request: BookingRequest,
+    now: datetime,
+    without: Booking | None = None,
+    after: datetime | None = None,
 ) -> Quote:
     """Returns the options of a request in its tier, and as asked in the other tiers.
 
     As asked comes first, then the earliest. Options that are no better in start, price, risk of a
     pause or speed than another are left out. `without` is a booking that would be cancelled for it.
-    Nothing is reserved. Run inside the tenant's transaction.
+    `after`: the planned end of the bookings that it waits for. Its start is then an estimate only,
+    not before that. Nothing is reserved. Run inside the tenant's transaction.
 
     Raises:
         Refused: by admission; see `services.bookings.admission`.
@@ -82,6 +88,8 @@ def quote_make(
         now=now,
         asker=Asker(actor.user_id, without),
     )
+    if after is not None:
+        admission = replace(admission, not_before=max(admission.not_before, after))
     request = replace(request, ask=admission.ask)
     campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
@@ -93,7 +101,8 @@ def quote_make(
     found, blocked = _found(
         site, [_restrained(each, request.ask, restraints) for each in questions]
     )
-    options = tuple(_priced(found, actor, admission, request, market))
+    priced = _priced(found, actor, admission, request, market)
+    options = tuple(priced if after is None else (estimated(each, market) for each in priced))
     starts = options[0].starts if options else admission.not_before
     blocking, waits = _blocked(blocked)
     if without is None:

@@ -15,7 +15,7 @@ from allocation.models import BookingArray
 from allocation.queries.bookings.arrays import ArrayCounts, array_elements, array_shown
 from allocation.rules.ask import AskDocument
 from allocation.services.arrays.arrays import array_cancel, ranges_of, ranges_read
-from allocation.web.bookings.booking_pages import booking_row, page_context
+from allocation.web.bookings.booking_pages import booking_rows, page_context
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.labels import labels_context
 from billing.rules import money_text
@@ -51,7 +51,7 @@ def array_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespon
         "what": what_words(AskDocument.from_json(array.terms["ask"]), ctx.labels),
         "parts": parts_of(shown.counts, array.count),
         "reason": array.reasons[0]["sentence"] if array.reasons else "",
-        "lines": [booking_row(row, ctx) for row in page],
+        "lines": booking_rows(page, ctx),
         "page": page,
         "held": money_text(shown.held, currency),
         "charged": money_text(shown.charged, currency),

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from allocation.access import access_booking, access_booking_to_change, may_change
 from allocation.models import Booking, BookingEvent
+from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.bookings import (
     NodePlace,
     Slots,
@@ -81,6 +82,12 @@ def page_context(actor: Actor, now: datetime) -> PageContext:
     )
 
 
+def booking_rows(bookings: Sequence[Booking], ctx: PageContext) -> list[dict[str, Any]]:
+    """Returns rows of a list, with the estimates of those that wait for others."""
+    ctx = replace(ctx, estimates=estimated_starts(bookings))
+    return [booking_row(each, ctx) for each in bookings]
+
+
 def booking_row(booking: Booking, ctx: PageContext) -> dict[str, Any]:
     """Returns one booking as a row of a list."""
     return {
@@ -88,7 +95,7 @@ def booking_row(booking: Booking, ctx: PageContext) -> dict[str, Any]:
         "href": f"{ctx.base}bookings/{booking.label}",
         "title": booking.name or booking.label,
         "what": what_words(AskDocument.from_json(booking.ask), ctx.labels),
-        "when": state_words(booking, ctx.zone, ctx.now),
+        "when": state_words(booking, ctx),
         "cost": money_text(
             spent_so_far(booking, ctx.now) if booking.charged is not None else booking.hold_amount,
             booking.currency,
@@ -173,6 +180,7 @@ def _context_of(
         pauses=tuple(pauses_of(booking)),
         frozen=freeze_reason(booking, ctx.now) or stop_reason(booking, ctx.now),
         ahead=sum(each.count for each in waits.ahead),
+        estimates=estimated_starts([booking]),
     )
     if not may_change:
         return ctx

@@ -8,6 +8,7 @@ from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.bookings.results import REPORTED_WITHIN
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import state_words
+from allocation.web.parts.times import moment_words
 
 _NEEDS = {Dependency.Needs.END: "has to end", Dependency.Needs.SUCCESS: "has to succeed"}
 _MINUTES = int(REPORTED_WITHIN.total_seconds()) // 60
@@ -25,11 +26,12 @@ class ParentLine:
 
 @dataclass(frozen=True, slots=True)
 class ParentsCard:
-    """What a booking waits for, and what follows if that fails."""
+    """What a booking waits for, when it can start by that, and what follows if it fails."""
 
     title: str
     lines: tuple[ParentLine, ...]
     failure: str
+    estimate: str
 
 
 def parents_card(booking: Booking, ctx: PageContext) -> ParentsCard | None:
@@ -42,7 +44,9 @@ def parents_card(booking: Booking, ctx: PageContext) -> ParentsCard | None:
     lines = tuple(
         ParentLine(row.parent, _NEEDS[Dependency.Needs(row.needs)], _when(row, ctx)) for row in rows
     )
-    return ParentsCard(_title(rows), lines, _failure(rows) if booking.awaits_parents else "")
+    waits = booking.awaits_parents
+    failure, estimate = (_failure(rows), _estimate(booking, ctx)) if waits else ("", "")
+    return ParentsCard(_title(rows), lines, failure, estimate)
 
 
 def dependents_lost(booking: Booking) -> list[str]:
@@ -65,10 +69,21 @@ def _title(rows: Sequence[Dependency]) -> str:
 
 def _when(row: Dependency, ctx: PageContext) -> str:
     said = {"success": ", reported success", "failure": ", reported a failure"}
-    words = state_words(row.parent, ctx.zone, ctx.now)
+    words = state_words(row.parent, ctx)
     if row.needs == Dependency.Needs.SUCCESS and row.parent.state in TERMINAL:
         return words + said.get(row.parent.result, ", has reported no result")
     return words
+
+
+def _estimate(booking: Booking, ctx: PageContext) -> str:
+    starts = ctx.estimates.get(booking.id)
+    if starts is None:
+        return "No start can be estimated yet: not all of them have a planned end."
+    when = moment_words(max(starts, ctx.now), ctx.zone, ctx.now)
+    return (
+        f"Estimated start: not before {when}, by their planned ends. No GPUs are reserved for it "
+        "before they are over."
+    )
 
 
 def _failure(rows: Sequence[Dependency]) -> str:

@@ -24,7 +24,7 @@ from allocation.queries.bookings.booking_list import (
     bookings_page,
 )
 from allocation.rules.ask import AskDocument
-from allocation.web.bookings.booking_pages import booking_row, page_context
+from allocation.web.bookings.booking_pages import booking_rows, page_context
 from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.page import notices_context
@@ -80,8 +80,8 @@ def list_rows(found: Sequence[Booking], ctx: PageContext) -> list[dict[str, Any]
     arrays = {row.array_id: row.array for row in found if row.array is not None}
     counts = array_counts(arrays.values()) if arrays else {}
     rows = []
-    for booking in found:
-        row = booking_row(booking, ctx) | {"label": booking.label}
+    for booking, shown in zip(found, booking_rows(found, ctx), strict=True):
+        row = shown | {"label": booking.label}
         if booking.array is not None:
             label = booking.array.label
             row |= {

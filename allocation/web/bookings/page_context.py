@@ -1,9 +1,10 @@
 """The context that the texts of booking pages share, and a cost line."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Any
+from uuid import UUID
 
 from allocation.models import Pause
 
@@ -12,7 +13,8 @@ from allocation.models import Pause
 class PageContext:
     """The reader's time and zone, class labels, and data of one booking: its units, its pauses,
     possible later ends (`no_later` says why there are none), the reason of a freeze, and how many
-    bookings are ahead in the queue."""
+    bookings are ahead in the queue. `estimates` are the earliest starts of bookings that wait for
+    others, by id."""
 
     now: datetime
     zone: tzinfo
@@ -24,3 +26,4 @@ class PageContext:
     no_later: str = ""
     frozen: Mapping[str, Any] | None = None
     ahead: int = 0
+    estimates: Mapping[UUID, datetime] = field(default_factory=dict)

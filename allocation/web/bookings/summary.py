@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -173,9 +173,10 @@ def shape_words(count: int, gpu_class: str, profile: str | None, share: int | No
     )
 
 
-def state_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
+def state_words(booking: Booking, ctx: PageContext) -> str:
     """Returns the state with its time, for a row of a list."""
-    return _headline(booking, PageContext(now, zone, "", {}))
+    row = PageContext(ctx.now, ctx.zone, "", {}, estimates=ctx.estimates)
+    return _headline(booking, row)
 
 
 def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str, str]]:
@@ -201,7 +202,7 @@ def _headline(booking: Booking, ctx: PageContext) -> str:
         State.AWAITING_APPROVAL: "Waiting for approval",
         State.WAITLISTED: "On the waiting list",
         State.OFFERED: f"A place is offered, {at(booking.planned_starts)}",
-        State.QUEUED: _unplanned(booking) or waiting_words(booking, ctx.zone, ctx.now),
+        State.QUEUED: _unplanned(booking, ctx) or waiting_words(booking, ctx.zone, ctx.now),
         State.SCHEDULED: f"{_starts_word(booking, ctx.now)} {at(booking.planned_starts)}",
         State.STARTING: "Starting: waiting for its node"
         if _is_stalled(booking)
@@ -222,12 +223,14 @@ def _headline(booking: Booking, ctx: PageContext) -> str:
     return sayings[state]
 
 
-def _unplanned(booking: Booking) -> str:
+def _unplanned(booking: Booking, ctx: PageContext) -> str:
     """Returns what the booking waits for without a planned start; empty with one."""
     if not booking.is_unplanned:
         return ""
     if booking.reasons[0]["code"] == "awaits_booking":
-        return f"Waits for {booking.reasons[0]['numbers']['booking']}"
+        estimate = ctx.estimates.get(booking.id)
+        when = f", not before {moment_words(estimate, ctx.zone, ctx.now)}" if estimate else ""
+        return f"Waits for {booking.reasons[0]['numbers']['booking']}{when}"
     if booking.reasons[0]["code"] == "none_in_service":
         return "Waiting for GPUs to return to service"
     return "Waiting: no start can be planned yet"

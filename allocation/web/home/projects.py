@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import Booking
+from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
 from allocation.queries.bookings.money.projects import (
     FORECAST_DAYS,
@@ -281,15 +282,16 @@ def _shares(shares: Sequence[SpendShare], currency: str) -> list[ShareBar]:
 def booking_rows(bookings: Sequence[Booking]) -> list[BookingRow]:
     """Returns rows with texts, classes by their labels."""
     labels = dict(GpuClass.objects.values_list("slug", "label"))
-    return [_row(booking, labels) for booking in bookings]
+    estimates = estimated_starts(bookings)
+    return [_row(booking, labels, estimates.get(booking.id)) for booking in bookings]
 
 
-def _row(booking: Booking, labels: Mapping[str, str]) -> BookingRow:
+def _row(booking: Booking, labels: Mapping[str, str], estimate: datetime | None) -> BookingRow:
     return BookingRow(
         booking=booking,
         who=person_name(booking.owner),
         what=_what(booking, labels),
-        when=_when(booking),
+        when=_when(booking, estimate),
         cost=money_text(booking.hold_amount, booking.currency),
     )
 
@@ -308,11 +310,14 @@ def _what(booking: Booking, labels: Mapping[str, str]) -> str:
     return f"{ask.count} × {shape}"
 
 
-def _when(booking: Booking) -> str:
-    """Returns the end of a running booking, else the start; ≈ marks an expected start."""
+def _when(booking: Booking, estimate: datetime | None) -> str:
+    """Returns the end of a running booking, else the start; ≈ marks an expected start. `estimate`
+    is the earliest start of a booking that waits for others."""
     if booking.state in ON_HARDWARE and booking.planned_ends:
         return f"until {timezone.localtime(booking.planned_ends):%-d %b %H:%M}"
     starts = booking.expected_start or booking.starts
+    if starts is None and estimate is not None:
+        return f"not before {timezone.localtime(estimate):%-d %b %H:%M}"
     if starts is None:
         return "not planned yet"
     about = "" if booking.state == State.SCHEDULED else "≈ "

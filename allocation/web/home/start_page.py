@@ -18,7 +18,7 @@ from allocation.queries.bookings.bookings import (
     own_bookings_waiting,
 )
 from allocation.queries.fleet.setup import TenantSetup, tenant_setup_of
-from allocation.web.bookings.booking_pages import booking_row, page_context
+from allocation.web.bookings.booking_pages import booking_row, booking_rows, page_context
 from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.request_panel.panel import EXAMPLES
 from allocation.web.bookings.waitlist import offer_cards
@@ -49,7 +49,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     names: dict[UUID | None, Project] = {project.id: project for project in projects}
     context = {
         "running": [booking_row(row, ctx) for row in own_bookings_next(actor, count=NEXT)],
-        "waiting": [booking_row(row, ctx) for row in own_bookings_waiting(actor, count=NEXT)],
+        "waiting": booking_rows(own_bookings_waiting(actor, count=NEXT), ctx),
         "stopped": [
             booking_row(row, ctx) for row in own_bookings_failed(actor, since=now - RECENT)
         ],

@@ -1,5 +1,6 @@
 """Batches: all of them or some, an answer for each item, once per key."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from django.utils import timezone
 from allocation.models import Booking, Dependency
 from allocation.services.arrays.elements import arrays_advance
 from billing.models import Account
-from tests.api.builders import Site
+from tests.api.builders import Site, said
+from tests.builders_allocation import HOUR
 from tests.roles import as_system
 
 
@@ -182,3 +184,45 @@ def test_an_array_waits_for_others_with_its_first_element(site: Site) -> None:
         arrays_advance(timezone.now())
         assert Booking.objects.count() == 4
     assert answer.json()["number"] == first.label
+
+
+def test_a_booking_that_waits_has_an_estimated_start_and_a_quote_after_its_parents(
+    site: Site,
+) -> None:
+    numbers = [said(site.researcher.post("bookings", item(site)))["number"] for _ in range(2)]
+    body = item(site, depends_on=numbers)
+    child = said(site.researcher.post("bookings", body))
+    behind = said(site.researcher.post("bookings", item(site, depends_on=[child["number"]])))
+    assert child["waiting"]["estimated_start"] is None
+    assert said(site.researcher.post("quotes", body))["after"] is None
+    ends = timezone.now().replace(minute=0, second=0, microsecond=0) + timedelta(hours=5)
+    with as_system():
+        parents = Booking.objects.filter(number__in=[int(each[3:]) for each in numbers])
+        parents.update(state="queued", planned_starts=ends - HOUR, planned_ends=ends)
+        parents.filter(number=int(numbers[0][3:])).update(planned_ends=ends - HOUR)
+    starts = {child["number"]: ends, behind["number"]: ends + HOUR}
+    listed = said(site.researcher.get("bookings"))["items"]
+    found = {row["number"]: row["waiting"]["estimated_start"] for row in listed}
+    assert {label: found[label] and datetime.fromisoformat(found[label]) for label in found} == {
+        **dict.fromkeys(numbers), **starts,
+    }  # fmt: skip
+    for label, start in starts.items():
+        for path in (f"bookings/{label}", f"bookings/{label}/why"):
+            seen = said(site.researcher.get(path))
+            seen = seen.get("waiting", seen)
+            assert datetime.fromisoformat(seen["estimated_start"]) == start
+    dry: Any = site.researcher.post("bookings", body, prefer="dry-run")
+    for quote in (said(site.researcher.post("quotes", body)), dry.json()):
+        option = quote["options"][0]
+        assert datetime.fromisoformat(quote["after"]) == ends
+        assert datetime.fromisoformat(option["starts"]) == ends
+        assert (option["strength"], option["notes"][0][:11]) == ("expected", "an estimate")
+        assert datetime.fromisoformat(option["latest"]) > ends
+    free = said(site.researcher.post("quotes", item(site)))["options"][0]
+    assert datetime.fromisoformat(free["starts"]) < ends
+    # The text of an option books it without a bound of its own.
+    assert option["request"] == free["request"]
+    fixed: Any = site.researcher.post(
+        "quotes", item(site, "1 h100 1h mon 9-10", depends_on=numbers)
+    )
+    assert fixed.json()["code"] == "depends_fixed"

@@ -1,6 +1,7 @@
 """What a booking waits for, on its page, and what a cancellation does to those that wait."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
@@ -11,7 +12,7 @@ from allocation.services.bookings.dependencies import dependencies_add, dependen
 from tenants.models import Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member
-from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.web.flat import flat
 
@@ -25,7 +26,19 @@ def test_a_booking_says_what_it_waits_for_and_what_if_that_fails() -> None:
         dependencies_add(lab.actor, last, [(child.label, "end")])
     with as_system():
         dependencies_advance(NOW)
+    assert "No start can be estimated yet" in _page(lab, child.label)
+    with as_system():
+        # Far ahead, because the page reads the real clock.
+        ends = datetime(2090, 5, 4, 12, tzinfo=UTC)
+        Booking.objects.filter(id__in=(parent.id, other.id)).update(
+            state="queued", planned_starts=ends - HOUR, planned_ends=ends
+        )
     page = _page(lab, child.label)
+    assert "Estimated start: not before Thu 4 May 2090 14:00, by their planned ends." in page
+    # The one behind it starts after its hour.
+    listed = _page(lab, "")
+    for label, clock in ((parent.label, "14:00"), (child.label, "15:00")):
+        assert f"Waits for {label}, not before Thu 4 May 2090 {clock}" in listed
     assert f"Waits for {parent.label}" in page
     assert "Starts after 2 bookings" in page
     assert "has to succeed" in page
@@ -53,5 +66,5 @@ def _booked(lab: Lab) -> Booking:
 def _page(lab: Lab, path: str) -> str:
     client = Client()
     client.force_login(a_member(lab.project, Role.LEAD).user)
-    page = client.get(f"/t/{lab.tenant.slug}/bookings/{path}").content.decode()
+    page = client.get(f"/t/{lab.tenant.slug}/bookings/{path}".rstrip("/")).content.decode()
     return flat(re.sub(r"</?a[^>]*>", "", page))
