@@ -24,7 +24,9 @@ READ = {
     "WaitingOut": "reasons",
     "QuoteOut": "options blocking quote",
     "OptionOut": "starts count profile gpu_class tier price currency pause_risk request",
-    "WhyOut": "number state expected_start checks ahead holders changes alternatives",
+    "WhyOut": (
+        "number state expected_start estimated_start checks ahead holders changes alternatives"
+    ),
     "AheadOut": "bookings",
     "HolderOut": "booking gpus until",
     "CheckOut": "check passed reasons",
