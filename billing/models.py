@@ -116,7 +116,8 @@ class Transfer(models.Model):
     - hold: reserves money of a budget (`pending` rises)
     - settle: ends a hold and charges `amount` of it; the rest is free again
     - release: ends a hold without a charge
-    - reverse: spend -> budget, an operator's refund, or budget -> source, a withdrawal
+    - reverse: spend -> budget, an operator's refund or that of a late share that an undo gives
+      back, or budget -> source, a withdrawal
     - charge: budget -> spend, an operator's later charge
     """
 
@@ -156,7 +157,8 @@ class Transfer(models.Model):
     note = models.CharField(max_length=200, blank=True)
     fee = models.CharField(
         max_length=12, blank=True, db_default="", default="",
-        help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`.",
+        help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`. "
+        "Of a refund: the fee that it gives back.",
     )  # fmt: skip
 
     class Meta:
@@ -198,7 +200,10 @@ class Transfer(models.Model):
                 name="transfer_surcharge_in_charge",
             ),
             models.CheckConstraint(
-                condition=Q(fee="") | Q(kind="settle", surcharge=0), name="transfer_fee_in_charge"
+                condition=Q(fee="")
+                | Q(kind="settle", surcharge=0)
+                | Q(kind="reverse", fee="late_share"),
+                name="transfer_fee_in_charge",
             ),
             models.CheckConstraint(
                 condition=Q(kind__in=["settle", "release"], hold__isnull=False)

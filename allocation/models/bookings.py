@@ -211,6 +211,9 @@ class Booking(models.Model):
     peak_weekly = models.JSONField(
         default=list, db_default=[], help_text="Peak hours, as its price book has them."
     )
+    late_refunded = models.DecimalField(
+        **MONEY, db_default=0, default=0, help_text="Late shares that an undo has given back."
+    )
     hold_amount = models.DecimalField(**MONEY, help_text="The most that it can cost.")
     settled = models.DecimalField(
         **MONEY, db_default=0, default=0, help_text="Charged for earlier runs, out of the hold."
@@ -386,6 +389,10 @@ class Booking(models.Model):
                     corrected__lte=F("hold_amount") - F("charged"),
                 ),
                 name="booking_correction_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(late_refunded__gte=0, late_refunded__lte=F("late_fees")),
+                name="booking_refund_within_late_fees",
             ),
             models.CheckConstraint(
                 condition=Q(settled__gte=0, settled__lte=F("hold_amount")),

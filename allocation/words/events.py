@@ -200,6 +200,9 @@ _SENTENCES: dict[str, Text] = {
         "Nobody approved the change in time. The booking stays as it is."
     ),
     "change_withdrawn": gettext_lazy("%(actor)s withdrew the change."),
+    "late_refunded": gettext_lazy(
+        "%(amount)s for GPUs that were given up late was refunded, because the change was undone."
+    ),
     "late_charged": gettext_lazy(
         "%(amount)s charged: %(share)s %% of the price of GPUs that were given up less than "
         "%(notice)s minutes before."

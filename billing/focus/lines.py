@@ -80,7 +80,7 @@ class StatementLine:
 
     @property
     def is_correction(self) -> bool:
-        """Whether an operator has corrected an earlier charge."""
+        """Whether it corrects an earlier charge: by operators, or a fee that is given back."""
         return self.kind != "settle"
 
     @property

@@ -120,6 +120,8 @@ def _sku(line: StatementLine) -> str:
 def _prices(part: _Part) -> dict[str, object]:
     """Quantities and unit prices, empty for corrections as FOCUS says. A fee is bought once."""
     line = part.line
+    if line.is_correction:
+        return {}
     if line.fee:
         return {
             "PricingQuantity": Decimal(1),

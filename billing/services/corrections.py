@@ -1,4 +1,4 @@
-"""Corrections of charges by operators: a refund to the budgets that paid, or a further charge."""
+"""Corrections of charges: a refund to the budgets that paid, or a further charge."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -16,15 +16,16 @@ from tenants.platform.errors import Refused, invalid
 
 @transaction.atomic
 def charge_refund(
-    *, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime
+    *, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime, fee: str = ""
 ) -> None:
-    """Refunds `amount` to the budgets that paid, the latest first.
+    """Refunds `amount` to the budgets that paid, the latest first. With `fee`, of what was charged
+    as this fee.
 
     Raises:
         Refused: `refund_too_large`.
     """
     rest, lines = ledger_amount(amount), []
-    for charge, paid in reversed(_paid(tenant_id, reference)):
+    for charge, paid in reversed(_paid(tenant_id, reference, fee)):
         back = min(rest, paid)
         if back > 0:
             rest -= back
@@ -33,6 +34,7 @@ def charge_refund(
                     tenant_id=tenant_id, kind="reverse", debit_id=charge.spend,
                     credit_id=charge.budget, amount=back, reference=reference, day=charge.day,
                     person_id=charge.person, campaign_id=charge.campaign, at=now, note=note,
+                    fee=fee,
                 )
             )  # fmt: skip
     if rest > 0:
@@ -79,13 +81,13 @@ class _Charge:
     campaign: UUID | None
 
 
-def _paid(tenant_id: UUID, reference: UUID) -> list[tuple[_Charge, Decimal]]:
-    """The paid amounts of the reference, the earliest day first."""
+def _paid(tenant_id: UUID, reference: UUID, fee: str) -> list[tuple[_Charge, Decimal]]:
+    """The paid amounts of the reference, or of one fee of it, the earliest day first."""
     paid: dict[_Charge, Decimal] = defaultdict(Decimal)
     rows = Transfer.objects.filter(
         tenant_id=tenant_id, reference=reference, kind__in=["settle", "charge", "reverse"]
     )
-    for row in rows.order_by("at", "id"):
+    for row in (rows.filter(fee=fee) if fee else rows).order_by("at", "id"):
         is_back = row.kind == "reverse"
         budget, spend = (row.credit_id, row.debit_id) if is_back else (row.debit_id, row.credit_id)
         if row.day is None:

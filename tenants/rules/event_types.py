@@ -40,6 +40,7 @@ EVENT_TYPES = {
     "booking.change_waits": "A change waits for room; the booking keeps what it has.",
     "booking.change_withdrawn": "A requested change was withdrawn.",
     "booking.late_charged": "Granted time was given up late, and a share of its price was charged.",
+    "booking.late_refunded": "A late change was undone, and what it cost was refunded.",
     "booking.override_granted": "An exception from a limit was granted for the booking.",
     "booking.override_ended": "An exception from a limit for the booking has ended.",
     "booking.at_risk": "The booking can be paused, because it uses borrowed quota.",

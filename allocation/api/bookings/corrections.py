@@ -8,6 +8,7 @@ from rest_framework.request import Request
 
 from allocation.api.operators import OperatorView
 from allocation.services.operate.corrections import Correction, booking_correct, booking_named
+from allocation.services.record.costs import paid_for
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.rest.schema import described
 
@@ -62,8 +63,8 @@ class Corrections(OperatorView):
                 "booking": booking.label,
                 "currency": booking.currency,
                 "charged": booking.charged,
-                "corrected": booking.corrected,
-                "paid": (booking.charged or 0) + booking.corrected,
+                "corrected": booking.corrected - booking.late_refunded,
+                "paid": paid_for(booking),
             }
 
         return self.operate(work, CorrectionOut, status=201)

@@ -79,7 +79,8 @@ class PriceOfBooking(serializers.Serializer[Any]):
     charged = Money(max_digits=20, allow_null=True, help_text="Null until the booking ends.")
     corrected = Money(
         max_digits=20,
-        help_text="Corrections by operators after the end. Negative for refunds.",
+        help_text="Corrections by operators after the end, and late shares that an undo has given "
+        "back. Negative for refunds.",
     )
     price_book = serializers.IntegerField()
 
@@ -366,7 +367,7 @@ def _data(
                 "held": booking.hold_amount,
                 "settled": booking.settled,
                 "charged": booking.charged,
-                "corrected": booking.corrected,
+                "corrected": booking.corrected - booking.late_refunded,
                 "price_book": booking.price_version,
             },
             "allocations": allocations,

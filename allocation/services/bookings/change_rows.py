@@ -74,6 +74,11 @@ def restores_of(booking: Booking) -> dict[str, Any]:
     }
 
 
+def late_fee_of(change: BookingChange, booking: Booking) -> Decimal:
+    """What the booking's last change cost because it gave up granted time late."""
+    return booking.late_fees - Decimal(change.restores["late_fees"])
+
+
 def rank_of(change: BookingChange) -> datetime | None:
     """The place in the queue of a booking after its change was made."""
     if change.undoes is None:

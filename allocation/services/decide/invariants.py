@@ -139,8 +139,17 @@ _CHECKS = (
            FROM allocation_booking b LEFT JOIN LATERAL (
              SELECT sum(CASE kind WHEN 'charge' THEN amount ELSE -amount END) AS corrected
              FROM billing_transfer
-             WHERE reference = b.id AND kind IN ('charge', 'reverse')) t ON true
+             WHERE reference = b.id AND kind IN ('charge', 'reverse') AND fee = '') t ON true
            WHERE b.corrected <> coalesce(t.corrected, 0)""",
+    ),
+    _Check(
+        "P6",
+        "a late share given back that is not in the ledger",
+        """SELECT b.id || ' says ' || b.late_refunded || ', the ledger ' || coalesce(t.refunded, 0)
+           FROM allocation_booking b LEFT JOIN LATERAL (
+             SELECT sum(amount) AS refunded FROM billing_transfer
+             WHERE reference = b.id AND kind = 'reverse' AND fee = 'late_share') t ON true
+           WHERE b.late_refunded <> coalesce(t.refunded, 0)""",
     ),
     _Check(
         "P6",

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from allocation.access import LABEL
 from allocation.models import Booking
+from allocation.services.record.costs import paid_for
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change
 from allocation.words.events import event_text
@@ -60,7 +61,7 @@ def booking_correct(
             "booking_not_over",
             f"{booking.label} is not over. Its charge can be corrected when it is.",
         )
-    paid = booking.charged + booking.corrected
+    paid = paid_for(booking)
     _within(booking, paid, amount, more=correction.more)
     write = charge_add if correction.more else charge_refund
     write(
@@ -80,7 +81,7 @@ def _correct(operator: User, booking: Booking, change: Decimal, reason: str, now
     text = event_text(code, amount=money_text(abs(change), booking.currency), why=reason)
     event = Event("corrected", text, operator.id, {"amount": str(change)})
     booking_change(booking, event=event, now=now, corrected=booking.corrected + change)
-    paid = (booking.charged or Decimal(0)) + booking.corrected
+    paid = paid_for(booking)
     detail = {
         "before": {"paid": str(paid - change)},
         "after": {"paid": str(paid), "reason": reason, "number": booking.label},
@@ -111,7 +112,7 @@ def _within(booking: Booking, paid: Decimal, amount: Decimal, *, more: bool) -> 
     if not more and amount > paid:
         was = money_text(paid, booking.currency)
         raise invalid("refund_too_large", f"At most {was} can be refunded.", "amount")
-    room = booking.hold_amount - paid
+    room = booking.hold_amount - paid - booking.late_refunded
     if more and amount > room:
         sentence = f"At most {money_text(room, booking.currency)} more can be charged."
         raise invalid("charge_too_large", sentence, "amount")

@@ -21,6 +21,7 @@ from allocation.services.bookings.change_rows import (
     change_close,
     change_keep,
     change_wait,
+    late_fee_of,
     rank_of,
     restores_of,
     terms_apply,
@@ -30,7 +31,12 @@ from allocation.services.plans.apply_assignments import PlanStale
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
 from allocation.services.runs.end import nodes_bump
-from allocation.services.runs.late_shares import granted_as, late_fee, late_fee_take
+from allocation.services.runs.late_shares import (
+    granted_as,
+    late_fee,
+    late_fee_refund,
+    late_fee_take,
+)
 from allocation.services.runs.transition import (
     booking_lock,
     planned_rows_supersede,
@@ -217,6 +223,8 @@ def _exchange(
     """Writes the new terms and exchanges the money."""
     terms = Terms.from_json(change.target)
     request = hold_of(booking, terms)
+    if change.undoes is not None:
+        late_fee_refund(booking, late_fee_of(change.undoes, booking), now)
     change.state, change.decided_at, change.decision = BookingChange.State.CHANGED, now, decision
     change.reasons, change.alternatives = [], []
     fields = ["state", "decided_at", "decision", "restores", "reasons", "alternatives"]

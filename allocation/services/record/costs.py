@@ -121,6 +121,13 @@ def booking_spent(booking: Booking, until: datetime) -> Decimal:
     return min(booking.hold_amount, booking.settled + booking_cost(booking, used))
 
 
+def paid_for(booking: Booking) -> Decimal:
+    """What the booking cost in the end, after corrections and refunds; zero until it is over."""
+    if booking.charged is None:
+        return Decimal(0)
+    return booking.charged + booking.corrected - booking.late_refunded
+
+
 def cancellation_cost(booking: Booking, now: datetime) -> Decimal:
     """Total cost if its owner cancels it now. Credited work that is not repeated is paid for."""
     if booking.charged is not None:

@@ -18,11 +18,12 @@ from allocation.services.runs.transition import booking_change
 from allocation.words.events import event_text
 from billing.price_lines import line_cost
 from billing.rules import ledger_amount, money_text
-from billing.services import Charge, hold_settle_partially
+from billing.services import Charge, charge_refund, hold_settle_partially
 
 RUNNING = (State.STARTING, State.ACTIVE)
 SAID_COUNTS_AFTER = timedelta(minutes=10)
 """Of a run. Before, a check-in or a save by hand is no use: only a process is."""
+LATE_REFUND_NOTE = "late share given back, because the change was undone"
 Stretches = Iterable[tuple[datetime, datetime, Fraction]]
 
 
@@ -91,6 +92,23 @@ def late_fee_take(booking: Booking, fee: Decimal, now: datetime) -> None:
     event = Event("late_charged", text, detail={"amount": str(fee)})
     settled, fees = booking.settled + fee, booking.late_fees + fee
     booking_change(booking, event=event, now=now, settled=settled, late_fees=fees)
+
+
+def late_fee_refund(booking: Booking, fee: Decimal, now: datetime) -> None:
+    """Gives a late share of a locked booking back to the budgets that paid it.
+
+    Raises:
+        Refused: `refund_too_large`.
+    """
+    if not fee:
+        return
+    text = event_text("late_refunded", amount=money_text(fee, booking.currency))
+    charge_refund(
+        tenant_id=booking.tenant_id, reference=booking.id, amount=fee, note=LATE_REFUND_NOTE,
+        now=now, fee="late_share",
+    )  # fmt: skip
+    event = Event("late_refunded", text, detail={"amount": str(fee)})
+    booking_change(booking, event=event, now=now, late_refunded=booking.late_refunded + fee)
 
 
 def _price(booking: Booking, granted: Granted, stretches: Stretches) -> Decimal:

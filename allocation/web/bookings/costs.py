@@ -6,7 +6,12 @@ from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Booking, Pause
-from allocation.services.record.costs import booking_cost, booking_spent, cancellation_cost
+from allocation.services.record.costs import (
+    booking_cost,
+    booking_spent,
+    cancellation_cost,
+    paid_for,
+)
 from allocation.services.runs.late_shares import late_fee
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import clock
@@ -47,7 +52,7 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
             *fees,
             CostLine("Held at the end" if runs else "Held when booked", money(booking.hold_amount)),
             CostLine("Returned", money(booking.hold_amount - booking.charged)),
-            CostLine("Charged", money(booking.charged), strong=not booking.corrected),
+            CostLine("Charged", money(booking.charged), strong=not _corrections(booking)),
             *_corrections(booking),
         )
     return (
@@ -56,18 +61,18 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
         CostLine("Used so far", money(so_far - booking.late_fees - booking.setup_paid)),
         CostLine("Remaining", money(booking.hold_amount - so_far)),
         CostLine("Held (maximum)", money(booking.hold_amount), strong=True),
+        *_corrections(booking),
     )
 
 
 def _corrections(booking: Booking) -> tuple[CostLine, ...]:
-    if not booking.corrected or booking.charged is None:
-        return ()
     name = "Refunded by the operator" if booking.corrected < 0 else "Charged by the operator"
-    paid = booking.charged + booking.corrected
-    return (
-        CostLine(name, money_text(abs(booking.corrected), booking.currency)),
-        CostLine("Total paid", money_text(paid, booking.currency), strong=True),
-    )
+    amounts = ((name, abs(booking.corrected)), ("Refunded by an undo", booking.late_refunded))
+    found = [CostLine(n, money_text(amount, booking.currency)) for n, amount in amounts if amount]
+    if found and booking.charged is not None:
+        paid = money_text(paid_for(booking), booking.currency)
+        found.append(CostLine("Total paid", paid, strong=True))
+    return tuple(found)
 
 
 def _fees(booking: Booking) -> tuple[CostLine, ...]:

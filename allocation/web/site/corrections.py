@@ -7,6 +7,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.services.operate.corrections import Correction, booking_correct, booking_named
+from allocation.services.record.costs import paid_for
 from billing.rules import amount_parse, money_text
 from tenants.models import User
 from tenants.platform.forms.actions import form_action_run
@@ -44,7 +45,7 @@ def _correct(operator: User, form: QueryDict, *, more: bool) -> str:
         correction=Correction(amount, form.get("reason", ""), more=more),
         now=timezone.now(),
     )
-    paid = (booking.charged or amount * 0) + booking.corrected
+    paid = paid_for(booking)
     done = "Charged" if more else "Refunded"
     said = f"{done}: {money_text(amount, booking.currency)}."
     return f"{said} Total paid for {booking.label}: {money_text(paid, booking.currency)}."

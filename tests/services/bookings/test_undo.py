@@ -8,7 +8,12 @@ import pytest
 from django.db import IntegrityError
 
 from allocation.models import Booking, BookingChange
+from allocation.queries.bookings.money.statements import StatementOf, statement_lines
 from allocation.services.bookings.change.undo import change_undo
+from allocation.services.decide.invariants import invariants_check
+from billing.models import Transfer
+from billing.rules import Period
+from billing.services import charge_add, charge_refund
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_price_book, an_ask
@@ -26,6 +31,7 @@ from tests.services.bookings.test_changes import (
     windows,
 )
 
+DAY = timedelta(days=1)
 LATER = SOON + timedelta(seconds=30)
 
 
@@ -149,8 +155,7 @@ def test_the_end_of_a_run_is_undone_both_ways(lab: Lab) -> None:
     assert (windows(mine), held(mine)) == ([(0, 4)] * 2, Decimal("38.40"))
 
 
-@pytest.mark.long
-def test_what_giving_up_late_costs_is_not_given_back(lab: Lab) -> None:
+def test_what_giving_up_late_costs_is_given_back_with_the_gpus(lab: Lab) -> None:
     mine = requested(lab, window(4, 2, 4))
     turn(NOW)
     with as_system():
@@ -158,10 +163,47 @@ def test_what_giving_up_late_costs_is_not_given_back(lab: Lab) -> None:
     patched(lab, mine, count=2)
     assert fresh(mine).late_fees == Decimal("9.60")
     undone(lab, mine)
+    assert fresh(mine).late_refunded == 0
     turn(LATER)
     after = fresh(mine)
     assert (windows(mine), after.late_fees) == ([(2, 4)] * 4, Decimal("9.60"))
     assert (after.hold_amount, held(mine)) == (Decimal("48.00"), Decimal("38.40"))
+    assert after.late_refunded == Decimal("9.60")
+    with as_system():
+        assert invariants_check() == []
+        of = StatementOf(mine.tenant_id, Period(NOW.date().replace(day=1), NOW.date() + 9 * DAY))
+        lines = [(each.kind, each.fee_name, each.amount) for each in statement_lines(of)]
+        line = Transfer.objects.get(kind="reverse", reference=mine.id)
+    fee = Decimal("9.60")
+    assert lines == [
+        ("settle", "Late cancellation", fee), ("reverse", "Late cancellation", -fee)
+    ]  # fmt: skip
+    # Nobody gives it back twice, also if something else was charged.
+    with as_system():
+        charge_add(tenant_id=lab.tenant_id, reference=mine.id, amount=fee, note="more", now=LATER)
+    with as_system(), pytest.raises(Refused, match="more than was charged"):
+        charge_refund(
+            tenant_id=lab.tenant_id, reference=mine.id, amount=Decimal("0.01"), note="again",
+            now=LATER, fee="late_share",
+        )  # fmt: skip
+    line.pk, line.amount = uuid4(), Decimal("0.01")
+    with as_system(), pytest.raises(IntegrityError, match="refund of more than the fee"):
+        line.save(force_insert=True)
+
+
+def test_what_giving_up_late_costs_stays_charged_if_others_have_the_gpus(lab: Lab) -> None:
+    mine = requested(lab, window(8, 2, 4))
+    turn(NOW)
+    with as_system():
+        Booking.objects.filter(id=mine.id).update(notice_seconds=7 * 3600, late_share=50)
+    patched(lab, mine, count=2)
+    requested(lab, window(6, 2, 4), now=SOON)
+    turn(SOON)
+    undone(lab, mine)
+    turn(LATER)
+    after = fresh(mine)
+    assert (change_of(mine).state, after.late_refunded) == ("kept", Decimal(0))
+    assert after.late_fees > 0
 
 
 def test_an_undo_has_a_minute_and_one_change_behind_it(lab: Lab) -> None:

@@ -1,12 +1,11 @@
 """Undo: for a minute a change can be taken back, with the rank and the prices from before.
 
 Nothing is kept free for it. What the change gave up is asked for again, and the next cycle says
-whether it is still free.
+whether it is still free. If it is, the late share that the change cost is given back.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from django.db import transaction
 
@@ -17,7 +16,7 @@ from allocation.rules.states import RUNNING, State
 from allocation.services.bookings.change.calendar_cuts import is_awaited, plan_cut
 from allocation.services.bookings.change.refusals import change_awaited, not_changeable
 from allocation.services.bookings.change.writer import ChangeWriter
-from allocation.services.bookings.change_rows import rank_of
+from allocation.services.bookings.change_rows import late_fee_of, rank_of
 from allocation.services.bookings.checks.terms import hold_of, target_of
 from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
@@ -86,7 +85,7 @@ class _Undo:
     def of(cls, actor: Actor, booking: Booking, change: BookingChange, now: datetime) -> "_Undo":
         before = Terms.from_json(change.before)
         # What was charged since then is part of what the booking costs.
-        charged = booking.late_fees - Decimal(change.restores["late_fees"])
+        charged = late_fee_of(change, booking)
         terms = replace(before, hold_amount=before.hold_amount + charged)
         new = Target(AskDocument.from_json(terms.ask), terms.tier, terms.name)
         writer = ChangeWriter(actor, booking, target_of(booking), new, now, undoes=change)
@@ -110,7 +109,9 @@ class _Undo:
         keeps_class = not booking.planned_class or booking.planned_class in new.ask.classes
         if state == State.REQUESTED:
             return self._at_once(Strength.STRONGER)
-        if strength is Strength.WEAKER and keeps_class:
+        # A cycle gives a late share back.
+        has_fee = late_fee_of(self.change, booking) > 0
+        if strength is Strength.WEAKER and keeps_class and not has_fee:
             return self._at_once(Strength.WEAKER)
         return self._ask_again()
 
