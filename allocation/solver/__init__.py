@@ -72,4 +72,6 @@ from allocation.solver.quota.quota import Block as Block
 from allocation.solver.quota.quota import Quota as Quota
 from allocation.solver.quota.quota import Use as Use
 from allocation.solver.sharding.shards import solve as solve
+from allocation.solver.state.array_runs import LastRun as LastRun
+from allocation.solver.state.array_runs import Runs as Runs
 from allocation.solver.state.kept import Kept as Kept

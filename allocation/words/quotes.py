@@ -24,6 +24,13 @@ _NOTES: dict[str, Promise] = {
         "count",
     ),
     "less_memory": gettext_lazy("%(memory)s GB instead of %(asked)s GB"),
+    "array_end": ngettext_lazy(
+        "the end of the last run is an estimate: %(count)s run at a time, by present quota and free"
+        " GPUs, if nobody else books",
+        "the end of the last run is an estimate: %(count)s runs at a time at most, by present quota"
+        " and free GPUs, if nobody else books",
+        "count",
+    ),
     "after_parents": gettext_lazy(
         "an estimate: no start is reserved before the bookings that it depends on are over"
     ),

@@ -15,8 +15,8 @@ from allocation.queries.bookings.after_parents import estimated_end
 from allocation.services.arrays.arrays import array_bounds_check, parallel_usual
 from allocation.services.bookings.dependencies import parents_read
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.quotes.array_ends import array_end
 from allocation.services.quotes.quotes import Quote, quote_make
+from allocation.solver import Runs
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.api.base import ApiView
@@ -123,7 +123,13 @@ class ArrayQuoteOut(serializers.Serializer[Any]):
     parallel = serializers.IntegerField()
     first_start = serializers.DateTimeField(help_text="Of the first run.")
     last_end = serializers.DateTimeField(
-        help_text="The earliest end of the last run. Work of others makes it later."
+        allow_null=True,
+        help_text="An estimate of the end of the last run: runs start as soon as `parallel`, the "
+        "present quota and free GPUs allow, what runs or is planned keeps its times, and nobody "
+        "else books.",
+    )
+    runs_at_once = serializers.IntegerField(
+        allow_null=True, help_text="The most runs that the estimate has at a time."
     )
     price = Money(max_digits=20, help_text="Of all runs, each at the first start.")
     most = Money(max_digits=20, help_text="Of all runs: so much is held for them.")
@@ -171,15 +177,16 @@ class QuoteOut(serializers.Serializer[Any]):
     def get_array(self, quote: Quote) -> dict[str, Any] | None:
         """The price of all runs, and the first start."""
         given = self.context["given"]
-        count, best = given.get("array"), next(iter(quote.options), None)
-        if count is None or best is None:
+        runs, best = _runs(given), next(iter(quote.options), None)
+        if runs is None or best is None:
             return None
-        parallel = min(given.get("parallel") or parallel_usual(count), count)
+        count = runs.count
         found = {
             "count": count,
-            "parallel": parallel,
+            "parallel": runs.parallel,
             "first_start": best.starts,
-            "last_end": array_end(best, count, parallel),
+            "last_end": best.last_end,
+            "runs_at_once": best.runs_at_once,
             "price": best.price * count,
             "most": best.most * count,
             "currency": best.currency,
@@ -210,9 +217,17 @@ def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     if "array" in given and wanted.ask.starts is not None:
         raise invalid("array_fixed", refusal_text("array_fixed"), "request")
     after = _after(actor, given, wanted, now)
-    quote = quote_make(actor=actor, request=wanted, now=now, after=after)
+    quote = quote_make(actor=actor, request=wanted, now=now, after=after, runs=_runs(given))
     context = {"ask": wanted.ask.to_json(), "given": given, "after": after}
     return dict(QuoteOut(quote, context=context).data)
+
+
+def _runs(given: dict[str, Any]) -> Runs | None:
+    """The runs of an array; None for one booking."""
+    count = given.get("array")
+    if count is None:
+        return None
+    return Runs(count, min(given.get("parallel") or parallel_usual(count), count))
 
 
 def _after(

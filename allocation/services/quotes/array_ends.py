@@ -1,22 +1,36 @@
 """When the last run of an array ends: an estimate for its quote."""
 
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from allocation.models import Gpu
-from allocation.queries.fleet.catalogue import ask_units
-from allocation.rules.arrays import last_end
 from allocation.services.quotes.quote_options import QuoteOption
+from allocation.services.snapshot.demands import solver_ask
+from allocation.services.snapshot.snapshot import instant, seconds
+from allocation.solver import Availability, QuoteRequest, Runs
+from allocation.words.quotes import note_text
 
-_UNITS_OF_A_GPU = 56_000
 
-
-def array_end(option: QuoteOption, count: int, parallel: int) -> datetime:
-    """Returns the earliest end of the last run: `parallel` runs at once, or as many as each of its
-    classes has GPUs for. Work of others makes it later."""
-    units = ask_units(option.ask)
-    lanes = parallel
-    for name in units if option.ask.groups else (option.gpu_class,):
-        needed, rows = units.get(name, 0), Gpu.objects.filter(gpu_class=name, health=Gpu.Health.OK)
-        lanes = min(lanes, rows.count() * _UNITS_OF_A_GPU // needed) if needed else lanes
-    seconds = int((option.ends - option.starts).total_seconds())
-    return last_end(option.starts, seconds, count, max(1, lanes))
+def array_ends(
+    site: Availability,
+    options: Iterable[QuoteOption],
+    questions: Mapping[str, QuoteRequest],
+    runs: Runs,
+) -> Iterator[QuoteOption]:
+    """Yields options of one run with the estimated end of the last of all runs, and what the
+    estimate assumes. `questions` are those of the quote by tier."""
+    for option in options:
+        question = replace(
+            questions[option.tier],
+            ask=solver_ask(option.ask),
+            duration=int((option.ends - option.starts).total_seconds()),
+            earliest=seconds(option.starts),
+            lengths={},
+        )
+        last = site.last_run(question, runs)
+        note = note_text("array_end", count=last.at_once)
+        yield replace(
+            option,
+            last_end=max(option.ends, instant(last.ends)),
+            runs_at_once=last.at_once,
+            notes=(note, *option.notes),
+        )

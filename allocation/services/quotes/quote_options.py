@@ -55,7 +55,7 @@ class QuoteOption:
     be expected by its `strength`. `most` is the price at another start with more peak hours; both
     have `setup`, the fee of the first start. A mixed option has `lines`, one for each group.
     `to_accept` is the id of a text that its tier demands and the person has not accepted; a note
-    says so.
+    says so. Of an array, `last_end` estimates the end of its last run, with at most `runs_at_once`.
     """
 
     kind: str
@@ -83,6 +83,8 @@ class QuoteOption:
     notes: tuple[str, ...]
     lines: tuple[GroupLine, ...] = ()
     to_accept: str = ""
+    last_end: datetime | None = None
+    runs_at_once: int | None = None
 
     @property
     def sentence(self) -> str:

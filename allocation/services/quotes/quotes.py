@@ -16,6 +16,7 @@ from allocation.services.bookings.checks.offers import most_of, priced_from, rat
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
+from allocation.services.quotes.array_ends import array_ends
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import Market, QuoteOption, estimated, quote_option
 from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
@@ -26,6 +27,7 @@ from allocation.solver import (
     Availability,
     Option,
     QuoteRequest,
+    Runs,
     best_options,
 )
 from allocation.words.reasons import sentence
@@ -69,13 +71,15 @@ def quote_make(
     now: datetime,
     without: Booking | None = None,
     after: datetime | None = None,
+    runs: Runs | None = None,
 ) -> Quote:
     """Returns the options of a request in its tier, and as asked in the other tiers.
 
     As asked comes first, then the earliest. Options that are no better in start, price, risk of a
     pause or speed than another are left out. `without` is a booking that would be cancelled for it.
     `after`: the planned end of the bookings that it waits for. Its start is then an estimate only,
-    not before that. Nothing is reserved. Run inside the tenant's transaction.
+    not before that. `runs`: it is an array of so many. Nothing is reserved. Run inside the
+    tenant's transaction.
 
     Raises:
         Refused: by admission; see `services.bookings.admission`.
@@ -96,13 +100,17 @@ def quote_make(
     campaign_id = campaign.id if campaign else None
     market = Market.read(now)
     restraints = restraints_of(project, actor.user_id, campaign_id, now)
-    questions = _questions(actor, admission, request, project, market)
+    questions = [
+        _restrained(each, request.ask, restraints)
+        for each in _questions(actor, admission, request, project, market)
+    ]
     site = Availability(published_snapshot(now, policy, without), policy)
-    found, blocked = _found(
-        site, [_restrained(each, request.ask, restraints) for each in questions]
-    )
+    found, blocked = _found(site, questions)
     priced = _priced(found, actor, admission, request, market)
     options = tuple(priced if after is None else (estimated(each, market) for each in priced))
+    if runs is not None:
+        by_tier = {each.tier: each for each in questions}
+        options = tuple(array_ends(site, options, by_tier, runs))
     starts = options[0].starts if options else admission.not_before
     blocking, waits = _blocked(blocked)
     if without is None:

@@ -29,6 +29,7 @@ from allocation.solver.reasons.alternatives import (
 from allocation.solver.reasons.blockers import out_of_service, why_not_at, why_not_free
 from allocation.solver.reasons.explain import QueueAhead, freed_by, possible_demands
 from allocation.solver.rebinding.rebinding import Rebinding
+from allocation.solver.state.array_runs import LastRun, Runs, last_run
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.start_times import last_start
 
@@ -106,6 +107,14 @@ class Availability:
         able = in_fleet(self._state, asked)
         with self._queue_ahead(_request(question, able or asked, self._state.now)):
             return self._answer(question, asked, only_as_asked=only_as_asked)
+
+    def last_run(self, question: QuoteRequest, runs: Runs) -> LastRun:
+        """The end of the last of many runs of a request, if nobody else books."""
+        self._rebuild_if_stale()
+        asked, first = self._asked(question), self._first(question)
+        able, _ = possible_demands(self._state, asked)
+        with self._queue_ahead(_request(question, able or asked, self._state.now)):
+            return last_run(self._state, able, first, question.duration, runs)
 
     @contextmanager
     def _queue_ahead(self, mine: Request) -> Iterator[None]:

@@ -105,7 +105,10 @@ def test_an_array_can_be_said_in_the_request_and_quoted_for_all_its_runs(site: S
     assert quote["array"]["first_start"] == quote["options"][0]["starts"]
     first = datetime.fromisoformat(quote["array"]["first_start"])
     last = datetime.fromisoformat(quote["array"]["last_end"])
-    assert last - first == timedelta(hours=5)
+    # Starts to come stand on a grid of five minutes.
+    assert timedelta(hours=5) <= last - first <= timedelta(hours=5, minutes=5)
+    assert quote["array"]["runs_at_once"] == 4
+    assert "4 runs at a time at most" in quote["options"][0]["notes"][0]
     dry: Any = site.researcher.post("bookings", {**LINE, "array": 20}, prefer="dry-run")
     assert dry.json()["array"]["price"] == quote["array"]["price"]
     for path in ("bookings", "quotes"):

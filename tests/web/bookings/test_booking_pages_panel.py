@@ -451,6 +451,8 @@ def test_an_array_is_priced_for_all_its_runs_and_booked_once_by_line_or_fields()
     member = _site()
     page = _ask(member, q="array of 20: 1 h100 2h, 4 at once")
     assert 'data-button="Book 20 runs for €192.00"' in page
+    assert "Last run ends about" in page
+    assert "the end of the last run is an estimate" in page
     assert "20 runs, at most 4 open at once" in page
     assert 'value="standard array of 20: 1 h100' in page
     fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}

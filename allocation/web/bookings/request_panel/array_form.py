@@ -10,7 +10,7 @@ from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
 from allocation.rules.ask import Parsed
 from allocation.rules.ask.line.arrays import array_text
 from allocation.services.arrays.arrays import parallel_usual
-from allocation.services.quotes.array_ends import array_end
+from allocation.solver import Runs
 from allocation.web.bookings.request_panel.request_form import RequestFields
 from allocation.web.parts.times import moment_words
 from billing.rules import money_text
@@ -25,9 +25,9 @@ class ArraySaid:
     parallel: int | None = None
 
     @property
-    def at_once(self) -> int:
-        """How many runs are open at a time."""
-        return min(self.parallel or parallel_usual(self.count), self.count)
+    def runs(self) -> Runs:
+        """All runs, and how many are open at a time."""
+        return Runs(self.count, min(self.parallel or parallel_usual(self.count), self.count))
 
     def text(self, one: str) -> str:
         """The line of one run as that of the array."""
@@ -71,9 +71,8 @@ def array_options(
         found.append(
             {
                 **each,
-                "when": f"First run: {each['when']}. Last run ends "
-                f"{moment_words(array_end(option, array.count, array.at_once), zone_of(zone), now)}"
-                " at the earliest",
+                "when": f"First run: {each['when']}. Last run ends about "
+                f"{moment_words(option.last_end, zone_of(zone), now)}",
                 "price": total,
                 "button": f"Book {array.count:,} runs for {total}",
                 "value": f"{option.tier} {array.text(option.request)}",

@@ -176,7 +176,8 @@ def _priced(
         dates = found["series"].count
     # One limit covers the quotes of pages and REST.
     call_limit_check("quotes", str(actor.user_id), now)
-    quote = quote_make(actor=actor, request=terms, now=now)
+    runs = array.runs if array else None
+    quote = quote_make(actor=actor, request=terms, now=now, runs=runs)
     if context["said"].cheapest:
         quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
     found |= options_context(actor, project, tiers, quote, now, dates)
