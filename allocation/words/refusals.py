@@ -312,7 +312,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "no_place_yet": gettext_lazy("%(label)s has no GPUs yet."),
     "extension_while_paused": gettext_lazy(
         "%(label)s is %(state)s for a higher-priority booking and resumes with the time it has "
-        "left. Ask for more time when it runs again."
+        "left. While it is paused, only the rest can be made shorter. Ask for more time, or "
+        "another change, when it runs again."
     ),
     "not_extendable": gettext_lazy(
         "%(label)s is %(state)s. Only a booking that is scheduled or runs can be extended."
@@ -342,6 +343,9 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "redo_left": gettext_lazy(
         "The pause cost %(redo)s of work that is repeated without a charge, so it can't be shorter."
+    ),
+    "rest_too_short": gettext_lazy(
+        "%(label)s is paused and can't end before %(earliest)s. Release it to give up its rest."
     ),
     "give_back_early": gettext_lazy(
         "%(label)s is %(state)s. Only a booking that runs can give GPUs back."

@@ -66,7 +66,7 @@ from tenants.platform.forms.confirm import Confirmation, confirm_page
 from tenants.web.frame import refused_page, tenant_page, zone_of
 
 LONGEST_EXTENSION = 90 * 86_400
-CHANGEABLE = (*BEFORE_RUN, *RUNNING, State.WAITLISTED)
+CHANGEABLE = (*BEFORE_RUN, *RUNNING, State.PAUSED, State.WAITLISTED)
 
 Act = Callable[[HttpRequest, Actor, Booking, datetime], str]
 Ask = Callable[[Booking, PageContext], Confirmation]

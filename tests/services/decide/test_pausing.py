@@ -328,6 +328,47 @@ def test_the_rest_of_a_paused_booking_is_made_shorter_but_not_what_it_repeats(
     assert all_is_well()
 
 
+def test_a_paused_fixed_window_ends_earlier_and_resumes_until_then(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    begins = NOW + MINUTE
+    booking = requested(plant, lab, an_ask(2, starts=begins, hours=3))
+    plant.round()
+    plant.later_until(begins)
+    plant.later(30 * MINUTE)
+    noticed(plant, booking, rival, ask=an_ask(2, hours=1))
+    saved(plant, booking)
+    plant.later(MINUTE)
+    before, pause = fresh(booking), pause_of(booking)
+    assert (before.state, before.duration_seconds) == ("paused", 3 * 3600)
+    assert shorter(plant, lab, booking, 2 * 3600, count=1) == "extension_while_paused"
+    for length, redo, answer in (
+        (4 * 3600, 0, "extension_while_paused"),
+        (31 * 60, 0, "rest_too_short"),
+        (2 * 3600, 2 * 3600, "redo_left"),
+        (2 * 3600, 0, ""),
+    ):
+        with as_system():
+            Booking.objects.filter(id=booking.id).update(redo_seconds=redo)
+        assert shorter(plant, lab, booking, length) == answer
+    after, cut = fresh(booking), pause_of(booking)
+    # An hour of two GPUs less.
+    assert before.hold_amount - after.hold_amount == Decimal("9.60")
+    assert money_of(booking)[0] == after.hold_amount - after.settled
+    assert (pause.remaining_seconds or 0) - (cut.remaining_seconds or 0) == 3600
+    assert cut.ends_before == begins + 2 * HOUR
+    assert all_is_well()
+    plant.later(HOUR)
+    plant.later(CLEARING)
+    again, ends = fresh(booking), begins + 2 * HOUR
+    assert (again.state, again.planned_ends) == ("active", ends)
+    assert {row.period.upper for row in rows_of(booking) if row.state == "active"} == {ends}
+    plant.later_until(ends)
+    over = fresh(booking)
+    assert over.settled < (over.charged or NOTHING) <= after.hold_amount
+    assert all_is_well()
+
+
 @pytest.mark.long
 def test_more_pauses_than_one_add_up(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab, an_ask(2, hours=3))

@@ -12,7 +12,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from django.db.models import Max, Q, QuerySet, Sum
 
 from allocation.models import Allocation, Booking, BookingChange, Decision, PlannedStrength
-from allocation.rules.ask import count_asked
+from allocation.rules.ask import MIN_DURATION_SECONDS, count_asked
 from allocation.rules.states import PLANNED_TIMES, TERMINAL, State
 from allocation.services.record.costs import run_time
 from allocation.services.record.history import Event
@@ -53,6 +53,18 @@ def plan_cut(booking: Booking, terms: Terms, now: datetime) -> None:
         planned_ends=starts + timedelta(seconds=terms.duration_seconds),
         planned_places=booking.planned_places[: count_asked(terms.ask)],
     )
+
+
+def resume_cut(booking: Booking, until: datetime, now: datetime) -> None:
+    """Fits the planned resume of a locked fixed window to its earlier end; one that leaves less
+    than a minute of it is planned again."""
+    starts, ends = booking.planned_starts, booking.planned_ends
+    if starts is None or ends is None:
+        return
+    if until - starts < timedelta(seconds=MIN_DURATION_SECONDS):
+        _unplan(booking, now)
+        return
+    booking_change(booking, now=now, planned_ends=min(ends, until))
 
 
 def _unplan(booking: Booking, now: datetime) -> None:

@@ -14,7 +14,6 @@ from django.db import transaction
 
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Strength, Target, strength_of
 from allocation.rules.charging import Granted
 from allocation.rules.states import BEFORE_RUN, EXTENDABLE, ON_WAITLIST, RUNNING, State
@@ -28,12 +27,12 @@ from allocation.services.bookings.approval.requests import rules_in_force
 from allocation.services.bookings.change.calendar_cuts import is_awaited, plan_cut
 from allocation.services.bookings.change.give_back import gpus_give_back
 from allocation.services.bookings.change.labels import labels_change, open_changes_follow
+from allocation.services.bookings.change.paused import rest_shorten
 from allocation.services.bookings.change.refusals import (
     change_awaited,
     not_changeable,
     revision_moved,
     too_dear,
-    while_paused,
 )
 from allocation.services.bookings.change.sooner import Sooner, approval_refuse, sooner_accept
 from allocation.services.bookings.change.waiting import change_wait_check, waiting_change
@@ -54,7 +53,6 @@ from allocation.services.bookings.checks.terms import (
     weaker_terms,
 )
 from allocation.services.record.history import events_add
-from allocation.services.record.open_pauses import pause_open
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.late_shares import (
@@ -185,7 +183,7 @@ class _Asked:
             sentence = refusal_text("depends_change", label=self.booking.label)
             raise Refused("depends_change", sentence)
         if state in (State.PAUSING, State.PAUSED):
-            return self._paused(strength)
+            return rest_shorten(self._writer, strength, self._text())
         if state in ON_WAITLIST:
             return waiting_change(self._writer, self._text())
         if state in RUNNING or self._is_about_to_begin():
@@ -237,31 +235,6 @@ class _Asked:
         self._writer.exchange(hold_of(self.booking, terms))
         task_request("allocation.cycle")
         return self.booking
-
-    def _paused(self, strength: Strength) -> Booking:
-        """Shortens the rest of a paused booking, and refuses anything else.
-
-        What it has to repeat stays in it: else it would keep the credit without repeating it.
-        """
-        booking, pause = self.booking, pause_open(self.booking)
-        is_only_length = self.old.differences(self.new).keys() <= {"duration", "name"}
-        is_less = booking.state == State.PAUSED and strength is Strength.WEAKER and is_only_length
-        if not is_less or booking.starts is not None or pause is None:
-            raise while_paused(booking)
-        if self.new.ask.duration < booking.redo_seconds:
-            redo = duration_words(booking.redo_seconds)
-            raise invalid("redo_left", refusal_text("redo_left", redo=redo), "duration")
-        self._writer.replace_open()
-        terms = weaker_terms(booking, self.new, self._text())
-        change = self._writer.row(terms, Strength.WEAKER)
-        change.restores = {}
-        pause.remaining_seconds = terms.duration_seconds
-        pause.save(update_fields=["remaining_seconds"])
-        plan_cut(booking, terms, self.now)
-        self._writer.store(terms, Strength.WEAKER, change)
-        self._writer.exchange(hold_of(booking, terms))
-        task_request("allocation.cycle")
-        return booking
 
     def _kept(self) -> Granted | None:
         """What the booking keeps of its time on the calendar with a change of its window or number;

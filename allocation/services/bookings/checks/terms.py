@@ -74,6 +74,21 @@ def weaker_terms(booking: Booking, target: Target, request_text: str) -> Terms:
     return _priced(changed, lines, min(old.hold_amount, held))
 
 
+def rest_terms(booking: Booking, target: Target, rest: int, until: datetime) -> Terms:
+    """The terms of a paused fixed window that ends at `until`, with `rest` seconds left of it."""
+    old, rate, length = terms_of(booking), rate_of(booking), target.ask.duration
+    held = booking.settled + line_cost(price_lines_of(booking), rest)
+    held += rate.surcharge(rate.between(until - timedelta(seconds=rest), until))
+    return replace(
+        old,
+        name=target.name,
+        ask=target.ask.to_json(),
+        duration_seconds=length,
+        class_durations=[[name, length] for name, _ in old.class_durations],
+        hold_amount=min(old.hold_amount, held),
+    )
+
+
 def stronger_terms(
     booking: Booking,
     target: Target,
