@@ -1,9 +1,10 @@
 """The bookings that one waits for, and those that wait for it, in words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from allocation.models import Booking, Dependency
+from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.bookings.results import REPORTED_WITHIN
 from allocation.web.bookings.page_context import PageContext
@@ -41,8 +42,10 @@ def parents_card(booking: Booking, ctx: PageContext) -> ParentsCard | None:
     rows = list(booking.dependencies.select_related("parent__tier"))
     if not rows or (booking.state == State.CANCELLED and booking.outcome != "dependency"):
         return None
+    above = replace(ctx, estimates=estimated_starts(row.parent for row in rows))
     lines = tuple(
-        ParentLine(row.parent, _NEEDS[Dependency.Needs(row.needs)], _when(row, ctx)) for row in rows
+        ParentLine(row.parent, _NEEDS[Dependency.Needs(row.needs)], _when(row, above))
+        for row in rows
     )
     waits = booking.awaits_parents
     failure, estimate = (_failure(rows), _estimate(booking, ctx)) if waits else ("", "")

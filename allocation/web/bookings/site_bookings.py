@@ -32,7 +32,7 @@ from allocation.services.operate.bulk import (
     bulk_apply,
     bulk_preview,
 )
-from allocation.web.bookings.booking_pages import booking_row
+from allocation.web.bookings.booking_pages import booking_rows
 from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH
 from allocation.web.bookings.page_context import PageContext
 from tenants.models import GpuClass, Tier, User
@@ -150,13 +150,13 @@ def _rows(bookings: list[Booking], operator: User, chosen: frozenset[str]) -> li
     nodes = nodes_of_bookings(booking.id for booking in bookings)
     asked = releases_asked(booking.id for booking in bookings)
     return [
-        booking_row(booking, ctx)
+        row
         | {
             "nodes": nodes.get(booking.id, ()),
             "chosen": str(booking.id) in chosen,
             "asked": asked.get(booking.id),
         }
-        for booking in bookings
+        for booking, row in zip(bookings, booking_rows(bookings, ctx), strict=True)
     ]
 
 

@@ -6,6 +6,8 @@ from decimal import Decimal
 import pytest
 
 from allocation.models import Booking
+from allocation.queries.bookings import after_parents
+from allocation.queries.bookings.after_parents import estimated_end, estimated_starts
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.dependencies import (
@@ -108,3 +110,41 @@ def test_a_bad_dependency_is_refused(lab: Lab) -> None:
         with pytest.raises(Refused) as refused:
             booked(lab, *parents, starts=starts)
         assert refused.value.code == code
+
+
+def test_the_estimated_start_follows_planned_ends_through_chains(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over, planned, early = booked(lab), booked(lab), booked(lab)
+    ended(over)
+    child = booked(lab, (planned.label, "end"), (early.label, "end"))
+    last = booked(lab, (child.label, "end"), (planned.label, "success"))
+
+    def starts() -> list[datetime | None]:
+        with as_system():
+            found = estimated_starts(Booking.objects.all())
+        assert found.keys() <= {child.id, last.id}
+        return [found.get(child.id), found.get(last.id)]
+
+    with as_system():
+        Booking.objects.filter(id=early.id).update(planned_ends=NOW + HOUR)
+    assert starts() == [None, None]
+    with as_system():
+        Booking.objects.filter(id=planned.id).update(planned_ends=NOW + 3 * HOUR)
+    assert starts() == [NOW + 3 * HOUR, NOW + 4 * HOUR]
+    with as_system():
+        Booking.objects.filter(id=child.id).update(not_before=NOW + 5 * HOUR)
+        over, child = (Booking.objects.get(id=each.id) for each in (over, child))
+        assert estimated_end([over]) == NOW
+        assert estimated_end([over, child]) == NOW + 6 * HOUR
+    assert starts() == [NOW + 5 * HOUR, NOW + 6 * HOUR]
+    # A start that no plan proves is no planned end.
+    with as_system():
+        unproven = Booking.objects.filter(id=planned.id)
+        unproven.update(reasons=[{"code": "none_in_service", "numbers": {}}])
+    assert starts() == [None, None]
+    with as_system():
+        unproven.update(reasons=[])
+        # Without its own parents a chain that is too deep has no end.
+        monkeypatch.setattr(after_parents, "DEEPEST", 1)
+        assert estimated_starts([Booking.objects.get(id=last.id)]) == {}
