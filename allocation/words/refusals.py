@@ -341,6 +341,11 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(label)s has begun, so only its end and its name can be changed, and GPUs can be given "
         "back by their names."
     ),
+    "tier_begun": gettext_lazy(
+        "%(label)s has begun, so its tier stays %(tier)s: bookings in %(new)s were promised their "
+        "quota without it. Book the rest of its time, %(rest)s, in %(new)s and release %(label)s "
+        "when that starts."
+    ),
     "redo_left": gettext_lazy(
         "The pause cost %(redo)s of work that is repeated without a charge, so it can't be shorter."
     ),

@@ -11,7 +11,7 @@ from allocation.rules.ask import AskDocument, count_of, duration_of, pin_of
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Target
-from allocation.rules.states import RUNNING
+from allocation.rules.states import RUNNING, State
 from allocation.services.bookings.change.changes import Patch
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
@@ -38,6 +38,7 @@ class ChangeForm:
     is_begun: bool
     is_fixed: bool
     is_of_series: bool = False
+    can_give_back: bool = False
 
     @classmethod
     def of(cls, booking: Booking, zone: tzinfo) -> "ChangeForm":
@@ -56,9 +57,10 @@ class ChangeForm:
             "give_back": "",
             "revision": str(booking.revision),
         }
-        is_begun = booking.state in RUNNING
+        is_begun = booking.state in (*RUNNING, State.PAUSED)
         is_of_series = booking.series_id is not None and not is_begun
-        return cls(values, zone, is_begun, ask.starts is not None, is_of_series)
+        can_give_back = booking.state in RUNNING
+        return cls(values, zone, is_begun, ask.starts is not None, is_of_series, can_give_back)
 
     def typed(self, data: Mapping[str, str]) -> "ChangeForm":
         """The form with what was sent; fields that were not sent keep their values."""
@@ -157,6 +159,8 @@ class ChangeForm:
             field("name", "Name", required=False, maxlength=80),
             field("length", "Length", "Such as 6h or 1h30m."),
         ]
+        if self.is_begun and not self.can_give_back:
+            return first
         if self.is_begun:
             hint = "Such as n0003/2, or unused: all without a process."
             return [*first, field("give_back", "GPUs to give back", hint, required=False)]

@@ -196,6 +196,14 @@ def test_a_running_booking_ends_earlier_or_asks_for_a_later_end(lab: Lab) -> Non
     with pytest.raises(Refused) as refused:
         patched(lab, mine, now=LATER, count=3)
     assert (refused.value.code, refused.value.param) == ("running_fixed", "count")
+    with (
+        tenant_tx(lab.tenant_id),
+        pytest.raises(Refused, match="Book the rest of its time, 2 h 58 min, in spot") as kept,
+    ):
+        booking_patch(
+            actor=lab.actor, booking=mine, patch=Patch(tier="spot"), revision=None, now=LATER
+        )
+    assert (kept.value.code, kept.value.param) == ("tier_begun", "tier")
     patched(lab, mine, now=LATER, duration=4 * 3600)
     replaced = patched(lab, mine, now=LATER, duration=3 * 3600 - 60)
     assert (replaced.extension_until, fresh(mine).extension_until) == (None, None)

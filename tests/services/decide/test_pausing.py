@@ -303,12 +303,12 @@ def test_the_rest_of_a_paused_booking_is_made_shorter_but_not_what_it_repeats(
     plant.later(30 * MINUTE)
     noticed(plant, booking, rival, ask=an_ask(2, hours=1))
     a_tier("prem", priority=90)
-    assert tier_changed(plant, lab, booking, "prem") == "extension_while_paused"
+    assert tier_changed(plant, lab, booking, "prem") == "tier_begun"
     saved(plant, booking)
     plant.later(MINUTE)
     before = fresh(booking)
     assert before.state == "paused"
-    assert tier_changed(plant, lab, booking, "prem") == "extension_while_paused"
+    assert tier_changed(plant, lab, booking, "prem") == "tier_begun"
 
     assert shorter(plant, lab, booking, 4 * 3600) == "extension_while_paused"
     assert shorter(plant, lab, booking, 3600, count=1) == "extension_while_paused"

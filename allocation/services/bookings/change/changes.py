@@ -32,6 +32,7 @@ from allocation.services.bookings.change.refusals import (
     change_awaited,
     not_changeable,
     revision_moved,
+    tier_begun,
     too_dear,
 )
 from allocation.services.bookings.change.sooner import Sooner, approval_refuse, sooner_accept
@@ -103,7 +104,8 @@ def booking_patch(
 
     Raises:
         Refused: `revision_moved`, `not_changeable`, `change_awaited`, `running_fixed`,
-            `extension_while_paused`, `cost_above`, or any rule of a request. Nothing is lost then.
+            `tier_begun`, `extension_while_paused`, `cost_above`, or any rule of a request. Nothing
+            is lost then.
     """
     with transaction.atomic():
         dates_lock(booking)
@@ -182,6 +184,8 @@ class _Asked:
         if self.booking.awaits_parents:
             sentence = refusal_text("depends_change", label=self.booking.label)
             raise Refused("depends_change", sentence)
+        if self.new.tier != self.old.tier and state in (*RUNNING, State.PAUSING, State.PAUSED):
+            raise tier_begun(self.booking, self.new.tier, self.now)
         if state in (State.PAUSING, State.PAUSED):
             return rest_shorten(self._writer, strength, self._text())
         if state in ON_WAITLIST:

@@ -1,13 +1,17 @@
 """Refusals of changes."""
 
+from datetime import datetime
 from decimal import Decimal
 
 from allocation.models import Booking
+from allocation.rules.ask.words.times import duration_words
 from allocation.rules.states import TERMINAL
+from allocation.services.record.open_pauses import pause_open
 from allocation.services.record.refusals import refusal
 from allocation.services.record.terms import Terms
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
+from tenants.models import Tier
 from tenants.platform.errors import Refused
 
 
@@ -29,6 +33,24 @@ def while_paused(booking: Booking) -> Refused:
     state = booking.get_state_display().lower()
     sentence = refusal_text("extension_while_paused", label=booking.label, state=state)
     return refusal("extension_while_paused", sentence, "conflict", "request")
+
+
+def tier_begun(booking: Booking, tier: str, now: datetime) -> Refused:
+    """The refusal for another tier of a booking that has begun, with what works instead."""
+    pause, rest = pause_open(booking), booking.duration_seconds
+    if pause is not None and pause.remaining_seconds is not None:
+        rest = pause.remaining_seconds
+    elif booking.planned_ends is not None:
+        rest = max(0, int((booking.planned_ends - now).total_seconds()))
+    named = Tier.objects.filter(slug=tier).values_list("name", flat=True).first()
+    sentence = refusal_text(
+        "tier_begun", label=booking.label, tier=booking.tier.name, new=named or tier,
+        rest=duration_words(rest // 60 * 60),
+    )  # fmt: skip
+    return Refused(
+        "tier_begun", sentence, param="tier", owner="others",
+        alternatives=[{"tier": tier, "duration": rest}],
+    )  # fmt: skip
 
 
 def not_changeable(booking: Booking) -> Refused:
