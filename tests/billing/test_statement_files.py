@@ -58,7 +58,7 @@ def a_random_line(draw: Random) -> tuple[StatementLine, int]:
     kind = draw.choice(("settle", "settle", "charge", "reverse"))
     micros = draw.randrange(10**9) if draw.random() < 0.7 else draw.randrange(10**5) * 5_000
     micros = -micros if kind == "reverse" else micros
-    fee = draw.choice(("", "", "no_show")) if kind == "settle" else ""
+    fee = draw.choice(("", "", {"settle": "no_show", "reverse": "late_share"}.get(kind, "")))
     peak = draw.randrange(micros + 1) if kind == "settle" and not fee else 0
     line = a_line(
         str(Decimal(micros) / 10**6), kind=kind, fee=fee, booking=f"BK-{draw.randrange(3)}",
@@ -119,7 +119,7 @@ NULLABLE = (
 def test_the_focus_export_keeps_the_published_rules_of_its_columns() -> None:
     lines = [
         a_line(day=date(2026, 10, 30), campaign="ablation"),
-        a_line("-1.5", kind="reverse", note="Node was slow"),
+        a_line("-1.5", kind="reverse", fee="late_share", note="Node was slow"),
         a_line("3", name="=HYPERLINK(1)"),
         # An hour at 2.40, and two in peak hours at 3.00.
         a_line("8.4", surcharge=Decimal("1.2")),
