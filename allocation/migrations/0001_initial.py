@@ -691,6 +691,12 @@ class Migration(migrations.Migration):
                         models.DecimalField(db_default=0, decimal_places=6, default=0, help_text="Charged for late time, a part of `settled`.", max_digits=20),
                     ),
                     (
+                        "late_refunded",
+                        models.DecimalField(
+                            db_default=0, decimal_places=6, default=0, help_text="Late shares that an undo has given back.", max_digits=20
+                        ),
+                    ),
+                    (
                         "cooling_until",
                         models.DateTimeField(
                             blank=True,
@@ -778,6 +784,7 @@ class Migration(migrations.Migration):
                             ),
                             name="booking_correction_sane",
                         ),
+                        models.CheckConstraint(condition=models.Q(("late_refunded__gte", 0), ("late_refunded__lte", models.F("late_fees"))), name="booking_refund_within_late_fees"),
                         models.CheckConstraint(condition=models.Q(("settled__gte", 0), ("settled__lte", models.F("hold_amount"))), name="booking_settled_sane"),
                         models.CheckConstraint(
                             condition=models.Q(

@@ -243,7 +243,7 @@ class Migration(migrations.Migration):
                             blank=True,
                             db_default="",
                             default="",
-                            help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`.",
+                            help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`. Of a refund: the fee that it gives back.",
                             max_length=12,
                         ),
                     ),
@@ -275,7 +275,10 @@ class Migration(migrations.Migration):
                             name="transfer_surcharge_in_charge",
                         ),
                         models.CheckConstraint(
-                            condition=models.Q(("fee", ""), models.Q(("kind", "settle"), ("surcharge", 0)), _connector="OR"), name="transfer_fee_in_charge"
+                            condition=models.Q(
+                                ("fee", ""), models.Q(("kind", "settle"), ("surcharge", 0)), models.Q(("fee", "late_share"), ("kind", "reverse")), _connector="OR"
+                            ),
+                            name="transfer_fee_in_charge",
                         ),
                         models.CheckConstraint(
                             condition=models.Q(

@@ -2,11 +2,13 @@
 
 from tenants.platform.wall import protect, system_table, tenant_key
 
-# A member confirms the save, asks for more time, ends the pause, or gives GPUs back during it.
+# A member confirms the save, asks for more time, ends the pause, gives GPUs back during it, or
+# gives a fixed window an earlier end.
 WALL = (
     protect(
         "allocation_pause",
-        grants="SELECT, UPDATE (acknowledged_at, more_asked_at, ended_at, remaining_seconds)",
+        grants="SELECT, UPDATE (acknowledged_at, more_asked_at, ended_at, remaining_seconds,"
+        " ends_before)",
     )
     + tenant_key("allocation_pause", "booking_id", "allocation_booking")
     + system_table("allocation_pausecause")

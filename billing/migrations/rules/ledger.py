@@ -172,9 +172,32 @@ END $$;
 CREATE TRIGGER correction_2_bounded BEFORE INSERT ON billing_transfer FOR EACH ROW
   WHEN (NEW.kind IN ('charge', 'reverse') AND billing_is_correction(NEW.kind, NEW.debit_id))
   EXECUTE FUNCTION billing_correction_bounded();
+-- A refund of a fee is of at most what was charged as it.
+CREATE FUNCTION billing_fee_refund_bounded() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  paid numeric;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended(NEW.reference::text, 4));
+  SELECT coalesce(sum(CASE WHEN t.kind = 'reverse' THEN -t.amount ELSE t.amount END), 0)
+    INTO paid
+    FROM billing_transfer t
+    WHERE t.tenant_id = NEW.tenant_id AND t.reference = NEW.reference AND t.fee = NEW.fee
+      AND t.kind IN ('settle', 'reverse')
+      AND CASE WHEN t.kind = 'reverse' THEN t.credit_id ELSE t.debit_id END = NEW.credit_id;
+  IF NEW.reference IS NULL OR NEW.amount > paid THEN
+    RAISE EXCEPTION 'a refund of more than the fee'
+      USING ERRCODE = '23514', CONSTRAINT = 'refund_within_fee';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER correction_3_within_fee BEFORE INSERT ON billing_transfer FOR EACH ROW
+  WHEN (NEW.kind = 'reverse' AND NEW.fee <> '')
+  EXECUTE FUNCTION billing_fee_refund_bounded();
 """
     + callable_by("billing_is_correction(text, uuid)")
     + callable_by("billing_correction_bounded()", roles="")
+    + callable_by("billing_fee_refund_bounded()", roles="")
 )
 
 # No transfer is booked into a closed month. The trigger fires after `apply_transfers`, which has
