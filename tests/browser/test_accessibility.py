@@ -1,8 +1,10 @@
-"""axe-core on every page, light on a desk and dark on a phone: nothing serious."""
+"""axe-core on every page, light on a desk and dark on a phone: nothing serious.
 
-from collections.abc import Iterator
+Each run looks at a page in one of them, in turn; `-m long` looks in both."""
+
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import httpx
@@ -32,10 +34,8 @@ ON_LOOKS = (
     *("label-content-name-mismatch", "aria-hidden-focus", "nested-interactive"),
 )
 """Rules whose answer depends on theme and width; the others answer by the markup alone."""
-LOOKS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
-    ("light", 1440, 900, ()),
-    ("dark", 390, 844, ON_LOOKS),
-)
+Look: TypeAlias = tuple[str, int, int, tuple[str, ...]]
+LOOKS: tuple[Look, ...] = (("light", 1440, 900, ()), ("dark", 390, 844, ON_LOOKS))
 MORE = {
     "nobody": (
         ("sign-in", "/sign-in"),
@@ -140,22 +140,27 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize("role", ["nobody", *PAGES])
+@pytest.mark.parametrize(
+    "looks",
+    [pytest.param(1, id="a look in turn"), pytest.param(2, id="both", marks=pytest.mark.long)],
+)
 def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
-    browser: Browser, running: Site, role: str
+    browser: Browser, running: Site, role: str, looks: int
 ) -> None:
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     if role != "nobody":
         sign_in(page, running, running.people[role])
     faults: list[str] = []
-    for name, address in _pages(role):
+    for turn, (name, address) in enumerate(_pages(role)):
         url = address_of(page, running, address)
         assert url is not None, name
         page.goto(url)
         if address[0] != "/":
             view = resolve(urlsplit(page.url).path).view_name
             assert view.removeprefix("ops-") == SEEDED[address.partition(":")[0]]
-        faults += [f"{name} {fault}" for fault in _looked(page)]
+        seen = LOOKS if looks > 1 else ((*LOOKS[turn % 2][:3], ()),)
+        faults += [f"{name} {fault}" for fault in _looked(page, seen)]
     if role == "researcher":
         faults += [f"dialog {fault}" for fault in _asked(page, running)]
         faults += [f"found {fault}" for fault in _found(page, running)]
@@ -177,9 +182,9 @@ def _pages(role: str) -> tuple[tuple[str, str], ...]:
     return tuple(each for each in pages if each[0] not in SAME_MARKUP)
 
 
-def _looked(page: Page) -> Iterator[str]:
+def _looked(page: Page, looks: Sequence[Look] = LOOKS) -> Iterator[str]:
     page.evaluate(AXE)
-    for theme, width, height, only in LOOKS:
+    for theme, width, height, only in looks:
         page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]  # light or dark
         page.set_viewport_size({"width": width, "height": height})
         yield from (f"{theme} at {width}: {fault}" for fault in page.evaluate(RUN, only))

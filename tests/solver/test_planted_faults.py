@@ -125,7 +125,17 @@ IN_PAUSES: dict[str, Fault] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", IN_PLANS)
+# Each takes as long as the property that it tests, so the others are for each night.
+EACH_TIME = 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if number >= EACH_TIME else [])
+        for number, name in enumerate(IN_PLANS)
+    ],
+)
 def test_a_fault_in_plans_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target, attribute, fault = IN_PLANS[name]
     monkeypatch.setattr(target, attribute, fault(getattr(target, attribute)))
