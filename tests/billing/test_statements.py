@@ -72,6 +72,20 @@ class Site:
             tenant_id=self.tenant.id, reference=self.booking.id, amount=Decimal(amount), now=now
         )
 
+    def add(self, amount: str, now: datetime) -> None:
+        """Charges more, as an operator."""
+        charge_add(
+            tenant_id=self.tenant.id, reference=self.booking.id, amount=Decimal(amount),
+            note="late", now=now,
+        )  # fmt: skip
+
+    def refund(self, amount: str, now: datetime) -> None:
+        """Refunds an amount, as an operator."""
+        charge_refund(
+            tenant_id=self.tenant.id, reference=self.booking.id, amount=Decimal(amount),
+            note="slow", now=now,
+        )  # fmt: skip
+
     def client(self, *, admin: bool = False) -> Client:
         """A browser of the admin or of the researcher."""
         client = Client()
@@ -86,9 +100,8 @@ def site(db: None) -> Site:
 
 def test_a_statement_has_charges_and_corrections_of_its_month(site: Site) -> None:
     with as_system():
-        at = {"tenant_id": site.tenant.id, "reference": site.booking.id}
-        charge_refund(**at, amount=Decimal("2.1"), note="slow", now=NOW + timedelta(seconds=1))
-        charge_add(**at, amount=Decimal(1), note="late", now=DECEMBER_2)
+        site.refund("2.1", now=NOW + timedelta(seconds=1))
+        site.add("1", now=DECEMBER_2)
         statement = statement_of(of := StatementOf(site.tenant.id, NOVEMBER))
         lines = list(statement_lines(of))
     assert [(line.kind, line.amount) for line in lines] == [
@@ -128,9 +141,8 @@ def test_the_kept_sums_are_those_of_the_lines_in_every_grouping(site: Site) -> N
             hold_settle(
                 tenant_id=site.tenant.id, reference=site.booking.id, amount=Decimal(1), now=now
             )
-            at = {"tenant_id": site.tenant.id, "reference": site.booking.id}
-            charge_add(**at, amount=Decimal("0.125"), note="late", now=now)
-            charge_refund(**at, amount=Decimal("0.115"), note="slow", now=now)
+            site.add("0.125", now=now)
+            site.refund("0.115", now=now)
         for of_project in (None, folding, other):
             of = StatementOf(site.tenant.id, NOVEMBER, of_project)
             lines = list(statement_lines(of))
