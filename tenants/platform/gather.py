@@ -83,7 +83,7 @@ class Gathering(Generic[Member, Answer]):
         place.turn.wait()
 
     def _lead(self, key: Hashable, first: _Place[Member, Answer]) -> None:
-        """Answers all who wait now. Alone, the leader does its work as if there were no others."""
+        """Answers all who wait now. A leader that is alone does nothing here."""
         with self._lock:
             queue = self._waiting[key]
             others = [queue.popleft() for _ in range(min(len(queue), MOST_TOGETHER - 1))]

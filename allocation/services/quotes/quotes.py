@@ -65,52 +65,35 @@ class Quote:
 
 
 def quote_make(
-    *,
-    actor: Actor,
-    request: BookingRequest,
-    now: datetime,
-    without: Booking | None = None,
-    after: datetime | None = None,
-    runs: Runs | None = None,
-) -> Quote:
-    """Returns the options of a request in its tier, and as asked in the other tiers.
+    *, actor: Actor, request: BookingRequest, now: datetime, without: Booking | None = None,
+    after: datetime | None = None, runs: Runs | None = None,
+) -> Quote:  # fmt: skip
+    """Returns the options of a request in its tier, as asked first, and as asked in other tiers.
 
-    As asked comes first, then the earliest. Options that are no better in start, price, risk of a
-    pause or speed than another are left out. `without` is a booking that would be cancelled for it.
-    `after`: the planned end of the bookings that it waits for. Its start is then an estimate only,
-    not before that. `runs`: it is an array of so many. Nothing is reserved. Run inside the
-    tenant's transaction.
+    Options that are no better in start, price, risk of a pause or speed than another are left out.
+    `without` is a booking that would be cancelled for it. `after`: the planned end of those that it
+    waits for, so its start is an estimate. `runs`: it is an array. Nothing is reserved. Run inside
+    the tenant's transaction.
 
     Raises:
         Refused: by admission; see `services.bookings.admission`.
     """
     project = access_project_to_book(actor, request.project, "project")
-    admission = admission_check(
-        project=project,
-        tier_slug=request.tier,
-        ask=request.ask,
-        now=now,
-        asker=Asker(actor.user_id, without),
-    )
-    if after is not None:
-        admission = replace(admission, not_before=max(admission.not_before, after))
+    admission = _admitted(project, request, Asker(actor.user_id, without), now, after)
     request = replace(request, ask=admission.ask)
     campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
-    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     campaign_id = campaign.id if campaign else None
+    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     market = Market.read(now)
     restraints = restraints_of(project, actor.user_id, campaign_id, now)
-    questions = [
-        _restrained(each, request.ask, restraints)
-        for each in _questions(actor, admission, request, project, market)
-    ]
+    in_tiers = _questions(actor, admission, request, project, market)
+    questions = [_restrained(each, request.ask, restraints) for each in in_tiers]
     site = Availability(published_snapshot(now, policy, without), policy)
     found, blocked = _found(site, questions)
     priced = _priced(found, actor, admission, request, market)
     options = tuple(priced if after is None else (estimated(each, market) for each in priced))
     if runs is not None:
-        by_tier = {each.tier: each for each in questions}
-        options = tuple(array_ends(site, options, by_tier, runs))
+        options = tuple(array_ends(site, options, {each.tier: each for each in questions}, runs))
     starts = options[0].starts if options else admission.not_before
     blocking, waits = _blocked(blocked)
     if without is None:
@@ -123,11 +106,20 @@ def quote_make(
     effect = tightest_figures(
         project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=starts
     )
-    lock, expires = price_lock(now), now + PRICE_LOCK_TIME
-    asks_hook = without is None and hook_decides(actor.tenant_id)
     return Quote(
-        options, blocking, effect, expires=expires, lock=lock, waits=waits, asks_hook=asks_hook
+        options, blocking, effect, now + PRICE_LOCK_TIME, price_lock(now), waits,
+        asks_hook=without is None and hook_decides(actor.tenant_id),
+    )  # fmt: skip
+
+
+def _admitted(
+    project: Project, request: BookingRequest, asker: Asker, now: datetime, after: datetime | None
+) -> Admission:
+    """Admits the request, which starts at `after` at the earliest."""
+    found = admission_check(
+        project=project, tier_slug=request.tier, ask=request.ask, now=now, asker=asker
     )
+    return found if after is None else replace(found, not_before=max(found.not_before, after))
 
 
 def _restrained(

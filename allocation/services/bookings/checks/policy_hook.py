@@ -1,6 +1,6 @@
 """Asks the organisation's policy hook about new requests and stronger changes.
 
-The hook is asked before admission, so what it changes is admitted as if a person had asked for it.
+The hook is asked before admission, so what it changes is admitted like any other request.
 It never widens rights: another tier must be open to the asker, and a window inside the asked one.
 What it answered is kept as an event of each booking; a later cycle or replay never asks it.
 """
