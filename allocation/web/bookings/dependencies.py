@@ -84,8 +84,8 @@ def _estimate(booking: Booking, ctx: PageContext) -> str:
         return "No start can be estimated yet: not all of them have a planned end."
     when = moment_words(max(starts, ctx.now), ctx.zone, ctx.now)
     return (
-        f"Estimated start: not before {when}, by their planned ends. No GPUs are reserved for it "
-        "before they are over."
+        f"Estimated start: not before {when}, the planned end of what it waits for. "
+        "No GPUs are reserved for it before that."
     )
 
 
