@@ -12,9 +12,13 @@ TESTING := $(VENV)/installed-test
 ENGINES := .venv-engines
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+# Chooses the quarter of the tests marked `turn` (tests/turns.py); without git, all of them run.
+TURN := $(if $(shell git rev-parse HEAD 2>/dev/null),--turn $(shell git rev-parse HEAD 2>/dev/null))
+# Files with tests that kill processes.
+FAULTS = $(shell grep -rl --include='test_*.py' 'mark\.faults' tests)
 CODE := portal tenants billing allocation gpu_client tests manage.py
 
-.PHONY: demo wheel clean-demo test random test-pure test-long test-containers test-engines mutants check audit bench screens docs lock browser
+.PHONY: demo wheel clean-demo test test-all random test-pure test-long test-containers test-engines mutants check audit bench screens docs lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -25,12 +29,16 @@ clean-demo: $(RUNTIME)
 
 # First what fails soon: linters and types, next to 200 random worlds that live for days and 1,000
 # seeded schedules of faults. Then the tests, and those that kill processes, file by file: these wait
-# for half of their time. Each of the longest tests is in `make test-long`.
+# for half of their time. Of the costly tests a quarter runs, chosen by the commit; `make test-all`
+# runs all of them, and `make test-long` the longest, too.
 test:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target check random
-	$(BIN)/python -m pytest -q -n 3 -m "not faults and not bench and not long and not containers and not engines"
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile -m "faults and not long"
+	$(BIN)/python -m pytest -q -n 3 -m "not faults and not bench and not long and not containers and not engines" $(TURN)
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile -m "faults and not long" $(TURN) $(FAULTS)
+
+test-all:
+	@$(MAKE) --no-print-directory test TURN=
 
 random: $(TESTING)
 	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
@@ -40,9 +48,9 @@ random: $(TESTING)
 test-pure: $(TESTING)
 	$(BIN)/python -m pytest -q --confcutdir=tests/solver tests/solver tests/rules
 
-# For each night: the longest tests, the same properties and more on many more examples, on one core,
+# For each night: all tests, the longest and the same properties on many more examples on one core,
 # and 2,000 random worlds and 2,000 schedules of faults on two.
-test-long: $(TESTING)
+test-long: test-all
 	$(BIN)/python -m pytest -q -m long
 	$(BIN)/python -m tests.worlds --worlds 2000 --first-seed 1001
 	$(BIN)/python -m tests.simulation --schedules 2000 --first-seed 1001

@@ -25,6 +25,8 @@ from tests.agent.builders import HOUR, NODE, a_document, a_slice, a_whole, notic
 from tests.agent.processes import Portal, Process
 from tests.servers.waiting import wait_until
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def portal(redis_client: "redis.Redis") -> Iterator[Portal]:

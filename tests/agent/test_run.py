@@ -16,6 +16,8 @@ from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_boo
 from tests.agent.builders import NODE, NOW, a_document, a_whole, cases
 from tests.agent.ports.test_hand_over import GANG, NAME
 
+pytestmark = pytest.mark.turn
+
 
 def ran(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(

@@ -20,6 +20,8 @@ from allocation.agent.state.enrol import Identity, identity_save
 from tests.agent.builders import KEYS, NODE
 from tests.servers.servers import ROOT
 
+pytestmark = pytest.mark.turn
+
 NEVER = ("django", "rest_framework", "celery", "numpy", "ortools", "psycopg", "portal", "tenants")
 SOURCES = ("allocation", "billing", "gpu_client", "portal", "tenants")
 

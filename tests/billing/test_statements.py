@@ -43,6 +43,8 @@ from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, actor_
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_model
 
+pytestmark = pytest.mark.turn
+
 DECEMBER_2 = datetime(2026, 12, 2, 1, tzinfo=UTC)
 
 

@@ -16,7 +16,7 @@ from tests.browser.chromium import chromium, sign_in
 from tests.browser.screens import PAGES, address_of
 from tests.browser.site import Site
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.turn]
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 RUN = """

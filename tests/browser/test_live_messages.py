@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 from tests.browser.chromium import chromium, sign_in
 from tests.browser.site import Site
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.turn]
 # Two beats, and a page's own second between two looks.
 HEALED_MS = 25_000
 

@@ -11,7 +11,7 @@ from tests.builders import an_operator
 from tests.roles import as_system
 from tests.web.fleet.test_compaction_page import a_full_site
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.turn]
 
 
 def test_one_press_orders_the_move_that_is_shown(live_portal: str) -> None:

@@ -8,7 +8,7 @@ from tests.browser.chromium import chromium, sign_in
 from tests.browser.site import Person, Site
 from tests.builders import PASSWORD, a_member, a_project
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.turn]
 AUTHENTICATOR = {
     "protocol": "ctap2",
     "transport": "internal",

@@ -19,7 +19,7 @@ from tests.builders import UNITS_PER_GPU, an_operator
 from tests.roles import as_system
 from tests.services.reported import a_gpu, an_inventory, enrolled
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.turn]
 MOST_ACTS, MOST_SECONDS = 6, 180
 
 

@@ -14,7 +14,7 @@ from tenants.models import Membership
 from tests.browser.chromium import chromium
 from tests.browser.dense import a_dense_fleet
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.turn]
 
 WIDTHS = {1440: 900, 1280: 720, 768: 1024, 390: 844}
 SPANS = ("6h", "24h", "3d", "2w")

@@ -24,7 +24,7 @@ from tests.roles import as_system
 from tests.servers.servers import DATABASE, ROOT, Servers
 from tests.servers.waiting import wait_until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 THREE, TWO, ONE = 9, 14, 19
 """NVML's numbers of the profiles 3g.40gb, 2g.20gb and 1g.10gb."""
 

@@ -18,7 +18,7 @@ from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 # More than the guard lets through; on a slow machine it looks late.
 MEGABYTES = 480
 

@@ -22,7 +22,7 @@ from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 NODE = "node"
 
 

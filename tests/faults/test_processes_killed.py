@@ -14,7 +14,7 @@ from tests.servers.live import worker_program
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 SECONDS = 120.0
 
 

@@ -25,7 +25,7 @@ from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 NAME = "gpu-a1-01"
 SECONDS = 40.0
 

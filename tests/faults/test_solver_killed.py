@@ -32,7 +32,7 @@ from tests.servers.waiting import wait_until
 from tests.services.moved import LATER, apart, asked, gpu_of
 from tests.services.plant import NAME, Plant, a_plant, fresh
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 WRITTEN_BEFORE_COMMIT = (
     "before the plan is written",
     "in the middle of writing it",

@@ -29,7 +29,7 @@ from tests.servers.live import web_program
 from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 # A program of its own ends its work this long after the last heartbeat that was answered.
 WITHOUT = TTL_SECONDS - MARGIN_SECONDS + 3
 

@@ -26,7 +26,7 @@ from tests.servers.live import web_program
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 WISH = {"project": "folding", "tier": "standard", "request": "1g.10gb h100 for 10m"}
 WRITERS = 4
 ENOUGH = 24

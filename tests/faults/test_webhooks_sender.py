@@ -23,7 +23,7 @@ from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
 from tests.services.webhook_receiver import a_receiver
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 BOOKINGS, KINDS = 4, ("starting", "started", "ending")
 
 

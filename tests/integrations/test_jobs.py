@@ -2,10 +2,13 @@
 
 import subprocess
 
+import pytest
 import yaml
 
 from tests.integrations.portal import FOLDER, Portal
 from tests.servers.servers import ROOT
+
+pytestmark = pytest.mark.turn
 
 
 def test_the_github_step_books_runs_and_releases(portal: Portal) -> None:

@@ -44,6 +44,8 @@ from tests.api.builders import Site, a_site, row_counts, said
 from tests.jira.stub import ACCOUNT, HTML, TOKEN, Jira, a_jira, sprint_of, webhook_of
 from tests.roles import as_system
 
+pytestmark = pytest.mark.turn
+
 DELIVERY = WebhookDelivery.State
 TERMS: dict[str, Any] = {
     "key": "GPU", "project": "folding", "owner": "mara", "tier": "standard", "act": "book",

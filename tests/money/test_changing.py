@@ -12,6 +12,8 @@ from tests.money.changing import play
 from tests.roles import as_system
 from tests.services.plant import Plant
 
+pytestmark = pytest.mark.turn
+
 
 def games(plant: Plant, seeds: range, acts: int = 14, *, is_mixed: bool = False) -> None:
     """Each with people of its own, on one plant."""

@@ -19,6 +19,8 @@ from tests.policy_hook.conftest import Hooked
 from tests.policy_hook.hook_server import ADMIT
 from tests.roles import as_system
 
+pytestmark = pytest.mark.turn
+
 DENY: dict[str, Any] = {"decision": "deny", "message": "Not <b>before</b> the review."}
 BODY = {"project": "folding", "tier": "standard", "request": "1 h100 for 10m"}
 MOVE = {"decision": "admit", "tier": "spot", "message": "Cheaper at night."}

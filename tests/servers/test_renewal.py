@@ -6,6 +6,8 @@ from psycopg import sql
 
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 
 def _written(servers: Servers, *statements: str) -> None:
     with psycopg.connect(servers.dsn("postgres"), autocommit=True) as server:

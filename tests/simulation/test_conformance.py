@@ -29,7 +29,7 @@ from tests.simulation.services.real_wishes import when
 from tests.simulation.tables.people import SERVICES, Service, UserRequest
 from tests.simulation.tables.rows import Tables
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 # Each takes seconds on the real services.
 SEEDS = (*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 24)))
 

@@ -47,6 +47,8 @@ from tests.simulation.tables.rows import Booking, Site, Tables
 from tests.simulation.wishes import changes, waitlist
 from tests.simulation.wishes.tables import ChangeRow
 
+pytestmark = pytest.mark.turn
+
 MOST_SEEDS = 300
 
 

@@ -12,7 +12,7 @@ from tenants.models import Announcement, Mail, Notification
 from tests.api.builders import Site, a_site, said
 from tests.roles import as_role, as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 TEXT = "Racks are moved <b>"
 SHOWN = "Racks are moved &lt;b&gt;"
 HOUR = timedelta(hours=1)

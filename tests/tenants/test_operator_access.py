@@ -15,7 +15,7 @@ from tests.api.builders import Site, a_site, said
 from tests.builders import a_tenant_admin
 from tests.roles import as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 BODY = {"tenant": "northlab", "person": "stefan", "reason": "Ticket 7 <b>", "length": "PT1H"}
 
 

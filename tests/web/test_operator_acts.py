@@ -26,7 +26,7 @@ from tests.web.crawl import filled, routes, views
 from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act
 from tests.web.operator_sites import Values, my_draft, with_platform_budget
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 ADDRESS = "203.0.113.9"
 NO_ID = "00000000-0000-0000-0000-000000000000"
 UNSAFE = ("post", "put", "delete")

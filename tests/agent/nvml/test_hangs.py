@@ -38,6 +38,8 @@ from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_slice,
 from tests.agent.processes import Portal, Process
 from tests.servers.waiting import wait_until
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def held() -> Iterator[threading.Event]:

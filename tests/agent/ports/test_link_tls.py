@@ -15,6 +15,8 @@ from tests.agent.builders import NODE
 from tests.faults.proxy import Proxy
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 CERTIFICATES = Path(__file__).parent / "tls"
 PASSWORD = "a" * 64
 

@@ -16,6 +16,8 @@ from tests.api.builders import Api, Site, row_counts, said
 from tests.roles import as_system
 from tests.web.flat import flat
 
+pytestmark = pytest.mark.turn
+
 LONG = {"project": "folding", "request": "1 h100 for 20m"}
 
 

@@ -15,6 +15,8 @@ from tests.api.builders import Site, said
 from tests.builders_allocation import HOUR
 from tests.roles import as_system
 
+pytestmark = pytest.mark.turn
+
 
 def sent(site: Site, items: list[object], mode: str = "all", **headers: str) -> Any:  # noqa: ANN401
     return site.researcher.post("bookings/batch", {"items": items, "mode": mode}, **headers)

@@ -14,6 +14,8 @@ from tests.api.bookings.test_bookings import REASON
 from tests.api.builders import Site, awaited, said
 from tests.roles import as_system
 
+pytestmark = pytest.mark.turn
+
 BODY = {"request": "2 h100 2h tomorrow 10:00", "name": "first"}
 
 

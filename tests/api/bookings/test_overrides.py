@@ -28,7 +28,7 @@ from tests.api.builders import Api, Site, a_site, row_counts, said
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
-pytestmark = pytest.mark.races
+pytestmark = [pytest.mark.races, pytest.mark.turn]
 
 BIG = {"project": "folding", "tier": "spot", "request": "6 h100 for 10m"}
 LONG = {"project": "folding", "request": "1 h100 for 8d"}

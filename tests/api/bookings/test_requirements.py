@@ -17,7 +17,7 @@ from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, a_site, row_counts, said
 from tests.roles import as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 WANTED = {"project": "folding", "tier": "spot", "request": "1 h100 for 1h"}
 TEXT = {
     "of": "tier", "target": "spot", "kind": "terms", "name": "Fair use",

@@ -16,7 +16,7 @@ from tests import builders
 from tests.api.builders import Api, Site, a_site, row_counts, said
 from tests.roles import as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 
 ASK = {"count": 1, "classes": ["h100"], "duration": "PT1H"}
 SMALL = {"project": "folding", "tier": "spot", "request": "1 h100 for 1h"}

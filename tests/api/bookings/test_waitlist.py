@@ -16,6 +16,8 @@ from tests.api.builders import Site, a_site, row_counts, said
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 ASK = {"project": "folding", "ask": {"count": 1, "classes": ["h100"], "duration": 3600}}
 
 

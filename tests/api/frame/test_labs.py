@@ -15,7 +15,7 @@ from tests.api.builders import Api, Site, row_counts, said
 from tests.builders import UNITS_PER_GPU
 from tests.roles import as_role, as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 
 
 def a_lab(site: Site, *, gpus: int = 3, borrow: int | None = 0) -> None:

@@ -19,6 +19,8 @@ from tenants.platform.reference import by_version, reference_tx
 from tests.api.builders import Site, a_site, said
 from tests.roles import as_role, as_system
 
+pytestmark = pytest.mark.turn
+
 ASK = {"count": 1, "classes": ["h100"], "profile": "1g.10gb", "duration": 3600}
 BODY = {"project": "folding", "tier": "standard", "ask": ASK}
 

@@ -16,6 +16,8 @@ from tests.api.builders import Site, said
 from tests.roles import as_system
 from tests.servers.servers import ROOT
 
+pytestmark = pytest.mark.turn
+
 URL = "http://127.0.0.1:9/hook"
 LINE = {"project": "folding", "tier": "standard", "request": "1 h100 for 10m"}
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.servers.servers import ROOT
 
+pytestmark = pytest.mark.turn
+
 # Those of the stores are tested with stores (test_checks.py); models and addresses are checked
 # whenever a command starts.
 TAGS = (

@@ -16,7 +16,7 @@ from portal.launch.processes import process_birth
 from tests.servers.servers import ROOT
 from tests.servers.waiting import wait_until
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.turn]
 
 # PostgreSQL, two Valkeys, web, operators, two workers, beat, reader, sender, four agents
 PROGRAMS = 14

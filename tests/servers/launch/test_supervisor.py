@@ -15,6 +15,8 @@ from portal.launch.processes import leftovers_end, process_birth
 from tests.servers.servers import ROOT
 from tests.servers.waiting import wait_until
 
+pytestmark = pytest.mark.turn
+
 PATIENT = "import signal; print('here', flush=True); signal.pause()"
 DEAF = "import signal; signal.signal(15, signal.SIG_IGN); " + PATIENT + "; signal.pause()"
 SPEAKS_ON_STOP = (

@@ -31,6 +31,8 @@ from tests.roles import as_system
 from tests.servers.live import web_program
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 
 @dataclass(frozen=True)
 class Web:

@@ -27,6 +27,8 @@ from tests.roles import as_system
 from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 
 def ask(
     address: str, path: str, *, method: str = "GET", body: bytes = b"", **headers: str

@@ -12,6 +12,8 @@ from portal.web.serving import bounded, threads
 from portal.web.serving.bounded import BoundedProtocol
 from portal.web.serving.threads import ThreadedHandler
 
+pytestmark = pytest.mark.turn
+
 
 async def _application(scope: dict[str, object], receive: object, send: object) -> None:
     """Answers every request at once."""

@@ -32,6 +32,8 @@ from tests.servers.live import web_program
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
+pytestmark = pytest.mark.turn
+
 THREADS = 2
 CROWD = 200
 

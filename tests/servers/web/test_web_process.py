@@ -11,6 +11,8 @@ from websockets.typing import Origin
 
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 
 def headers_of(url: str, **sent: str) -> tuple[int, Message]:
     request = urllib.request.Request(url, headers=sent)  # noqa: S310 (our own address)

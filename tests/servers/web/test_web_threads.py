@@ -14,6 +14,8 @@ from portal.launch.processes import start, stop
 from tests.servers.live import web_program
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 THREADS = 2
 
 

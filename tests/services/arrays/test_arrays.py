@@ -30,6 +30,8 @@ from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 PRICE = Decimal("4.80")
 ONE_HOUR = an_ask(hours=1)

@@ -44,6 +44,8 @@ from tests.servers.servers import Servers
 from tests.services.bookings.test_approvals import asked as asked_of
 from tests.services.bookings.test_approvals import decided, ruled
 
+pytestmark = pytest.mark.turn
+
 SOON = NOW + timedelta(minutes=1)
 LATER = NOW + timedelta(minutes=2)
 

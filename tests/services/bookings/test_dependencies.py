@@ -23,6 +23,8 @@ from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 
 

@@ -18,6 +18,8 @@ from tests.servers.servers import Servers
 from tests.services.bookings.test_changes import fresh, held, requested, turn, window
 from tests.services.bookings.test_undo import refusal_of
 
+pytestmark = pytest.mark.turn
+
 ONE = NOW + HOUR
 PRICE = Decimal("4.80")
 

@@ -22,6 +22,8 @@ from tests.roles import as_system
 from tests.services.paused import all_is_well
 from tests.services.plant import Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 HOUR = timedelta(hours=1)
 H100, L40S = Decimal(3), Decimal(1)
 

@@ -26,6 +26,8 @@ from tests.roles import as_system
 from tests.services.paused import all_is_well
 from tests.services.plant import Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 KEY = ("h100", "standard")
 PLAIN, PEAK = Decimal(2), Decimal(5)
 MINUTE = timedelta(minutes=1)

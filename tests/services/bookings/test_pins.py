@@ -22,6 +22,8 @@ from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.plant import fresh
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 
 

@@ -35,6 +35,8 @@ from tests.servers.servers import Servers
 from tests.services.bookings.test_approvals import ruled
 from tests.services.bookings.test_changes import SOON, fresh, held, patched, turn
 
+pytestmark = pytest.mark.turn
+
 NINE = datetime(2026, 11, 18, 8, tzinfo=UTC)  # 09:00 in Berlin, the day after NOW
 DAY = timedelta(days=1)
 LATER = SOON + timedelta(seconds=30)

@@ -31,6 +31,8 @@ from tests.services.bookings.test_changes import (
     windows,
 )
 
+pytestmark = pytest.mark.turn
+
 DAY = timedelta(days=1)
 LATER = SOON + timedelta(seconds=30)
 

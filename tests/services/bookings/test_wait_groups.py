@@ -27,6 +27,8 @@ from tests.services.bookings.test_wait_list import (
     states,
 )
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def lab(real_db: Servers) -> Lab:

@@ -23,6 +23,8 @@ from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 TUESDAY = NOW + 24 * HOUR
 SECOND = timedelta(seconds=1)
 

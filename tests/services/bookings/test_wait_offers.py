@@ -36,6 +36,8 @@ from tests.services.bookings.test_wait_list import (
     states,
 )
 
+pytestmark = pytest.mark.turn
+
 HALF = timedelta(minutes=30)
 
 

@@ -33,6 +33,8 @@ from tests.services.bookings.test_changes import (
     windows,
 )
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def lab(real_db: Servers) -> Lab:

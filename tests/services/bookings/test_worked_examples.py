@@ -20,6 +20,8 @@ from tests.servers.servers import Servers
 from tests.services.bookings.test_changes import change_of, fresh, patched, requested, turn, window
 from tests.services.bookings.test_give_back import names_of, rows
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 
 

@@ -22,6 +22,8 @@ from tests.services.pause_plans import plan_written
 from tests.services.paused import noticed, requested, running, story
 from tests.services.plant import Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 OVERTAKEN = reason("overtaken", rule="guarantee", own_tenant=0)
 

@@ -31,6 +31,8 @@ from tests.services.pause_plans import pause_of
 from tests.services.paused import requested, running
 from tests.services.plant import Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 SLICE = "1g.10gb"
 CLEARING = timedelta(seconds=CLEARING_SECONDS)
 

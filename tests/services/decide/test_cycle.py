@@ -35,6 +35,8 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 NOTHING = Decimal(0)
 MINUTE = timedelta(minutes=1)
 CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"

@@ -1,5 +1,7 @@
 """Budgets whose ladder keeps bookings from starting."""
 
+import pytest
+
 from allocation.rules.states import State
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.decide.cycle import is_anything_due
@@ -12,6 +14,8 @@ from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.paused import requested, running, story
 from tests.services.plant import Plant, fresh
+
+pytestmark = pytest.mark.turn
 
 
 def laddered(plant: Plant, lab: Lab, *rungs: Rung) -> None:

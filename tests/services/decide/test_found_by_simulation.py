@@ -33,6 +33,8 @@ from tests.services.pause_plans import GRACE
 from tests.services.paused import all_is_well, noticed, running, saved
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 
 

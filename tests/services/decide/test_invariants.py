@@ -16,6 +16,8 @@ from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, 
 from tests.roles import as_system
 from tests.servers.servers import DATABASE, Servers
 
+pytestmark = pytest.mark.turn
+
 
 @dataclass(frozen=True)
 class Hall:

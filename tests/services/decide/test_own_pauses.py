@@ -17,6 +17,8 @@ from tests.services.pause_plans import GRACE, pause_of
 from tests.services.paused import all_is_well, money_of, noticed, requested, running
 from tests.services.plant import Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 NOTHING = Decimal(0)
 MINUTE = timedelta(minutes=1)
 

@@ -34,6 +34,8 @@ from tests.services.paused import (
 )
 from tests.services.plant import Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 NOTHING = Decimal(0)
 MINUTE = timedelta(minutes=1)
 CLEARING = timedelta(seconds=CLEARING_SECONDS)

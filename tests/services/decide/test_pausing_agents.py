@@ -19,6 +19,8 @@ from tests.services.pause_plans import GRACE, pause_of
 from tests.services.paused import all_is_well, desired, document, noticed, running, saved
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 CLEARING = timedelta(seconds=CLEARING_SECONDS)
 ONE_GPU = pytest.mark.parametrize("plant", [1], indirect=True, ids=["one GPU"])

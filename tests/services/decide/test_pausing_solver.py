@@ -15,6 +15,8 @@ from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 GRACE = timedelta(minutes=10)
 CLEARING = timedelta(seconds=CLEARING_SECONDS)

@@ -32,6 +32,8 @@ from tests.services.moved import (
 from tests.services.pause_plans import plan_written
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 WHOLE = an_ask(starts=LATER)
 
 

@@ -31,6 +31,8 @@ from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
 from tests.services.plant import Plant
 
+pytestmark = pytest.mark.turn
+
 ASKS = (
     an_ask(profile="2g.20gb"),
     an_ask(profile="3g.40gb", hours=3),

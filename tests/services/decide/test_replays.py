@@ -23,6 +23,8 @@ from tests.roles import as_role, as_system
 from tests.services.decide.test_replay import rewrite
 from tests.services.plant import Plant
 
+pytestmark = pytest.mark.turn
+
 
 def decided(plant: Plant, *labs: Lab) -> Booking:
     """Books both GPUs for each lab, a second apart; returns the last booking of the first lab."""

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from allocation.models import Booking, Pause
 from allocation.rules.states import State
 from allocation.services.bookings.requests import BookingRequest
@@ -18,6 +20,8 @@ from tests.roles import as_system
 from tests.services.decide.test_drains import laddered
 from tests.services.paused import all_is_well, money_of, requested, running, story
 from tests.services.plant import Plant, fresh
+
+pytestmark = pytest.mark.turn
 
 
 def pausable_lab(slug: str) -> Lab:

@@ -12,6 +12,8 @@ from allocation.solver import Policy, Snapshot, encode
 from allocation.solver import solve as solve_any
 from tests.bench.solver.crowded import one_more, site_of, the_next
 
+pytestmark = pytest.mark.turn
+
 solve = partial(solve_any, split_from=0)
 POLICY = Policy(1)
 

@@ -15,6 +15,8 @@ from tests.builders_allocation import a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant
 
+pytestmark = pytest.mark.turn
+
 
 def simulated(folder: Path, **options: Any) -> tuple[str, dict[str, Any]]:  # noqa: ANN401
     out, path = StringIO(), folder / "out.json"

@@ -25,6 +25,8 @@ from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_policy, a_wish, a
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 SECOND = timedelta(seconds=1)
 
 

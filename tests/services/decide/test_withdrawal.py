@@ -32,6 +32,8 @@ from tests.services.paused import (
 )
 from tests.services.plant import Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 CLEARING = timedelta(seconds=CLEARING_SECONDS)
 

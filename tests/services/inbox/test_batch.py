@@ -24,6 +24,8 @@ from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.plant import NAME, Plant
 
+pytestmark = pytest.mark.turn
+
 NODES = ("gpu-a1-01", "gpu-a1-02", "gpu-a1-03")
 Watched = Callable[..., AbstractContextManager[object]]
 SECONDS = int(NOW.timestamp())

@@ -21,6 +21,8 @@ from tests.services.inbox.test_protocol import signed
 from tests.services.inbox.test_reports import world
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 HOSTILE = "<script>alert(1)</script>\r\n\x00; rm -rf /"
 
 

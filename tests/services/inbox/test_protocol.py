@@ -24,6 +24,8 @@ from tests.roles import as_system
 from tests.services.inbox.test_reports import world
 from tests.services.plant import NAME, Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 SECOND = timedelta(seconds=1)
 
 

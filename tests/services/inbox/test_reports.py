@@ -31,6 +31,8 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 
 def world() -> list[Any]:
     """Everything that a report could change, but when nodes were heard."""

@@ -26,6 +26,8 @@ from tests.services.inbox.test_protocol import heartbeat, node, signed, usable
 from tests.services.inbox.test_reports import world
 from tests.services.plant import NAME, Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 SECOND = timedelta(seconds=1)
 
 

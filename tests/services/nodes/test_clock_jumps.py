@@ -19,6 +19,8 @@ from tests.builders_allocation import HOUR, Lab, a_lab, a_wish
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 SECOND = timedelta(seconds=1)
 
 

@@ -12,6 +12,8 @@ from tests.builders import an_operator
 from tests.roles import as_role, as_system
 from tests.services.plant import NAME, Plant
 
+pytestmark = pytest.mark.turn
+
 
 def examined(
     plant: Plant, *states: tuple[str, wire.CheckState], seq: int, seen: str = "530.41"

@@ -20,6 +20,8 @@ from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.plant import Plant, a_plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 SWITCH = timedelta(seconds=30)
 
 

@@ -14,6 +14,8 @@ from tests.builders_allocation import Lab, a_lab, a_node, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def lab(plant: Plant) -> Lab:

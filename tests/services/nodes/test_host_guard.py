@@ -10,6 +10,8 @@ from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_node, 
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def site(real_db: Servers) -> Lab:

@@ -19,6 +19,8 @@ from tests.builders_allocation import NOW, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 
 def node() -> Node:
     with as_system():

@@ -31,6 +31,8 @@ from tests.services.pause_plans import pause_of
 from tests.services.paused import noticed
 from tests.services.plant import NAME, Plant, Steady, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 SECOND = timedelta(seconds=1)
 OTHER = "gpu-b1-01"
 

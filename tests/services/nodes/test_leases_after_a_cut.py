@@ -11,6 +11,8 @@ from tests.roles import as_system
 from tests.services.nodes.test_leases import SECOND, node, on_lease, watched
 from tests.services.plant import NAME, Plant
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def lab(plant: Plant) -> Lab:

@@ -19,6 +19,8 @@ from tests.roles import as_system
 from tests.services.paused import document
 from tests.services.plant import NAME, Plant
 
+pytestmark = pytest.mark.turn
+
 
 def node() -> Node:
     with as_system():

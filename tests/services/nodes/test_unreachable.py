@@ -21,6 +21,8 @@ from tests.builders_allocation import HOUR, Lab, a_lab, a_node, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 SECOND = timedelta(seconds=1)
 OTHER = "gpu-b1-01"
 POLICY = NodePolicy()

@@ -18,6 +18,8 @@ from tests.services.decide.test_restraints import is_idle, pausable_lab
 from tests.services.paused import all_is_well, money_of, requested, running, story
 from tests.services.plant import Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 PAUSE = BulkAct("pause", "A demo needs the GPUs.", HOUR)
 

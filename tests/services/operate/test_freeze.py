@@ -22,6 +22,8 @@ from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 WHY = "The power is looked at"
 MINUTE = timedelta(minutes=1)
 

@@ -24,6 +24,8 @@ from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_node, a_wish, an_
 from tests.roles import as_role, as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def lab(plant: Plant) -> Lab:

@@ -45,6 +45,8 @@ from tests.roles import as_system
 from tests.services.nodes.test_leases import OTHER, on_lease, watched
 from tests.services.plant import NAME, Plant, Steady, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 

@@ -24,6 +24,8 @@ from tests.services.decide.test_restraints import pausable_lab
 from tests.services.paused import all_is_well, requested, running
 from tests.services.plant import Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 WHY = "An audit"
 MINUTE = timedelta(minutes=1)
 SCOPES = ["site", "tenant:helix", "tier:standard", "class:h100"]

@@ -24,6 +24,8 @@ from tests.builders_allocation import NOW, Lab, a_booking
 from tests.roles import as_system
 from tests.services.webhook_receiver import Receiver, a_receiver
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def receiver(settings: Settings) -> Iterator[Receiver]:

@@ -31,6 +31,8 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 
 def document(plant: Plant) -> wire.Desired:
     raw = agents_redis().get(wire.desired_key(NAME))

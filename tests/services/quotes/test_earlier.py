@@ -27,6 +27,8 @@ from tests.servers.servers import Servers
 from tests.services.bookings.test_approvals import COSTLY, ruled
 from tests.services.plant import fresh
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 
 

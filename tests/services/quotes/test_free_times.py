@@ -29,6 +29,8 @@ from tests.builders_allocation import HOUR, Lab, a_booking, a_lab, a_row, a_wish
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 NODE_STATES = ("ready", "ready", "ready", "draining", "quarantined", "silent", "clock")
 

@@ -17,6 +17,8 @@ from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh
 
+pytestmark = pytest.mark.turn
+
 GRACE = timedelta(minutes=10)
 
 

@@ -37,6 +37,8 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 TIERS = ("standard", "spot", "assured")
 
 

@@ -20,6 +20,8 @@ from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 
 

@@ -29,6 +29,8 @@ from tests.services.paused import noticed, requested, running
 from tests.services.plant import Plant, fresh
 from tests.services.smtp_sink import Sink, a_sink
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 
 

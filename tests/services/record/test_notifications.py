@@ -28,6 +28,8 @@ from tests.roles import as_system
 from tests.services.paused import requested
 from tests.services.plant import Plant
 
+pytestmark = pytest.mark.turn
+
 
 def event_sent(booking: Booking, *kinds: str) -> None:
     with as_system():

@@ -31,6 +31,8 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
+pytestmark = pytest.mark.turn
+
 DAY = timedelta(days=1)
 MIDNIGHT = NOW.replace(hour=0, minute=0)
 

@@ -35,6 +35,8 @@ from tests.builders import (
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking
 
+pytestmark = pytest.mark.turn
+
 # A Tuesday at noon; the day that is compared is Monday the 23rd.
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 MONDAY = date(2026, 11, 23)

@@ -35,6 +35,8 @@ from tests.servers.servers import Servers
 from tests.services.paused import story
 from tests.services.plant import fresh
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 LATER = NOW + HOUR + MINUTE
 

@@ -24,6 +24,8 @@ from tests.services.pause_plans import GRACE, pause_of
 from tests.services.paused import all_is_well, money_of, noticed, running, saved, story
 from tests.services.plant import Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 CLEARING = timedelta(seconds=CLEARING_SECONDS)
 UNITS = 56_000

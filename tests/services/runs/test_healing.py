@@ -18,6 +18,8 @@ from tests.roles import as_system
 from tests.services.broken import booked, fails, gpu, held, nothing_is_broken, occupied, said
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def lab(plant: Plant) -> Lab:

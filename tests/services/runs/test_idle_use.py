@@ -20,6 +20,8 @@ from tests.services.inbox.test_protocol import signed
 from tests.services.paused import all_is_well, requested, running, story
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 
 

@@ -13,7 +13,7 @@ from tenants.models import OutboxMessage
 from tests.builders_allocation import NOW, Lab, a_booking, a_lab, an_allocation
 from tests.roles import as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 GPUS = 8
 
 

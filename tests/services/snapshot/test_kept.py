@@ -29,6 +29,8 @@ from tests.roles import as_role, as_system
 from tests.servers.servers import Servers
 from tests.services.plant import Plant
 
+pytestmark = pytest.mark.turn
+
 MINUTE = timedelta(minutes=1)
 CANCELLABLE = ("requested", "queued", "scheduled")
 

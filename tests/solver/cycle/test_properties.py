@@ -44,6 +44,8 @@ from tests.solver.builders import (
 from tests.solver.dense import a_dense_site
 from tests.solver.strategies import sites, the_next
 
+pytestmark = pytest.mark.turn
+
 T = TypeVar("T")
 
 

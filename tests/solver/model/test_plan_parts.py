@@ -29,6 +29,8 @@ from tests.solver.pausing import a_claim, a_site, running
 from tests.solver.preemption.test_preemption_properties import cycles
 from tests.solver.world import running_requests, with_room_made
 
+pytestmark = pytest.mark.turn
+
 WORLDS = range(7)
 
 

@@ -19,6 +19,8 @@ from tests.solver.cycle.test_properties import mixed
 from tests.solver.pausing import GRACE, a_claim, a_site, notices, running
 from tests.solver.world import World, a_world, an_arrival, is_needed
 
+pytestmark = pytest.mark.turn
+
 seeds = st.integers(0, 10**9)
 
 

@@ -19,6 +19,8 @@ from tests.builders import a_member, a_project, a_tenant
 from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
 from tests.roles import as_system
 
+pytestmark = pytest.mark.turn
+
 
 def client_of(lab: Lab, role: Role = Role.RESEARCHER) -> Client:
     client = Client()

@@ -28,6 +28,8 @@ from tests.roles import as_system
 from tests.services.bookings.test_approvals import COSTLY, ruled
 from tests.web.flat import flat
 
+pytestmark = pytest.mark.turn
+
 
 @pytest.fixture
 def site(db: None) -> Site:

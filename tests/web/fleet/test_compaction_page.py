@@ -15,7 +15,7 @@ from tests.roles import as_system
 PAGE = "/ops/compaction"
 SLICE = "1g.10gb"
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 
 
 @pytest.fixture

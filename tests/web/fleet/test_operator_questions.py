@@ -27,7 +27,7 @@ from tests.builders_allocation import HOUR, a_booking, an_allocation
 from tests.roles import as_system
 from tests.web.flat import flat
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 NODE = "gpu-a1-01"
 FLEET = f"/ops/fleet/{NODE}"
 

@@ -22,7 +22,7 @@ from tenants.platform.text import first_invisible, without_invisible
 from tests.api.builders import Site, a_site, row_counts, said
 from tests.web.crawl import METHODS, TEXTS, Crawler, Form, escaped, filled, forms_of, routes
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 ROLES = ("researcher", "admin", "operator")
 ALL = 1000
 PAGES_OF_A_ROUTE = 2

@@ -19,7 +19,7 @@ from tests.builders import PASSWORD, a_member, a_project, a_tenant_admin, a_user
 from tests.roles import as_system
 from tests.web.crawl import filled, routes
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 SETUP = "/second-factor/setup"
 
 

@@ -14,7 +14,7 @@ from tests.api.builders import a_site, said, some_money
 from tests.builders import a_gpu_class, a_quota, a_tenant, a_tenant_admin, a_tier, actor_now
 from tests.roles import as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 
 
 def steps(client: Client, tenant: Tenant) -> list[tuple[str, str]]:

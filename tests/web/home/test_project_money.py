@@ -17,6 +17,8 @@ from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import an_allocation
 from tests.roles import as_system
 
+pytestmark = pytest.mark.turn
+
 PAGE = "/t/helix/p/folding"
 
 

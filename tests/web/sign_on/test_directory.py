@@ -27,7 +27,7 @@ from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user
 from tests.roles import as_system
 from tests.web.frame.test_second_factor import is_in, key_of, with_password
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 USERS, GROUPS = "/scim/v2/Users", "/scim/v2/Groups"
 
 

@@ -54,7 +54,7 @@ from tests.builders import (
 from tests.roles import as_system
 from tests.web.sign_on.provider import Provider, a_provider, sent_to, sign_in_by
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 SECRET = "s3cret+of/helix=ü"
 
 

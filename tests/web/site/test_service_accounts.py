@@ -15,7 +15,7 @@ from tests.api.builders import Api, Site, a_site, a_token, said
 from tests.builders import a_member, a_session, actor_now
 from tests.roles import as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
 PAGES = "/t/helix/settings/service-accounts"
 NEW = {"act": "create", "name": "Nächtliche CI", "project": "folding", "role": "researcher"}

@@ -23,7 +23,7 @@ from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import Lab, a_booking, a_lab, an_allocation
 from tests.roles import as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 PAGE = "/ops/bookings"
 MESSAGE = "Please release h100s by noon."
 
