@@ -2,14 +2,11 @@
 
 import os
 import sys
-import warnings
 
 # After each database answer a thread waits this long for the interpreter while others compute,
 # and every thread that needs its database locks waits with it.
 sys.setswitchinterval(0.0005)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-# WhiteNoise streams files from a synchronous iterator; Django reads these small files in a thread.
-warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
 # ruff: noqa: E402 (Django must be set up before anything that imports models)
 import django

@@ -1,25 +1,27 @@
 """Serves HTTP in a fixed pool of threads.
 
-Django's handler uses a new thread and new connections per request and switches threads at each
-middleware. All code here is synchronous, so one thread serves a whole request. Requests queue while
-all threads are busy: overload takes longer and is not refused. A request that waits for a decision
-returns its thread first.
+Django's handler uses a new thread and new connections per request, switches threads at each
+middleware and holds three tasks for each request. All code here is synchronous, so the event loop
+reads the body, one thread serves the whole request with one hand-over, and the event loop sends the
+answer. Requests queue while all threads are busy: overload takes longer and is not refused. A
+request that waits for a decision returns its thread first.
 """
 
 import asyncio
+import contextvars
 import io
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar
 
-from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.core import signals
 from django.core.exceptions import RequestAborted
-from django.core.handlers.asgi import ASGIHandler, ASGIRequest
-from django.http import HttpRequest
-from django.http.response import HttpResponseBase
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
+from django.http import FileResponse, HttpResponse, StreamingHttpResponse
+from django.urls import set_script_prefix
 
 from portal.api.errors import PROBLEM_JSON
 from portal.api.problems import API, problem_of
@@ -28,13 +30,15 @@ from portal.web.serving.waiting import waiting_here
 from tenants.platform.deferred import DeferredResponse, FollowResponse
 
 Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Result = TypeVar("Result")
+Later = DeferredResponse | FollowResponse
 
 # Limits for reading the body, equal to the limits of REST and forms.
 BODY_SECONDS = 30
 BODY_BYTES = 1024 * 1024
 
-# The key of a scope for its thread.
-_LEASE = "portal.lease"
 BODY = "portal.body"
 """The key of a scope for the body, as a file that can be read again."""
 
@@ -44,33 +48,14 @@ class BodyTooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Received:
-    """The complete body; calling it waits for a disconnect."""
+class Answer:
+    """A complete answer, as the messages that send it."""
 
-    body: IO[bytes]
-    receive: Callable[[], Awaitable[Message]]
-
-    async def __call__(self) -> Message:
-        return await self.receive()
+    start: Message
+    bodies: list[Message]
 
 
-@dataclass(slots=True)
-class _Lease:
-    """The thread of one request; returned once, as early as possible."""
-
-    thread: Executor
-    free: list[Executor]
-    places: asyncio.Semaphore
-    is_over: bool = False
-
-    def end(self) -> None:
-        if not self.is_over:
-            self.is_over = True
-            self.free.append(self.thread)
-            self.places.release()
-
-
-async def _body(receive: Callable[[], Awaitable[Message]]) -> IO[bytes]:
+async def _body(receive: Receive) -> IO[bytes]:
     """Reads the body into memory. Raises BodyTooLarge, RequestAborted."""
     body = io.BytesIO()
     while True:
@@ -85,9 +70,7 @@ async def _body(receive: Callable[[], Awaitable[Message]]) -> IO[bytes]:
             return body
 
 
-async def _refuse(
-    scope: Message, send: Callable[[Message], Awaitable[None]], status: HTTPStatus
-) -> None:
+async def _refuse(scope: Message, send: Send, status: HTTPStatus) -> None:
     """Sends an error without a thread and without Django; the rest of the body is not read."""
     is_api = scope["path"].startswith(API)
     said = json.dumps(problem_of(status)) if is_api else f"{status.value} {status.phrase}\n"
@@ -110,12 +93,7 @@ class ThreadedHandler(ASGIHandler):
         # comes just when it is free, and let those that wait for it wait on.
         self._places = asyncio.Semaphore(threads)
 
-    async def __call__(
-        self,
-        scope: dict[str, Any],
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
-    ) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serves a request once its body is complete: a slow client holds no thread, and a body
         that is too slow or too large is refused."""
         try:
@@ -131,34 +109,81 @@ class ThreadedHandler(ASGIHandler):
             return
         # Kept for a request that is forwarded (portal.web.operators).
         scope[BODY] = body
-        await self._places.acquire()
-        lease = _Lease(self._free.pop(), self._free, self._places)
-        scope[_LEASE] = lease
-        try:
-            async with ThreadSensitiveContext(executor=lease.thread):
-                await self.handle(scope, _Received(body, receive), send)
-        finally:
-            lease.end()
-
-    async def read_body(self, receive: Any) -> IO[bytes]:  # noqa: ANN401 (what we gave it)
-        """Returns the body that was read before the thread was taken."""
-        body: IO[bytes] = receive.body
-        return body
+        answer = await self._in_thread(self.served, scope, body)
+        if isinstance(answer, Answer):
+            await send(answer.start)
+            for message in answer.bodies:
+                await send(message)
+        else:
+            await self._send_later(answer, receive, send)
 
     def load_middleware(self, is_async: bool = False) -> None:  # noqa: FBT001, FBT002 (Django's signature)
         """Loads the middleware as synchronous, in the same thread."""
         super().load_middleware(is_async=False)
 
-    async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        """Returns the response after one thread switch, or later if it waits for a decision.
+    async def _in_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """Calls `work` in the next free thread, with the context variables of this task."""
+        async with self._places:
+            thread = self._free.pop()
+            loop, run = asyncio.get_running_loop(), contextvars.copy_context().run
+            try:
+                return await loop.run_in_executor(thread, run, work, *arguments)
+            finally:
+                self._free.append(thread)
 
-        A stream of events returns its thread, too.
+    def served(self, scope: dict[str, Any], body: IO[bytes]) -> Answer | Later:
+        """Returns the answer to a request, complete and closed.
+
+        One that waits for a decision, or is a stream of events, is returned as a response.
         """
-        response = await sync_to_async(self.get_response)(request)
-        if isinstance(response, FollowResponse):
-            cast(ASGIRequest, request).scope[_LEASE].end()
-            return streams_here().answer(response)
-        if not isinstance(response, DeferredResponse):
+        set_script_prefix(get_script_prefix(scope))
+        signals.request_started.send(sender=self.__class__, scope=scope)
+        request, refused = self.create_request(scope, body)
+        response: Any = refused if request is None else self.get_response(request)
+        response._handler_class = self.__class__
+        if isinstance(response, Later):
             return response
-        cast(ASGIRequest, request).scope[_LEASE].end()
-        return await waiting_here().answer(response)
+        try:
+            return self._answer(response)
+        finally:
+            response.close()
+            body.close()
+
+    def _answer(self, response: HttpResponse | StreamingHttpResponse) -> Answer:
+        if isinstance(response, FileResponse):
+            response.block_size = self.chunk_size
+        headers = [(n.encode("ascii"), v.encode("latin1")) for n, v in response.items()]
+        headers += [
+            (b"Set-Cookie", cookie.output(header="").encode("ascii").strip())
+            for cookie in response.cookies.values()
+        ]
+        start = {
+            "type": "http.response.start",
+            "status": response.status_code,
+            "headers": headers,
+        }
+        kind = "http.response.body"
+        if isinstance(response, StreamingHttpResponse):
+            parts = [{"type": kind, "body": part, "more_body": True} for part in response]
+            return Answer(start, [*parts, {"type": kind}])
+        return Answer(start, [{"type": kind, "body": response.content}])
+
+    async def _send_later(self, response: Later, receive: Receive, send: Send) -> None:
+        """Sends the response when it is ready, and stops when the client disconnects."""
+        gone = asyncio.ensure_future(receive())
+        sent = asyncio.create_task(self._send_when_ready(response, send))
+        try:
+            await asyncio.wait((gone, sent), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (gone, sent):
+                task.cancel()
+            await asyncio.wait((gone, sent))
+            await self._in_thread(response.close)
+        if not sent.cancelled():
+            sent.result()
+
+    async def _send_when_ready(self, response: Later, send: Send) -> None:
+        if isinstance(response, FollowResponse):
+            await self.send_response(streams_here().answer(response), send)
+        else:
+            await self.send_response(await waiting_here().answer(response), send)
