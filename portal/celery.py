@@ -27,8 +27,11 @@ def logging_left_to_django(**_: object) -> None:
 
 
 @task_prerun.connect
-def connections_check(**_: object) -> None:
-    """Closes connections that are too old or broken, as Django does before a request."""
+def connections_check(task: Any = None, **_: object) -> None:  # noqa: ANN401 (any task)
+    """Closes connections that are too old or broken, as Django does before a request. A worker of
+    another application, which decides shards, has none."""
+    if task is not None and task.app is not app:
+        return
     from django.db import close_old_connections  # noqa: PLC0415 (not before Django is set up)
 
     close_old_connections()

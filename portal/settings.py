@@ -121,6 +121,10 @@ WEB_THREADS = env_int("WEB_THREADS", 16, low=1, high=200)
 # Processes among which the solver's leader divides a large site whose GPU classes are independent;
 # with 1 it decides all of it itself.
 SOLVER_WORKERS = env_int("SOLVER_WORKERS", 1, low=1, high=64)
+# Where the shards of such a site are decided: here and in those processes, or also by workers that
+# take them from a queue at Redis, on any machine. Their answers are awaited for SHARD_SECONDS.
+SOLVER_SHARDS = env_choice("SOLVER_SHARDS", {"here": "here", "queue": "queue"}, "here")
+SHARD_SECONDS = env_int("SHARD_SECONDS", 100, low=5, high=200)
 # Grams of CO2 for a kilowatt-hour at this site; 0: no CO2 is shown.
 CARBON_GRAMS_PER_KWH = env_int("CARBON_GRAMS_PER_KWH", 0, low=0, high=2_000)
 DATABASES: dict[str, dict[str, Any]] = {

@@ -73,6 +73,17 @@ PROGRAMS = (
     PortalProgram("sender", ("manage.py", "webhooks_sender", "--skip-checks")),
 )
 
+# A worker that decides shards of a large site, on any machine and as often as there are cores. A
+# demo starts none. It knows the address of Redis and nothing else, so it has no role.
+SHARD_PROGRAM = PortalProgram(
+    "shards",
+    (
+        *("-m", "celery", "--quiet", "-A", "portal.launch.shards", "worker", "--without-gossip"),
+        *("--without-mingle", "--without-heartbeat", "-Q", "decide", "-n", "shards@%h"),
+    ),
+    role="",
+)
+
 
 @dataclass(frozen=True)
 class Secrets:

@@ -71,7 +71,7 @@ _TALLIES = {
     ),
 }
 # (Prefix of the counters' names, their reasons, metric, help).
-_LABELS = {"pauses_dropped:": "rule", "state_drift:": "section"}
+_LABELS = {"pauses_dropped:": "rule", "shards:": "outcome", "state_drift:": "section"}
 _BY_WHY = (
     (
         "plans_dropped:",
@@ -84,6 +84,12 @@ _BY_WHY = (
         ("left", "changed", "needed", "room_freed", "conflict"),
         "gpu_portal_answers_withheld_total",
         "Parts of plans that were dropped, because their bookings had changed.",
+    ),
+    (
+        "shards:",
+        ("sent", "answered", "here", "unusable", "too_late", "too_large", "lost"),
+        "gpu_portal_shards_total",
+        "Shards that were sent to workers, and what became of them.",
     ),
     (
         "state_drift:",

@@ -25,7 +25,6 @@ from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.due import Work
 from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.self_check import cycle_failure_note
-from allocation.services.decide.shard_workers import decide_of
 from allocation.services.decide.turn_lock import (
     TurnSession,
     lock_give,
@@ -58,6 +57,7 @@ from allocation.services.record.counters import (
 from allocation.services.runs.end import ends_due
 from allocation.services.runs.interrupt import hardware_vacate
 from allocation.services.runs.start import starts_due
+from allocation.services.shards.choice import decide_of, shards_count
 from allocation.services.snapshot.intake import open_bookings_lock
 from allocation.services.snapshot.kept import drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
@@ -263,6 +263,7 @@ def _decide(
     solve_ms = round((time.perf_counter() - began) * 1000)
     if _kept.drifts_take():
         drift_note(["solver"])
+    shards_count()
     dropped_pauses_count(plan)
     changes = changes_of(plan, now)
     if not changes:

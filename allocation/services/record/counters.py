@@ -10,6 +10,7 @@ from allocation.solver import Part, Plan
 # Prefixes of counter names; the reason follows.
 DROPPED, WITHHELD = "plans_dropped:", "answers_withheld:"
 PAUSES_DROPPED = "pauses_dropped:"
+SHARDS = "shards:"
 
 
 _ADD = """

@@ -15,8 +15,9 @@ import sys
 import time
 from dataclasses import replace
 
-from allocation.services.decide.shard_workers import ShardWorkers
 from allocation.services.gc_paused import gc_paused
+from allocation.services.shards.processes import ShardWorkers
+from allocation.services.shards.queue import ShardQueue
 from allocation.solver import (
     Ask,
     Gpu,
@@ -240,6 +241,8 @@ def measured(asked: argparse.Namespace) -> dict[str, object]:
     classes, split = asked.classes, asked.split
     site = site_of(asked.gpus, asked.bookings, classes, asked.pausable, split=split)
     decide = ShardWorkers(asked.workers).decide if asked.workers > 1 else None
+    if asked.queue:
+        decide = ShardQueue(asked.queue, most_seconds=600).decide
     policy = Policy(1, plan_depth=asked.depth)
     plan, first, first_wall = timed(site, policy, decide)
     settled = the_next(site, plan)
@@ -281,6 +284,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--depth", type=int, default=0, help="planned starts (0: all)")
     parser.add_argument("--split", action="store_true", help="tenants of its own for each class")
     parser.add_argument("--workers", type=int, default=1, help="processes that decide shards")
+    parser.add_argument("--queue", default="", help="a Redis address: shard workers decide them")
     return parser
 
 

@@ -18,7 +18,15 @@ from portal.launch.embedded import (
     INITDB_OPTIONS,
     VALKEY_SETTINGS,
 )
-from portal.launch.programs import PROGRAMS, Demo, PortalProgram, Secrets, Stores, portal_programs
+from portal.launch.programs import (
+    PROGRAMS,
+    SHARD_PROGRAM,
+    Demo,
+    PortalProgram,
+    Secrets,
+    Stores,
+    portal_programs,
+)
 from portal.storage.database import ROLE_TIMEOUTS
 from tests.servers.servers import ROOT
 
@@ -33,7 +41,7 @@ PUBLIC = {"web"}
 LAUNCHER_ONLY = {"HOME", "LANG", "PATH", "PYTHONUNBUFFERED", "TZ", "DJANGO_SETTINGS_MODULE"}
 LAUNCHER_ONLY |= {"COOKIE_PREFIX", "MAIL_URL", "DEMO_FILE", "LOG_LEVEL", "DEBUG", "PYTHONWARNINGS"}
 LAUNCHER_ONLY |= {"WEBHOOK_ALLOW", "SIGN_ON_ALLOW"}
-COMPOSE_ONLY = {"AGENTS_REDIS_PUBLIC_URL", "ALLOWED_HOSTS"}
+COMPOSE_ONLY = {"AGENTS_REDIS_PUBLIC_URL", "ALLOWED_HOSTS", "SOLVER_SHARDS"}
 
 
 def options(service: str) -> set[str]:
@@ -96,6 +104,13 @@ def test_a_program_is_started_with_the_launchers_environment(program: PortalProg
     assert tuple(words[1 : 1 + len(program.arguments)]) == program.arguments
     rest = words[1 + len(program.arguments) :]
     assert rest[::2] == (["--host", "--port"] if program.listens else [])
+
+
+def test_a_shard_worker_is_a_program_of_its_own_and_knows_redis_alone() -> None:
+    service = SERVICES["shards"]
+    assert tuple(shlex.split(service["command"])) == ("python", *SHARD_PROGRAM.arguments)
+    assert service["environment"].keys() == {"REDIS_URL"}
+    assert service["profiles"] == ["shards"], "only where somebody asks for it"
 
 
 def test_no_container_is_root_or_writes_outside_its_volumes() -> None:

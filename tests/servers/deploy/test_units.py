@@ -11,7 +11,7 @@ import pytest
 
 from allocation.agent.owner.mps_units import FOLDER
 from allocation.agent.unit import hidden, unit_text, units
-from portal.launch.programs import PROGRAMS, PortalProgram
+from portal.launch.programs import PROGRAMS, SHARD_PROGRAM, PortalProgram
 from tests.servers.servers import ROOT
 
 UNITS = ROOT / "deploy" / "systemd"
@@ -36,8 +36,14 @@ def unit(name: str) -> Path:
 
 def test_there_is_a_unit_for_each_program_and_no_other() -> None:
     assert {path.name for path in UNITS.glob("*.service")} == {
-        unit(program.name).name for program in PROGRAMS
+        unit(program.name).name for program in (*PROGRAMS, SHARD_PROGRAM)
     }
+
+
+def test_a_shard_worker_has_no_secret_of_its_own() -> None:
+    words = shlex.split(" ".join(lines(unit("shards"), "ExecStart")))
+    assert words == [PYTHON, *SHARD_PROGRAM.arguments]
+    assert lines(unit("shards"), "EnvironmentFile") == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)

@@ -14,16 +14,13 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from multiprocessing.connection import Connection, wait
 from socket import SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET, socketpair
 from struct import pack
 
-from django.conf import settings
-
 from allocation.solver import Plan, Policy, Snapshot
 from allocation.solver.cycle.solve import solve as solve_whole
-from allocation.solver.sharding.shards import SPLIT_FROM, Decide, size_of
+from allocation.solver.sharding.shards import size_of
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +49,7 @@ class Worker:
             command = [
                 sys.executable,
                 "-m",
-                "allocation.services.decide.shard_workers",
+                "allocation.services.shards.processes",
                 str(number),
             ]
             process = subprocess.Popen(command, pass_fds=[number])  # noqa: S603 (ourselves, no shell)
@@ -118,18 +115,6 @@ class ShardWorkers:
         for worker in self.workers:
             worker.close()
         self.workers = []
-
-
-def decide_of(snapshot: Snapshot) -> Decide | None:
-    """Where the shards of a snapshot are decided; None: here."""
-    if settings.SOLVER_WORKERS < 2 or size_of(snapshot) < SPLIT_FROM:
-        return None
-    return _workers(settings.SOLVER_WORKERS).decide
-
-
-@cache
-def _workers(count: int) -> ShardWorkers:
-    return ShardWorkers(count)
 
 
 def answer(leader: Connection) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from allocation.services.decide.shard_workers import ShardWorkers
+from allocation.services.shards.processes import ShardWorkers
 from allocation.solver import Policy, Snapshot, encode
 from allocation.solver import solve as solve_any
 from tests.bench.solver.crowded import one_more, site_of, the_next
