@@ -366,7 +366,7 @@ class ExtendIn(Strict):
     """The new end: a time, or a duration to add."""
 
     until = Instant(required=False)
-    by = Duration(required=False, help_text="An ISO 8601 duration: `PT2H`.")
+    by = Duration(required=False, help_text="Seconds, or ISO 8601 such as `PT2H`.")
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         """Requires exactly one of the two. Raises ValidationError."""

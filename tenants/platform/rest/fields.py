@@ -28,6 +28,7 @@ _DURATION = re.compile(
     r"(?:T(?=\d)(?:(?P<hours>\d{1,5})H)?(?:(?P<minutes>\d{1,7})M)?(?:(?P<seconds>\d{1,9})S)?)?",
     re.ASCII,
 )
+_MOST_SECONDS = 10**9
 # Error codes of Django REST framework, and ours.
 _CODES = {
     "required": "missing_field",
@@ -156,23 +157,34 @@ class Day(serializers.DateField):
         return day
 
 
-@extend_schema_field({"type": "string", "format": "duration"})
-class Duration(serializers.Field[timedelta, str, str, Any]):
-    """A duration in ISO 8601 up to weeks, such as PT6H or P1DT12H."""
+@extend_schema_field(
+    {"oneOf": [{"type": "string", "format": "duration"}, {"type": "integer", "minimum": 1}]}
+)
+class Duration(serializers.Field[timedelta, str | int, str, Any]):
+    """A duration in whole seconds, or in ISO 8601 up to weeks, such as PT6H or P1DT12H."""
 
     def to_internal_value(self, data: Any) -> timedelta:  # noqa: ANN401 (the framework's signature)
         """The duration, more than zero. Raises ValidationError."""
-        found = _DURATION.fullmatch(data) if isinstance(data, str) else None
-        if found is None:
-            raise _refused_time("Write the duration as in PT6H or P1DT12H.", "bad_duration")
-        length = timedelta(**{unit: int(n) for unit, n in found.groupdict().items() if n})
-        if not length:
+        length = timedelta(seconds=_seconds(data))
+        if length <= timedelta():
             raise _refused_time("The duration must be more than zero.", "out_of_range")
         return length
 
     def to_representation(self, value: timedelta) -> str:
         """The duration in ISO 8601, such as PT6H."""
         return iso_duration(int(value.total_seconds()))
+
+
+def _seconds(data: object) -> float:
+    """The seconds of an integer or an ISO 8601 duration. Raises ValidationError."""
+    if type(data) is int and abs(data) <= _MOST_SECONDS:
+        return data
+    found = _DURATION.fullmatch(data) if isinstance(data, str) else None
+    if found is None:
+        sentence = "Write the duration in whole seconds, or as in PT6H or P1DT12H."
+        raise _refused_time(sentence, "bad_duration")
+    parts = {unit: int(n) for unit, n in found.groupdict().items() if n}
+    return timedelta(**parts).total_seconds()
 
 
 def iso_duration(seconds: int) -> str:

@@ -218,6 +218,8 @@ def test_a_running_booking_tells_its_devices_and_takes_every_act(site: Site) -> 
     assert longer.status_code == 200, longer.content
     until = datetime.fromisoformat(said(longer)["extension_until"])
     assert until == datetime.fromisoformat(booking["window"]["planned_ends"]) + timedelta(hours=2)
+    again = said(site.researcher.post("bookings/BK-1/extend", {"by": 3600}))
+    assert datetime.fromisoformat(again["extension_until"]) == until - timedelta(hours=1)
     released = site.researcher.post("bookings/BK-1/release")
     assert (released.status_code, said(released)["state"]) == (200, "ending")
 
@@ -229,7 +231,10 @@ def test_a_running_booking_tells_its_devices_and_takes_every_act(site: Site) -> 
         ({"by": "PT1H", "until": "2026-12-01T10:00:00Z"}, 400, "missing_field"),
         ({"by": "1h"}, 400, "bad_duration"),
         ({"by": "PT0S"}, 422, "out_of_range"),
-        ({"by": 3600}, 400, "bad_duration"),
+        ({"by": 0}, 422, "out_of_range"),
+        ({"by": 3600.5}, 400, "bad_duration"),
+        ({"by": True}, 400, "bad_duration"),
+        ({"by": 10**30}, 400, "bad_duration"),
         ({"by": "P9999D"}, 422, "too_long"),
         ({"until": "2026-12-01T10:00:00"}, 400, "naive_time"),
         ({"until": "2001-12-01T10:00:00Z"}, 422, "end_not_later"),
