@@ -1,6 +1,7 @@
 """The hook over HTTP: what it says counts, and what it does wrong falls under its rule."""
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -249,7 +250,15 @@ def test_stronger_changes_are_asked_and_weaker_ones_and_quotes_are_not(hooked: H
     hooked.hook.answer = DENY
     assert refused(change("2 h100 for 20m"))["code"] == "policy_hook_denied"
     assert hooked.hook.questions[-1]["act"] == "change"
-    assert hooked.hook.questions[-1]["requests"][0]["change"]["booking"] == made["number"]
+    (asked_about,) = hooked.hook.questions[-1]["requests"]
+    assert asked_about["change"]["booking"] == made["number"]
+    before, after = asked_about["change"]["cost"], asked_about["cost"]
+    assert Decimal(after["most"]) == 2 * Decimal(before["most"]) > 0
+    budget = said(hooked.site.researcher.get("budgets"))["items"][0]
+    assert asked_about["budget"]["name"] == "Folding"
+    assert Decimal(budget["amount"]) - Decimal(asked_about["budget"]["left"]) == Decimal(
+        before["most"]
+    )
     hooked.hook.answer = MOVE
     assert refused(change("2 h100 for 20m"), 503)["code"] == "policy_hook_failed"
     hooked.hook.answer = ADMIT

@@ -1,11 +1,14 @@
-"""The money of a request as a question to a policy hook names it, before admission."""
+"""The money of a request or a change as a question to a policy hook names it, before admission."""
 
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
+from allocation.rules.changes import Target
 from allocation.services.bookings.checks.offers import (
     most_of,
     priced_from,
@@ -32,13 +35,35 @@ def hook_money(actor: Actor, request: BookingRequest, now: datetime) -> dict[str
     except Refused:
         # Admission says why, to the person.
         return {"cost": None, "budget": None}
-    figures = tightest_figures(
-        project_id=project.id,
-        person_id=actor.user_id,
-        campaign_id=campaign.id if campaign else None,
-        at=priced_from(request.ask, now),
+    campaign_id = campaign.id if campaign else None
+    at = priced_from(request.ask, now)
+    budget = _budget(project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=at)
+    return {"cost": _cost(request.ask, request.tier, now), "budget": budget}
+
+
+def change_money(booking: Booking, old: Target, new: Target, now: datetime) -> dict[str, Any]:
+    """Returns `cost`, `cost_before` and `budget` of a change, for JSON: the whole booking as
+    changed and as it was, both at the prices of their days, and the budget of its owner that has
+    the least money left. What the booking holds is not in what is left."""
+    budget = _budget(
+        project_id=booking.project_id,
+        person_id=booking.owner_id,
+        campaign_id=booking.campaign_id,
+        at=priced_from(new.ask, now),
     )
-    budget = figures and {
+    cost, before = _cost(new.ask, new.tier, now), _cost(old.ask, old.tier, now)
+    return {"cost": cost, "cost_before": before, "budget": budget}
+
+
+def _budget(
+    *, project_id: UUID, person_id: int, campaign_id: UUID | None, at: datetime
+) -> dict[str, str] | None:
+    figures = tightest_figures(
+        project_id=project_id, person_id=person_id, campaign_id=campaign_id, at=at
+    )
+    if figures is None:
+        return None
+    return {
         "name": figures.name,
         "level": figures.level,
         "amount": str(figures.amount),
@@ -47,7 +72,6 @@ def hook_money(actor: Actor, request: BookingRequest, now: datetime) -> dict[str
         "starts": figures.starts.isoformat(),
         "ends": figures.ends.isoformat(),
     }
-    return {"cost": _cost(request.ask, request.tier, now), "budget": budget}
 
 
 def _cost(ask: AskDocument, tier: str, now: datetime) -> dict[str, str] | None:

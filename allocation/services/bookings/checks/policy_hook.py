@@ -13,7 +13,8 @@ from typing import Any
 from allocation.models import Booking
 from allocation.rules.ask import time_text
 from allocation.rules.changes import Target
-from allocation.services.bookings.checks.hook_money import hook_money
+from allocation.services.bookings.checks.hook_money import change_money, hook_money
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.checks.tiers import TierUse, audience_check, classes_within
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.record.history import Event
@@ -81,7 +82,7 @@ def change_ask(
     """
 
     def items() -> list[HookItem]:
-        return [HookItem(_change_data(*each), _change_fault) for each in changes]
+        return [HookItem(_change_data(*each, now), _change_fault) for each in changes]
 
     answers = hook_consult(actor, "change", items, now)
     if answers is None:
@@ -110,7 +111,10 @@ def _item(
     return HookItem(data, lambda said: _fault(actor, request, said, now))
 
 
-def _change_data(booking: Booking, new: Target) -> dict[str, Any]:
+def _change_data(booking: Booking, new: Target, now: datetime) -> dict[str, Any]:
+    old = target_of(booking)
+    money = change_money(booking, old, new, now)
+    before = money.pop("cost_before")
     return {
         "project": booking.project.slug,
         "tier": new.tier,
@@ -118,7 +122,13 @@ def _change_data(booking: Booking, new: Target) -> dict[str, Any]:
         "name": new.name,
         "labels": booking.labels,
         "external_ref": booking.external_ref,
-        "change": {"booking": booking.label, "tier": booking.tier_id, "ask": booking.ask},
+        **money,
+        "change": {
+            "booking": booking.label,
+            "tier": booking.tier_id,
+            "ask": booking.ask,
+            "cost": before,
+        },
     }
 
 
