@@ -311,11 +311,24 @@ class Booking(models.Model):
         ordering = ["-submitted", "id"]
         indexes = [
             models.Index(
-                fields=["state"],
+                fields=["state", "planned_starts"],
                 name="booking_open",
                 condition=~Q(
                     state__in=["ended", "refused", "rejected", "expired", "cancelled", "failed"]
                 ),
+            ),
+            # Rows that each turn of the solver asks for; there are few, or none.
+            models.Index(
+                fields=["state"],
+                name="booking_borrowing",
+                condition=Q(borrowed_units__gt=0)
+                | Q(at_risk_from__isnull=False)
+                | Q(reclaims_from__isnull=False),
+            ),
+            models.Index(
+                fields=["state"],
+                name="booking_extended",
+                condition=Q(extension_until__isnull=False),
             ),
             models.Index(fields=["tenant"], name="booking_drained", condition=Q(is_drained=True)),
             models.Index(

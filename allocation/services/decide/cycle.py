@@ -157,7 +157,7 @@ def _turn(now: datetime) -> CycleResult:
         if attempt.outcome != "unchanged" or attempt.has_unanswered:
             work.forget()
     # 5. Start what is due, 6. publish it to the nodes.
-    started = starts_due(now) if work.take("starts") else 0
+    started = starts_due(now) if work.take("starts", "resumes") else 0
     _publish(work, now)
     return CycleResult(attempt.outcome, attempt.decision_id, started, ended)
 
@@ -167,7 +167,7 @@ def _end(work: Work, now: datetime, *, planned: bool) -> int:
     ended = 0
     if work.take("calendar_cuts"):
         calendar_cut(now)
-    if work.take("over", "never_started"):
+    if work.take("over", "left", "never_started"):
         ended += ends_due(now)
     if work.take_hardware():
         ended += hardware_vacate(now, planned=planned)

@@ -37,11 +37,15 @@ _CHECKS = (
     _Check(
         "P1",
         "double booking",
-        """SELECT a.id || ' and ' || b.id
-           FROM allocation_allocation a JOIN allocation_allocation b
-             ON a.id < b.id AND a.slots && b.slots AND a.period && b.period
-           WHERE a.state IN {live} AND b.state IN {live}
-             AND NOT (a.mode = 'shared' AND b.mode = 'shared')""",
+        # Of the rows on a slot in the order of their starts, two that follow each other overlap if
+        # any do. A join on overlapping periods compares each row with all others of its time.
+        """SELECT DISTINCT before || ' and ' || id FROM (
+             SELECT id, lower(period) AS since,
+                    lag(id) OVER one_slot AS before, lag(upper(period)) OVER one_slot AS until
+             FROM allocation_allocation, generate_series(lower(slots), upper(slots) - 1) AS slot
+             WHERE state IN {live} AND mode <> 'shared'
+             WINDOW one_slot AS (PARTITION BY slot ORDER BY lower(period), id)) AS rows
+           WHERE until > since""",
     ),
     _Check(
         "P1",

@@ -64,7 +64,18 @@ def is_hardware_to_vacate(now: datetime) -> bool:
 def rows_on_closed_hardware(now: datetime) -> tuple[QuerySet[Allocation], QuerySet[Allocation]]:
     """Returns the rows that have to leave their hardware, and those that can't start on it, for
     other reasons than a maintenance."""
-    return _rows_to_vacate(now, ()), _rows_blocked(now, ())
+    # Their GPUs are looked up first, because there are few of them, and many bookings.
+    drained = Gpu.objects.filter(Q(drain_by__isnull=False) | Q(node__drain_by__isnull=False))
+    closed = Gpu.objects.filter(
+        ~Q(health=Gpu.Health.OK)
+        | ~Q(node__state=Node.State.READY)
+        | Q(node__long_unreachable=True)
+        | ~Q(mode_pinned="")
+    )
+    return (
+        _rows_to_vacate(now, ()).filter(gpu__in=drained),
+        _rows_blocked(now, ()).filter(gpu__in=closed),
+    )
 
 
 def hardware_vacate(now: datetime, *, planned: bool = True) -> int:

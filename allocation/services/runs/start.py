@@ -20,7 +20,7 @@ from allocation.services.nodes.leases import lease_possible
 from allocation.services.record.costs import setup_charge
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_resume
-from allocation.services.runs.end import RESUME_PLANNED
+from allocation.services.runs.end import RESUME_PLANNED, start_planned_by
 from allocation.services.runs.resume import suspended_nodes_update
 from allocation.services.runs.transition import (
     Change,
@@ -48,7 +48,7 @@ KEPT = Q(is_drained=True) | Q(state=State.SCHEDULED, may_borrow=False, borrowed_
 def starting(now: datetime) -> QuerySet[Booking]:
     """Returns the bookings whose planned start has come, unless a stop keeps them."""
     due = Booking.objects.filter(
-        Q(state=State.SCHEDULED) | Q(RESUME_PLANNED), planned_starts__lte=now, planned_ends__gt=now
+        Q(state=State.SCHEDULED) | RESUME_PLANNED, start_planned_by(now), planned_ends__gt=now
     )
     due = due.exclude(KEPT)
     # An unreachable node may be lost: a booking that has not started there can still move.
