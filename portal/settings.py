@@ -72,7 +72,7 @@ MIDDLEWARE = [
     "django.middleware.gzip.GZipMiddleware",
     "portal.api.problems.ProblemMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "portal.web.policy.PolicyMiddleware",
     "tenants.web.sessions.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -308,8 +308,8 @@ SPECTACULAR_SETTINGS = {
 
 # Calls within ten seconds before the answer is 429.
 CALL_LIMITS = {
-    "token": env_int("CALLS_PER_TOKEN", 1_000, low=1, high=10**9),
-    "address": env_int("CALLS_PER_ADDRESS", 3_000, low=1, high=10**9),
+    "token": env_int("CALLS_PER_TOKEN", 6_000, low=1, high=10**9),
+    "address": env_int("CALLS_PER_ADDRESS", 18_000, low=1, high=10**9),
     "quotes": env_int("QUOTES_PER_PERSON", 100, low=1, high=10**9),
     "enrol": env_int("ENROLMENTS_PER_ADDRESS", 50, low=1, high=10**9),
     "sign_on": env_int("SIGN_ONS_PER_ADDRESS", 50, low=1, high=10**9),

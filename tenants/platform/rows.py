@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
 
-from django.db import IntegrityError, connection
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, connections
 from django.db.models import Field, Model
 from django.db.models.expressions import DatabaseDefault
 
@@ -155,12 +155,14 @@ def _write_keyed(rows: Sequence[Model], values: Sequence[Values]) -> None:
 def _insert(rows: Sequence[Model], values: Sequence[Values]) -> tuple[str, list[Any]]:
     """The insert of columns that differ from their defaults, and its parameters."""
     fields, params = list[AnyField](), list[Any]()
+    # Not `connection`, which looks the connection up at each of its attributes.
+    database = connections[DEFAULT_DB_ALIAS]
     for (field, default), column in zip(
         _columns(type(rows[0])), zip(*values, strict=True), strict=True
     ):
         if any(value != default for value in column):
             fields.append(field)
-            params.append([field.get_db_prep_save(value, connection) for value in column])
+            params.append([field.get_db_prep_save(value, database) for value in column])
     is_one = len(rows) == 1
     sql = _insert_of(type(rows[0]), tuple(fields), is_one)
     return sql, [value for (value,) in params] if is_one else params
@@ -215,4 +217,4 @@ def _type_of(field: AnyField) -> str:
 def _mark_as_written(rows: Sequence[Model]) -> None:
     for row in rows:
         row._state.adding = False
-        row._state.db = connection.alias
+        row._state.db = DEFAULT_DB_ALIAS

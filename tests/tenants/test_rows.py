@@ -2,13 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import DataError, connection, transaction
 from django.db.models import Model
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.types.array import ListDumper
+from psycopg.types.json import Jsonb
 
 from tenants.models import AuditEntry, OutboxMessage, Tenant
+from tenants.platform.database.lists import QuickListDumper
 from tenants.platform.rows import (
     last_rows_allowed,
     rows_insert,
@@ -147,3 +153,24 @@ def test_a_connection_whose_transaction_has_failed_is_not_usable() -> None:
         assert not connection.is_usable()
         transaction.set_rollback(True)
     assert connection.is_usable()
+
+
+def test_a_list_is_sent_as_psycopg_would_send_it() -> None:
+    texts = ["", " ", "null", "NULL", "a,b", "{}", '"', "\\", '\\"', 'ä "x\\y" ☃', "plain", None]
+    lists: list[list[Any]] = [
+        texts,
+        [Jsonb({"text": text, "list": [text]}) for text in texts],
+        [[text] for text in texts],
+        [uuid4(), None],
+        [Decimal("1.50")],
+    ]
+    transformer = Transformer()
+    for values in lists:
+        ours, theirs = (
+            dumper(list, transformer).upgrade(values, PyFormat.TEXT).dump(values)
+            for dumper in (QuickListDumper, ListDumper)
+        )
+        assert ours == theirs
+    with connection.cursor():
+        in_use = connection.connection.adapters.get_dumper(list, PyFormat.AUTO)
+    assert in_use is QuickListDumper

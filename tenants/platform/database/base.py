@@ -12,8 +12,12 @@ from typing import Any
 from django.db.backends.postgresql import base
 from psycopg.pq import TransactionStatus
 
+from tenants.platform.database.lists import quick_lists
+
 Statement = tuple[str, Sequence[Any]]
 Execute = Callable[..., Any]
+
+quick_lists()
 
 
 class DatabaseWrapper(base.DatabaseWrapper):

@@ -1,5 +1,6 @@
 """How often one may call: per token, address and person, with the time to wait."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,6 +26,7 @@ def limits(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> dict[str, int
     settings.CALL_LIMITS = found
     monkeypatch.setattr("tenants.api.base.timezone.now", lambda: NOW)
     cache.clear()
+    monkeypatch.setattr(rate_limits, "_blocks", rate_limits._Blocks())
     return found
 
 
@@ -143,3 +145,28 @@ def test_without_redis_each_process_counts_for_itself(
     with pytest.raises(Refused):
         call_limit_check("token", "alone", NOW)
     call_limit_check("token", "alone", NOW + timedelta(seconds=WINDOW_SECONDS))
+
+
+@pytest.mark.usefixtures("django_db_setup")
+def test_processes_that_take_blocks_let_no_more_pass_than_the_limit(
+    limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits["token"] = 250
+    passed, trips, counted = 0, Counter[str](), rate_limits._counted
+
+    def counting(key: str, calls: int) -> int:
+        trips[key] += 1
+        return counted(key, calls)
+
+    monkeypatch.setattr(rate_limits, "_counted", counting)
+    processes = [rate_limits._Blocks() for _ in range(3)]
+    for number in range(300):
+        monkeypatch.setattr(rate_limits, "_blocks", processes[number % 3])
+        try:
+            call_limit_check("token", "many", NOW)
+        except Refused:
+            continue
+        passed += 1
+    assert passed == 250
+    # Two calls each time, then fifty that are refused.
+    assert trips.total() == 125 + 50
