@@ -41,6 +41,10 @@ BODY_SECONDS = 30
 BODY_BYTES = 1024 * 1024
 
 MOST_ROUTES = 1024
+# A file of this size is sent part by part, and a smaller one at once.
+_LARGE = 1024 * 1024
+_BODY = "http.response.body"
+
 BODY = "portal.body"
 """The key of a scope for the body, as a file that can be read again."""
 
@@ -51,10 +55,11 @@ class BodyTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete answer, as the messages that send it."""
+    """A complete answer, or the beginning of one with a stream of parts that is still open."""
 
     start: Message
-    bodies: list[Message]
+    body: bytes
+    rest: StreamingHttpResponse | None = None
 
 
 async def _body(receive: Receive) -> IO[bytes]:
@@ -120,8 +125,9 @@ class ThreadedHandler(ASGIHandler):
         answer = await self._in_thread(self.served, scope, body)
         if isinstance(answer, Answer):
             await send(answer.start)
-            for message in answer.bodies:
-                await send(message)
+            if answer.rest is not None:
+                await self._send_rest(answer.rest, send)
+            await send({"type": _BODY, "body": answer.body})
         else:
             await self._send_later(answer, receive, send)
 
@@ -145,7 +151,7 @@ class ThreadedHandler(ASGIHandler):
                 self._free.append(thread)
 
     def served(self, scope: dict[str, Any], body: IO[bytes]) -> Answer | Later:
-        """Returns the answer to a request, complete and closed.
+        """Returns the answer to a request, complete and closed, or a large file that is open.
 
         One that waits for a decision, or is a stream of events, is returned as a response.
         """
@@ -156,15 +162,16 @@ class ThreadedHandler(ASGIHandler):
         response._handler_class = self.__class__
         if isinstance(response, Later):
             return response
+        answer: Answer | None = None
         try:
-            return self._answer(response)
+            answer = self._answer(response)
         finally:
-            response.close()
+            if answer is None or answer.rest is None:
+                response.close()
             body.close()
+        return answer
 
     def _answer(self, response: HttpResponse | StreamingHttpResponse) -> Answer:
-        if isinstance(response, FileResponse):
-            response.block_size = self.chunk_size
         headers = [(n.encode("ascii"), v.encode("latin1")) for n, v in response.items()]
         headers += [
             (b"Set-Cookie", cookie.output(header="").encode("ascii").strip())
@@ -175,11 +182,22 @@ class ThreadedHandler(ASGIHandler):
             "status": response.status_code,
             "headers": headers,
         }
-        kind = "http.response.body"
-        if isinstance(response, StreamingHttpResponse):
-            parts = [{"type": kind, "body": part, "more_body": True} for part in response]
-            return Answer(start, [*parts, {"type": kind}])
-        return Answer(start, [{"type": kind, "body": response.content}])
+        if not isinstance(response, StreamingHttpResponse):
+            return Answer(start, response.content)
+        if isinstance(response, FileResponse):
+            response.block_size = self.chunk_size
+        if int(response.get("Content-Length", str(_LARGE))) < _LARGE:
+            return Answer(start, response.getvalue())
+        return Answer(start, b"", response)
+
+    async def _send_rest(self, response: StreamingHttpResponse, send: Send) -> None:
+        """Sends a file part by part, as fast as the client takes it. No thread waits for it."""
+        parts = iter(response)
+        try:
+            while (part := await self._in_thread(next, parts, None)) is not None:
+                await send({"type": _BODY, "body": part, "more_body": True})
+        finally:
+            await self._in_thread(response.close)
 
     async def _send_later(self, response: Later, receive: Receive, send: Send) -> None:
         """Sends the response when it is ready, and stops when the client disconnects."""
