@@ -5,8 +5,10 @@ that it had not added are lost.
 """
 
 import logging
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import redis
 from django.conf import settings
@@ -21,17 +23,23 @@ BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
 _ANSWERS, _BUCKET, _SUM = "answers", "bucket", "sum"
 
 
-def answer_counts(
-    route: str, method: str, status: int, surface: str, seconds: float
-) -> Counter[str]:
-    """The counts of one answer by field name."""
+def answer_count(
+    counts: Counter[str], route: str, method: str, status: int, surface: str, seconds: float
+) -> None:
+    """Adds one answer to counts by field name."""
     milliseconds = seconds * 1000
-    counts = Counter(
-        [f"{_ANSWERS}|{route}|{method}|{status}", f"{_BUCKET}|{surface}|+Inf"]
-        + [f"{_BUCKET}|{surface}|{end}" for end in BUCKETS_MS if milliseconds <= end]
+    counts.update(_fields(route, method, status, surface, bisect_left(BUCKETS_MS, milliseconds)))
+    counts[f"{_SUM}|{surface}"] += round(milliseconds)
+
+
+@lru_cache(4_096)
+def _fields(route: str, method: str, status: int, surface: str, first: int) -> tuple[str, ...]:
+    """The fields that such an answer is counted in, from the `first` bucket that holds it."""
+    ends = ("+Inf", *BUCKETS_MS[first:])
+    return (
+        f"{_ANSWERS}|{route}|{method}|{status}",
+        *(f"{_BUCKET}|{surface}|{end}" for end in ends),
     )
-    counts[f"{_SUM}|{surface}"] = round(milliseconds)
-    return counts
 
 
 def traffic_add(counts: Mapping[str, int]) -> None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from allocation.services.record.liveness import program_seen
 from portal.integrations.traces.tracer import Attributes, span_open
-from portal.traffic import answer_counts, traffic_add
+from portal.traffic import answer_count, traffic_add
 from tenants.platform.log_ids import log_id, log_ids
 
 EVERY_SECONDS = 2.0
@@ -63,11 +63,9 @@ class MeasuredMiddleware:
         return response
 
     def _count(self, request: HttpRequest, status: int, seconds: float) -> None:
-        counts = answer_counts(
-            route_of(request), request.method or "", status, surface_of(request.path), seconds
-        )
+        about = route_of(request), request.method or "", status, surface_of(request.path)
         with self._lock:
-            self._counts.update(counts)
+            answer_count(self._counts, *about, seconds)
 
     def _due(self) -> Counter[str] | None:
         with self._lock:

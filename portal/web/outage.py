@@ -1,6 +1,7 @@
 """Banners of planned outages, freezes and stops, and refusals during an outage."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,6 +28,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # Signing in and out, and operators' changes, always work.
 ALWAYS = ("/ops/", "/sign-in", "/sign-out", "/api/v1/portal/")
 RETRY_MOST = 600
+LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +43,35 @@ class Banner:
 
 
 class OutageMiddleware:
-    """Refuses members' changes with 503 during a closed outage."""
+    """Refuses members' changes with 503 during a closed outage.
+
+    A change that came just before is still written when the outage is closed. So a process that
+    has found none asks again only after a moment.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
+        self._next_look = 0.0
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Returns the view's response, or 503 with the time to retry."""
         passes = request.method in SAFE or request.path_info.startswith(ALWAYS)
-        if passes or settings.SERVES_OPERATORS or not outage_is_closed():
+        if passes or settings.SERVES_OPERATORS or not self._is_closed():
             return self.get_response(request)
         now = timezone.now()
         mode = mode_in_force(PortalMode.Kind.OUTAGE, now)
         if mode is None or mode.closed_at is None or mode.until is None:
             return self.get_response(request)
         return _refused(request, mode.until, mode.until - now)
+
+    def _is_closed(self) -> bool:
+        if time.monotonic() < self._next_look:
+            return False
+        began = time.monotonic()
+        is_closed = outage_is_closed()
+        if not is_closed:
+            self._next_look = began + LOOK_SECONDS
+        return is_closed
 
 
 def _refused(request: HttpRequest, until: datetime, left: timedelta) -> HttpResponse:

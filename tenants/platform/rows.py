@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
 
 from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, connections
-from django.db.models import Field, Model
+from django.db.models import DateField, DateTimeField, Field, Model, TimeField
 from django.db.models.expressions import DatabaseDefault
 
 from tenants.platform.collected import Collection, Values, collecting, collection_here
@@ -157,7 +157,7 @@ def _insert(rows: Sequence[Model], values: Sequence[Values]) -> tuple[str, list[
     fields, params = list[AnyField](), list[Any]()
     # Not `connection`, which looks the connection up at each of its attributes.
     database = connections[DEFAULT_DB_ALIAS]
-    for (field, default), column in zip(
+    for (field, default, _), column in zip(
         _columns(type(rows[0])), zip(*values, strict=True), strict=True
     ):
         if any(value != default for value in column):
@@ -170,7 +170,13 @@ def _insert(rows: Sequence[Model], values: Sequence[Values]) -> tuple[str, list[
 
 def _values(rows: Sequence[Model]) -> list[Values]:
     columns = _columns(type(rows[0]))
-    return [[_value(field, row, default) for field, default in columns] for row in rows]
+    return [
+        [
+            getattr(row, field.attname) if is_plain else _value(field, row, default)
+            for field, default, is_plain in columns
+        ]
+        for row in rows
+    ]
 
 
 def _value(field: AnyField, row: Model, default: object) -> Any:  # noqa: ANN401 (a column's)
@@ -184,10 +190,18 @@ def _value(field: AnyField, row: Model, default: object) -> Any:  # noqa: ANN401
 
 
 @cache
-def _columns(model: type[Model]) -> tuple[tuple[AnyField, object], ...]:
-    """The columns of a model that are not generated, each with its default in the database."""
+def _columns(model: type[Model]) -> tuple[tuple[AnyField, object, bool], ...]:
+    """The columns of a model that are not generated, each with its default in the database, and
+    whether its value is simply the attribute."""
     fields = (each for each in model._meta.concrete_fields if not each.generated)
-    return tuple((field, _default(field)) for field in fields)
+    return tuple((field, _default(field), _is_plain(field)) for field in fields)
+
+
+def _is_plain(field: AnyField) -> bool:
+    """Whether the value is the attribute: no default of the database, and nothing computed."""
+    known = {each.pre_save for each in (Field, DateField, DateTimeField, TimeField)}
+    is_computed = getattr(field, "auto_now", False) or getattr(field, "auto_now_add", False)
+    return type(field).pre_save in known and not is_computed and not field.has_db_default()
 
 
 def _default(field: AnyField) -> object:

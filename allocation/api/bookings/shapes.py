@@ -28,6 +28,7 @@ from billing.peak_text import peak_words
 from tenants.models import Tier
 from tenants.platform.labels import Labels
 from tenants.platform.rest.fields import Money, iso_duration
+from tenants.platform.rest.shape import Shape
 
 _FIELDS = (
     "name labels external_ref state outcome version revision submitted ask alternatives "
@@ -43,7 +44,7 @@ _PLAIN = tuple(_FIELDS.split())
 _BEFORE_RUN = (State.SCHEDULED, State.PAUSING, State.PAUSED)
 
 
-class WindowOut(serializers.Serializer[Any]):
+class WindowOut(Shape):
     """The requested window and the planned times."""
 
     starts = serializers.DateTimeField(
@@ -60,7 +61,7 @@ class WindowOut(serializers.Serializer[Any]):
     zone = serializers.CharField()
 
 
-class PriceOfBooking(serializers.Serializer[Any]):
+class PriceOfBooking(Shape):
     """The amounts held and charged for a booking."""
 
     currency = serializers.CharField()
@@ -225,7 +226,7 @@ class ParentOut(serializers.Serializer[Any]):
     )
 
 
-class BookingOut(serializers.Serializer[Any]):
+class BookingOut(Shape):
     """A booking."""
 
     id = serializers.CharField(help_text="`bk_…`. Unique everywhere.")
@@ -349,7 +350,7 @@ def _data(
 ) -> dict[str, Any]:
     """`above`: the bookings that it waits for, and its estimated start by them."""
     parents, estimate = above
-    data = _BOOKING.to_representation(
+    return _BOOKING.to_representation(
         {
             "id": booking_id_text(booking),
             "number": booking.label,
@@ -382,7 +383,6 @@ def _data(
             **{name: getattr(booking, name) for name in _PLAIN},
         }
     )
-    return dict(data)
 
 
 def _window(booking: Booking) -> dict[str, Any]:

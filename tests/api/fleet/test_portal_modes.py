@@ -4,6 +4,7 @@ import pytest
 from django.test import Client
 
 from allocation.models import Node, PortalMode
+from portal.web import outage
 from tests.api.builders import Site, said
 from tests.roles import as_system
 
@@ -11,7 +12,10 @@ A_BOOKING = {"project": "folding", "tier": "standard", "request": "1 h100 1h"}
 OUTAGE = {"length": "PT20M", "reason": "Version 0.7 <b>"}
 
 
-def test_an_operator_announces_closes_and_ends_an_outage(site: Site) -> None:
+def test_an_operator_announces_closes_and_ends_an_outage(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "LOOK_SECONDS", 0)
     assert said(site.operator.get("portal/outage")) == {"outage": None, "nodes": []}
     begun = said(site.operator.post("portal/outage", OUTAGE))
     assert (begun["kind"], begun["closed_at"], begun["ended_at"]) == ("outage", None, None)
@@ -110,3 +114,23 @@ def test_an_operators_page_does_all_of_it(site: Site) -> None:
     with as_system():
         assert PortalMode.objects.filter(ended_at=None).count() == 0
         assert PortalMode.objects.count() == 2
+
+
+def test_a_process_asks_for_an_outage_four_times_a_second_at_most(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[bool]()
+
+    def look() -> bool:
+        looks.append(False)
+        return False
+
+    monkeypatch.setattr(outage, "outage_is_closed", look)
+    monkeypatch.setattr(outage, "LOOK_SECONDS", 60)
+    for _ in range(3):
+        assert site.lead.post("bookings", {}).status_code == 400
+    assert len(looks) == 1
+    monkeypatch.setattr(outage, "LOOK_SECONDS", 0)
+    for _ in range(2):
+        assert site.admin.post("bookings", {}).status_code == 400
+    assert len(looks) == 3
