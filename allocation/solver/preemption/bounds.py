@@ -94,7 +94,8 @@ class RoomAfterPauses:
     def _read(
         self, whose: object, gpu_class: str, starts: int, leaving: Callable[[], Runners]
     ) -> _Known:
-        frees, changes = self._state.frees.get(gpu_class, 0), self._state.running.changes
+        frees = self._state.frees.get(gpu_class, 0)
+        changes = self._state.running.changes(gpu_class)
         known = self._known.get((whose, starts))
         if known is None:
             now = leaving()

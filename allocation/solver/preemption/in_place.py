@@ -4,7 +4,7 @@ A planned start is not in place: the next cycle may plan it anew. An allocation 
 written, in an earlier cycle or so far in this one, is in place even if its second is still to come.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -42,7 +42,6 @@ class Block(NamedTuple):
     ends: int
 
 
-_NEVER = np.iinfo(np.int64).max
 _ORDER = attrgetter("order")
 
 
@@ -55,6 +54,8 @@ class Standing:
 
     blocks: tuple[Block, ...]
     inside: dict[int, Part]
+    parts: dict[str, Part]
+    """Bookings that are inside with at least one block, and on which part."""
     _borrowed: tuple[tuple[Level, int], ...] = ()
     _spot: int = 0
 
@@ -70,9 +71,24 @@ class Standing:
         """The part on which the claim is inside; None: it is borrowed."""
         return next((part for at, part in self.inside.items() if self.blocks[at] is claim), None)
 
-    def parts(self) -> dict[str, Part]:
-        """Bookings that are inside with at least one block, and on which part."""
-        return {self.blocks[at].booking: part for at, part in self.inside.items()}
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What is written of a tenant on a class, in the order of grants, and when each begins and
+    leaves. At most instants the same blocks are in place, so each set of them is judged once."""
+
+    blocks: tuple[Block, ...]
+    starts: Ints
+    ends: Ints
+    standings: dict[bytes, Standing]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[Block, int]]) -> "_Written":
+        """The blocks with the seconds at which they leave."""
+        order = sorted(rows, key=_order_of)
+        starts = np.array([block.starts for block, _ in order], dtype=np.int64)
+        ends = np.array([ends for _, ends in order], dtype=np.int64)
+        return cls(tuple(block for block, _ in order), starts, ends, {})
 
 
 class InPlace:
@@ -85,45 +101,64 @@ class InPlace:
             (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
         }
         self._blocks: dict[tuple[str, str], list[Block]] = {}
-        self._written: dict[str, Block] = {}
+        self._held_by: dict[str, list[tuple[str, str]]] = {}
+        self._written: set[str] = set()
         self._grants: dict[tuple[str, str], list[Block]] = {}
-        self._known: dict[tuple[str, str, int, bool], tuple[int, Standing]] = {}
+        self._known: dict[tuple[str, str, bool], tuple[int, _Written]] = {}
+        self._soon: dict[str, int] = {}
         if state.running.classes:
             for block in [*_held(state, snapshot), *_awaited(state, snapshot)]:
                 key = (block.use.owners[0], block.use.gpu_class)
                 self._blocks.setdefault(key, []).append(block)
+                self._held_by.setdefault(block.booking, []).append(key)
             for blocks in self._blocks.values():
                 blocks.sort(key=_ORDER)
-        self._windows = {key: _windows(state, blocks) for key, blocks in self._blocks.items()}
 
     def grant(self, booking: str, found: Fit) -> None:
         """Count an allocation that is written in this cycle; one with victims counts by itself."""
         number = 0 if found.victims else self._state.running.number()
         for use in () if found.victims else self._state.uses(found.demand):
             granted = (_THIS_CYCLE, number, 0, booking)
-            block = self._written[booking] = self._block(booking, use, granted, found.window)
+            block = self._block(booking, use, granted, found.window)
+            self._written.add(booking)
             self._grants.setdefault((use.owners[0], use.gpu_class), []).append(block)
-            self._state.running.touch(use.owners[0])
+            self._touch(booking, use)
 
     def forget_grants(self) -> None:
         """Undo all `grant`s."""
-        for block in self._written.values():
-            self._state.running.touch(block.use.owners[0])
+        blocks = [block for each in self._grants.values() for block in each]
         self._written.clear()
         self._grants.clear()
+        for block in blocks:
+            self._touch(block.booking, block.use)
+
+    def _touch(self, booking: str, use: Use) -> None:
+        """Note a change of what is written of a booking, of which held rows may count elsewhere."""
+        for tenant, name in {(use.owners[0], use.gpu_class), *self._held_by.get(booking, ())}:
+            self._state.running.touch(tenant, name)
 
     def at(self, tenant: str, gpu_class: str, instant: int, *, planned: bool) -> Standing:
         """The tenant's standing at an instant. With `planned`, planned pauses count too, not
-        only those that are written."""
-        key = (tenant, gpu_class, instant, planned)
-        version = self._state.running.version(tenant)
+        only those that are written.
+
+        In place are those who have not left by then and are written to start by then, or within a
+        notice from now. Claims of one cycle start some seconds apart: one that is judged at the
+        earlier second without the later ones would look smaller than it is.
+        """
+        key = (tenant, gpu_class, planned)
+        version = self._state.running.version(tenant, gpu_class)
         known = self._known.get(key)
         if known is None or known[0] != version:
-            found = self.standing(
-                gpu_class, self._there(tenant, gpu_class, instant, planned=planned)
-            )
-            known = self._known[key] = (version, found)
-        return known[1]
+            rows = self._blocks_of((tenant, gpu_class), planned=planned)
+            known = self._known[key] = (version, _Written.of(rows))
+        rows = known[1]
+        until = max(instant, self._soon_on(gpu_class))
+        there = (rows.starts <= until) & (rows.ends > instant)
+        name = there.tobytes()
+        if name not in rows.standings:
+            blocks = [rows.blocks[at] for at in np.flatnonzero(there).tolist()]
+            rows.standings[name] = self.standing(gpu_class, blocks)
+        return rows.standings[name]
 
     def standing(self, gpu_class: str, blocks: Iterable[Block]) -> Standing:
         """Who of one tenant is inside: level by level, first what fits the own project's part, then
@@ -137,7 +172,8 @@ class InPlace:
                 spot += block.use.units
             elif at not in inside:
                 borrowed[block.level] = borrowed.get(block.level, 0) + block.use.units
-        return Standing(order, inside, tuple(borrowed.items()), spot)
+        parts = {order[at].booking: part for at, part in inside.items()}
+        return Standing(order, inside, parts, tuple(borrowed.items()), spot)
 
     def _inside(self, order: tuple[Block, ...], gpu_class: str) -> dict[int, Part]:
         inside: dict[int, Part] = {}
@@ -177,31 +213,10 @@ class InPlace:
         level = (tier.priority, not tier.pausable)
         return Block(booking, use, level, tier.counts, _order(level, granted), *window)
 
-    def _there(
-        self, tenant: str, gpu_class: str, instant: int, *, planned: bool
-    ) -> Iterator[Block]:
-        """Who has not left by then and is written to start by then, or within a notice from now.
-
-        Claims of one cycle start some seconds apart: one that is judged at the earlier second
-        without the later ones would look smaller than it is.
-        """
-        until = max(instant, self._soon(gpu_class))
-        key = (tenant, gpu_class)
-        at: list[int] = []
-        if key in self._windows:
-            starts, ends_at_most = self._windows[key]
-            at = np.flatnonzero((starts <= until) & (ends_at_most > instant)).tolist()
-        near = [self._blocks[key][each] for each in at]
-        for block, ends in self._known_blocks(key, near, planned=planned):
-            if block.starts <= until and ends > instant:
-                yield block
-
-    def _known_blocks(
-        self, key: tuple[str, str], near: Iterable[Block], *, planned: bool
-    ) -> Iterator[tuple[Block, int]]:
-        """What is written of a tenant on a class, and when it leaves; of held work only `near`."""
+    def _blocks_of(self, key: tuple[str, str], *, planned: bool) -> Iterator[tuple[Block, int]]:
+        """What is written of a tenant on a class, and when it leaves."""
         running = self._state.running
-        for block in near:
+        for block in self._blocks.get(key, ()):
             if block.booking in running:
                 runner = running[block.booking]
                 left = running.ends(runner)
@@ -221,18 +236,13 @@ class InPlace:
                 granted = (_THIS_CYCLE, number, 0, "")
                 yield self._block("", self._state.use(fit.demand), granted, fit.window)
 
-    def _soon(self, gpu_class: str) -> int:
-        state = self._state
-        grace = max(state.running.graces(gpu_class), default=0)
-        return state.frozen_until(gpu_class) + grace + state.policy.notice_margin
-
-
-def _windows(state: CycleState, blocks: Sequence[Block]) -> tuple[Ints, Ints]:
-    """When each block begins, and the latest second at which it can end."""
-    starts = [block.starts for block in blocks]
-    # What runs and can be paused ends on the grid, or with its notice.
-    ends = [_NEVER if block.booking in state.running else block.ends for block in blocks]
-    return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
+    def _soon_on(self, gpu_class: str) -> int:
+        if gpu_class not in self._soon:
+            state = self._state
+            grace = max(state.running.graces(gpu_class), default=0)
+            notice = grace + state.policy.notice_margin
+            self._soon[gpu_class] = state.frozen_until(gpu_class) + notice
+        return self._soon[gpu_class]
 
 
 def _held(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
@@ -268,6 +278,10 @@ def _awaited(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
             level = (tier.priority, not tier.pausable)
             order = _order(level, (_AWAITED, start.starts, request.submitted, request.booking))
             yield Block(request.booking, use, level, tier.counts, order, start.starts, start.ends)
+
+
+def _order_of(row: tuple[Block, int]) -> tuple[int, bool, Grant]:
+    return row[0].order
 
 
 def _level_of(row: tuple[int, Block]) -> Level:

@@ -29,6 +29,7 @@ from allocation.solver.preemption.victims import (
     taken_after_leaving,
     victims,
 )
+from allocation.solver.quota.quota import Block
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 from allocation.solver.state.start_times import earliest_free, last_start, length_from
@@ -381,16 +382,21 @@ class Preemption:
     ) -> tuple[tuple[Place, ...], list[Candidate]] | None:
         """Places for the demand at that second, and the candidates that must leave for it."""
         state, runners = self._state, [each.runner for each in candidates]
+        block = state.over(demand, starts)
+        if block is not None and not _may_lift(block, demand.owners[0], runners):
+            return None
         pool = state.pools[demand.gpu_class]
         hosts = freed_host_resources(state, demand, starts)
         free = None if hosts is None else hosts.without
         taken = taken_after_leaving(state, demand, starts, runners)
         rows = state.running.rows(demand.gpu_class, runners)
         search = VictimSearch(pool, demand, taken, runners, free, rows)
-        over_quota = state.over(demand, starts) is not None
+        if block is None and search.fits(np.zeros(len(runners), dtype=np.bool_)):
+            # There is room without a pause.
+            return None
 
         def is_allowed(gone: Bools) -> bool:
-            return not over_quota or self._is_within(demand, starts, _picked(runners, gone))
+            return block is None or self._is_within(demand, starts, _picked(runners, gone))
 
         gone = victims(search, [each.group for each in candidates], is_allowed)
         places = None if gone is None else place(pool, demand, search.busy(gone), search.free(gone))
@@ -444,6 +450,12 @@ class Preemption:
                 quota.add(use, window)
         else:
             quota.add_all(windows)
+
+
+def _may_lift(block: Block, tenant: str, runners: Iterable[RunningBooking]) -> bool:
+    """False when a pause of these certainly leaves the block: only work of the own tenant counts
+    against limits of the tenant and of those inside it, and against its guarantee."""
+    return block.kind == "lent" or any(each.tenant == tenant for each in runners)
 
 
 def _why(rule: Rule, tier: str, runner: RunningBooking) -> Reason:

@@ -85,7 +85,7 @@ class VictimRules:
         Nobody is for a tier that does not count, nor for owners without a limit.
         """
         use = self._state.use(demand)
-        version = self._state.running.version(use.owners[0])
+        version = self._state.running.version(use.owners[0], use.gpu_class)
         known = self._claims.get((use, starts))
         if known is None or known[0] != version:
             claim = self._claim(use, (starts, starts + demand.duration))
@@ -117,7 +117,7 @@ class VictimRules:
 
     def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
         """All that could be a victim of the claim, the first to be paused first."""
-        changes = self._state.running.changes
+        changes = self._state.running.changes(claim.gpu_class)
         known = self._found.get(id(claim))
         if known is None or known[0] != changes or known[1] is not claim:
             known = self._found[id(claim)] = (changes, claim, self._candidates(claim))
@@ -176,7 +176,7 @@ class VictimRules:
 
     def _own(self, claim: Claim) -> Iterator[Ranked]:
         """Bookings of the claim's own tenant that may leave for it."""
-        parts = claim.before.parts()
+        parts = claim.before.parts
         for runner in self._able(claim.gpu_class, claim.tenant, claim.starts):
             rule = self._own_rule(claim, runner, parts.get(runner.booking))
             if rule is not None:
@@ -225,7 +225,7 @@ class VictimRules:
 
     def _lent_by(self, claim: Claim, tenant: str) -> list[Ranked]:
         """What one tenant borrows; cached, because many ask for the same instant."""
-        version = self._state.running.version(tenant)
+        version = self._state.running.version(tenant, claim.gpu_class)
         key = (tenant, claim.gpu_class, claim.starts, claim.planned)
         known, found = self._known.get(key, (-1, []))
         if known != version:
@@ -244,12 +244,12 @@ class VictimRules:
     ) -> list[RunningBooking]:
         """Bookings of a tenant that can be out by then and of which nothing is inside its
         guarantee."""
-        version = self._state.running.version(tenant)
+        version = self._state.running.version(tenant, gpu_class)
         key = (tenant, gpu_class, starts, planned)
         known, found = self._borrowing.get(key, (-1, []))
         if known != version:
             standing = self.in_place.at(tenant, gpu_class, starts, planned=planned)
-            inside = standing.parts()
+            inside = standing.parts
             able = self._able(gpu_class, tenant, starts)
             found = [runner for runner in able if runner.booking not in inside]
             self._borrowing[key] = (version, found)

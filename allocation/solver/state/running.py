@@ -1,5 +1,6 @@
 """Running bookings that may be paused: their room, the cost of a pause, and their preemptors."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -60,10 +61,11 @@ class RunningBookings:
     def __init__(self, runners: Iterable[RunningBooking]) -> None:
         self.notified: dict[str, int] = {}
         self.kept: set[str] = set()
-        self.changes = 0
+        self._changes: dict[str, int] = {}
         self._preemptors: dict[tuple[str, str], list[tuple[int, Fit]]] = {}
         self._numbers = 0
-        self._versions: dict[str, int] = {}
+        self._versions: dict[tuple[str, str], int] = {}
+        self._claimed: dict[str, Counter[tuple[str, str]]] = {}
         self._promised: dict[str, list[int]] = {}
         self._parts: dict[str, list[RunningBooking]] = {}
         self._of: dict[str, dict[str, list[RunningBooking]]] = {}
@@ -124,9 +126,13 @@ class RunningBookings:
         """All of a class, with or without notice."""
         return chain.from_iterable(self._of.get(gpu_class, {}).values())
 
-    def version(self, tenant: str) -> int:
-        """A number that changes with every change of what the tenant has in place."""
-        return self._versions.get(tenant, 0)
+    def changes(self, gpu_class: str) -> int:
+        """A number that changes with every change of what somebody has in place on a class."""
+        return self._changes.get(gpu_class, 0)
+
+    def version(self, tenant: str, gpu_class: str) -> int:
+        """The same for one tenant."""
+        return self._versions.get((tenant, gpu_class), 0)
 
     def graces(self, gpu_class: str) -> tuple[int, ...]:
         """The grace periods of the class's bookings, shortest first."""
@@ -178,13 +184,18 @@ class RunningBookings:
         """Note a reserved start with victims."""
         key = (found.demand.owners[0], found.demand.gpu_class)
         self._preemptors.setdefault(key, []).append((self.number(), found))
-        self.touch(found.demand.owners[0])
+        for booking in found.victims:
+            self._claimed.setdefault(booking, Counter())[key] += 1
+        self.touch(*key)
 
     def remove_start(self, found: Fit) -> None:
         """Undo `add_start`."""
-        rows = self._preemptors[found.demand.owners[0], found.demand.gpu_class]
+        key = (found.demand.owners[0], found.demand.gpu_class)
+        rows = self._preemptors[key]
         del rows[next(at for at, (_, each) in enumerate(rows) if each == found)]
-        self.touch(found.demand.owners[0])
+        for booking in found.victims:
+            self._claimed[booking][key] -= 1
+        self.touch(*key)
 
     def number(self) -> int:
         """The next number in the order of this cycle's decisions."""
@@ -204,14 +215,19 @@ class RunningBookings:
         for part in self._parts[booking]:
             self._arrays[part.use.gpu_class].end(booking, instant)
         self.add_preemptor(booking, instant)
+        for key, count in self._claimed.get(booking, {}).items():
+            if count:
+                # Its claims are in place once all of their victims have notice.
+                self.touch(*key)
 
-    def touch(self, tenant: str) -> None:
-        """Change the tenant's version."""
-        self.changes += 1
-        self._versions[tenant] = self.version(tenant) + 1
+    def touch(self, tenant: str, gpu_class: str) -> None:
+        """Change the tenant's version on a class."""
+        self._changes[gpu_class] = self.changes(gpu_class) + 1
+        self._versions[tenant, gpu_class] = self.version(tenant, gpu_class) + 1
 
     def _touch(self, booking: str) -> None:
-        self.touch(self[booking].tenant)
+        for part in self._parts[booking]:
+            self.touch(part.tenant, part.use.gpu_class)
 
 
 class _ClassArrays:

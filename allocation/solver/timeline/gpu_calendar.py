@@ -173,7 +173,8 @@ class GpuCalendar:
         if before is not None and before.times[0] <= steps.times[0]:
             changed = before.changed(rows, len(self.pool))
             at = before.times.searchsorted(steps.times, side="right") - 1
-            np.take(before.values, at, axis=0, out=steps.values)
+            # All are in range; with the default mode the rows would go through a buffer.
+            np.take(before.values, at, axis=0, out=steps.values, mode="clip")
             steps.values[:, changed] = 0
         picked = changed[rows.column]
         new = rows.only(picked)

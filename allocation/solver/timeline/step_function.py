@@ -128,8 +128,11 @@ class StepFunction:
                 self._values[int(first[0]) : int(last[0])], axis=0
             )
             return alone[None, :]
-        low = int(first[0])
-        return _merged(self._values[low : int(last[-1])], first - low, last - low, merge)
+        low, high = int(first[0]), int(last[-1])
+        if high - low == len(first) and (last - first == 1).all():
+            # One row after the other, as they are.
+            return self._values[low:high].copy()
+        return _merged(self._values[low:high], first - low, last - low, merge)
 
     def zero(
         self, windows: tuple[Ints, int], columns: npt.NDArray[np.bool_]
