@@ -15,7 +15,7 @@ from allocation.solver.model.plan import Assign, Extend, OrderAnswer, Pause, Pla
 from allocation.solver.preemption.borrowing import borrows_of, with_borrowed_reason
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.alternatives import alternatives, next_free
-from allocation.solver.reasons.blockers import why_still_waiting, why_waiting
+from allocation.solver.reasons.blockers import why_not_yet, why_still_waiting, why_waiting
 from allocation.solver.reasons.explain import (
     QueueAhead,
     freed_by,
@@ -120,12 +120,14 @@ class Outcome:
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by, strength)
 
     def keep_start(self, request: Request, kept: Fit, slow: tuple[Reason, ...]) -> None:
-        """Keep a planned start where it is reserved; its room is free."""
+        """Keep a planned start where it is reserved; its room is free, and there is none before."""
         state = self.state
         if kept.starts <= state.frozen_for(kept.demand):
             self.assign(request, kept)
             return
-        reasons = why_still_waiting(state, request, kept, self.ahead(kept.demand.gpu_class))
+        is_as_asked = kept.starts <= state.first_start(request.earliest)
+        why = why_not_yet if is_as_asked else why_still_waiting
+        reasons = why(state, request, kept, self.ahead(kept.demand.gpu_class))
         self.rebinding.add(request.booking, kept)
         self.placed[request.booking] = kept
         strength = self.strengths.count(request, kept, firm=self._was_firm(request, kept))

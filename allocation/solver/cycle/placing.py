@@ -7,6 +7,7 @@ from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.claims import among_planned
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import (
+    is_as_asked,
     is_at_its_earliest,
     planned_start_improve,
     unproven_start,
@@ -30,6 +31,9 @@ def place_planned(outcome: Outcome, request: Request, kept: Fit) -> Fit:
     state, mark = outcome.state, outcome.rebinding.movable.mark()
     demands = demands_of(request)
     _, slow = in_time(state, request, demands)
+    if is_as_asked(state, request, kept):
+        outcome.keep_start(request, kept, slow)
+        return kept
     if is_at_its_earliest(state, outcome.preemption, request, kept, demands):
         moved = outcome.rebinding.earlier_than_planned(request, kept)
         if moved is None:

@@ -66,6 +66,17 @@ def planned_start_improve(
     return original_gpus_or_earlier(state, request, demands, kept, found) or found or kept
 
 
+def is_as_asked(state: CycleState, request: Request, kept: Fit) -> bool:
+    """True when a reserved planned start is at the requested second, which is not near, and nobody
+    has to leave for it: there is nothing to search."""
+    if request.fixed or request.pinned or request.paused or request.home or request.ask.groups:
+        return False
+    if kept.victims or kept.demand.share is not None:
+        return False
+    is_far = kept.starts > state.frozen_for(kept.demand)
+    return is_far and kept.starts == state.first_start(request.earliest)
+
+
 def is_at_its_earliest(
     state: CycleState,
     preemption: Preemption,

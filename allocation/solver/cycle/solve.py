@@ -75,7 +75,11 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     # at their own place in the queue. A booking with a change has two: one for what it has, one for
     # what it asks for. Requests that wait for an approval get soft places.
     extended = {each.booking for each in extensions if each.granted}
-    changed = {state.class_of(r.place.gpu) or "" for r in snapshot.held if r.booking in extended}
+    changed = {
+        state.class_of(row.place.gpu) or ""
+        for row in (snapshot.held if extended else ())
+        if row.booking in extended
+    }
     rest = [turn for turn in turns if turn.request.booking not in done]
     walk = Walk(outcome, queue, rest, kept, broken, changed)
     walk.changes = Changes.of(outcome, snapshot)

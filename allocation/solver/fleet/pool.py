@@ -1,6 +1,7 @@
 """The GPUs of one class: the shapes that each can serve, how many fit, and what is left."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -152,7 +153,14 @@ class Pool(Columns):
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other future demand."""
-        return Pool(self.gpu_class, self.gpus, self.models, mix, self.scores.scoring)
+        return self.scored(mix, self.scores.scoring)
+
+    def scored(self, mix: Mix, scoring: Scoring) -> "Pool":
+        """The same columns for this future demand, with scores by these constants."""
+        twin = copy(self)
+        twin.mix, twin.scores = mix, _scores_of(self._valued, mix, scoring)
+        twin._best = {}
+        return twin
 
     def geometry(self, gpu: str) -> Geometry:
         """Geometry of one of its GPUs. KeyError: not in this class."""
@@ -275,15 +283,21 @@ def pools_of(
     models: Iterable[Model],
     mixes: Mapping[str, Mix] | None = None,
     scoring: Scoring = DEFAULT_SCORING,
+    known: Mapping[str, Pool] | None = None,
 ) -> dict[str, Pool]:
-    """The pools of a fleet by class, in the order of their names; `mixes` by class."""
+    """The pools of a fleet by class, in the order of their names; `mixes` by class. `known` are
+    pools of the same fleet for earlier demand."""
+    mixes = mixes or {}
+    if known:
+        return {
+            name: each.scored(mixes.get(name, EVEN_MIX), scoring) for name, each in known.items()
+        }
     by_slug = {model.slug: model for model in models}
     members: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         members.setdefault(gpu.gpu_class, []).append(gpu)
-    known = mixes or {}
     return {
-        name: Pool(name, members[name], by_slug, known.get(name, EVEN_MIX), scoring)
+        name: Pool(name, members[name], by_slug, mixes.get(name, EVEN_MIX), scoring)
         for name in sorted(members)
     }
 

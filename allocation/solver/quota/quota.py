@@ -347,7 +347,8 @@ class Quota:
         """Earliest start from the window's on at which nothing forbids the use."""
         starts, ends = window
         times = [self.instants(use), np.array([starts], dtype=np.int64)]
-        times += [tree.changes() for tree in self._classes.get(use.gpu_class, ())]
+        trees = {id(tree): tree for tree in self._classes.get(use.gpu_class, ())}
+        times += [tree.changes() for tree in trees.values()]
         tried = rising(np.concatenate(times))
         tried = tried[tried >= starts]
         allowed = self.allows(use, tried, ends - starts)

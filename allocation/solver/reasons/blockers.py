@@ -85,6 +85,18 @@ def why_still_waiting(
     return _waiting(state, request, kept, (*found, quota) if quota else found)
 
 
+def why_not_yet(
+    state: CycleState, request: Request, kept: Fit, ahead: QueueAhead
+) -> tuple[Reason, ...]:
+    """The same for a planned start that is reserved at the requested second: its own places have
+    room."""
+    found = _why_not_with_held(state, kept.demand, kept.starts)
+    quota = _why_quota_of_others(state, kept, kept.starts)
+    return _waiting(state, request, kept, (*found, quota) if quota else found) or (
+        frees(_queued(kept.demand, ahead), kept.starts),
+    )
+
+
 def _has_room(state: CycleState, demand: Demand, starts: int) -> bool:
     if starts < state.no_room.first_possible(demand):
         return False

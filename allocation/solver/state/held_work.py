@@ -157,6 +157,8 @@ class HeldWork:
         self._geometries: dict[str, Geometry] = {
             name: geometry_of(by_slug[name]) for name in set(self._model_of.values())
         }
+        self.pools: dict[str, Pool] = {}
+        """Of its fleet, for the demand of the last cycle."""
         self._rows: dict[str, Held] = {}
         self._booked: dict[str, _Booked] = {}
         self._started: dict[str, tuple[Held, ...]] = {}
@@ -281,9 +283,9 @@ class HeldWork:
     def _changed(self, rows: dict[str, Held]) -> dict[str, list[Held]]:
         """The bookings of which a row is new, gone or another."""
         before = self._rows
-        pairs = ((before.get(key), row) for key, row in rows.items())
+        pairs = zip(map(before.get, rows), rows.values(), strict=True)
         # Rows that are kept from turn to turn are the same objects.
-        news = [pair for pair in pairs if pair[0] is not pair[1] and pair[0] != pair[1]]
+        news = [(was, row) for was, row in pairs if was is not row and was != row]
         found: dict[str, list[Held]] = {
             row.booking: [] for pair in news for row in pair if row is not None
         }

@@ -68,7 +68,9 @@ class Space:
             snapshot.models,
             mixes_of(snapshot.gpus, work.kinds, snapshot.requests),
             scoring,
+            work.pools,
         )
+        work.pools = self.pools
         self.all = Occupancy(
             {name: GpuCalendar(pool, self.grid) for name, pool in self.pools.items()},
             HostCalendar(snapshot.hosts, self.pools.values(), self.grid),
@@ -264,9 +266,14 @@ class NoRoomCache:
         freed inside has not been taken again."""
         kept: list[bool] = []
         known = self._first_possible.get(gpu_class)
+        marks = [(kind, *kind.mark()) for kind in self._kinds.get(gpu_class, {}).values()]
         yield lambda: kept.append(True)
-        if known is not None and not kept:
+        if kept:
+            return
+        if known is not None:
             self._first_possible[gpu_class] = known
+        for kind, *mark in marks:
+            kind.back(*mark)
 
     def is_full_until(self, demand: Demand, starts: int) -> bool:
         """True when certainly no window that begins before `starts` has room.
@@ -302,6 +309,15 @@ class _Kind:
     def forget(self, since: int) -> None:
         """Forget what was seen from `since` on."""
         self._until = min(self._until, since)
+
+    def mark(self) -> tuple[int, Ints]:
+        """What is known, for `back`."""
+        return self._until, self._ends
+
+    def back(self, until: int, ends: Ints) -> None:
+        """Remember what was forgotten since the mark, if nothing was looked at since."""
+        if self._ends is ends:
+            self._until = until
 
     def is_full_until(self, starts: int, duration: int) -> bool:
         """See `NoRoomCache.is_full_until`."""

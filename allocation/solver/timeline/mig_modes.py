@@ -43,13 +43,16 @@ class ModeCalendar:
 
     def __init__(self, pools: Collection[Pool], held: Iterable[Held], now: int) -> None:
         """The present modes, or those that started work needs."""
-        begun = {row.place.gpu: hardware_mode_of(row.place.shape) for row in held if row.started}
         self._seconds: dict[str, Ints] = {}
         self._rows: dict[str, IntervalTable] = {}
-        for pool in pools:
-            columns = [column for column, gpu in enumerate(pool.gpus) if _may_change(pool, gpu)]
-            if not columns:
-                continue
+        able = [
+            (pool, [column for column, gpu in enumerate(pool.gpus) if _may_change(pool, gpu)])
+            for pool in pools
+        ]
+        able = [(pool, columns) for pool, columns in able if columns]
+        started = (row for row in held if row.started) if able else ()
+        begun = {row.place.gpu: hardware_mode_of(row.place.shape) for row in started}
+        for pool, columns in able:
             seconds = np.zeros(len(pool), dtype=np.int64)
             rows = self._rows[pool.gpu_class] = IntervalTable()
             for column in columns:
