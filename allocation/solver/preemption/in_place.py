@@ -149,8 +149,8 @@ class InPlace:
         version = self._state.running.version(tenant, gpu_class)
         known = self._known.get(key)
         if known is None or known[0] != version:
-            rows = self._blocks_of((tenant, gpu_class), planned=planned)
-            known = self._known[key] = (version, _Written.of(rows))
+            written = _Written.of(self._blocks_of((tenant, gpu_class), planned=planned))
+            known = self._known[key] = (version, written)
         rows = known[1]
         until = max(instant, self._soon_on(gpu_class))
         there = (rows.starts <= until) & (rows.ends > instant)

@@ -266,14 +266,14 @@ class NoRoomCache:
         freed inside has not been taken again."""
         kept: list[bool] = []
         known = self._first_possible.get(gpu_class)
-        marks = [(kind, *kind.mark()) for kind in self._kinds.get(gpu_class, {}).values()]
+        marks = [(kind, kind.mark()) for kind in self._kinds.get(gpu_class, {}).values()]
         yield lambda: kept.append(True)
         if kept:
             return
         if known is not None:
             self._first_possible[gpu_class] = known
-        for kind, *mark in marks:
-            kind.back(*mark)
+        for kind, mark in marks:
+            kind.back(mark)
 
     def is_full_until(self, demand: Demand, starts: int) -> bool:
         """True when certainly no window that begins before `starts` has room.
@@ -314,8 +314,9 @@ class _Kind:
         """What is known, for `back`."""
         return self._until, self._ends
 
-    def back(self, until: int, ends: Ints) -> None:
+    def back(self, mark: tuple[int, Ints]) -> None:
         """Remember what was forgotten since the mark, if nothing was looked at since."""
+        until, ends = mark
         if self._ends is ends:
             self._until = until
 
