@@ -64,6 +64,17 @@ class TestLeadTime:
         assert notices(plan) == {"young": ("claim", self.request - 60 + GRACE)}
         assert plan.waits[0].delayed_by is not None
 
+    def test_a_lowered_guarantee_and_no_booking_is_named_when_it_may_pause_nobody(self) -> None:
+        site = lent(a_claim(count=2, earliest=self.request, tier="flex"))
+        site = later(site, solve(site, POLICY), 5)
+        assert site.requests[0].promise is not None
+        assert site.requests[0].promise.strength == "guaranteed"
+        limits = (a_limit("lab", 0, borrow=None, weight=0), LENDER[1])
+        (wait,) = solve(replace(site, limits=limits), POLICY).waits
+        assert wait.starts > NOON + self.request
+        assert wait.delayed_by is not None
+        assert wait.delayed_by.code == "quota_cut"
+
     def test_newcomers_do_not_take_the_room(self) -> None:
         site = lent(a_claim(count=2, earliest=self.request, hours=9))
         plan = solve(site, POLICY)
