@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request
-from allocation.solver.state.cycle_state import CycleState
 
 _TRIES = 2
 _MOST_LIFTED = 5_000
@@ -38,8 +37,7 @@ def _with_planned_moved(
 ) -> Fit | None:
     state, movable = outcome.state, outcome.rebinding.movable
     name, (first, last) = demand.gpu_class, between
-    near = movable.near(name, (first, last + demand.duration))
-    rows = {booking: found for booking, found in near.items() if not found.victims}
+    rows = movable.near(name, (first, last + demand.duration))
     kind = (demand.owners[0], demand.tier, name, demand.shape, demand.count, demand.level, first)
     if not rows or demand.duration >= outcome.failed_claims.get(kind, demand.duration + 1):
         return None
@@ -47,6 +45,9 @@ def _with_planned_moved(
         return None
     with state.trial(name) as keep:
         found, again = _searched(outcome, request, demand, between, rows)
+        if found is not None and again is None:
+            # Then a planned start may have somebody paused as well.
+            found, again = _searched(outcome, request, demand, between, rows, pausing=True)
         if found is None or again is None:
             if found is not None and not found.victims:
                 # Room only gets less: the same for a longer time would fail, too.
@@ -54,6 +55,7 @@ def _with_planned_moved(
             return None
         keep()
     movable.move(name, again)
+    outcome.awaiting_pauses.update(booking for booking, row in again.items() if row.victims)
     return found
 
 
@@ -63,15 +65,20 @@ def _searched(
     demand: Demand,
     between: tuple[int, int],
     rows: Mapping[str, Fit],
+    *,
+    pausing: bool = False,
 ) -> tuple[Fit | None, dict[str, Fit] | None]:
     """What the claim gets with the planned starts lifted, and their new places, reserved. A start
-    that has no other place stays where it is, and the claim is searched once more next to it."""
+    that has no other place stays where it is, and the claim is searched once more next to it. With
+    `pausing` it may have another place where somebody is paused for it."""
     state, lifted = outcome.state, dict(rows)
     for _ in range(_TRIES):
         for row in lifted.values():
             state.free(row)
         found = outcome.preemption.earliest(request, (demand,), *between)
-        again, stuck = ({}, "") if found is None else _again_beside(state, found, lifted)
+        again, stuck = (
+            ({}, "") if found is None else _again_beside(outcome, found, lifted, pausing=pausing)
+        )
         if found is not None and not stuck:
             return found, again
         for row in lifted.values():
@@ -84,16 +91,19 @@ def _searched(
 
 
 def _again_beside(
-    state: CycleState, claim: Fit, rows: Mapping[str, Fit]
+    outcome: Outcome, claim: Fit, rows: Mapping[str, Fit], *, pausing: bool
 ) -> tuple[dict[str, Fit], str]:
     """Reserve all of them again for their seconds with the claim's room taken, or none and return
     the first that has no place."""
+    state = outcome.state
     state.reserve(claim)
     again: dict[str, Fit] = {}
     stuck = ""
     for booking, row in sorted(rows.items(), key=lambda each: (each[1].starts, each[0])):
         is_free = state.is_free(row) and state.over(row.demand, row.starts) is None
         there = row if is_free else state.at(row.demand, row.starts)
+        if there is None and pausing and not outcome.is_written(booking):
+            there = outcome.preemption.at_its_second(booking, row)
         if there is None:
             stuck = booking
             break

@@ -196,6 +196,11 @@ class Outcome:
             request.booking, name, found.places, *found.window, reasons, delayed_by, strength, key
         )
 
+    def is_written(self, booking: str) -> bool:
+        """True for a booking with GPUs of its own, assigned in this cycle or before."""
+        is_assigned = any(row.booking == booking for row in self.assigns)
+        return is_assigned or self.rebinding.written(booking) is not None
+
     def plan(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
         given: list[Assign | Waiting] = [*self.assigns, *self.waits]
         borrows, claims = borrows_of(self.state, snapshot, given, self.awaiting_pauses)
@@ -241,7 +246,8 @@ class Outcome:
         if found is None or found.places == row.places:
             return row
         if isinstance(row, Waiting):
-            return replace(row, places=found.places)
+            made: tuple[Reason, ...] = _room_made(found)
+            return replace(row, places=found.places, reasons=(*made, *row.reasons))
         where: tuple[Reason, ...] = placed(self.state, found)
         return replace(row, places=found.places, reasons=(*where, *row.reasons[1:]))
 

@@ -216,13 +216,13 @@ class Preemption:
         others = [each for each in candidates if each.runner.booking not in there]
         more = self._for_quota(found.demand, found.starts, must, others)
         chosen = None if more is None else [*must, *more]
-        return chosen if chosen and self._is_allowed(request, claim, chosen) else None
+        return chosen if chosen and self._is_allowed(request.booking, claim, chosen) else None
 
     def _may_lie_elsewhere(self, demand: Demand, starts: int) -> bool:
         """True when a pinned demand would fit elsewhere: a pin must not choose the victims."""
         return bool(demand.pin) and self._state.has_room_unpinned(demand, starts)
 
-    def _is_allowed(self, request: Request, claim: Claim, chosen: Sequence[Candidate]) -> bool:
+    def _is_allowed(self, booking: str, claim: Claim, chosen: Sequence[Candidate]) -> bool:
         """True when the rules for the whole set of victims hold and the potential rises.
 
         The second follows from the first. A pause that it forbids all the same is dropped.
@@ -231,7 +231,7 @@ class Preemption:
             return False
         if self._victim_rules.raise_potential(claim, chosen):
             return True
-        self._dropped |= {DroppedPause(request.booking, each.rule) for each in chosen}
+        self._dropped |= {DroppedPause(booking, each.rule) for each in chosen}
         return False
 
     def dropped(self) -> tuple[DroppedPause, ...]:
@@ -257,7 +257,8 @@ class Preemption:
             claim = self._victim_rules.claim(part, found.starts)
             candidates = self._victim_rules.candidates(claim) if claim else ()
             chosen = [each for each in candidates if each.runner.booking in left]
-            if claim is not None and chosen and not self._is_allowed(request, claim, chosen):
+            name = request.booking
+            if claim is not None and chosen and not self._is_allowed(name, claim, chosen):
                 return False
             counted.update(each.runner.booking for each in chosen)
         return len(counted) == len(left)
@@ -362,6 +363,21 @@ class Preemption:
         demand = replace(demand, duration=length_from(request, demand.gpu_class, starts))
         if demand.groups:
             return self._at_together(request, demand, starts)
+        return self._at_with_victims(request.booking, demand, starts, class_rank)
+
+    def at_its_second(self, booking: str, kept: Fit) -> Fit | None:
+        """The same start with victims that need no notice yet, on any places; None: it has none.
+
+        `kept` is not reserved.
+        """
+        if kept.demand.groups or kept.demand.pin:
+            return None
+        found = self._at_with_victims(booking, kept.demand, kept.starts, kept.class_rank)
+        return None if found is None or self.is_due(found) else found
+
+    def _at_with_victims(
+        self, booking: str, demand: Demand, starts: int, class_rank: int
+    ) -> Fit | None:
         if demand.share is not None or self._may_lie_elsewhere(demand, starts):
             return None
         claim = self._victim_rules.claim(demand, starts)
@@ -372,7 +388,7 @@ class Preemption:
         if found is not None and not self._victim_rules.allow(claim, found[1]):
             fewer = self._victim_rules.within_shares(claim, candidates)
             found = self._with_victims(demand, starts, fewer)
-        if found is None or not self._is_allowed(request, claim, found[1]):
+        if found is None or not self._is_allowed(booking, claim, found[1]):
             return None
         over = tuple(sorted(each.runner.booking for each in found[1]))
         return Fit(demand, found[0], starts, class_rank, over)

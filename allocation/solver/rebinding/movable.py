@@ -71,13 +71,14 @@ class MovableReservations:
             self.settle()
 
     def near(self, gpu_class: str, window: tuple[int, int]) -> Rows:
-        """The reservations that overlap the window."""
+        """The reservations that overlap the window, but those that have victims by now."""
         self.settle()
         rows = self._rows.get(gpu_class, {})
         known = self._windows.get(gpu_class)
         if known is None:
             known = self._windows[gpu_class] = _Windows(rows)
-        return {booking: rows[booking] for booking in known.meeting(window)}
+        near = {booking: rows[booking] for booking in known.meeting(window)}
+        return {booking: found for booking, found in near.items() if not found.victims}
 
     def move(self, gpu_class: str, ends: Mapping[str, Fit]) -> None:
         """Record new places, which are reserved already."""

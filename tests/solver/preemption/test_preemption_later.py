@@ -141,3 +141,27 @@ class TestGoingOn:
     def test_it_is_kept_waiting_when_no_start_is_in_sight(self) -> None:
         plan = solve(self.full(self.paused(), ends=60 * DAY), POLICY)
         assert (plan.refusals, len(plan.waits)) == ((), 1)
+
+
+def test_a_planned_start_in_the_way_of_a_guarantee_may_have_somebody_paused_at_its_second() -> None:
+    """The planned start of lab keeps its second, not its GPU: its own flex work leaves for it, and
+    what firm is guaranteed starts now."""
+    limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1, borrow=None))
+    held = running("flexible", whole("n1-0"), tenant="lab", ends=9 * HOUR)
+    later_start = a_claim("planned", earliest=2 * HOUR, tier="assured")
+    site = a_site(later_start, held=held, fleet=gpus(2), limits=limits)
+    site = later(site, solve(site, POLICY), 5)
+    assert [place.gpu for place in site.requests[0].promise.places] == ["n1-1"]  # type: ignore[union-attr]
+    ask = a_claim("claim", hours=4, tenant="firm", submitted=5)
+    plan = solve(replace(site, requests=(*site.requests, ask)), POLICY)
+    assert given(plan) == {"claim": ("assign", 5), "planned": ("wait", 2 * HOUR)}
+    assert notices(plan) == {}
+    (wait,) = plan.waits
+    assert [place.gpu for place in wait.places] == ["n1-0"]
+    assert wait.reasons[0].code == "makes_room"
+    # The notice is given in its time, and the start stays where it was.
+    end = 2 * HOUR - GRACE - POLICY.notice_margin
+    site = replace(later(site, plan, end), held=(*held, *running("claim", whole("n1-1"))))
+    plan = solve(site, POLICY)
+    assert notices(plan) == {"flexible": ("planned", 2 * HOUR)}
+    assert given(plan)["planned"] == ("wait", 2 * HOUR)
