@@ -66,9 +66,6 @@ class Availability:
         self._rebinding.keep(planned, kept)
         self._rebinding.open_to_newcomers()
         self._kept = kept
-        # Ahead of the first without a start everybody keeps what is reserved.
-        undecided = (at for at, turn in enumerate(turns) if turn.request.booking not in kept)
-        self._first_undecided = next(undecided, len(turns))
         self._walk = self._walk_of(turns)
 
     def _rebuild_if_stale(self) -> None:
@@ -120,12 +117,13 @@ class Availability:
     def _queue_ahead(self, mine: Request) -> Iterator[None]:
         """Give all requests that precede `mine` their starts, and make way for it, for as long as
         the context lasts."""
-        at = self._queue.place_of(mine, self._turns)
-        if at <= self._first_undecided:
-            with self._room_behind(mine, at):
+        turns, walk, at = self._turns_beside(mine)
+        # Ahead of the first without a start everybody keeps what is reserved.
+        if all(turn.request.booking in self._kept for turn in turns[:at]):
+            with self._room_behind(mine, at, walk):
                 yield
             return
-        turns = [*self._turns[:at], self._queue.turn(mine), *self._turns[at:]]
+        turns = [*turns[:at], self._queue.turn(mine), *turns[at:]]
         walk = self._walk_of(turns)
         with self._rebinding.rehearsed():
             walk.run_until(mine, _MOST_AHEAD)
@@ -134,13 +132,22 @@ class Availability:
             self._preemption.forget_grants()
         walk.redo()
 
+    def _turns_beside(self, mine: Request) -> tuple[list[Turn], Walk, int]:
+        """The others in their order next to `mine`, a walk along them, and its index in it."""
+        changed = self._queue.turns_with(mine)
+        if changed is None:
+            return self._turns, self._walk, self._queue.place_of(mine, self._turns)
+        at = next(at for at, turn in enumerate(changed) if turn.request is mine)
+        others = [turn for turn in changed if turn.request is not mine]
+        return others, self._walk_of(others), at
+
     @contextmanager
-    def _room_behind(self, mine: Request, at: int) -> Iterator[None]:
+    def _room_behind(self, mine: Request, at: int, walk: Walk) -> Iterator[None]:
         """Free what `mine` may take of the planned starts behind it."""
         state, movable = self._state, self._rebinding.movable
         freed = []
         with ExitStack() as lifted:
-            for booking in self._walk.way_for(mine, at, self._last_end(mine)):
+            for booking in walk.way_for(mine, at, self._last_end(mine)):
                 kept = self._kept[booking]
                 freed.append((booking, kept, movable.take(booking, kept.demand.gpu_class)))
                 state.free(kept)
@@ -152,8 +159,8 @@ class Availability:
                 movable.add(booking, kept)
 
     def _last_end(self, mine: Request) -> int:
-        """The end of `mine` with all planned starts where they are: what begins later is not in its
-        way."""
+        """The end of `mine` with all planned starts where they are, or of what may move for it:
+        what begins later is in nobody's way."""
         demands, _ = possible_demands(self._state, demands_of(mine))
         first = max(mine.earliest, self._state.now)
         if mine.fixed or not demands:
@@ -161,7 +168,12 @@ class Availability:
         last = last_start(self._state, mine)
         first = self._state.first_start(mine.earliest)
         found = self._preemption.earliest(mine, demands, first, last) if first <= last else None
-        return self._horizon() + mine.duration if found is None else found.ends
+        if found is None:
+            return self._horizon() + mine.duration
+        if found.starts <= first:
+            return found.ends
+        window, names = (first, found.ends), [each.gpu_class for each in demands]
+        return max(found.ends, *(self._rebinding.last_end(name, window) for name in names))
 
     def _walk_of(self, turns: list[Turn]) -> Walk:
         outcome = self._outcome()

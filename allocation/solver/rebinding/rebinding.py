@@ -116,6 +116,12 @@ class Rebinding:
             return None
         return self.movable.found(booking, before.demand.gpu_class)
 
+    def last_end(self, gpu_class: str, window: tuple[int, int]) -> int:
+        """The last end of what overlaps the window and may move; the window's without any."""
+        self._read()
+        near = self.movable.near(gpu_class, window).values()
+        return max((found.ends for found in near), default=window[1])
+
     def forget_written(self, booking: str) -> None:
         """Forget the written rows of a booking, which get other ones."""
         if self._is_read:

@@ -20,6 +20,7 @@ from allocation.solver import (
     QuoteRequest,
     Request,
     Snapshot,
+    Used,
     solve,
 )
 from allocation.solver.cycle.order.strengths import GuaranteedUse
@@ -29,7 +30,7 @@ from allocation.solver.model.inputs import Strength
 from allocation.solver.preemption.search import Preemption
 from tests.solver import truth
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_request, a_snapshot, gpus, whole
-from tests.solver.pausing import GRACE, a_claim, a_site, running
+from tests.solver.pausing import GRACE, a_claim, a_site, later, running
 from tests.solver.preemption.test_preemption_properties import cycles
 from tests.solver.state.test_planned_rows_properties import worlds
 from tests.solver.world import an_arrival, promise_of, running_requests
@@ -225,3 +226,41 @@ def test_the_control_without_the_search_the_quote_names_a_later_start(
     site = a_site(held=HELD, fleet=gpus(4), limits=LIMITS)
     (option, *_) = Availability(site, POLICY).quote(question(a_claim(count=3))).options
     assert option.starts == NOON + 6 * HOUR
+
+
+def quoted_and_given(site: Snapshot, asked: Request) -> tuple[list[int], list[int]]:
+    """The quoted starts and those of the next cycle, from NOON."""
+    quoted = [option.starts - NOON for option in as_asked(Availability(site, POLICY), asked)]
+    plan = solve(replace(site, requests=(*site.requests, asked)), POLICY)
+    mine = [row.starts - NOON for row in truth.given_by(plan) if row.booking == asked.booking]
+    return quoted, mine
+
+
+def planned(site: Snapshot) -> Snapshot:
+    """The site a minute later, with the planned starts of this cycle."""
+    return later(site, solve(site, POLICY), 60)
+
+
+def test_a_quote_knows_that_its_request_lowers_the_parts_of_others() -> None:
+    """With one more borrower the one in the queue is over its part, and so behind."""
+    limits = (a_limit("lab", 2), a_limit("firm", 0, borrow=None), a_limit("hub", 0, borrow=None))
+    held = running("busy", whole("n1-1"), tenant="lab", tier="standard")
+    waits = a_claim("waits", tier="flex", tenant="firm", earliest=HOUR // 2)
+    used = (Used("firm", "firm-p", "h100", NOON - HOUR, 10 * HOUR * 56_000),)
+    site = planned(a_site(waits, held=held, fleet=gpus(2), limits=limits, used=used))
+    asked = replace(a_claim("~", tier="flex", tenant="hub", hours=2), submitted=site.now)
+    assert quoted_and_given(site, asked) == ([60], [60])
+
+
+def test_a_quote_frees_what_is_in_the_way_of_work_that_moves_for_it() -> None:
+    """Written work moves to a GPU that a booking behind is planned on after the quote's own end."""
+    written = replace(
+        running("written", whole("n1-0"), since=HOUR, ends=4 * HOUR)[0],
+        started=False, since=None, level="any",
+    )  # fmt: skip
+    busy = running("busy", whole("n1-1"), tier="standard", ends=HOUR - 600)
+    spot = a_claim("spot", tier="spot", tenant="firm", earliest=3 * HOUR)
+    limits = (a_limit("lab", 0, borrow=None), a_limit("firm", 0, borrow=None))
+    site = planned(a_site(spot, held=(written, *busy), fleet=gpus(2), limits=limits))
+    asked = replace(a_claim("~", tier="flex", hours=2), submitted=site.now)
+    assert quoted_and_given(site, asked) == ([60], [60])

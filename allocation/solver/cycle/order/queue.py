@@ -7,6 +7,7 @@ soon as it is passed, so that a flood of one owner does not stand in one block.
 import heapq
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,9 @@ from allocation.solver.quota.fair_share import DominantShares, Owner, owners_of,
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.held_space import HeldUses
 
+_MOST_REORDERED = 2_000
+"""Longest queue that is ordered anew for one more request."""
+_ALL = 2**62
 INSIDE, AGED, BORROWED, SPOT = range(4)
 """Bands of the queue: inside the guarantee or never paused, waiting too long, borrowed, spot."""
 
@@ -88,6 +92,9 @@ class BookingQueue:
         self._served: dict[tuple[tuple[str, ...], Shape, int], tuple[str | None, int]] = {}
         self._fair: dict[str, dict[str, int]] = {}
         self._first_shares, self._first_in_use = self._shares, self._in_use
+        self._first_uses, self._rows = self._uses, list[_Waiting]()
+        # By class and owner: the most use that was under its part, and the least that was over it.
+        self._edges: dict[tuple[str, str], tuple[int, int]] = {}
         self._left: dict[tuple[str, str, str, int], int] = {}
         self._passed: dict[tuple[str, str], list[tuple[int, int, int, str]]] = {}
         self._unlent = Unlent(state, snapshot, guarantees)
@@ -100,9 +107,14 @@ class BookingQueue:
         for row in rows:
             for name, units in row.uses if row.counted else ():
                 self._count(row.owners, name, units, row.seconds)
+        self._rows = rows
+        return self._ordered(rows)
+
+    def _ordered(self, rows: list[_Waiting]) -> list[Turn]:
         self._wanted = self._demanded(rows)
         self._fair = self._fair_shares(self._wanted)
         self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
+        self._first_uses = dict(self._uses)
         inside, others = list[Turn](), list[_Waiting]()
         tiers = {row.request.quota_tier for row in rows}
         counts = {tier for tier in tiers if self._guarantees.counts(tier)}
@@ -132,6 +144,24 @@ class BookingQueue:
             key = self._key(row, BORROWED if counts else SPOT)
         self._shares, self._in_use = later
         return Turn(request, key, fits)
+
+    def turns_with(self, request: Request) -> list[Turn] | None:
+        """The turns with one more request where it changes the order of the others, computed after
+        them; None: where it does not. A request lowers the parts of other owners."""
+        if len(self._rows) > _MOST_REORDERED:
+            return None
+        row = self._waiting(request)
+        fair = self._fair_shares_with(row)
+        is_same = all(
+            under <= fair[name][owner] < over
+            for (name, owner), (under, over) in self._edges.items()
+        )
+        if is_same:
+            return None
+        twin = copy(self)
+        twin._shares, twin._in_use = self._first_shares.copy(), dict(self._first_in_use)
+        twin._uses, twin._passed, twin._taken_now, twin._edges = dict(self._first_uses), {}, {}, {}
+        return twin._ordered([*self._rows, row])
 
     def place_of(self, request: Request, turns: Sequence[Turn]) -> int:
         """The index at which one more request stands among the turns, computed after them."""
@@ -220,6 +250,8 @@ class BookingQueue:
                     heapq.heappush(heads, (now, whose, uses.get(whose[1], 0)))
                     continue
                 key = now
+            if band >= BORROWED:
+                self._note_edges(queue[0])
             yield queue.popleft(), key
             if queue:
                 head = (self._key(queue[0], band), whose, uses.get(whose[1], 0))
@@ -320,6 +352,20 @@ class BookingQueue:
             for name, units in row.uses
             for owner in (request.tenant, request.project)
         )
+
+    def _note_edges(self, row: _Waiting) -> None:
+        """Note how far the parts of its owners can move before it is on the other side."""
+        request = row.request
+        for name, units in row.uses:
+            for owner in (request.tenant, request.project):
+                if owner in self._fair.get(name, {}):
+                    use = self._in_use.get((owner, name), 0) + units
+                    under, over = self._edges.get((name, owner), (0, _ALL))
+                    if use > self._fair[name][owner]:
+                        over = min(over, use)
+                    else:
+                        under = max(under, use)
+                    self._edges[name, owner] = (under, over)
 
     def _demanded(self, rows: Iterable[_Waiting]) -> dict[str, dict[str, int]]:
         """Units in use and asked for, by class and owner."""
