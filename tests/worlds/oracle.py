@@ -350,8 +350,8 @@ class Oracle:
 
     def _is_true(self, turn: Turn, wait: Waiting) -> bool:
         """Whether others are the cause, for the first starts that a world makes later."""
-        policy = self.world.drawn.policy
-        return self.found.moved > REPLAYED or is_true(turn, wait, self._new(turn), policy)
+        policy, causes = self.world.drawn.policy, self._new(turn) | self._moved_by_events(turn)
+        return self.found.moved > REPLAYED or is_true(turn, wait, causes, policy)
 
     def _new(self, turn: Turn) -> set[str]:
         had = {row.booking for row in turn.site.requests if row.promise is not None}

@@ -15,18 +15,32 @@ LAST = "~"
 def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> bool:
     """Whether a start that was made later for others stays where it was without them.
 
-    Where nobody is new in the turn the order itself has changed, and nothing can be left out.
+    Where nobody is new in the turn the order itself has changed, and nothing can be left out. Who
+    takes the guarantee of those that are left out, and so their part, is left out as well.
     """
-    pausing = {pause.beneficiary for pause in turn.plan.pauses}
-    others = {*new, *pausing, *_came_ahead(turn)} - {wait.booking}
+    promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
+    others = {*new, *_claimants(turn.plan), *_came_ahead(turn)} - {wait.booking}
     if not others:
         return True
-    promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
-    rest = tuple(row for row in turn.site.requests if row.booking not in others)
-    changes = tuple(each for each in turn.site.changes if each.booking not in others)
-    alone = solve(replace(turn.site, requests=rest, extensions=(), changes=changes), policy)
-    given = [row.starts for row in truth.given_by(alone) if row.booking == wait.booking]
-    return promise is not None and all(at <= max(promise.starts, turn.site.now) for at in given)
+    while True:
+        rest = tuple(row for row in turn.site.requests if row.booking not in others)
+        changes = tuple(each for each in turn.site.changes if each.booking not in others)
+        alone = solve(replace(turn.site, requests=rest, extensions=(), changes=changes), policy)
+        given = [row.starts for row in truth.given_by(alone) if row.booking == wait.booking]
+        if promise is not None and all(at <= max(promise.starts, turn.site.now) for at in given):
+            return True
+        instead = {*_claimants(alone, planned=True)} - others - {wait.booking}
+        if not instead:
+            return False
+        others |= instead
+
+
+def _claimants(plan: Plan, *, planned: bool = False) -> Iterator[str]:
+    """Bookings for which somebody has notice, or is planned to have it."""
+    yield from (pause.beneficiary for pause in plan.pauses)
+    for wait in plan.waits if planned else ():
+        if any(reason.code == "makes_room" for reason in wait.reasons):
+            yield wait.booking
 
 
 def _came_ahead(turn: Turn) -> Iterator[str]:
