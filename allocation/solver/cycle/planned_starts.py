@@ -112,8 +112,8 @@ def planned_start_reserve(
         state.reserve(standing)
         return standing
     if why is not None and why.code == "overrun" and preemption.can_be_out(found):
-        told = request.promise.strength if request.promise is not None else None
-        if told == "guaranteed" and not preemption.is_inside(found.demand, found.starts):
+        strength = request.promise.strength if request.promise is not None else None
+        if strength == "guaranteed" and not preemption.is_inside(found.demand, found.starts):
             # What its own organisation has granted since would have made it an expected one.
             return reason("quota_cut")
         # The booking that was to be paused for it has a claim as good by now.
