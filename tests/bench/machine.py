@@ -55,6 +55,33 @@ def cpu_of_machine() -> tuple[float, float]:
     return (total - idle) / per_second, total / per_second
 
 
+def cpu_of_programs(folder: Path) -> dict[str, float]:
+    """Processor seconds so far of a site's programs by name, with their child processes. `folder`
+    has the launcher's file of each program's process id."""
+    names = {
+        json.loads(path.read_text(encoding="utf-8"))["pid"]: path.stem
+        for path in folder.glob("*.pid")
+    }
+    parents, seconds = dict[int, int](), dict[int, float]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        process = int(path.parent.name)
+        parents[process] = int(fields[1])
+        # With that of children which have ended.
+        seconds[process] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    used = dict.fromkeys(names.values(), 0.0)
+    for process, time in seconds.items():
+        above = process
+        while above and above not in names:
+            above = parents.get(above, 0)
+        if above:
+            used[names[above]] += time
+    return used
+
+
 def report(name: str, result: Mapping[str, Any], out: Path | None) -> None:
     """Prints the result as JSON, and writes `out`/`name`.json."""
     text = json.dumps(result, indent=1)
