@@ -1,20 +1,28 @@
 """Open maintenance and the hardware that it covers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from allocation.models import Gpu, GpuEvent, Maintenance
+from tenants.platform.database.compiled import Compiled
 
 EVENTS_SHOWN = 40
 
 
 def maintenance_open(now: datetime) -> list[Maintenance]:
     """Current and planned maintenance, by start."""
-    found = Maintenance.objects.filter(ended_at=None, ends__gt=now)
-    return list(found.select_related("rack", "node", "gpu__node").order_by("starts", "id"))
+    return _open(now)
+
+
+def _open_rows(now: datetime, _keys: Sequence[object]) -> QuerySet[Maintenance]:
+    rows = Maintenance.objects.filter(ended_at=None, ends__gt=now)
+    return rows.select_related("rack", "node", "gpu__node").order_by("starts", "id")
+
+
+_open = Compiled(_open_rows)
 
 
 def in_scope(maintenance: Maintenance, gpu: str = "gpu") -> Q:

@@ -64,6 +64,7 @@ from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import LEFT, Kept, Part, Snapshot, digest, solve
 from allocation.solver.model.rows import Rows
 from tenants.outbox import task_request
+from tenants.platform.database.compiled import Compiled
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,9 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 LOCKED_TURNS = range(1, 4)
 # What the solver of this process made of held work; each turn has the lock of its session.
 _kept = Kept()
+_live_policy = Compiled(
+    lambda _now, _keys: PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
+)
 _LEAD = """
 INSERT INTO allocation_solverstate AS fence (id, leader_term, epoch) VALUES (1, 1, 1)
 ON CONFLICT (id) DO UPDATE SET leader_term = fence.leader_term + 1
@@ -169,8 +173,8 @@ def _end(work: Work, now: datetime, *, planned: bool) -> int:
         calendar_cut(now)
     if work.take("over", "left", "never_started"):
         ended += ends_due(now)
-    if work.take_hardware():
-        ended += hardware_vacate(now, planned=planned)
+    if work.has_hardware:
+        ended += work.done(hardware_vacate(now, planned=planned))
     return ended
 
 
@@ -197,8 +201,8 @@ def _prepare(work: Work, now: datetime) -> None:
     """Brings what the snapshot shows up to date."""
     if work.take("more_time", "handed_over"):
         pauses_due(now)
-    if work.take_restraints():
-        restraints_apply(now)
+    if work.has_restraints:
+        work.done(restraints_apply(now))
     if work.take("changes_open"):
         changes_sweep(now)
     if work.take("arrays"):
@@ -250,7 +254,7 @@ def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
 def _decide(
     snapshot: Snapshot, term: int, now: datetime, *, is_last: bool, rows: Rows | None = None
 ) -> _Attempt:
-    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    (live,) = _live_policy(now)
     began = time.perf_counter()
     try:
         with gc_paused(), session_kept():

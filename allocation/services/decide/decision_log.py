@@ -32,6 +32,7 @@ from allocation.solver.model.rows import (
     rows_of,
     sort_key,
 )
+from tenants.platform.database.compiled import Compiled
 
 SOFTWARE = (
     f"commit {settings.CODE_COMMIT}, numpy {np.__version__}, OR-Tools {version('ortools')}, "
@@ -43,6 +44,15 @@ _WINDOW = 32_768
 # Sections whose ids and names come back in deltas, and how many rows of each: the most useful last.
 _SNAPSHOT_SAMPLE = {"used": 40, "held": 8, "running": 4, "requests": 8, "limits": 60}
 _PLAN_SAMPLE = {"claims": 2, "borrows": 4, "refusals": 2, "assigns": 4, "waits": 8}
+
+
+_newest = Compiled(
+    lambda _now, _keys: (
+        Decision.objects.order_by("-id")
+        .filter(archived_in="")
+        .values_list("id", "snapshot_sha256", "plan_sha256")[:1]
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +153,8 @@ class DecisionLog:
             return False
         if base.delta_bytes > base.keyframe_bytes:
             return False
-        newest = Decision.objects.order_by("-id").filter(archived_in="")
         digests = base.state.snapshot_digest.hex(), base.state.plan_digest.hex()
-        return newest.values_list("id", "snapshot_sha256", "plan_sha256").first() == (
-            base.decision, *digests,
-        )  # fmt: skip
+        return _newest(now) == [(base.decision, *digests)]
 
     def _delta(
         self,

@@ -137,13 +137,21 @@ class Work:
             self.forget()
         return found
 
-    def take_hardware(self) -> bool:
+    @property
+    def has_hardware(self) -> bool:
         """Whether a booking may have to leave its hardware, for a caller that looks at each."""
-        return self.take(*_HARDWARE)
+        return self.has(*_HARDWARE)
 
-    def take_restraints(self) -> bool:
+    @property
+    def has_restraints(self) -> bool:
         """Whether a booking may have to be restrained or freed, for a caller that looks at each."""
-        return self.take(*_RESTRAINTS)
+        return self.has(*_RESTRAINTS)
+
+    def done(self, count: int) -> int:
+        """Returns the number of things that were done. If there were any, more may be left."""
+        if count:
+            self.forget()
+        return count
 
     def forget(self) -> None:
         """Makes the next question look again."""
@@ -158,8 +166,8 @@ class Work:
         """
         return (
             self.has(*_ANY_OF)
-            or (self.has(*_RESTRAINTS) and restraints_due(self._now).exists())
-            or (self.has(*_HARDWARE) and is_hardware_to_vacate(self._now))
+            or (self.has_restraints and restraints_due(self._now).exists())
+            or (self.has_hardware and is_hardware_to_vacate(self._now))
         )
 
     @property

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from allocation.models import QueuePlace, SolverState
+from allocation.models import QueuePlace
+from allocation.services.plans.pieces import leads
 from allocation.solver import Plan
 
 Key = tuple[int, ...]
@@ -37,7 +38,7 @@ class QueuePlaces:
         # An error on the way leaves nothing known.
         stored, self._stored = self._stored, None
         with transaction.atomic():
-            if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
+            if not leads(term):
                 return
             if stored is None:
                 rows = QueuePlace.objects.values_list("booking_id", "key")

@@ -38,11 +38,15 @@ from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from billing.rates import Rate
 from billing.services import HoldRequest, holds_move
+from tenants.platform.database.compiled import Compiled
 from tenants.platform.errors import Refused
 from tenants.platform.rows import rows_insert_free
 
 _SCHEDULED: Mapping[str, str] = {State.PAUSED: "resuming", State.WAITLISTED: "window_free"}
 """The texts of bookings that get GPUs, by the state that they leave."""
+
+
+_gpus = Compiled(lambda _, keys: Gpu.objects.select_related("node").filter(id__in=keys))
 
 
 class PlanStale(Exception):
@@ -66,11 +70,11 @@ class Fleet:
     snapshot: Snapshot
 
     @classmethod
-    def read(cls, snapshot: Snapshot, plan: Plan) -> "Fleet":
+    def read(cls, snapshot: Snapshot, plan: Plan, now: datetime) -> "Fleet":
         """Reads all GPUs of the plan."""
         ids = {place.gpu for assign in plan.assigns for place in assign.places}
         ids |= {place.gpu for move in plan.moves for place in (*move.source, *move.places)}
-        rows = Gpu.objects.select_related("node").filter(id__in=ids) if ids else ()
+        rows = _gpus(now, ids) if ids else ()
         return cls({str(gpu.id): gpu for gpu in rows}, snapshot)
 
     def units(self, gpu: Gpu, shape: Shape) -> int:

@@ -1,11 +1,11 @@
 """What a plan says about borrowing, stored with the bookings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from allocation.models import Booking
 from allocation.rules.states import OPEN
@@ -14,6 +14,7 @@ from allocation.services.runs.transition import Change, bookings_change
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Plan
 from allocation.words.events import event_text
+from tenants.platform.database.compiled import Compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +27,22 @@ class BorrowingMark:
     reclaims_from: datetime | None
 
 
-def borrowing_marks(plan: Plan) -> tuple[BorrowingMark, ...]:
-    """Returns what differs from what is stored, in the order of ids."""
-    borrows = {UUID(borrow.booking): borrow for borrow in plan.borrows}
-    claims = {UUID(claim.booking): claim for claim in plan.claims}
+def _marked_rows(_: datetime, keys: Sequence[UUID]) -> QuerySet[Booking]:
     marked = (
         Q(borrowed_units__gt=0) | Q(at_risk_from__isnull=False) | Q(reclaims_from__isnull=False)
     )
-    rows = Booking.objects.filter(marked | Q(id__in=[*borrows, *claims]), state__in=OPEN)
+    return Booking.objects.filter(marked | Q(id__in=keys), state__in=OPEN).order_by("id")
+
+
+_marked = Compiled(_marked_rows)
+
+
+def borrowing_marks(plan: Plan, now: datetime) -> tuple[BorrowingMark, ...]:
+    """Returns what differs from what is stored, in the order of ids."""
+    borrows = {UUID(borrow.booking): borrow for borrow in plan.borrows}
+    claims = {UUID(claim.booking): claim for claim in plan.claims}
     found = []
-    for row in rows.order_by("id"):
+    for row in _marked(now, [*borrows, *claims]):
         borrow, claim = borrows.get(row.id), claims.get(row.id)
         risk = borrow.at_risk_from if borrow else None
         mark = BorrowingMark(

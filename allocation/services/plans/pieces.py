@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
-from allocation.models import Booking, Decision, DecisionPiece, SolverState
+from allocation.models import Booking, Decision, DecisionPiece
 from allocation.rules.states import TERMINAL
 from allocation.services.plans.answers import plan_write
 from allocation.services.plans.apply_assignments import (
@@ -38,6 +38,7 @@ from allocation.solver import (
     narrowed,
     refused_too_early,
 )
+from tenants.platform.database.compiled import Compiled
 from tenants.platform.log_ids import log_id
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,17 @@ MAX_ATTEMPTS = 64
 # Bookings that are written, and locked, in one transaction. A larger group stays together.
 PIECE_BOOKINGS = 200
 Failure = PlanStale | IntegrityError
+_FENCE = "SELECT 1 FROM allocation_solverstate WHERE id = 1 AND leader_term = %s FOR UPDATE"
+
+
+_locked = Compiled(
+    lambda _, keys: (
+        Booking.objects.select_for_update(of=("self",))
+        .select_related("tier")
+        .filter(id__in=keys)
+        .order_by("id")
+    )
+)
 
 
 def plan_apply(
@@ -95,6 +107,14 @@ def plan_apply(
     return withheld
 
 
+def leads(term: int) -> bool:
+    """Returns whether no other process has led since this turn began, and locks that until the end
+    of the transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FENCE, [term])
+        return cursor.fetchone() is not None
+
+
 def _nothing_written(failure: Failure, withheld: Mapping[Part, str]) -> Failure:
     """Returns the last failure, with what all pieces withheld."""
     if isinstance(failure, PlanStale) and failure.withheld:
@@ -132,9 +152,9 @@ def _piece_write(writing: "_Writing", piece: _Piece, parts: Parts, term: int) ->
     plan = narrowed(writing.plan, piece.parts)
     changes = Changes(plan, piece.marks)
     with transaction.atomic():
-        if not SolverState.objects.select_for_update().filter(id=1, leader_term=term).exists():
+        if not leads(term):
             raise PlanOvertaken("another cycle leads now")
-        bookings = _bookings_locked(changes)
+        bookings = _bookings_locked(changes, now)
         gone = parts_stale(changes, bookings, revisions_of(snapshot), now)
         if not writing.is_last:
             gone |= _too_early(plan, snapshot)
@@ -225,8 +245,8 @@ class _Writing:
     ) -> Failure | None:
         """Writes the groups in a savepoint. An attempt changes the bookings it has read."""
         plan = narrowed(self.plan, {part for group in groups for part in group})
-        found = _bookings(plan, ()) if bookings is None else bookings
-        fleet = Fleet.read(self.snapshot, plan)
+        found = _bookings(plan, (), self.now) if bookings is None else bookings
+        fleet = Fleet.read(self.snapshot, plan, self.now)
         before = self.decision.pk
         try:
             with transaction.atomic():
@@ -251,12 +271,12 @@ class _Writing:
             DecisionPiece.objects.bulk_create([piece], ignore_conflicts=True)
 
 
-def _bookings_locked(changes: Changes) -> dict[str, Booking]:
+def _bookings_locked(changes: Changes, now: datetime) -> dict[str, Booking]:
     """Returns all bookings that change, locked in the order that reports use too."""
-    return _bookings(changes.plan, [mark.booking for mark in changes.marks])
+    return _bookings(changes.plan, [mark.booking for mark in changes.marks], now)
 
 
-def _bookings(plan: Plan, more: Iterable[UUID]) -> dict[str, Booking]:
+def _bookings(plan: Plan, more: Iterable[UUID], now: datetime) -> dict[str, Booking]:
     answers: tuple[Assign | Waiting | Refuse | Extend | Move, ...]
     answers = (*plan.assigns, *plan.waits, *plan.refusals, *plan.extensions, *plan.moves)
     names = (
@@ -266,5 +286,4 @@ def _bookings(plan: Plan, more: Iterable[UUID]) -> dict[str, Booking]:
         | set(map(str, more))
     )
     names |= {name for pause in plan.pauses for name in (pause.booking, pause.beneficiary)}
-    rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
-    return {str(row.id): row for row in rows.filter(id__in=names).order_by("id")}
+    return {str(row.id): row for row in (_locked(now, names) if names else ())}

@@ -15,6 +15,9 @@ from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.snapshot import instant
 from allocation.solver import Assign, Plan, Refuse, Waiting
 from allocation.words.reasons import reason_data
+from tenants.platform.database.compiled import Compiled
+
+_answered = Compiled(lambda _, keys: Booking.objects.filter(id__in=keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,8 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
     Refusals of requeued bookings are left out too: they wait while they have time left.
     """
     answers: tuple[Waiting | Assign | Refuse, ...] = (*plan.waits, *plan.assigns, *plan.refusals)
-    known = {
-        str(booking.id): booking
-        for booking in Booking.objects.filter(id__in=[UUID(each.booking) for each in answers])
-    }
+    answered = _answered(now, [UUID(each.booking) for each in answers]) if answers else ()
+    known = {str(booking.id): booking for booking in answered}
     # A pausing booking gets a planned start now, and GPUs to resume on when it is paused.
     leaving = {pause.booking for pause in plan.pauses}
     leaving |= {key for key, booking in known.items() if booking.state == State.PAUSING}
@@ -61,7 +62,7 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
         soft=soft_places_changed(plan.soft),
     )
-    return Changes(news, borrowing_marks(plan))
+    return Changes(news, borrowing_marks(plan, now))
 
 
 def _as_waiting(assign: Assign) -> Waiting:

@@ -37,7 +37,8 @@ def offers_write(plan: Plan, snapshot: Snapshot, decision: Decision, now: dateti
     or whose booking has left the list, is decided again in the next turn."""
     if not plan.offers:
         return 0
-    fleet = Fleet.read(snapshot, replace(plan, assigns=tuple(_assigns(plan.offers)), moves=()))
+    offered = replace(plan, assigns=tuple(_assigns(plan.offers)), moves=())
+    fleet = Fleet.read(snapshot, offered, now)
     return sum(_write(offered, fleet, decision, now) for offered in plan.offers)
 
 

@@ -30,6 +30,7 @@ from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.hardware import gpus_read, hosts_read
 from allocation.services.snapshot.idle import idle_read
 from allocation.services.snapshot.intake import deferred_bookings
+from allocation.services.snapshot.rows.of_bookings import place_rows
 from allocation.services.snapshot.sections import sections_present
 from allocation.services.snapshot.snapshot import (
     CLEARING_SECONDS,
@@ -171,7 +172,7 @@ def _advanced(state: _State, now: datetime) -> _State | None:
         return None
     present = sections_present(now)
     bookings = changed.bookings | _clocked(state, now, present)
-    new = _of_bookings(bookings, now)
+    new = _of_bookings(bookings, now, present)
     put: dict[str, dict[Key, Any]] = {**new, **_of_rules(now, present)}
     drop = {
         **_gone(state, bookings, new),
@@ -188,17 +189,21 @@ def _advanced(state: _State, now: datetime) -> _State | None:
     return _State(rows, places, horizon, state.compared)
 
 
-def _of_bookings(bookings: Collection[UUID], now: datetime) -> dict[str, dict[Key, Any]]:
+def _of_bookings(
+    bookings: Collection[UUID], now: datetime, present: Collection[str]
+) -> dict[str, dict[Key, Any]]:
     """The rows of these bookings, by section."""
     if not bookings:
         return {name: {} for name in ("held", *_OF_BOOKINGS)}
-    return {
-        "held": _table("held", held_read(now, bookings), now),
-        "requests": _table("requests", requests_read(now, only=bookings), now),
-        "running": _table("running", running_read(now, bookings), now),
-        "extensions": _table("extensions", extensions_read(now, bookings), now),
-        "changes": _table("changes", asked_changes_read(now, bookings), now),
+    is_asked = "asked" in present
+    found = {
+        "held": held_read(now, bookings),
+        "requests": requests_read(now, only=bookings),
+        "running": running_read(now, bookings),
+        "extensions": extensions_read(now, bookings) if is_asked else (),
+        "changes": asked_changes_read(now, bookings) if is_asked else (),
     }
+    return {name: _table(name, rows, now) for name, rows in found.items()}
 
 
 def _of_rules(now: datetime, present: Collection[str]) -> dict[str, dict[Key, Any]]:
@@ -281,11 +286,8 @@ def _places(bookings: Collection[UUID] | None, now: datetime) -> dict[UUID, _Pla
     """The live allocations of these bookings, or of all."""
     if bookings is not None and not bookings:
         return {}
-    some = {} if bookings is None else {"booking__in": bookings}
-    rows = Allocation.objects.filter(**some, state__in=Allocation.LIVE)
-    columns = ("booking_id", "id", "state", "period__endswith", "extended_from")
     found: dict[UUID, _Places] = defaultdict(_Places)
-    for booking, row, state, ends, extended in rows.values_list(*columns):
+    for booking, row, state, ends, extended in place_rows(now, bookings):
         regrant = extended if extended is not None and extended > now else None
         found[booking].add(row, ends, regrant, started=state != Allocation.State.PLANNED)
     return dict(found)

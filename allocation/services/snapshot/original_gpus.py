@@ -1,16 +1,16 @@
 """GPUs on which suspended bookings, or those that a pause would suspend, can resume in place."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from allocation.models import Allocation, Booking, Pause
 from allocation.rules.nodes.suspending import why_not_suspendable
-from allocation.rules.states import State
+from allocation.services.snapshot.rows.of_bookings import Bookings, suspendable_rows
 from allocation.solver import Place, Request
 
 _HERE = (Allocation.State.ACTIVE, Allocation.State.RELEASING)
@@ -25,17 +25,9 @@ class OriginalGpus:
     until: datetime | None
 
 
-def running_on(only: Collection[UUID] | None = None) -> dict[UUID, OriginalGpus]:
+def running_on(now: datetime, only: Bookings) -> dict[UUID, OriginalGpus]:
     """Original GPUs of running bookings, all or some, that a pause would suspend."""
-    some = {} if only is None else {"booking__in": only}
-    rows = Allocation.objects.filter(
-        **some,
-        state=Allocation.State.ACTIVE,
-        booking__state=State.ACTIVE,
-        booking__tier__pausable=True,
-        booking__tier__pause_method="suspend",
-    )
-    return _homes(rows, {})
+    return _homes(suspendable_rows(now, only), {})
 
 
 def paused_on(pauses: Iterable[Pause]) -> dict[UUID, OriginalGpus]:
@@ -45,7 +37,8 @@ def paused_on(pauses: Iterable[Pause]) -> dict[UUID, OriginalGpus]:
         return {}
     rows = Allocation.objects.filter(booking__in=suspends, abandoned=False)
     there = Q(state__in=_HERE) | Q(state=Allocation.State.ENDED, suspended=True)
-    return _homes(rows.filter(there), suspends)
+    rows = rows.filter(there).select_related("booking", "gpu__node").order_by("gpu_id")
+    return _homes(rows, suspends)
 
 
 def with_original_gpus(request: Request, home: OriginalGpus | None, now: datetime) -> Request:
@@ -56,9 +49,9 @@ def with_original_gpus(request: Request, home: OriginalGpus | None, now: datetim
     return replace(request, home=home.places, home_wait=max(0, lost))
 
 
-def _homes(rows: QuerySet[Allocation], pauses: Mapping[UUID, Pause]) -> dict[UUID, OriginalGpus]:
+def _homes(rows: Iterable[Allocation], pauses: Mapping[UUID, Pause]) -> dict[UUID, OriginalGpus]:
     by_booking: dict[UUID, list[Allocation]] = defaultdict(list)
-    for row in rows.select_related("booking", "gpu__node").order_by("gpu_id"):
+    for row in rows:
         by_booking[row.booking_id].append(row)
     found = {}
     for booking_id, mine in by_booking.items():

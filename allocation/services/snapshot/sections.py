@@ -1,6 +1,13 @@
 """Which of the small sections of a snapshot may have rows, asked in one statement."""
 
-from allocation.models import Booking, CompactionOrder, Maintenance, Override, WaitEntry
+from allocation.models import (
+    Booking,
+    BookingChange,
+    CompactionOrder,
+    Maintenance,
+    Override,
+    WaitEntry,
+)
 from allocation.rules.states import WAITING, State
 from allocation.services.record.open_pauses import open_pauses
 from tenants.models import LabQuota, PersonQuota, QuotaWindow
@@ -17,6 +24,8 @@ sections_present = Look(
         "cooling": lambda now: Booking.objects.filter(cooling_until__gt=now),
         "overrides": lambda _: Override.objects.filter(state=Override.State.GRANTED),
         "pauses": lambda _: open_pauses(),
+        # Extensions and other changes that wait for a decision.
+        "asked": lambda _: BookingChange.objects.filter(state=BookingChange.State.ASKED),
         "orders": lambda _: CompactionOrder.objects.filter(decided_at=None),
         "pending": lambda now: Booking.objects.filter(
             state=State.AWAITING_APPROVAL, place_until__gt=now

@@ -8,12 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F, Q
 
-from allocation.models import Allocation, Booking, BookingChange, Pause, WaitMode
+from allocation.models import Allocation, Booking, BookingChange, Pause
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
-from allocation.rules.states import EXTENDABLE, WAITING, State
-from allocation.services.record.open_pauses import OPEN, pauses_unneeded
+from allocation.rules.states import State
+from allocation.services.record.open_pauses import pauses_unneeded
 from allocation.services.record.places import place_of, place_of_row
 from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
@@ -43,6 +42,15 @@ from allocation.services.snapshot.quota_rows import (
     tiers_read,
     used_read,
 )
+from allocation.services.snapshot.rows.of_bookings import (
+    Bookings,
+    change_rows,
+    extension_rows,
+    held_rows,
+    paused_rows,
+    running_rows,
+    waiting_rows,
+)
 from allocation.services.snapshot.sections import INNER_LIMITS
 from allocation.solver import (
     Change,
@@ -59,14 +67,6 @@ from tenants.models import Tier
 # A released device is cleared within seconds. One that takes longer is expected to need as long
 # again as it has taken, so that no start is planned on a device that hangs.
 CLEARING_SECONDS = 5
-# Only the columns that are needed: there are many rows, and other columns are wide.
-_HELD_COLUMNS = (
-    *("booking", "tenant", "project", "gpu", "profile", "start", "size", "share", "period"),
-    *("granted_cycle", "granted_position", "preemptor", "extended_from", "extended_cycle"),
-    *("state", "abandoned", "booking__state", "booking__ask", "booking__tier", "booking__owner"),
-    *("booking__ready_at", "booking__saved_at", "booking__pause_count", "booking__has_override"),
-    *("booking__extension_until", "model__gpu_class"),
-)
 _STRENGTHS: dict[str, Strength] = {
     "firm": "firm",
     "guaranteed": "guaranteed",
@@ -76,8 +76,6 @@ _STRENGTHS: dict[str, Strength] = {
 HANDOVER = timedelta(minutes=1)
 # The oldest requests for approval that can have a place; the time of a turn stays bounded.
 MOST_PENDING = 500
-Bookings = Collection[UUID] | None
-"""The bookings that are read; None for all."""
 
 
 def snapshot_take(now: datetime, most_new: int | None = None) -> Snapshot:
@@ -160,10 +158,6 @@ def cooling_read(now: datetime) -> tuple[Cooling, ...]:
     return tuple(Cooling(tenant, seconds(at)) for tenant, at in until.items() if at is not None)
 
 
-def _among(field: str, only: Bookings) -> dict[str, Any]:
-    return {} if only is None else {f"{field}__in": only}
-
-
 def seconds(instant: datetime) -> int:
     """Whole Unix seconds, rounded down."""
     return int(instant.timestamp())
@@ -176,11 +170,9 @@ def instant(moment: int) -> datetime:
 
 def held_read(now: datetime, only: Bookings = None) -> tuple[Held, ...]:
     """Every live allocation, or those of some bookings; under row-level security, of one tenant."""
-    rows = Allocation.objects.filter(**_among("booking", only), state__in=Allocation.LIVE)
-    rows = rows.select_related("booking", "model").only(*_HELD_COLUMNS).order_by("id")
     return tuple(
         _held_of(row, now)
-        for row in rows
+        for row in held_rows(now, only)
         if not is_handover(row.period.upper, now, is_pausing=row.booking.state == State.PAUSING)
     )
 
@@ -262,13 +254,8 @@ def requests_read(
 ) -> tuple[Request, ...]:
     """Every waiting booking, or some of them; under row-level security, of one tenant. Those on the
     waiting list that want their window booked ask for it in each turn."""
-    asks_again = Q(state=State.WAITLISTED, waitlist=WaitMode.AUTO)
-    rows = Booking.objects.filter(Q(state__in=WAITING) | asks_again, **_among("id", only))
-    rows = rows.filter(is_drained=False, awaits_parents=False)
-    rows = rows.select_related("tier", "series")
-    if without:
-        rows = rows.exclude(id__in=without)
-    found = [_request_of(row, now) for row in rows]
+    rows = waiting_rows(now, only)
+    found = [_request_of(row, now) for row in rows if row.id not in without]
     found += pauses_requested(now, only)
     return tuple(sorted(found, key=lambda request: request.booking))
 
@@ -340,14 +327,9 @@ def _request_of(row: Booking, now: datetime) -> Request:
 def asked_changes_read(now: datetime, only: Bookings = None) -> tuple[Change, ...]:
     """Every change that waits for a decision, or those of some bookings. Extensions of what runs
     are read by `extensions_read`."""
-    rows = BookingChange.objects.filter(
-        **_among("booking", only),
-        state=BookingChange.State.ASKED,
-        until=None,
-        booking__state__in=(State.QUEUED, State.SCHEDULED),
-    ).select_related("booking", "booking__series")
+    rows = list(change_rows(now, only))
     tiers = {tier.slug: tier for tier in Tier.objects.all()} if rows else {}
-    return tuple(_change_of(row, tiers, now) for row in rows.order_by("booking_id"))
+    return tuple(_change_of(row, tiers, now) for row in rows)
 
 
 def _change_of(change: BookingChange, tiers: Mapping[str, Tier], now: datetime) -> Change:
@@ -385,10 +367,10 @@ def _series_of(row: Booking) -> str | None:
 
 def running_read(now: datetime, only: Bookings = None) -> tuple[Request, ...]:
     """For each running booking that may be paused, the request it would have if paused now."""
-    rows = Booking.objects.filter(**_among("id", only), state=State.ACTIVE, tier__pausable=True)
+    rows = list(running_rows(now, only))
     found = []
-    original_gpus = running_on(only)
-    for row in rows.select_related("tier").order_by("id"):
+    original_gpus = running_on(now, only) if rows else {}
+    for row in rows:
         left = seconds(row.planned_ends) - seconds(now) if row.planned_ends else 0
         if left > 0:
             request = _resume_request(row, now, left, seconds(now) + left)
@@ -415,14 +397,7 @@ def pauses_requested(now: datetime, only: Bookings = None) -> list[Request]:
 
     They ask for their remaining time as soon as their devices are empty; a fixed window by its end.
     """
-    placed = Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id")
-    open_pauses = Pause.objects.filter(OPEN, **_among("booking", only))
-    open_pauses = open_pauses.select_related("booking__tier").order_by("id")
-    rows = open_pauses.filter(booking__state__in=[State.PAUSING, State.PAUSED])
-    rows = rows.filter(booking__is_drained=False)
-    # Who was paused because the GPUs were idle resumes only after a check-in.
-    rows = rows.filter(booking__awaits_check_in=False)
-    pauses = list(rows.exclude(booking__in=placed))
+    pauses = list(paused_rows(now, only))
     original_gpus = paused_on(pauses)
     found = (
         with_original_gpus(_paused(row, now), original_gpus.get(row.booking_id), now)
@@ -467,13 +442,7 @@ def unneeded_read(now: datetime) -> tuple[Extension, ...]:
 
 def extensions_read(now: datetime, only: Bookings = None) -> tuple[Extension, ...]:
     """Every undecided extension, or those of some bookings."""
-    rows = BookingChange.objects.filter(
-        **_among("booking", only),
-        state=BookingChange.State.ASKED,
-        until=F("booking__extension_until"),
-        booking__state__in=EXTENDABLE,
-    ).select_related("booking__tier", "booking__series")
-    return tuple(_extension_of(row, now) for row in rows.order_by("booking_id"))
+    return tuple(_extension_of(row, now) for row in extension_rows(now, only))
 
 
 def _extension_of(change: BookingChange, now: datetime) -> Extension:

@@ -16,8 +16,8 @@ from psycopg.sql import Literal
 Question: TypeAlias = Callable[[datetime], "QuerySet[Any]"]
 
 # No row and no constant of the code is near this time.
-_ASKED_AT = datetime(3000, 1, 1, 11, 22, 33, 444_555, tzinfo=UTC)
-_NEAR = timedelta(days=36_500)
+ASKED_AT = datetime(3000, 1, 1, 11, 22, 33, 444_555, tzinfo=UTC)
+NEAR = timedelta(days=36_500)
 _NOW = "%(now)s::timestamptz"
 
 
@@ -43,7 +43,7 @@ class Look:
 
     @cached_property
     def _sql(self) -> str:
-        asked = (_exists(question(_ASKED_AT)) for question in self._questions.values())
+        asked = (_exists(question(ASKED_AT)) for question in self._questions.values())
         return "SELECT " + ",\n".join(asked)
 
 
@@ -58,11 +58,11 @@ def _exists(rows: "QuerySet[Any]") -> str:
 
 def _placed(param: object) -> str:
     if isinstance(param, datetime):
-        if abs(param - _ASKED_AT) > _NEAR:
+        if abs(param - ASKED_AT) > NEAR:
             raise ValueError("a question may use times near its own only")
-        return f"({_NOW} + make_interval(secs => {(param - _ASKED_AT).total_seconds()}))"
+        return f"({_NOW} + make_interval(secs => {(param - ASKED_AT).total_seconds()}))"
     if isinstance(param, date):
-        if param != _ASKED_AT.date():
+        if param != ASKED_AT.date():
             raise ValueError("a question may use the UTC date of its time only")
         return f"({_NOW} AT TIME ZONE 'UTC')::date"
     return Literal(param).as_string(connection.connection).replace("%", "%%")

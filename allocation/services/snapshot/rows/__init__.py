@@ -1,0 +1,1 @@
+"""Rows of the database that a snapshot is made of."""

@@ -1,0 +1,79 @@
+"""Queries of the ORM that are compiled once and run with other times and keys.
+
+Django compiles a query anew each time, which takes longer than many queries. A `Compiled` query is
+compiled at its first use, for a time and a key that stand for the real ones, and gives the same
+objects. Its text is the same for any number of keys, so connections keep it prepared.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import QuerySet
+from django.db.models.sql.compiler import SQLCompiler
+
+from tenants.platform.database.look import ASKED_AT, NEAR
+
+Row = TypeVar("Row")
+Query: TypeAlias = "Callable[[datetime, Sequence[Any]], QuerySet[Any, Row]]"
+Param: TypeAlias = Callable[[datetime, Collection[Any]], object]
+
+# No row has one of these keys.
+_KEYS: dict[str, UUID | int] = {
+    "uuid": UUID("c0ffee00-dead-4bee-8bad-f00d00c0ffee"),
+    "bigint": -7_777_777_777_777_777,
+}
+_IN = "IN ("
+
+
+class Compiled(Generic[Row]):
+    """A query that depends on a time, on times at a fixed distance from it, and on keys of the
+    given type in `IN`, and on nothing else that changes."""
+
+    def __init__(self, query: "Query[Row]", *, keys: Literal["uuid", "bigint"] = "uuid") -> None:
+        """Takes the query. Nothing is compiled before the first use."""
+        self._query, self._type = query, keys
+
+    def __call__(self, now: datetime, keys: Collection[Any] = ()) -> list[Row]:
+        """Returns the rows."""
+        rows, compiler, sql, params = self._made
+        bound = copy(compiler)
+        said = tuple(param(now, keys) for param in params)
+        # The rows are made by Django from what a compiler returns: it gets this one.
+        setattr(bound, "as_sql", lambda *_, **__: (sql, said))  # noqa: B010 (a method of Django's)
+        fresh = rows.all()
+        setattr(fresh.query, "get_compiler", lambda *_, **__: bound)  # noqa: B010
+        return list(fresh)
+
+    @cached_property
+    def _made(self) -> "tuple[QuerySet[Any, Row], SQLCompiler, str, list[Param]]":
+        key = _KEYS[self._type]
+        rows = self._query(ASKED_AT, [key])
+        compiler = rows.query.get_compiler(connection=connection)
+        sql, values = compiler.as_sql()
+        first, *rest = sql.split("%s")
+        texts, params = [first], list[Param]()
+        for value, text in zip(values, rest, strict=True):
+            if value == key:
+                if not texts[-1].endswith(_IN):
+                    raise ValueError("a compiled query takes its keys with IN only")
+                texts[-1] = f"{texts[-1].removesuffix(_IN)}= ANY (%s::{self._type}[]"
+                texts.append(text)
+                params.append(lambda _, keys: list(keys))
+            else:
+                texts.append(f"%s{text}")
+                params.append(_param(value))
+        return rows, compiler, "".join(texts), params
+
+
+def _param(value: object) -> Param:
+    if not isinstance(value, datetime):
+        return lambda _now, _keys: value
+    distance = value - ASKED_AT
+    if abs(distance) > NEAR:
+        raise ValueError("a compiled query may use times near its own only")
+    return lambda now, _: now + distance
