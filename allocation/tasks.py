@@ -32,6 +32,9 @@ from tenants.platform.log_ids import log_ids
 
 # The longest rest between two turns: back-to-back turns would starve web requests and reports.
 MAX_REST_SECONDS = 2.0
+# A turn costs much the same for one request as for ten. After one that answered as many, more will
+# come, and they share the next turn if it is not at once.
+BUSY_ANSWERS, BUSY_REST_SECONDS = 5, 0.2
 # Replays of one task; what is left waits for the next minute.
 REPLAYS_AT_ONCE = 10
 # A turn may compute for MOST_SOLVE_SECONDS, and read and write before and after. The broker gives
@@ -43,7 +46,8 @@ EXPORT_SECONDS = 300
 
 
 class Pace:
-    """Spaces turns: after each one the solver rests as long as the turn took.
+    """Spaces turns: after each one the solver rests as long as the turn took, and for a while after
+    one that had much to answer.
 
     Requests that arrive meanwhile share the next turn.
     """
@@ -51,20 +55,26 @@ class Pace:
     def __init__(self) -> None:
         """Starts without a rest."""
         self._ended, self._took = -math.inf, 0.0
+        self._is_busy = False
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Measures a turn."""
-        began = time.monotonic()
+        began, self._is_busy = time.monotonic(), False
         try:
             yield
         finally:
             self._ended = time.monotonic()
             self._took = self._ended - began
 
+    def answered(self, count: int) -> None:
+        """Notes how many bookings the turn answered."""
+        self._is_busy = count >= BUSY_ANSWERS
+
     def rest(self) -> None:
         """Waits until the next turn may begin."""
-        left = min(self._took, MAX_REST_SECONDS) - (time.monotonic() - self._ended)
+        rest = max(min(self._took, MAX_REST_SECONDS), BUSY_REST_SECONDS if self._is_busy else 0.0)
+        left = rest - (time.monotonic() - self._ended)
         if left > 0:
             time.sleep(left)
 
@@ -86,7 +96,7 @@ def allocation_cycle() -> None:
     reading = clock_read()
     if not clock_in_doubt(reading):
         with _pace.turn(), log_ids(task="allocation.cycle"):
-            cycle_run(reading.wall)
+            _pace.answered(cycle_run(reading.wall).answered)
 
 
 @shared_task(name="allocation.tick", soft_time_limit=SOFT_TIME_LIMIT, time_limit=TIME_LIMIT)

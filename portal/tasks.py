@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import dataclass
 
 from celery import shared_task
 from django.utils import timezone
@@ -25,14 +26,26 @@ logger = logging.getLogger(__name__)
 
 # The relay waits this long, so that messages which are committed one by one are sent together.
 BATCHING_SECONDS = 0.05
+# After a relay that sent as many, more will come: they are sent together if it waits longer.
+BUSY_MESSAGES, BUSY_BATCHING_SECONDS = 20, 0.2
+
+
+@dataclass(slots=True)
+class _Relay:
+    """How many messages the last relay of this process has sent."""
+
+    sent: int = 0
+
+
+_last = _Relay()
 
 
 @shared_task(name="outbox.relay")
 def outbox_relay() -> None:
     """Sends the messages of the outbox. A commit during the wait needs no second task."""
-    time.sleep(BATCHING_SECONDS)
+    time.sleep(BUSY_BATCHING_SECONDS if _last.sent >= BUSY_MESSAGES else BATCHING_SECONDS)
     task_request_clear("outbox.relay")
-    relay(timezone.now())
+    _last.sent = relay(timezone.now())
 
 
 @shared_task(name="outbox.sweep")

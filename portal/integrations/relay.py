@@ -3,7 +3,7 @@
 import logging
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from redis.exceptions import RedisError
 
 from portal.integrations.live.push import push
@@ -13,11 +13,18 @@ from portal.integrations.traces.bookings import bookings_trace
 from portal.integrations.webhooks.publish import events_publish, publisher_lock
 from tenants.models import OutboxMessage
 from tenants.outbox import task_request
+from tenants.platform.database.compiled import Compiled
 
 logger = logging.getLogger(__name__)
 
 BATCH = 200
 SENT_RETENTION = timedelta(days=7)
+_SENT = "UPDATE tenants_outboxmessage SET sent = %s WHERE id = ANY (%s::bigint[])"
+_waiting = Compiled(
+    lambda _now, _keys: (
+        OutboxMessage.objects.select_for_update().filter(sent=None).order_by("id")[:BATCH]
+    )
+)
 
 
 def outbox_relay(now: datetime) -> int:
@@ -43,9 +50,9 @@ def outbox_sweep(now: datetime) -> int:
 def _relay_batch(now: datetime) -> int:
     with transaction.atomic():
         publisher_lock()
-        waiting = list(
-            OutboxMessage.objects.select_for_update().filter(sent=None).order_by("id")[:BATCH]
-        )
+        waiting = _waiting(now)
+        if not waiting:
+            return 0
         of_tenants = [message for message in waiting if message.tenant_id is not None]
         try:
             push(of_tenants)
@@ -57,6 +64,7 @@ def _relay_batch(now: datetime) -> int:
         if people_notify(waiting, now):
             task_request("mail.send")
         events_publish(of_tenants, now)
-        OutboxMessage.objects.filter(id__in=[message.id for message in waiting]).update(sent=now)
+        with connection.cursor() as cursor:
+            cursor.execute(_SENT, [now, [message.id for message in waiting]])
     bookings_trace(of_tenants)
     return len(waiting)

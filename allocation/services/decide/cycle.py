@@ -100,6 +100,7 @@ class CycleResult:
     decision_id: int | None = None
     started: int = 0
     ended: int = 0
+    answered: int = 0
 
 
 def tick_run(now: datetime) -> CycleResult:
@@ -163,7 +164,7 @@ def _turn(now: datetime) -> CycleResult:
     # 5. Start what is due, 6. publish it to the nodes.
     started = starts_due(now) if work.take("starts", "resumes") else 0
     _publish(work, now)
-    return CycleResult(attempt.outcome, attempt.decision_id, started, ended)
+    return CycleResult(attempt.outcome, attempt.decision_id, started, ended, attempt.answered)
 
 
 def _end(work: Work, now: datetime, *, planned: bool) -> int:
@@ -226,6 +227,7 @@ class _Attempt:
     outcome: str
     decision_id: int | None = None
     has_unanswered: bool = False
+    answered: int = 0
 
 
 def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Attempt:
@@ -288,7 +290,9 @@ def _decide(
     offers_take_back(changes.plan, decision, now)
     idle_write(changes.plan, decision, now)
     withheld_count(withheld)
-    return _Attempt("decided", decision.id, _has_unanswered(withheld))
+    written = changes.plan
+    answered = len(written.assigns) + len(written.waits) + len(written.refusals)
+    return _Attempt("decided", decision.id, _has_unanswered(withheld), answered)
 
 
 def _drop_record(error: PlanStale | IntegrityError) -> _Attempt:

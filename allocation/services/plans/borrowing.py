@@ -31,7 +31,8 @@ def _marked_rows(_: datetime, keys: Sequence[UUID]) -> QuerySet[Booking]:
     marked = (
         Q(borrowed_units__gt=0) | Q(at_risk_from__isnull=False) | Q(reclaims_from__isnull=False)
     )
-    return Booking.objects.filter(marked | Q(id__in=keys), state__in=OPEN).order_by("id")
+    rows = Booking.objects.filter(marked | Q(id__in=keys), state__in=OPEN).order_by("id")
+    return rows.only("borrowed_units", "at_risk_from", "reclaims_from")
 
 
 _marked = Compiled(_marked_rows)

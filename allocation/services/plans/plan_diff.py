@@ -17,7 +17,13 @@ from allocation.solver import Assign, Plan, Refuse, Waiting
 from allocation.words.reasons import reason_data
 from tenants.platform.database.compiled import Compiled
 
-_answered = Compiled(lambda _, keys: Booking.objects.filter(id__in=keys))
+# Only what is compared here: a booking has a hundred columns.
+_answered = Compiled(
+    lambda _, keys: Booking.objects.filter(id__in=keys).only(
+        *("state", "starts", "deadline", "duration_seconds", "used_seconds", "replacement_count"),
+        *("planned_starts", "planned_strength", "planned_places", "reasons"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

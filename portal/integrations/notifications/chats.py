@@ -6,10 +6,12 @@ from uuid import UUID
 
 from portal.integrations.notifications.recipients import Recipient
 from tenants.models import ChatChannel, ChatMessage, NotificationSettings, User
+from tenants.platform.database.compiled import Compiled
 from tenants.rules.notifications import TYPE_OF_KIND, MailTimes, choice_of, mail_due
 from tenants.web.frame import zone_of
 
 Place = tuple[UUID, int]
+_channels = Compiled(lambda _, keys: ChatChannel.objects.filter(tenant_id__in=keys))
 
 
 def chat_messages(
@@ -20,7 +22,7 @@ def chat_messages(
 ) -> list[ChatMessage]:
     """Returns the messages, not saved; a channel gets each message once."""
     tenants = {each.message.owner for each in recipients}
-    channels = list(ChatChannel.objects.filter(tenant_id__in=tenants))
+    channels = _channels(now, tenants)
     if not channels:
         return []
     own: dict[Place, list[ChatChannel]] = {}

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Exists, OuterRef, QuerySet
 
 from portal.integrations.notifications.chats import chat_messages
 from portal.integrations.notifications.operators import (
@@ -12,7 +13,7 @@ from portal.integrations.notifications.operators import (
     entry_of,
     mails_to_operators,
 )
-from portal.integrations.notifications.recipients import Recipient, people_of, recipients_of
+from portal.integrations.notifications.recipients import Recipient, recipients_of
 from tenants.models import (
     ChatMessage,
     KnownPerson,
@@ -24,6 +25,7 @@ from tenants.models import (
     User,
 )
 from tenants.outbox import task_request
+from tenants.platform.database.compiled import Compiled
 from tenants.rules.notifications import (
     TYPE_OF_KIND,
     URGENT,
@@ -54,8 +56,8 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
     Mail.objects.bulk_create(to_operators, ignore_conflicts=True)
     if not found:
         return bool(to_operators)
-    people = _people(found)
-    chosen = _settings_of(found)
+    people = _people(found, now)
+    chosen = _settings_of(found, now)
     reached = [each for each in found if _place(each) in people]
     Notification.objects.bulk_create(_entries(reached, chosen), ignore_conflicts=True)
     chats = chat_messages(reached, people, chosen, now)
@@ -68,26 +70,39 @@ def people_notify(messages: Sequence[OutboxMessage], now: datetime) -> bool:
     return bool(to_operators) or any(mail.due <= now for mail in mails)
 
 
-def _people(recipients: Sequence[Recipient]) -> Mapping[Place, User]:
+def _people(recipients: Sequence[Recipient], now: datetime) -> Mapping[Place, User]:
     """The recipients with an open account that their tenant is open to."""
-    users = User.objects.filter(id__in={each.user_id for each in recipients}, is_active=True)
-    accounts = {user.pk: user for user in users}
-    found: dict[Place, User] = {}
-    for tenant_id, ids in people_of(recipients).items():
-        inside = Membership.objects.filter(tenant_id=tenant_id, user_id__in=ids)
-        known = KnownPerson.objects.filter(tenant_id=tenant_id, disabled__isnull=False)
-        disabled = known.filter(user_id__in=ids).values("user_id")
-        for user_id in inside.exclude(user_id__in=disabled).values_list("user_id", flat=True):
-            if user_id in accounts:
-                found[tenant_id, user_id] = accounts[user_id]
-    return found
+    ids = {each.user_id for each in recipients}
+    accounts = {user.pk: user for user in _accounts(now, ids)}
+    wanted = {_place(each) for each in recipients}
+    return {
+        (tenant_id, user_id): accounts[user_id]
+        for tenant_id, user_id in _members(now, ids)
+        if (tenant_id, user_id) in wanted and user_id in accounts
+    }
 
 
-def _settings_of(recipients: Sequence[Recipient]) -> Mapping[Place, NotificationSettings]:
-    rows = NotificationSettings.objects.filter(
-        tenant_id__in={each.message.owner for each in recipients},
-        user_id__in={each.user_id for each in recipients},
+def _member_rows(_: datetime, keys: Sequence[int]) -> "QuerySet[Membership, Place]":
+    of_the_same = KnownPerson.objects.filter(
+        tenant_id=OuterRef("tenant_id"), user_id=OuterRef("user_id"), disabled__isnull=False
     )
+    rows = Membership.objects.filter(~Exists(of_the_same), user_id__in=keys)
+    return rows.order_by("id").values_list("tenant_id", "user_id")
+
+
+_accounts = Compiled(
+    lambda _, keys: User.objects.filter(id__in=keys, is_active=True), keys="bigint"
+)
+_members = Compiled(_member_rows, keys="bigint")
+_settings = Compiled(
+    lambda _, keys: NotificationSettings.objects.filter(user_id__in=keys), keys="bigint"
+)
+
+
+def _settings_of(
+    recipients: Sequence[Recipient], now: datetime
+) -> Mapping[Place, NotificationSettings]:
+    rows = _settings(now, {each.user_id for each in recipients})
     return {(row.tenant_id, row.user_id): row for row in rows}
 
 

@@ -1,6 +1,6 @@
 """The recipients of committed messages, with what each message is about."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -12,6 +12,7 @@ from allocation.queries.bookings.approvals import approvers_of
 from portal.integrations.notifications.override_people import KINDS, note_of, people_of_note
 from portal.integrations.notifications.words_of_payloads import words_of
 from tenants.models import Membership, OutboxMessage, Role
+from tenants.platform.database.compiled import Compiled
 from tenants.rules.notifications import OF_ELEMENTS, OUTCOMES, URGENT, WINDOW
 
 APPROVAL = "booking.approval_requested"
@@ -19,6 +20,15 @@ STARTED = "booking.started"
 SCHEDULED = "booking.scheduled"
 # Offers are answered on their page: to open it changes nothing.
 OFFERED = "booking.offered"
+
+
+# Only what `_owners` needs: a booking has a hundred columns.
+_bookings = Compiled(
+    lambda _, keys: Booking.objects.filter(id__in=keys).only(
+        "number", "array", "array_index", "name", "owner", "project", "starts"
+    )
+)
+_events = Compiled(lambda _, keys: BookingEvent.objects.filter(id__in=keys), keys="bigint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +73,12 @@ def _is_of_owner(message: OutboxMessage) -> bool:
 
 
 def _owners(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
-    bookings = Booking.objects.in_bulk([_booking_id(each) for each in messages])
-    events = BookingEvent.objects.in_bulk(
-        [each.payload["event"] for each in messages if each.payload.get("event")]
-    )
+    if not messages:
+        return
+    now = messages[0].created
+    bookings = {row.id: row for row in _bookings(now, set(map(_booking_id, messages)))}
+    named = {each.payload["event"] for each in messages if each.payload.get("event")}
+    events = {row.id: row for row in (_events(now, named) if named else ())}
     for message in messages:
         booking = bookings.get(_booking_id(message))
         is_element = booking is not None and booking.array_id is not None
@@ -194,11 +206,3 @@ def _name(booking: Booking) -> str:
 
 def _booking_id(message: OutboxMessage) -> UUID:
     return UUID(hex=message.payload["id"].removeprefix("bk_"))
-
-
-def people_of(recipients: Iterable[Recipient]) -> Mapping[UUID, set[int]]:
-    """The people of each tenant among the recipients."""
-    found: dict[UUID, set[int]] = {}
-    for each in recipients:
-        found.setdefault(each.message.owner, set()).add(each.user_id)
-    return found

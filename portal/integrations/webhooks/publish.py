@@ -11,6 +11,8 @@ from django.db import connection
 from allocation.models import BookingEvent
 from allocation.services.jira.calls import calls_of_events
 from tenants.models import OutboxMessage, PublishedEvent, Webhook, WebhookDelivery
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.rows import rows_insert
 from tenants.rules.event_types import EVENT_TYPES, SITE_GROUPS, event_type, is_wanted
 
 RETENTION = timedelta(days=30)
@@ -23,6 +25,29 @@ _WEBHOOKS = """
 SELECT * FROM tenants_webhook WHERE tenant_id = ANY (%s) AND disabled_at IS NULL
 ORDER BY id FOR KEY SHARE
 """
+
+
+# Only what an event shows: a booking has a hundred columns.
+_events = Compiled(
+    lambda _, keys: (
+        BookingEvent.objects.filter(id__in=keys)
+        .select_related("booking__project", "booking__owner")
+        .only(
+            *(
+                "tenant",
+                "at",
+                "state",
+                "sentence",
+                "detail",
+                "booking__number",
+                "booking__array_index",
+            ),
+            *("booking__name", "booking__labels", "booking__external_ref", "booking__tier"),
+            *("booking__project__slug", "booking__owner__username"),
+        )
+    ),
+    keys="bigint",
+)
 
 
 def publisher_lock() -> None:
@@ -51,18 +76,14 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
     }
     if not (wanted or plain or prices or of_site):
         return 0
-    rows = BookingEvent.objects.filter(id__in=wanted).select_related(
-        "booking__project", "booking__owner"
-    )
-    found = {row.id: row for row in rows}
-    events = PublishedEvent.objects.bulk_create(
-        [
-            *(_event(found[key], *facts) for key, facts in wanted.items() if key in found),
-            *(_plain_event(message) for message in plain),
-            *(_prices_event(message) for message in prices),
-            *(_site_event(message) for message in of_site),
-        ]
-    )
+    found = {row.id: row for row in (_events(now, wanted.keys()) if wanted else ())}
+    events = [
+        *(_event(found[key], *facts) for key, facts in wanted.items() if key in found),
+        *(_plain_event(message) for message in plain),
+        *(_prices_event(message) for message in prices),
+        *(_site_event(message) for message in of_site),
+    ]
+    rows_insert(events)
     _queue(events, now)
     return len(events)
 

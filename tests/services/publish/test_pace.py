@@ -3,7 +3,7 @@
 import pytest
 
 from allocation import tasks
-from allocation.tasks import MAX_REST_SECONDS, Pace
+from allocation.tasks import BUSY_ANSWERS, BUSY_REST_SECONDS, MAX_REST_SECONDS, Pace
 
 
 class Clock:
@@ -67,3 +67,16 @@ def test_a_turn_that_fails_is_rested_from_too(clock: Clock) -> None:
         fails()
     pace.rest()
     assert clock.slept == [0.5]
+
+
+def test_after_many_answers_the_next_requests_gather_for_a_while(clock: Clock) -> None:
+    pace = Pace()
+    for count in (BUSY_ANSWERS, BUSY_ANSWERS - 1):
+        with pace.turn():
+            clock.now += 0.125
+            pace.answered(count)
+        pace.rest()
+    # A turn that failed has answered nothing.
+    turned(pace, clock, 0.125)
+    pace.rest()
+    assert clock.slept == [BUSY_REST_SECONDS, 0.125, 0.125]
