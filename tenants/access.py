@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 from uuid import UUID
@@ -159,6 +160,7 @@ def _is_trusted_proxy(address: IPv4Address | IPv6Address) -> bool:
     return any(address in network for network in settings.TRUSTED_PROXIES)
 
 
+@lru_cache(4_096)
 def _address_read(text: str) -> IPv4Address | IPv6Address | None:
     """The address in `text`, without a port, in canonical form."""
     text = text.strip()

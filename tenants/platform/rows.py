@@ -10,9 +10,22 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
+from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, connections
-from django.db.models import DateField, DateTimeField, Field, Model, TimeField
+from django.db.models import (
+    BooleanField,
+    CharField,
+    DateField,
+    DateTimeField,
+    Field,
+    ForeignKey,
+    Model,
+    SlugField,
+    TextField,
+    TimeField,
+    UUIDField,
+)
 from django.db.models.expressions import DatabaseDefault
 
 from tenants.platform.collected import Collection, Values, collecting, collection_here
@@ -23,6 +36,9 @@ AnyField: TypeAlias = "Field[Any, Any]"
 
 # A default that is no constant: no value is equal to it.
 _COMPUTED = object()
+_SENT_AS_IS: dict[type, type] = {
+    CharField: str, SlugField: str, TextField: str, UUIDField: UUID, BooleanField: bool,
+}  # fmt: skip
 _may_be_last: ContextVar[bool] = ContextVar("rows_last", default=False)
 
 
@@ -162,7 +178,13 @@ def _insert(rows: Sequence[Model], values: Sequence[Values]) -> tuple[str, list[
     ):
         if any(value != default for value in column):
             fields.append(field)
-            params.append([field.get_db_prep_save(value, database) for value in column])
+            sent_as_is = _sent_as_is(field)
+            params.append(
+                [
+                    value if type(value) is sent_as_is else field.get_db_prep_save(value, database)
+                    for value in column
+                ]
+            )
     is_one = len(rows) == 1
     sql = _insert_of(type(rows[0]), tuple(fields), is_one)
     return sql, [value for (value,) in params] if is_one else params
@@ -226,6 +248,14 @@ def _type_of(field: AnyField) -> str:
     """The type of its values, without a length: a cast to one would cut them without an error."""
     named = field.rel_db_type(connection) if field.primary_key else field.db_type(connection)
     return re.sub(r"\(.*\)", "", cast(str, named))
+
+
+@cache
+def _sent_as_is(field: AnyField) -> type | None:
+    """The type of values of which Django's preparation returns each unchanged."""
+    while isinstance(field, ForeignKey):
+        field = field.target_field
+    return _SENT_AS_IS.get(type(field))
 
 
 def _mark_as_written(rows: Sequence[Model]) -> None:

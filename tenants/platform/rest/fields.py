@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 from threading import local
 from typing import Any
 
@@ -52,13 +53,16 @@ class Strict(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:  # noqa: ANN401 (the framework's signature)
         """The validated values. Raises ValidationError."""
         if isinstance(data, Mapping):
-            known = {name for name, field in self.fields.items() if not field.read_only}
-            unknown = sorted(set(data) - known)
+            unknown = sorted(set(data) - self._names)
             if unknown:
                 raise serializers.ValidationError(
                     {unknown[0]: ["There is no such field here."]}, code="unknown_field"
                 )
         return super().to_internal_value(data)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(name for name, field in self.fields.items() if not field.read_only)
 
 
 class Whole(serializers.IntegerField):
