@@ -141,9 +141,9 @@ class InPlace:
         """The tenant's standing at an instant. With `planned`, planned pauses count too, not
         only those that are written.
 
-        In place are those who have not left by then and are written to start by then, or within a
-        notice from now. Claims of one cycle start some seconds apart: one that is judged at the
-        earlier second without the later ones would look smaller than it is.
+        In place are bookings that have not left by then and are written to start by then, or
+        within a notice from now. Claims of one cycle start some seconds apart: one that is judged
+        at the earlier second without the later ones would look smaller than it is.
         """
         key = (tenant, gpu_class, planned)
         version = self._state.running.version(tenant, gpu_class)

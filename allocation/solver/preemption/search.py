@@ -366,10 +366,7 @@ class Preemption:
         return self._at_with_victims(request.booking, demand, starts, class_rank)
 
     def at_its_second(self, booking: str, kept: Fit) -> Fit | None:
-        """The same start with victims that need no notice yet, on any places; None: it has none.
-
-        `kept` is not reserved.
-        """
+        """A start that is not reserved, with victims that need no notice yet, on any places."""
         if kept.demand.groups or kept.demand.pin:
             return None
         found = self._at_with_victims(booking, kept.demand, kept.starts, kept.class_rank)

@@ -8,7 +8,7 @@ from allocation.solver import Policy, Snapshot, solve
 from allocation.solver.model.inputs import Strength
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_snapshot, gpus, whole
 from tests.solver.claims.story import MINUTE, TIERS, asks, many, told
-from tests.solver.pausing import a_claim, given, later, running
+from tests.solver.pausing import a_claim, a_site, given, later, running
 from tests.worlds.jobs import Job
 
 
@@ -148,3 +148,23 @@ def test_12_a_guaranteed_start_is_not_exchanged_for_an_earlier_expected_one() ->
     expected = replace(plan, waits=(replace(plan.waits[0], strength="expected"),))
     control = later(at_one(HOUR, hole=int(1.5 * HOUR)), expected, HOUR + 5)
     assert given(solve(control, POLICY))["next"] == ("wait", int(1.5 * HOUR))
+
+
+def test_spot_that_is_asked_for_lowers_no_part_of_who_borrows() -> None:
+    """A tenant with a guarantee that is not in use asks for spot: the rest that others borrow by
+    weight stays, and so does their order."""
+    limits = (
+        a_limit("lab", 3, borrow=None, weight=0),
+        a_limit("firm", 0, borrow=None, weight=0),
+        a_limit("hub", 0, borrow=None, weight=3),
+    )
+    busy = running("busy", whole("n1-0"), whole("n1-1"), tenant="lab", tier="standard")
+    guest = running("guest", whole("n1-2"), tenant="guest", tier="standard", ends=HOUR)
+    older = a_claim("older", tier="flex", tenant="firm", submitted=-120)
+    heavier = a_claim("heavier", tier="flex", tenant="hub", submitted=-60)
+    site = a_site(older, heavier, held=(*busy, *guest), fleet=gpus(3), limits=limits)
+    before = given(solve(site, POLICY))
+    assert before["heavier"][1] < before["older"][1]
+    spot = a_claim("spot", tier="spot", submitted=-30)
+    after = given(solve(replace(site, requests=(*site.requests, spot)), POLICY))
+    assert {name: after[name] for name in before} == before

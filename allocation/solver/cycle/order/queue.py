@@ -90,15 +90,16 @@ class BookingQueue:
             self._limits.setdefault(row.gpu_class, []).append(row)
         self._count_held(state.held_uses)
         self._served: dict[tuple[tuple[str, ...], Shape, int], tuple[str | None, int]] = {}
-        self._fair: dict[str, dict[str, int]] = {}
+        # Parts by class and owner, of borrowed work without what is asked for as spot.
+        self._fair: dict[int, dict[str, dict[str, int]]] = {BORROWED: {}, SPOT: {}}
         self._first_shares, self._first_in_use = self._shares, self._in_use
         self._first_uses, self._rows = self._uses, list[_Waiting]()
-        # By class and owner: the most use that was under its part, and the least that was over it.
-        self._edges: dict[tuple[str, str], tuple[int, int]] = {}
+        # By band, class and owner: the most use under its part, and the least over it.
+        self._edges: dict[tuple[int, str, str], tuple[int, int]] = {}
         self._left: dict[tuple[str, str, str, int], int] = {}
         self._passed: dict[tuple[str, str], list[tuple[int, int, int, str]]] = {}
         self._unlent = Unlent(state, snapshot, guarantees)
-        self._wanted: dict[str, dict[str, int]] = {}
+        self._wanted: dict[int, dict[str, dict[str, int]]] = {BORROWED: {}, SPOT: {}}
         self._taken_now: dict[tuple[str, str], int] = {}
 
     def turns(self, requests: Iterable[Request], granted: Container[str] = ()) -> list[Turn]:
@@ -111,16 +112,19 @@ class BookingQueue:
         return self._ordered(rows)
 
     def _ordered(self, rows: list[_Waiting]) -> list[Turn]:
-        self._wanted = self._demanded(rows)
-        self._fair = self._fair_shares(self._wanted)
+        self._wanted = dict.fromkeys((BORROWED, SPOT), self._demanded(rows))
+        self._fair = dict.fromkeys((BORROWED, SPOT), self._fair_shares(self._wanted[SPOT]))
         self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
         self._first_uses = dict(self._uses)
-        inside, others = list[Turn](), list[_Waiting]()
         tiers = {row.request.quota_tier for row in rows}
         counts = {tier for tier in tiers if self._guarantees.counts(tier)}
         never_paused = {tier for tier in tiers if not self._state.quota.tier(tier).pausable}
-        counted = [row for row in rows if row.request.quota_tier in counts]
-        for row, key in self._merged(counted, INSIDE):
+        lasting = [row for row in rows if row.request.quota_tier in counts]
+        if len(lasting) < len(rows):
+            self._wanted[BORROWED] = self._demanded(lasting)
+            self._fair[BORROWED] = self._fair_shares(self._wanted[BORROWED])
+        inside, others = list[Turn](), list[_Waiting]()
+        for row, key in self._merged(lasting, INSIDE):
             fits = self._is_inside(row)
             if fits or row.request.quota_tier in never_paused:
                 self._pass(row, inside=fits)
@@ -153,8 +157,8 @@ class BookingQueue:
         row = self._waiting(request)
         fair = self._fair_shares_with(row)
         is_same = all(
-            under <= fair[name][owner] < over
-            for (name, owner), (under, over) in self._edges.items()
+            under <= fair[band][name][owner] < over
+            for (band, name, owner), (under, over) in self._edges.items()
         )
         if is_same:
             return None
@@ -251,7 +255,7 @@ class BookingQueue:
                     continue
                 key = now
             if band >= BORROWED:
-                self._note_edges(queue[0])
+                self._note_edges(queue[0], band)
             yield queue.popleft(), key
             if queue:
                 head = (self._key(queue[0], band), whose, uses.get(whose[1], 0))
@@ -262,7 +266,7 @@ class BookingQueue:
         waited, submitted, booking = row.age
         keys = {
             "tier": -row.request.priority,
-            "part": int(band >= BORROWED and self._is_over_share(row)),
+            "part": int(band >= BORROWED and self._is_over_share(row, band)),
             "tenant": dominant(owners[0]) // step,
             "project": dominant(owners[1]) // step,
             "person": dominant(owners[2]) // step if len(owners) > 2 else 0,
@@ -344,28 +348,28 @@ class BookingQueue:
         block = self._state.over(demand_on(request, row.gpu_class), now)
         return block is None or block.kind == "lent"
 
-    def _is_over_share(self, row: _Waiting) -> bool:
-        request = row.request
+    def _is_over_share(self, row: _Waiting, band: int) -> bool:
+        request, fair = row.request, self._fair[band]
         return any(
-            owner in self._fair.get(name, {})
-            and self._in_use.get((owner, name), 0) + units > self._fair[name][owner]
+            owner in fair.get(name, {})
+            and self._in_use.get((owner, name), 0) + units > fair[name][owner]
             for name, units in row.uses
             for owner in (request.tenant, request.project)
         )
 
-    def _note_edges(self, row: _Waiting) -> None:
+    def _note_edges(self, row: _Waiting, band: int) -> None:
         """Note how far the parts of its owners can move before it is on the other side."""
-        request = row.request
+        request, fair = row.request, self._fair[band]
         for name, units in row.uses:
             for owner in (request.tenant, request.project):
-                if owner in self._fair.get(name, {}):
+                if owner in fair.get(name, {}):
                     use = self._in_use.get((owner, name), 0) + units
-                    under, over = self._edges.get((name, owner), (0, _ALL))
-                    if use > self._fair[name][owner]:
+                    under, over = self._edges.get((band, name, owner), (0, _ALL))
+                    if use > fair[name][owner]:
                         over = min(over, use)
                     else:
                         under = max(under, use)
-                    self._edges[name, owner] = (under, over)
+                    self._edges[band, name, owner] = (under, over)
 
     def _demanded(self, rows: Iterable[_Waiting]) -> dict[str, dict[str, int]]:
         """Units in use and asked for, by class and owner."""
@@ -383,12 +387,16 @@ class BookingQueue:
             for name, each in demanded.items()
         }
 
-    def _fair_shares_with(self, row: _Waiting) -> dict[str, dict[str, int]]:
-        """The same with one more request."""
+    def _fair_shares_with(self, row: _Waiting) -> dict[int, dict[str, dict[str, int]]]:
+        """The same with one more request, by band. Spot lowers the parts of spot alone."""
         names = [name for name, _ in row.uses if name in self._limits]
-        demanded = {name: dict(self._wanted.get(name, {})) for name in names}
-        _add_demand(demanded, row)
-        return self._fair | self._fair_shares(demanded)
+        fair = dict(self._fair)
+        counts = self._guarantees.counts(row.request.quota_tier)
+        for band in (BORROWED, SPOT) if counts else (SPOT,):
+            demanded = {name: dict(self._wanted[band].get(name, {})) for name in names}
+            _add_demand(demanded, row)
+            fair[band] = self._fair[band] | self._fair_shares(demanded)
+        return fair
 
     def _pass(self, row: _Waiting, *, inside: bool = False) -> None:
         """Count a request that the order has passed as use."""
