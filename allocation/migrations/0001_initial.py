@@ -734,9 +734,15 @@ class Migration(migrations.Migration):
                     "indexes": [
                         models.Index(
                             condition=models.Q(("state__in", ["ended", "refused", "rejected", "expired", "cancelled", "failed"]), _negated=True),
-                            fields=["state"],
+                            fields=["state", "planned_starts"],
                             name="booking_open",
                         ),
+                        models.Index(
+                            condition=models.Q(("borrowed_units__gt", 0), ("at_risk_from__isnull", False), ("reclaims_from__isnull", False), _connector="OR"),
+                            fields=["state"],
+                            name="booking_borrowing",
+                        ),
+                        models.Index(condition=models.Q(("extension_until__isnull", False)), fields=["state"], name="booking_extended"),
                         models.Index(condition=models.Q(("is_drained", True)), fields=["tenant"], name="booking_drained"),
                         models.Index(condition=models.Q(("cooling_until__isnull", False)), fields=["cooling_until"], name="booking_cooling"),
                         models.Index(condition=models.Q(("may_borrow", False)), fields=["tenant"], name="booking_kept_within"),
