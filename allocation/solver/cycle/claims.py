@@ -37,11 +37,13 @@ def _with_planned_moved(
 ) -> Fit | None:
     state, movable = outcome.state, outcome.rebinding.movable
     name, (first, last) = demand.gpu_class, between
-    rows = movable.near(name, (first, last + demand.duration))
     kind = (demand.owners[0], demand.tier, name, demand.shape, demand.count, demand.level, first)
-    if not rows or demand.duration >= outcome.failed_claims.get(kind, demand.duration + 1):
-        return None
     if outcome.lifted_in_vain > _MOST_LIFTED:
+        return None
+    if demand.duration >= outcome.failed_claims.get(kind, demand.duration + 1):
+        return None
+    rows = movable.near(name, (first, last + demand.duration))
+    if not rows:
         return None
     with state.trial(name) as keep:
         found, again = _searched(outcome, request, demand, between, rows)

@@ -6,8 +6,7 @@ may still end by itself.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +19,7 @@ from allocation.solver.model.ordering import place_order
 from allocation.solver.model.plan import DroppedPause, Pause
 from allocation.solver.placement.gang import place
 from allocation.solver.preemption.bounds import RoomAfterPauses
+from allocation.solver.preemption.quota_without import is_allowed_without, may_lift
 from allocation.solver.preemption.victim_rules import Candidate, Claim, Rule, VictimRules
 from allocation.solver.preemption.victims import (
     VictimSearch,
@@ -29,7 +29,6 @@ from allocation.solver.preemption.victims import (
     taken_after_leaving,
     victims,
 )
-from allocation.solver.quota.quota import Block
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 from allocation.solver.state.start_times import earliest_free, last_start, length_from
@@ -37,8 +36,6 @@ from allocation.solver.state.start_times import earliest_free, last_start, lengt
 _INSTANTS_TRIED = 12
 Instants = dict[str, list[int]]
 """Starts to try, rising, by class."""
-_FEW = 8
-"""From so many on, all are added to the quota at once."""
 
 
 class Preemption:
@@ -396,7 +393,7 @@ class Preemption:
         """Places for the demand at that second, and the candidates that must leave for it."""
         state, runners = self._state, [each.runner for each in candidates]
         block = state.over(demand, starts)
-        if block is not None and not _may_lift(block, demand.owners[0], runners):
+        if block is not None and not may_lift(state, block, demand, starts, runners):
             return None
         pool = state.pools[demand.gpu_class]
         hosts = freed_host_resources(state, demand, starts)
@@ -409,7 +406,9 @@ class Preemption:
             return None
 
         def is_allowed(gone: Bools) -> bool:
-            return block is None or self._is_within(demand, starts, _picked(runners, gone))
+            return block is None or is_allowed_without(
+                self._state, demand, starts, _picked(runners, gone)
+            )
 
         gone = victims(search, [each.group for each in candidates], is_allowed)
         places = None if gone is None else place(pool, demand, search.busy(gone), search.free(gone))
@@ -427,7 +426,9 @@ class Preemption:
         """The further victims that quota needs; None: even all of them are too few."""
 
         def is_within(more: Sequence[Candidate]) -> bool:
-            return self._is_within(demand, starts, [each.runner for each in (*gone, *more)])
+            return is_allowed_without(
+                self._state, demand, starts, [each.runner for each in (*gone, *more)]
+            )
 
         more: list[Candidate] = []
         rest = iter(others)
@@ -441,34 +442,6 @@ class Preemption:
             if is_within(fewer):
                 more = fewer
         return more
-
-    def _is_within(self, demand: Demand, starts: int, gone: Sequence[RunningBooking]) -> bool:
-        with self._without(gone, starts):
-            return self._state.over(demand, starts) is None
-
-    @contextmanager
-    def _without(self, gone: Sequence[RunningBooking], starts: int) -> Iterator[None]:
-        """Quota without these bookings from `starts` on."""
-        running, quota = self._state.running, self._state.quota
-        windows = [(each.use, (starts, running.leaves(each))) for each in gone]
-        windows = [each for each in windows if each[1][0] < each[1][1]]
-        if len(windows) < _FEW:
-            for use, window in windows:
-                quota.add(use, window, -1)
-        else:
-            quota.add_all((use._replace(units=-use.units), window) for use, window in windows)
-        yield
-        if len(windows) < _FEW:
-            for use, window in windows:
-                quota.add(use, window)
-        else:
-            quota.add_all(windows)
-
-
-def _may_lift(block: Block, tenant: str, runners: Iterable[RunningBooking]) -> bool:
-    """False when a pause of these certainly leaves the block: only work of the own tenant counts
-    against limits of the tenant and of those inside it, and against its guarantee."""
-    return block.kind == "lent" or any(each.tenant == tenant for each in runners)
 
 
 def _why(rule: Rule, tier: str, runner: RunningBooking) -> Reason:

@@ -149,6 +149,7 @@ class GpuCalendar:
         run, until = self._run(places), self.grid.end(ends)
         if run is not None:
             rows[:, run] |= np.uint16(WHOLE_MASK)
+            self._steps.changed(within, run.start, run.stop)
             self._next.add(run, starts, until)
             return
         for place in places:
@@ -156,6 +157,7 @@ class GpuCalendar:
             if place.share is None:
                 taken = rows[:, column]
                 taken |= self.pool.geometries[column].mask_of(place)
+                self._steps.changed(within, column, column + 1)
                 self._next.add((column,), starts, until)
             else:
                 self._share(column, place.share, starts, ends)
@@ -196,6 +198,7 @@ class GpuCalendar:
         run = self._run(places)
         if run is not None:
             rows[:, run] &= np.uint16(WHOLE_MASK ^ 0xFFFF)
+            self._steps.changed(within, run.start, run.stop)
             self._next.remove(run, starts)
             return
         for place in places:
@@ -203,6 +206,7 @@ class GpuCalendar:
             if place.share is None:
                 taken = rows[:, column]
                 taken &= self.pool.geometries[column].mask_of(place) ^ 0xFFFF
+                self._steps.changed(within, column, column + 1)
                 self._next.remove((column,), starts)
             else:
                 self._share(column, -place.share, starts, ends)
@@ -216,6 +220,8 @@ class GpuCalendar:
         mine, its = self._steps, other._steps
         rows = its.times.searchsorted(mine.times, side="right") - 1
         mine.values[:, columns] = its.values[rows[:, None], columns]
+        for column in columns:
+            mine.changed(slice(0, len(rows)), column, column + 1)
         self._next.remove(columns, self.grid.origin)
 
     def starts_between(self, first: int, last: int) -> Ints:

@@ -14,6 +14,9 @@ import numpy.typing as npt
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.timeline.grid import Grid
 
+_OFTEN = 16
+"""After so many questions for columns that are zero the bits are kept."""
+
 
 class StepFunction:
     """A step function: row i holds from times[i] until times[i + 1], the last one forever.
@@ -33,6 +36,9 @@ class StepFunction:
         self._values = np.zeros((64,) if width is None else (64, width), dtype=dtype)
         self._wide = width or 0
         self._begins = [origin]  # `times` again: bisecting a list takes a fifth of the time
+        # Which columns are not zero, eight to a byte, row by row; None: not kept yet.
+        self._taken: npt.NDArray[np.uint8] | None = None
+        self._asked = 0
         self._show()
 
     def copy(self) -> "StepFunction":
@@ -41,6 +47,7 @@ class StepFunction:
         # Spare rows are not copied: with large calendars that is half of the time.
         twin._times, twin._values = self.times.copy(), self.values.copy()
         twin._begins = self._begins.copy()
+        twin._taken, twin._asked = None, 0
         twin._show()
         return twin
 
@@ -60,14 +67,14 @@ class StepFunction:
         self._begins = times.tolist()
         self._times = np.concatenate([times, np.empty(len(times) + 64, dtype=np.int64)])
         shape = (len(self._times), *self._values.shape[1:])
-        self._values = np.zeros(shape, self._values.dtype)
+        self._values, self._taken = np.zeros(shape, self._values.dtype), None
         self._show()
 
     def widen(self) -> int:
         """Add a column of zeros; its number. Columns are created in advance, some at a time."""
         if self._wide == self._values.shape[1]:
             more = np.zeros((len(self._values), max(16, self._wide)), self._values.dtype)
-            self._values = np.concatenate([self._values, more], axis=1)
+            self._values, self._taken = np.concatenate([self._values, more], axis=1), None
             self._show()
         self._wide += 1
         return self._wide - 1
@@ -103,10 +110,15 @@ class StepFunction:
         if rows == len(self._times):
             self._times = np.concatenate([self._times, self._times])
             self._values = np.concatenate([self._values, self._values])
+            if self._taken is not None:
+                self._taken = np.concatenate([self._taken, self._taken])
         self._times[at + 1 : rows + 1] = self._times[at:rows]
         self._values[at + 1 : rows + 1] = self._values[at:rows]
         self._times[at] = instant
         self._values[at] = self._values[at - 1]
+        if self._taken is not None:
+            self._taken[at + 1 : rows + 1] = self._taken[at:rows]
+            self._taken[at] = self._taken[at - 1]
         begins.insert(at, instant)
         self._show()
         return at
@@ -139,9 +151,22 @@ class StepFunction:
     ) -> npt.NDArray[np.uint8]:
         """Which of the columns are zero in all of each window, eight to a byte (np.packbits)."""
         first, last = self._touched(windows)
-        low = int(first[0])
-        bits = np.packbits((self._values[low : int(last[-1])] == 0) & columns, axis=1)
+        low, high = int(first[0]), int(last[-1])
+        self._asked += 1
+        if self._taken is None and self._asked > _OFTEN:
+            self._taken = np.packbits(self._values != 0, axis=1)
+        if self._taken is None:
+            bits = np.packbits((self._values[low:high] == 0) & columns, axis=1)
+        else:
+            bits = ~self._taken[low:high] & np.packbits(columns)
         return _merged(bits, first - low, last - low, np.bitwise_and)
+
+    def changed(self, rows: slice, first: int, after: int) -> None:
+        """Note that values of the columns [first, after) in these rows were written."""
+        if self._taken is not None:
+            low, high = first // 8, -(-after // 8)
+            values = self._values[rows, 8 * low : 8 * high]
+            self._taken[rows, low:high] = np.packbits(values != 0, axis=1)
 
     def _touched(self, windows: tuple[Ints, int]) -> tuple[Ints, Ints]:
         """First row, and the one after the last, of each window."""
