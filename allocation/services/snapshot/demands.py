@@ -1,5 +1,8 @@
 """What a booking asks for, as the solver reads it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument, AskGroup
 from allocation.solver import Ask
@@ -36,6 +39,11 @@ def _group_of(group: AskGroup) -> Ask:
 def host_resources(booking: Booking, gpu_class: str = "") -> tuple[int, int]:
     """Cores (thousandths) and memory (MiB) for each of a booking's places, of a mixed one on this
     class."""
-    groups = booking.ask.get("groups", ())
-    ask = next((each for each in groups if each["gpu_class"] == gpu_class), booking.ask)
-    return ask.get("cores", 0) * 1_000, ask.get("memory", 0) * 1_024
+    return resources_asked(booking.ask, gpu_class)
+
+
+def resources_asked(ask: Mapping[str, Any], gpu_class: str = "") -> tuple[int, int]:
+    """The same of what a booking asks for, as it is stored."""
+    groups = ask.get("groups", ())
+    own = next((each for each in groups if each["gpu_class"] == gpu_class), ask)
+    return own.get("cores", 0) * 1_000, own.get("memory", 0) * 1_024

@@ -18,7 +18,7 @@ from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.compaction_orders import orders_read
-from allocation.services.snapshot.demands import host_resources, solver_ask
+from allocation.services.snapshot.demands import resources_asked, solver_ask
 from allocation.services.snapshot.entries import entries_of, entries_waiting
 from allocation.services.snapshot.hardware import (
     gpus_read,
@@ -173,7 +173,7 @@ def held_read(now: datetime, only: Bookings = None) -> tuple[Held, ...]:
     return tuple(
         _held_of(row, now)
         for row in held_rows(now, only)
-        if not is_handover(row.period.upper, now, is_pausing=row.booking.state == State.PAUSING)
+        if not is_handover(row.period.upper, now, is_pausing=row.booking__state == State.PAUSING)
     )
 
 
@@ -184,13 +184,13 @@ def is_handover(ends: datetime, now: datetime, *, is_pausing: bool) -> bool:
     return is_pausing and timedelta(0) <= now - ends < HANDOVER
 
 
-def _held_of(row: Allocation, now: datetime) -> Held:
+def _held_of(row: Any, now: datetime) -> Held:  # noqa: ANN401 (a row of values)
     """An allocation as held by its booking; leftovers of a broken run belong to nobody."""
-    booking = row.booking
     started = row.state != Allocation.State.PLANNED
-    is_running = booking.state in (State.ACTIVE, State.PAUSING) and not row.abandoned
-    gpu_class = row.model.gpu_class_id if booking.ask.get("groups") else ""
-    cores, memory = host_resources(booking, gpu_class)
+    is_running = row.booking__state in (State.ACTIVE, State.PAUSING) and not row.abandoned
+    ask = row.booking__ask
+    gpu_class = row.model__gpu_class_id if ask.get("groups") else ""
+    cores, memory = resources_asked(ask, gpu_class)
     return Held(
         id=str(row.id),
         booking=f"left {row.id}" if row.abandoned else str(row.booking_id),
@@ -200,25 +200,25 @@ def _held_of(row: Allocation, now: datetime) -> Held:
         starts=seconds(row.period.lower),
         ends=held_until(row.period.upper, now, started=started),
         started=started,
-        tier=booking.tier_id,
-        since=seconds(booking.ready_at) if booking.ready_at and is_running else None,
-        saved=seconds(booking.saved_at) if booking.saved_at else None,
-        pauses=booking.pause_count,
-        pausing=booking.state == State.PAUSING and not row.abandoned,
+        tier=row.booking__tier_id,
+        since=seconds(row.booking__ready_at) if row.booking__ready_at and is_running else None,
+        saved=seconds(row.booking__saved_at) if row.booking__saved_at else None,
+        pauses=row.booking__pause_count,
+        pausing=row.booking__state == State.PAUSING and not row.abandoned,
         cores=cores,
         memory=memory,
-        owner=str(row.booking.owner_id),
-        pinned=bool(booking.ask.get("pin")),
+        owner=str(row.booking__owner_id),
+        pinned=bool(ask.get("pin")),
         level=_level(row),
         granted=_grant_of(row, now),
         preemptor=row.preemptor and not row.abandoned,
-        offered=booking.state == State.OFFERED,
-        override=str(booking.id) if booking.has_override and not row.abandoned else "",
+        offered=row.booking__state == State.OFFERED,
+        override=str(row.booking_id) if row.booking__has_override and not row.abandoned else "",
         mixed=bool(gpu_class),
     )
 
 
-def _grant_of(row: Allocation, now: datetime) -> tuple[int, int] | None:
+def _grant_of(row: Any, now: datetime) -> tuple[int, int] | None:  # noqa: ANN401
     """The grant number that a row has now: its extension's after the end that it had before."""
     if row.abandoned or row.granted_cycle is None or row.granted_position is None:
         return None
@@ -228,12 +228,12 @@ def _grant_of(row: Allocation, now: datetime) -> tuple[int, int] | None:
     return (row.granted_cycle, row.granted_position)
 
 
-def _level(row: Allocation) -> Together | None:
+def _level(row: Any) -> Together | None:  # noqa: ANN401
     """How close the GPUs of a movable booking must be. None if it can't move: it has started, may
     be suspended on its node, or is about to be extended."""
-    booking, ask = row.booking, row.booking.ask
-    is_settled = row.state == Allocation.State.PLANNED and booking.extension_until is None
-    if not is_settled or booking.state != State.SCHEDULED or ask.get("groups"):
+    ask = row.booking__ask
+    is_settled = row.state == Allocation.State.PLANNED and row.booking__extension_until is None
+    if not is_settled or row.booking__state != State.SCHEDULED or ask.get("groups"):
         return None
     together: Together = ask["together"]
     return together if ask["required"] and ask["count"] > 1 else "any"
