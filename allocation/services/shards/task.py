@@ -65,7 +65,7 @@ def worker_app(url: str) -> Celery:
     app = shards_app(url)
 
     @app.task(name=TASK)
-    def decide(**message: Any) -> None:  # noqa: ANN401  JSON
+    def decide(**message: Any) -> None:  # noqa: ANN401 (JSON)
         with redis.Redis.from_url(url, socket_timeout=SOCKET_SECONDS) as server:
             shard_decide(server, **message)
 

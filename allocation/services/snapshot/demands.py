@@ -43,7 +43,7 @@ def host_resources(booking: Booking, gpu_class: str = "") -> tuple[int, int]:
 
 
 def resources_asked(ask: Mapping[str, Any], gpu_class: str = "") -> tuple[int, int]:
-    """The same of what a booking asks for, as it is stored."""
+    """Cores (thousandths) and memory (MiB) for each place of a stored request, on this class."""
     groups = ask.get("groups", ())
     own = next((each for each in groups if each["gpu_class"] == gpu_class), ask)
     return own.get("cores", 0) * 1_000, own.get("memory", 0) * 1_024

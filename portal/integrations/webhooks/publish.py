@@ -33,17 +33,19 @@ _events = Compiled(
         BookingEvent.objects.filter(id__in=keys)
         .select_related("booking__project", "booking__owner")
         .only(
-            *(
-                "tenant",
-                "at",
-                "state",
-                "sentence",
-                "detail",
-                "booking__number",
-                "booking__array_index",
-            ),
-            *("booking__name", "booking__labels", "booking__external_ref", "booking__tier"),
-            *("booking__project__slug", "booking__owner__username"),
+            "tenant",
+            "at",
+            "state",
+            "sentence",
+            "detail",
+            "booking__number",
+            "booking__array_index",
+            "booking__name",
+            "booking__labels",
+            "booking__external_ref",
+            "booking__tier",
+            "booking__project__slug",
+            "booking__owner__username",
         )
     ),
     keys="bigint",

@@ -89,7 +89,11 @@ async def _refuse(scope: Message, send: Send, status: HTTPStatus) -> None:
 
 @lru_cache(MOST_ROUTES)
 def _route(path: str) -> ResolverMatch:
-    """Django tries hundreds of patterns in turn. Raises Resolver404, which is not kept."""
+    """Returns the route of a path. It is kept, because Django tries hundreds of patterns in turn.
+
+    Raises:
+        Resolver404: there is none. This is not kept.
+    """
     return get_resolver().resolve(path)
 
 

@@ -38,21 +38,20 @@ def hook_money(actor: Actor, request: BookingRequest, now: datetime) -> dict[str
     campaign_id = campaign.id if campaign else None
     at = priced_from(request.ask, now)
     budget = _budget(project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=at)
-    return {"cost": _cost(request.ask, request.tier, now), "budget": budget}
+    return {"cost": most_cost(request.ask, request.tier, now), "budget": budget}
 
 
-def change_money(booking: Booking, old: Target, new: Target, now: datetime) -> dict[str, Any]:
-    """Returns `cost`, `cost_before` and `budget` of a change, for JSON: the whole booking as
-    changed and as it was, both at the prices of their days, and the budget of its owner that has
-    the least money left. What the booking holds is not in what is left."""
+def change_money(booking: Booking, new: Target, now: datetime) -> dict[str, Any]:
+    """Returns `cost` and `budget` of a change, for JSON: the whole booking as changed, at the
+    prices of its day, and the hard budget with the least money left of those that pay for its
+    owner. What the booking already holds is not in the money left."""
     budget = _budget(
         project_id=booking.project_id,
         person_id=booking.owner_id,
         campaign_id=booking.campaign_id,
         at=priced_from(new.ask, now),
     )
-    cost, before = _cost(new.ask, new.tier, now), _cost(old.ask, old.tier, now)
-    return {"cost": cost, "cost_before": before, "budget": budget}
+    return {"cost": most_cost(new.ask, new.tier, now), "budget": budget}
 
 
 def _budget(
@@ -74,7 +73,9 @@ def _budget(
     }
 
 
-def _cost(ask: AskDocument, tier: str, now: datetime) -> dict[str, str] | None:
+def most_cost(ask: AskDocument, tier: str, now: datetime) -> dict[str, str] | None:
+    """Returns the most that a request can cost at the prices of its day, for JSON; None if a class
+    has no price."""
     prices = PriceShelf.read(now).on(priced_from(ask, now))
     known = {
         name: (price, rate_for(price, ask.on(name), units))

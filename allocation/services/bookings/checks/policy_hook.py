@@ -13,7 +13,7 @@ from typing import Any
 from allocation.models import Booking
 from allocation.rules.ask import time_text
 from allocation.rules.changes import Target
-from allocation.services.bookings.checks.hook_money import change_money, hook_money
+from allocation.services.bookings.checks.hook_money import change_money, hook_money, most_cost
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.checks.tiers import TierUse, audience_check, classes_within
 from allocation.services.bookings.requests import BookingRequest
@@ -113,8 +113,6 @@ def _item(
 
 def _change_data(booking: Booking, new: Target, now: datetime) -> dict[str, Any]:
     old = target_of(booking)
-    money = change_money(booking, old, new, now)
-    before = money.pop("cost_before")
     return {
         "project": booking.project.slug,
         "tier": new.tier,
@@ -122,12 +120,12 @@ def _change_data(booking: Booking, new: Target, now: datetime) -> dict[str, Any]
         "name": new.name,
         "labels": booking.labels,
         "external_ref": booking.external_ref,
-        **money,
+        **change_money(booking, new, now),
         "change": {
             "booking": booking.label,
             "tier": booking.tier_id,
             "ask": booking.ask,
-            "cost": before,
+            "cost": most_cost(old.ask, old.tier, now),
         },
     }
 
