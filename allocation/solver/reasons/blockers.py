@@ -88,8 +88,8 @@ def why_still_waiting(
 def why_not_yet(
     state: CycleState, request: Request, kept: Fit, ahead: QueueAhead
 ) -> tuple[Reason, ...]:
-    """The same for a planned start that is reserved at the requested second: its own places have
-    room."""
+    """Reasons why a booking waits whose planned start is reserved at the requested second. Its own
+    places have room."""
     found = _why_not_with_held(state, kept.demand, kept.starts)
     quota = _why_quota_of_others(state, kept, kept.starts)
     return _waiting(state, request, kept, (*found, quota) if quota else found) or (

@@ -131,7 +131,7 @@ class RunningBookings:
         return self._changes.get(gpu_class, 0)
 
     def version(self, tenant: str, gpu_class: str) -> int:
-        """The same for one tenant."""
+        """A number that changes with every change of what a tenant has in place on a class."""
         return self._versions.get((tenant, gpu_class), 0)
 
     def graces(self, gpu_class: str) -> tuple[int, ...]:

@@ -311,11 +311,11 @@ class _Kind:
         self._until = min(self._until, since)
 
     def mark(self) -> tuple[int, Ints]:
-        """What is known, for `back`."""
+        """The present knowledge, which `back` can restore."""
         return self._until, self._ends
 
     def back(self, mark: tuple[int, Ints]) -> None:
-        """Remember what was forgotten since the mark, if nothing was looked at since."""
+        """Restore the knowledge of the mark, unless room was searched since then."""
         until, ends = mark
         if self._ends is ends:
             self._until = until

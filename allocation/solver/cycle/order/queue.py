@@ -388,7 +388,7 @@ class BookingQueue:
         }
 
     def _fair_shares_with(self, row: _Waiting) -> dict[int, dict[str, dict[str, int]]]:
-        """The same with one more request, by band. Spot lowers the parts of spot alone."""
+        """Parts of owners with one more request, by band. Spot lowers only parts of spot."""
         names = [name for name, _ in row.uses if name in self._limits]
         fair = dict(self._fair)
         counts = self._guarantees.counts(row.request.quota_tier)
