@@ -11,7 +11,14 @@ from django.db.models import F
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Node
-from allocation.rules.nodes.fencing import PortalState, is_ahead, is_change, is_proof, is_stale
+from allocation.rules.nodes.fencing import (
+    PortalState,
+    follows_newer,
+    is_ahead,
+    is_change,
+    is_proof,
+    is_stale,
+)
 from allocation.services.inbox.heartbeats import Received, received_store
 from allocation.services.nodes.examinations import examination_apply
 from allocation.services.nodes.fleet import agent_supports, key_confirm, node_key
@@ -68,19 +75,25 @@ def message_apply(
 
 
 class _Stale(Exception):
-    """The message is not newer than what is known; nothing of it is written. `ahead` is the epoch
-    of a document that the node has and the database lacks: the database was restored."""
+    """The message is not newer than what is known; nothing of it is written. `ahead` is a report
+    on a document that the node has and the database lacks: the database was restored."""
 
-    def __init__(self, ahead: int | None = None) -> None:
+    def __init__(self, ahead: wire.Report | None = None) -> None:
         super().__init__()
         self.ahead = ahead
 
 
 def _dropped(node: Node, stale: _Stale) -> str:
-    news = {} if stale.ahead is None else {"ahead_epoch": stale.ahead}
-    if news and node.ahead_epoch is None:
-        restore_notify(node.name)
-    Node.objects.filter(id=node.id).update(stale_dropped=F("stale_dropped") + 1, **news)
+    """Counts a stale message, and keeps that the node is ahead if it still is."""
+    with transaction.atomic():
+        locked = Node.objects.select_for_update(no_key=True).get(id=node.id)
+        locked.stale_dropped += 1
+        # The epoch may have been raised since the report was examined: it is read under the lock.
+        if stale.ahead and follows_newer(stale.ahead, epoch_now(), locked.generation):
+            if locked.ahead_epoch is None:
+                restore_notify(node.name)
+            locked.ahead_epoch = stale.ahead.epoch
+        locked.save(update_fields=["stale_dropped", "ahead_epoch"])
     return "stale"
 
 
@@ -108,7 +121,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     """Applies a report with its sequence number, all or nothing: a killed reader reads it again."""
     known = PortalState(epoch_now(), node.generation, node.report_seq)
     if is_stale(report, known):
-        raise _Stale(ahead=report.epoch if is_ahead(report, known) else None)
+        raise _Stale(ahead=report if is_ahead(report, known) else None)
     broken = errors_apply(node, report, now)
     own = _own_allocations(node, report, missing_gpus_apply(node, report, now))
     if own or broken:

@@ -18,7 +18,7 @@ from allocation.rules.nodes.leases import lease_seconds
 from allocation.rules.nodes.plausibility import clock_is_wrong
 from allocation.services.nodes.fleet import agent_supports, key_confirm
 from allocation.services.nodes.leases import OUTAGE_UNTIL, lease_note, leases_grant
-from allocation.services.nodes.restore_fence import restore_notify
+from allocation.services.nodes.restore_fence import epoch_now, restore_notify
 from allocation.services.nodes.telemetry import samples_store
 from tenants.outbox import task_request
 
@@ -140,7 +140,10 @@ def _heartbeat_note(node: Node, heartbeat: wire.Heartbeat, arrived: datetime, ep
             "The clock of %s is %s: %d s", node.name, "wrong" if wrong else "right", skew
         )
         task_request("allocation.cycle")
-    if follows_newer(heartbeat, epoch, node.generation):
+    # While this waited for the node's lock the epoch may have been raised: it is read again.
+    if follows_newer(heartbeat, epoch, node.generation) and follows_newer(
+        heartbeat, epoch_now(), node.generation
+    ):
         if node.ahead_epoch is None:
             restore_notify(node.name)
         node.ahead_epoch = heartbeat.epoch
