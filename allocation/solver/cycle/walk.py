@@ -467,3 +467,4 @@ class Walk:
             if found is not None:
                 self._reserved[booking] = found
                 self._takers.add(found, paused)
+                self._changed.update(each.gpu_class for each in found.demand.parts)

@@ -127,6 +127,27 @@ class TestInsideAGuarantee:
         assert notices(plan) == {"a00": ("b0", FIRST)}
         assert given(plan)["a00"][1] >= FIRST + HOUR
 
+    def test_a_resume_that_takes_the_quota_of_spot_moves_it_at_once(self) -> None:
+        """Limits ignore spot for the resume, so the planned start of the spot booking gives way."""
+        mine = backlog(1)
+        held = (*mine, *runs("d0", 1, tenant="d", tier="std", hours=2))
+        spot = asks("e0", tenant="a", tier="spot")
+        limits = (a_limit("a", 0, borrow=1), *sure(b=1, d=0))
+        base = site(asks("b0", hours=1), spot, held=held, limits=limits, fleet=2)
+        plan = solve(base, POLICY)
+        assert given(plan)["e0"] == ("wait", 2 * HOUR), "once a00 has left"
+        due = replace(later(base, plan, 600), running=(rest_of(mine, NOON + 600),))
+        plan = solve(due, POLICY)
+        assert notices(plan) == {"a00": ("b0", FIRST)}
+        resumes = next(wait for wait in plan.waits if wait.booking == "a00")
+        moved = next(wait for wait in plan.waits if wait.booking == "e0")
+        assert moved.starts >= resumes.ends
+        assert moved.delayed_by is not None
+        assert (moved.delayed_by.code, dict(moved.delayed_by.numbers)["rule"]) == (
+            "overtaken",
+            "tier",
+        )
+
     @pytest.mark.parametrize(("count", "hours"), [(1, 1), (1, 8), (4, 4)])
     def test_a_planned_backlog_of_borrowed_work_is_no_obstacle(
         self, count: int, hours: float
