@@ -43,7 +43,6 @@ class Oracle:
         self._model_of = {gpu.id: self._models[gpu.model] for gpu in world.drawn.gpus}
         self._seen: set[tuple[str, frozenset[str]]] = set()
         self._last: dict[str, frozenset[str]] = {}
-        self._happened: set[str] = set()
         self._cut = False
         self._pairs: Counter[tuple[str, str]] = Counter()
         self._due: dict[str, int] = {}
@@ -57,9 +56,6 @@ class Oracle:
         found = self.found
         found.cycles += 1
         found.pauses += len(turn.plan.pauses)
-        if turn.site.overrides:
-            # When one ends, planned starts are judged as after a cut.
-            self._happened.add("limits")
         self._cut = self._cut or bool(turn.outside & CUTS)
         found.violations += [f"{turn.site.now}: {drop} dropped" for drop in turn.plan.dropped]
         found.violations += self._hardware(turn)
@@ -305,7 +301,6 @@ class Oracle:
 
     def _later(self, turn: Turn) -> Iterator[str]:
         """Planned starts made later although their strength forbids it, or for a false reason."""
-        self._happened |= turn.outside
         changed = {answer.booking for answer in turn.plan.changes if answer.granted}
         before = {
             r.booking: r
@@ -324,7 +319,7 @@ class Oracle:
             self.found.moved += 1
             code = wait.delayed_by.code if wait.delayed_by is not None else "nothing"
             event = NAMED.get(code)
-            if event is not None and event not in self._happened:
+            if event is not None and event not in turn.outside:
                 yield f"{turn.site.now}: {wait.booking} later by {code}, which did not happen"
             elif event is None and not self._may_be_later(turn, before[wait.booking], wait):
                 yield f"{turn.site.now}: {wait.booking} ({promise.strength}) later by {code}"
@@ -344,9 +339,9 @@ class Oracle:
         return strength == "expected"
 
     def _moved_by_events(self, turn: Turn) -> set[str]:
-        """Bookings whose starts are later by an event that has happened."""
+        """Bookings whose starts are later by an event of this turn."""
         causes = {w.booking: w.delayed_by.code for w in turn.plan.waits if w.delayed_by is not None}
-        return {name for name, code in causes.items() if NAMED.get(code) in self._happened}
+        return {name for name, code in causes.items() if NAMED.get(code) in turn.outside}
 
     def _is_true(self, turn: Turn, wait: Waiting) -> bool:
         """Whether others are the cause, for the first starts that a world makes later."""

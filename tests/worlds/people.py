@@ -59,7 +59,8 @@ class People:
 
     @property
     def overrides(self) -> tuple[Override, ...]:
-        return self._wishes.overrides
+        """Those that have not ended, as the portal reads them."""
+        return tuple(each for each in self._wishes.overrides if each.ends > self._world.now)
 
     def is_open(self) -> bool:
         """True while somebody waits for people."""
@@ -78,6 +79,7 @@ class People:
         times += [min(each.until, each.at) for each in self.offers.values()]
         times += [self._until[name] for name, each in self.changes.items() if each.waiting]
         times += [self._last(entry) + 1 for entry in self.entries.values()]
+        times += [each.ends for each in self.overrides]
         times += [
             world.waiting[name].earliest
             for name, listed in self._wishes.listed.items()

@@ -16,7 +16,8 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
     """Whether a start that was made later for others stays where it was without them.
 
     Where nobody is new in the turn the order itself has changed, and nothing can be left out. Who
-    takes the guarantee of those that are left out, and so their part, is left out as well.
+    takes the guarantee of those that are left out, and so their part, is left out as well. The
+    resume of who is told to leave is a cause by itself: without the claim, there is no resume.
     """
     promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
     others = {*new, *_claimants(turn.plan), *_came_ahead(turn)} - {wait.booking}
@@ -31,8 +32,26 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
             return True
         instead = {*_claimants(alone, planned=True)} - others - {wait.booking}
         if not instead:
-            return False
+            return _is_behind_resumes(turn, wait, policy)
         others |= instead
+
+
+def _is_behind_resumes(turn: Turn, wait: Waiting, policy: Policy) -> bool:
+    """Whether a start that was made later stays where it was if those ahead of it that are told to
+    leave in this turn never resume."""
+    promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
+    keys = {each.booking: each.key for each in turn.plan.waits}
+    outs = {p.booking: p.at for p in turn.plan.pauses if keys.get(p.booking, wait.key) < wait.key}
+    if not outs or promise is None:
+        return False
+    held = tuple(
+        replace(row, ends=outs[row.booking], pausing=True) if row.booking in outs else row
+        for row in turn.site.held
+    )
+    running = tuple(each for each in turn.site.running if each.booking not in outs)
+    alone = solve(replace(turn.site, held=held, running=running), policy)
+    starts = starts_of(alone).get(wait.booking)
+    return starts is not None and starts <= max(promise.starts, turn.site.now)
 
 
 def _claimants(plan: Plan, *, planned: bool = False) -> Iterator[str]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from allocation.reasons.reason import reason
 from allocation.solver import Held, Pause, Place, Plan, PlannedStart, Waiting
 from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.quota import quota
@@ -20,9 +21,10 @@ PLAIN = 48
 """A large world of whole GPUs."""
 SHARING = (66, 29)
 """Worlds in which tenants borrow from each other."""
-IN_TIME = (1013, 1186, 369)
+IN_TIME = (1013, 1186, 369, 5014, 20039)
 """Worlds with a resume that is planned while its pause is under way, with a pause that is right
-because of what starts later, and with a booking at risk that gets a start after all."""
+because of what starts later, with a booking at risk that gets a start after all, with a start that
+is later because of a resume, and with a limit of nothing after an exception ends."""
 MIXED = 37
 """A world with bookings of two classes."""
 GPU = 56_000
@@ -190,6 +192,22 @@ def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:
     site = replace(turn.site, requests=requests, now=turn.site.now - 600)
     late = Turn(site, turn.plan, frozenset())
     assert any(wait.booking in each for each in Oracle(world)._later(late))
+
+
+def test_a_cut_of_limits_is_a_true_reason_in_its_own_turn_only() -> None:
+    world = World.of(PLAIN)
+    for turn in world.turns():
+        wait = next((each for each in turn.plan.waits if each.places), None)
+        if wait is not None:
+            break
+    assert wait is not None
+    request = next(row for row in turn.site.requests if row.booking == wait.booking)
+    before = PlannedStart(wait.starts - 600, wait.ends - 600, wait.places, "expected")
+    site = replace(turn.site, requests=(replace(request, promise=before),), now=NOON)
+    late = replace(wait, starts=wait.starts + 600, delayed_by=reason("quota_cut"))
+    plan, oracle = replace(turn.plan, waits=(late,)), Oracle(world)
+    assert list(oracle._later(Turn(site, plan, frozenset({"limits"})))) == []
+    assert any("did not happen" in each for each in oracle._later(Turn(site, plan, frozenset())))
 
 
 def test_a_start_is_told_once_when_it_leaves_the_announced_range() -> None:
