@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
 from allocation.words.amounts import Facts
+from allocation.words.fleet import FleetText, fleet_sentence
 from allocation.words.reason_sentences import Text
 from allocation.words.reasons import stored_sentence
 
@@ -32,7 +33,7 @@ class EventText:
     def data(self) -> dict[str, Any]:
         """Returns code and facts as JSON."""
         facts = {
-            name: fact.data() if isinstance(fact, EventText) else fact
+            name: fact.data() if isinstance(fact, EventText | FleetText) else fact
             for name, fact in self.facts.items()
         }
         return {"code": self.code, "facts": facts}
@@ -48,19 +49,13 @@ def event_sentence(data: Mapping[str, Any]) -> str:
     return str(EventText(data["code"], data["facts"]))
 
 
-def waiting_starts_sentence(count: int) -> str:
-    """Returns the line in a node's history for bookings that wait to start there."""
-    text = ngettext(
-        "%(count)s booking waits to start on this node.",
-        "%(count)s bookings wait to start on this node.",
-        count,
-    )
-    return text % {"count": count}
-
-
 def _as_text(fact: Any) -> Any:  # noqa: ANN401 (facts of any kind)
+    if isinstance(fact, FleetText):
+        return str(fact).rstrip(".")
     if not isinstance(fact, Mapping):
         return str(fact) if isinstance(fact, EventText) else fact
+    if "fleet" in fact:
+        return fleet_sentence(fact).rstrip(".")
     return stored_sentence(fact) if "rule" in fact else event_sentence(fact)
 
 

@@ -204,7 +204,9 @@ def play(plant: Plant, games: int, seed: int) -> None:
         plant.later(20 * MINUTE)
         with as_system():
             GpuEvent.objects.filter(kind="conflict").delete()
-            Gpu.objects.update(health="ok", health_reason="", drain_by=None, needs_operator=False)
+            Gpu.objects.update(
+                **Gpu.health_columns(Gpu.Health.OK), drain_by=None, needs_operator=False
+            )
             price = Decimal(rng.randrange(1, 9_0000)) / 10_000
             rise = Decimal(rng.randrange(1, 9_0000)) / 10_000
             key = ("h100", "standard")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from allocation.rules.nodes.health import XIDS, Action, error_name, finding_of
+from allocation.rules.nodes.health import ECCS, RECOVERIES, UNKNOWN, XIDS, Action, finding_of
+from allocation.words.fleet import SENTENCES
 
 TABLE = {
     48: Action.GPU,
@@ -57,7 +58,6 @@ def test_a_memory_error_of_two_bits_lets_work_finish() -> None:
     assert finding_of("ecc", 2).action is Action.FINISH
 
 
-def test_errors_are_called_by_their_usual_names() -> None:
-    assert error_name("xid", 79) == "Xid 79"
-    assert error_name("ecc", 2) == "ECC, 2 bits"
-    assert error_name("ecc", 1) == "ECC, 1 bit"
+def test_each_effect_has_a_sentence() -> None:
+    found = [UNKNOWN, *XIDS.values(), *RECOVERIES.values(), *ECCS.values()]
+    assert {each.cause for each in found} <= SENTENCES.keys()

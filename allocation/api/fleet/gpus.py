@@ -112,7 +112,7 @@ class GpuOut(serializers.Serializer[Any]):
         help_text="The mode that the node is changing to. Empty when the change is proven.",
     )
     health = serializers.CharField()
-    health_reason = serializers.CharField()
+    health_reason = serializers.CharField(source="health_words")
     drain_by = serializers.DateTimeField(allow_null=True)
     nvlink_domain = serializers.IntegerField(source="domain", allow_null=True)
 

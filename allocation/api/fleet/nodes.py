@@ -32,7 +32,7 @@ class NodeOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     rack = serializers.CharField(source="rack.name")
     state = serializers.CharField()
-    state_reason = serializers.CharField()
+    state_reason = serializers.CharField(source="state_words")
     drain_by = serializers.DateTimeField(allow_null=True)
     gpus = serializers.IntegerField(source="gpu_count")
     cores = serializers.IntegerField()
@@ -50,8 +50,9 @@ class NodeOut(serializers.Serializer[Any]):
     last_seen = serializers.DateTimeField(allow_null=True)
     takes_work = serializers.BooleanField(help_text="True if new bookings can be placed here.")
     differences = serializers.ListField(
-        child=serializers.CharField(), help_text="Changes that need an operator's approval."
-    )
+        child=serializers.CharField(), source="difference_words",
+        help_text="Changes that need an operator's approval.",
+    )  # fmt: skip
     clock_skew_seconds = serializers.IntegerField(
         allow_null=True,
         help_text="The node's clock minus the portal's. Null before the first heartbeat.",
@@ -159,7 +160,7 @@ class GpuEventOut(serializers.Serializer[Any]):
     instance = serializers.CharField()
     slot = serializers.IntegerField(allow_null=True)
     until = serializers.DateTimeField(allow_null=True)
-    sentence = serializers.CharField()
+    sentence = serializers.CharField(source="words")
 
 
 class Nodes(ApiView):

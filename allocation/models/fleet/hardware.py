@@ -1,10 +1,12 @@
 """The fleet: racks, nodes, GPUs, and the MIG geometry that NVML reported for each model."""
 
 import uuid
+from typing import Any
 
 from django.db import models
 from django.db.models import F, Q
 
+from allocation.words.fleet import FleetText, fleet_sentence
 from tenants.models import GpuClass
 
 HARDWARE_MODES = [("whole", "Whole"), ("sliced", "Sliced")]
@@ -33,6 +35,8 @@ class Node(models.Model):
         DRAINING = "draining", "Draining"
         QUARANTINED = "quarantined", "Quarantined"
 
+    STATE_FIELDS = ("state", "state_reason", "state_text")
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.SlugField(max_length=60, unique=True)
     rack = models.ForeignKey(Rack, on_delete=models.PROTECT)
@@ -40,6 +44,9 @@ class Node(models.Model):
     # State
     state = models.CharField(max_length=12, choices=State.choices, default=State.EXPECTED)
     state_reason = models.CharField(max_length=200, blank=True)
+    state_text = models.JSONField(
+        null=True, blank=True, help_text="Code and facts of `state_reason`; null in old rows."
+    )
     drain_by = models.DateTimeField(
         null=True, blank=True, help_text="When work must have left; null: it runs to its end."
     )
@@ -59,8 +66,9 @@ class Node(models.Model):
         max_length=200, blank=True, default="", db_default="", help_text="Why it does not."
     )
     differences = models.JSONField(
-        db_default=[], default=list, help_text="Inventory changes that wait for an operator."
-    )
+        db_default=[], default=list,
+        help_text="Texts of inventory changes that wait for an operator; sentences in old rows.",
+    )  # fmt: skip
 
     # Keys
     link_digest = models.BinaryField(
@@ -153,6 +161,10 @@ class Node(models.Model):
                 condition=Q(drain_by=None) | Q(state="draining"), name="node_drain_by_drains"
             ),
             models.CheckConstraint(
+                condition=Q(state_text__isnull=True) | ~Q(state_reason=""),
+                name="node_state_text_is_reason",
+            ),
+            models.CheckConstraint(
                 condition=Q(long_unreachable=False) | Q(unreachable_since__isnull=False),
                 name="node_long_unreachable_is_unreachable",
             ),
@@ -168,6 +180,21 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def state_set(self, state: str, why: FleetText | None) -> None:
+        """Sets the state and its reason. Not saved; `STATE_FIELDS` names the columns."""
+        self.state, self.state_reason = state, "" if why is None else str(why)[:200]
+        self.state_text = None if why is None else why.data()
+
+    @property
+    def state_words(self) -> str:
+        """The reason of the state in the reader's language."""
+        return fleet_sentence(self.state_text or self.state_reason)
+
+    @property
+    def difference_words(self) -> tuple[str, ...]:
+        """The differences in the reader's language."""
+        return tuple(fleet_sentence(each) for each in self.differences)
 
     @property
     def takes_work(self) -> bool:
@@ -284,6 +311,8 @@ class Gpu(models.Model):
         SLICED = "sliced", "Sliced"
         SHARED = "shared", "Shared"
 
+    HEALTH_FIELDS = ("health", "health_reason", "health_text")
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(
         unique=True, help_text="Its slots are [8 * number, 8 * number + 8) among all slots."
@@ -305,6 +334,9 @@ class Gpu(models.Model):
     # Health
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.OK)
     health_reason = models.CharField(max_length=200, blank=True)
+    health_text = models.JSONField(
+        null=True, blank=True, help_text="Code and facts of `health_reason`; null in old rows."
+    )
     drain_by = models.DateTimeField(
         null=True, blank=True, help_text="When work must have left; null: it runs to its end."
     )
@@ -336,6 +368,10 @@ class Gpu(models.Model):
                 name="gpu_in_service_is_healthy",
             ),
             models.CheckConstraint(
+                condition=Q(health_text__isnull=True) | ~Q(health_reason=""),
+                name="gpu_health_text_is_reason",
+            ),
+            models.CheckConstraint(
                 condition=Q(mode_pinned__in=["", "whole", "sliced"]), name="gpu_mode_pinned_is_one"
             ),
             models.CheckConstraint(
@@ -347,3 +383,20 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node_id} GPU {self.index}"
+
+    @staticmethod
+    def health_columns(health: str, why: FleetText | None = None) -> dict[str, Any]:
+        """The columns of a health and its reason."""
+        reason = "" if why is None else str(why)[:200]
+        text = None if why is None else why.data()
+        return {"health": health, "health_reason": reason, "health_text": text}
+
+    def health_set(self, health: str, why: FleetText | None = None) -> None:
+        """Sets the health and its reason. Not saved; `HEALTH_FIELDS` names the columns."""
+        for name, value in self.health_columns(health, why).items():
+            setattr(self, name, value)
+
+    @property
+    def health_words(self) -> str:
+        """The reason of the health in the reader's language."""
+        return fleet_sentence(self.health_text or self.health_reason)

@@ -2,12 +2,14 @@
 
 import uuid
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.fleet.hardware import Gpu, Node, Rack
+from allocation.words.fleet import FleetText, fleet_sentence
 
 
 class Maintenance(models.Model):
@@ -132,6 +134,9 @@ class GpuEvent(models.Model):
     at = models.DateTimeField()
     until = models.DateTimeField(null=True, blank=True)
     sentence = models.CharField(max_length=300)
+    text = models.JSONField(
+        null=True, blank=True, help_text="Code and facts of `sentence`; null in old rows."
+    )
 
     class Meta:
         ordering = ["-id"]
@@ -158,6 +163,16 @@ class GpuEvent(models.Model):
                 fields=["gpu"], condition=Q(kind="mode", until=None), name="gpu_mode_change_once"
             ),
         ]
+
+    @staticmethod
+    def text_columns(text: FleetText) -> dict[str, Any]:
+        """The columns of a sentence."""
+        return {"sentence": str(text)[:300], "text": text.data()}
+
+    @property
+    def words(self) -> str:
+        """The sentence in the reader's language."""
+        return fleet_sentence(self.text or self.sentence)
 
     @property
     def is_open(self) -> bool:

@@ -84,7 +84,7 @@ def agent_status_of(node_id: UUID) -> AgentStatus:
         implausible=node.implausible,
         conflicts=node.conflicts,
         refunded_seconds=node.refunded_seconds,
-        differences=tuple(node.differences),
+        differences=node.difference_words,
         warn_minutes=_minutes(node.unbooked_warn_after),
         end_minutes=_minutes(node.unbooked_end_after),
         own_escalation=node.unbooked_override,
@@ -108,7 +108,7 @@ def enrolment_progress(node_name: str, now: datetime) -> EnrolmentProgress | Non
     return EnrolmentProgress(
         node=node_name,
         state=token.node.state,
-        reason=token.node.state_reason,
+        reason=token.node.state_words,
         gpus=token.node.gpus.count(),
         arrived_at=token.used_at,
         until=token.expires if token.expires > now else None,

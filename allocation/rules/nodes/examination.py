@@ -8,10 +8,10 @@ ESSENTIAL = ("driver", "driver's version", "process ids", "state folder")
 of one GPU affect only the health of that GPU. All other failures are shown as warnings."""
 
 
-def essential_failed(checks: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Returns a sentence for each failed essential check, by name."""
+def essential_failed(checks: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Returns the failed essential checks by name."""
     return {
-        check["name"]: f"The check of {check['name']} fails: {check['seen']}. Fix: {check['do']}."
+        check["name"]: check
         for check in checks
         if check["state"] == "fail" and check["name"] in ESSENTIAL
     }

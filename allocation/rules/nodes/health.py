@@ -26,52 +26,52 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`words` complete the sentence "Xid 79: …". They name no booking and no person."""
+    """`cause` is the code of a sentence in `words.fleet`."""
 
     action: Action
-    words: str
+    cause: str
 
 
 XIDS: dict[int, Finding] = {
-    48: Finding(Action.GPU, "a memory error that could not be corrected; the GPU needs a reset"),
-    62: Finding(Action.GPU, "a controller inside the GPU has halted; the GPU needs a reset"),
-    63: Finding(Action.FINISH, "a memory row is to be replaced at the next reset"),
-    64: Finding(Action.GPU, "a bad memory row could not be replaced"),
-    74: Finding(Action.GPU, "an NVLink connection failed"),
-    79: Finding(Action.LOST, "the GPU has fallen off the bus"),
-    92: Finding(Action.FINISH, "many corrected memory errors in a short time"),
-    94: Finding(Action.INSTANCE, "a memory error, contained in one slice or program"),
-    95: Finding(Action.GPU, "a memory error that was not contained; the GPU needs a reset"),
-    119: Finding(Action.GPU, "the GPU's firmware (GSP) does not answer; the GPU needs a reset"),
-    120: Finding(Action.GPU, "the GPU's firmware (GSP) has failed; the GPU needs a reset"),
-    140: Finding(Action.GPU, "a memory error that was not recovered; the GPU needs a reset"),
-    143: Finding(Action.GPU, "the GPU could not be initialised; it needs a reset"),
-    145: Finding(Action.GPU, "an NVLink error (RLW); the GPU needs a reset"),
-    146: Finding(Action.GPU, "an NVLink error (TLW); the GPU needs a reset"),
-    147: Finding(Action.GPU, "an NVLink error (TREX); the GPU needs a reset"),
-    148: Finding(Action.GPU, "an NVLink error (NVLPW control); the GPU needs a reset"),
-    149: Finding(Action.GPU, "an NVLink error (NETIR); the GPU needs a reset"),
-    150: Finding(Action.GPU, "an NVLink error (MSE); the GPU needs a reset"),
-    154: Finding(Action.NODE, "the driver asks for the node to be restarted"),
+    48: Finding(Action.GPU, "xid_48"),
+    62: Finding(Action.GPU, "xid_62"),
+    63: Finding(Action.FINISH, "xid_63"),
+    64: Finding(Action.GPU, "xid_64"),
+    74: Finding(Action.GPU, "xid_74"),
+    79: Finding(Action.LOST, "xid_79"),
+    92: Finding(Action.FINISH, "xid_92"),
+    94: Finding(Action.INSTANCE, "xid_94"),
+    95: Finding(Action.GPU, "xid_95"),
+    119: Finding(Action.GPU, "xid_119"),
+    120: Finding(Action.GPU, "xid_120"),
+    140: Finding(Action.GPU, "xid_140"),
+    143: Finding(Action.GPU, "xid_143"),
+    145: Finding(Action.GPU, "xid_145"),
+    146: Finding(Action.GPU, "xid_146"),
+    147: Finding(Action.GPU, "xid_147"),
+    148: Finding(Action.GPU, "xid_148"),
+    149: Finding(Action.GPU, "xid_149"),
+    150: Finding(Action.GPU, "xid_150"),
+    154: Finding(Action.NODE, "xid_154"),
 }
 """The effect of each Xid."""
 
 RECOVERIES: dict[str, Finding] = {
-    "none": Finding(Action.NOTE, "the driver asks for nothing any more"),
-    "reset": Finding(Action.GPU, "the driver asks for the GPU to be reset"),
-    "drain": Finding(Action.FINISH, "the driver asks for the GPU to be emptied, then reset"),
+    "none": Finding(Action.NOTE, "driver_none"),
+    "reset": Finding(Action.GPU, "driver_reset"),
+    "drain": Finding(Action.FINISH, "driver_drain"),
     "reboot": XIDS[154],
 }
 """The effect of Xid 154 by the recovery action that the driver requests."""
 
 ECCS: dict[int, Finding] = {
-    1: Finding(Action.NOTE, "corrected memory errors"),
-    2: Finding(Action.FINISH, "a memory error that could not be corrected"),
+    1: Finding(Action.NOTE, "ecc_1"),
+    2: Finding(Action.FINISH, "ecc_2"),
 }
 """The effect of a memory error by its number of bits. Damage to work has an Xid of its own."""
 
 RECOVERY_CHANGED = 154
-UNKNOWN = Finding(Action.NOTE, "an error of the driver or of an application")
+UNKNOWN = Finding(Action.NOTE, "error_unknown")
 
 
 def finding_of(kind: str, code: int, recovery: str | None = None) -> Finding:
@@ -80,8 +80,3 @@ def finding_of(kind: str, code: int, recovery: str | None = None) -> Finding:
     if (kind, code) == ("xid", RECOVERY_CHANGED) and recovery in RECOVERIES:
         return RECOVERIES[recovery]
     return {"xid": XIDS, "ecc": ECCS}.get(kind, {}).get(code, UNKNOWN)
-
-
-def error_name(kind: str, code: int) -> str:
-    """`Xid 79`, `ECC, 2 bits`."""
-    return f"Xid {code}" if kind == "xid" else f"ECC, {code} bit{'s' * (code != 1)}"

@@ -38,6 +38,7 @@ from allocation.services.runs.lost_runs import lease_expired, run_disputed
 from allocation.services.runs.resume import allocation_suspended
 from allocation.services.runs.start import allocations_ready
 from allocation.words.events import event_text
+from allocation.words.fleet import FleetText
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
         task_request("allocation.cycle")
 
 
-def _broken_runs(broken: Mapping[UUID, str], now: datetime) -> None:
+def _broken_runs(broken: Mapping[UUID, FleetText], now: datetime) -> None:
     """Starts bookings again whose run an error broke while the hardware stays in service."""
     rows = (
         Allocation.objects.filter(id__in=broken).select_related("gpu__node").order_by("booking_id")

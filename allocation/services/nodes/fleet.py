@@ -29,7 +29,7 @@ from allocation.services.nodes.redis_accounts import (
     account_url,
     agent_account_replace,
 )
-from allocation.words.fleet import fleet_sentence
+from allocation.words.fleet import FleetText, fleet_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -180,10 +180,11 @@ def node_approve(*, operator: User, node: Node, now: datetime) -> None:
             f"Nothing can be planned on {node.name}: no model named {', '.join(names)} is in the"
             " catalogue. Add the model first.",
         )
-    before = {"state": node.state, "differences": node.differences}
+    known = list(node.difference_words)
+    before = {"state": node.state, "differences": known}
     node.differences = []
     node.save(update_fields=["differences"])
-    approved = fleet_sentence("approved", operator=operator.username, at=f"{now:%d %b %H:%M}")
+    approved = fleet_text("approved", operator=operator.username, at=f"{now:%d %b %H:%M}")
     node_state_set(node, Node.State.READY, approved)
     after = {"state": node.state, "differences": []}
     node_audit(operator, node, "node.approved", now, before=before, after=after)
@@ -209,10 +210,13 @@ def node_audit(
     )
 
 
-def node_state_set(node: Node, state: str, reason: str, drain_by: datetime | None = None) -> None:
+def node_state_set(
+    node: Node, state: str, reason: FleetText, drain_by: datetime | None = None
+) -> None:
     """Sets a node's state and reason; with `drain_by`, the time by which work must have left."""
-    node.state, node.state_reason, node.drain_by = state, reason[:200], drain_by
-    node.save(update_fields=["state", "state_reason", "drain_by"])
+    node.state_set(state, reason)
+    node.drain_by = drain_by
+    node.save(update_fields=[*Node.STATE_FIELDS, "drain_by"])
     task_request("allocation.cycle")
 
 
@@ -229,7 +233,7 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     if node.link_digest is None:
         raise not_enrolled(node)
     before = {"state": node.state, "key_version": node.key_version}
-    why = fleet_sentence("locked_out", operator=operator.username, at=f"{now:%d %b %H:%M}")
+    why = fleet_text("locked_out", operator=operator.username, at=f"{now:%d %b %H:%M}")
     _lock_out(node, why, now)
     after = {"state": node.state, "key_version": node.key_version}
     node_audit(operator, node, "node.locked_out", now, before=before, after=after)
@@ -242,11 +246,11 @@ def node_flooded(*, node_name: str, lock_out: bool, now: datetime) -> None:
         node.throttled += 1
         node.save(update_fields=["throttled"])
         if lock_out and node.link_digest is not None:
-            _lock_out(node, fleet_sentence("rate_exceeded", at=f"{now:%d %b %H:%M}"), now)
+            _lock_out(node, fleet_text("rate_exceeded", at=f"{now:%d %b %H:%M}"), now)
     logger.warning("%s exceeds its message rate%s", node_name, ": locked out" if lock_out else "")
 
 
-def _lock_out(node: Node, why: str, now: datetime) -> None:
+def _lock_out(node: Node, why: FleetText, now: datetime) -> None:
     node.link_digest = None
     node.key_version += 1
     node.key_confirmed = node.key_version
@@ -308,10 +312,10 @@ def agent_too_old(node: Node, limit: str, since: tuple[int, int]) -> Refused:
     )
 
 
-def operator_event(node: Node, gpu: Gpu | None, sentence: str, now: datetime) -> None:
+def operator_event(node: Node, gpu: Gpu | None, text: FleetText, now: datetime) -> None:
     """Adds an operator's action to the history of a node or one of its GPUs."""
     GpuEvent.objects.create(
-        node=node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, sentence=sentence[:300]
+        node=node, gpu=gpu, kind=GpuEvent.Kind.OPERATOR, at=now, **GpuEvent.text_columns(text)
     )
 
 

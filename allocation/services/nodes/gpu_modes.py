@@ -20,15 +20,12 @@ from allocation.services.nodes.fleet import (
     node_audit,
     operator_event,
 )
-from allocation.words.fleet import MODE_WORDS, fleet_sentence
+from allocation.words.fleet import MODE_WORDS, fleet_text, mode_text
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import invalid
 
 logger = logging.getLogger(__name__)
-
-STUCK = "Its mode can't be changed: "
-"""Prefix of the health reason of a GPU whose mode does not change."""
 
 # No model takes longer (a database constraint).
 _LONGEST_SWITCH = timedelta(seconds=600)
@@ -99,14 +96,14 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
     why = f": {note.strip()[:120]}" if note.strip() else ""
     facts = {"operator": operator.username, "note": why.rstrip(".")}
     if mode:
-        sentence = fleet_sentence("mode_pinned", mode=MODE_WORDS[mode], **facts)
+        text = fleet_text("mode_pinned", mode=mode_text(mode), **facts)
     else:
-        sentence = fleet_sentence("mode_unpinned", **facts)
-    operator_event(gpu.node, gpu, sentence, now)
+        text = fleet_text("mode_unpinned", **facts)
+    operator_event(gpu.node, gpu, text, now)
     before = {"gpu": gpu.index, "mode": was}
     after = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
     node_audit(operator, gpu.node, "node.gpu_mode_pinned", now, before=before, after=after)
-    logger.warning("%s: GPU %d: %s", gpu.node.name, gpu.index, sentence)
+    logger.warning("%s: GPU %d: %s", gpu.node.name, gpu.index, text)
     task_request("allocation.cycle")
 
 
@@ -172,32 +169,40 @@ def _mode_request(gpu: Gpu, mode: str, now: datetime) -> None:
     gpu.save(update_fields=["mode_wanted", "mode_wanted_at"])
     GpuEvent.objects.filter(gpu=gpu, kind=GpuEvent.Kind.MODE, until=None).update(until=now)
     if not is_back:
-        modes = {"before": MODE_WORDS[gpu.mode], "after": MODE_WORDS[mode]}
-        sentence = fleet_sentence("mode_change", **modes)
+        modes = {"before": mode_text(gpu.mode), "after": mode_text(mode)}
         GpuEvent.objects.create(
-            node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.MODE, at=now, sentence=sentence
-        )
+            node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.MODE, at=now,
+            **GpuEvent.text_columns(fleet_text("mode_change", **modes)),
+        )  # fmt: skip
 
 
 def _stuck_mark(gpu: Gpu, reported: wire.ReportedGpu, now: datetime) -> bool:
     """Takes a GPU whose mode does not change out of service, until it changes or is pinned as it
     is. Bookings that wait for it are placed elsewhere.
     """
-    is_marked = gpu.health == Gpu.Health.DRAINING and gpu.health_reason.startswith(STUCK)
+    is_marked = gpu.health == Gpu.Health.DRAINING and _is_stuck(gpu)
     if reported.stuck and gpu.health == Gpu.Health.OK:
-        reason = f"{STUCK}{reported.error or 'no reason given'}"[:200]
-        gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.DRAINING, reason, now
+        error = reported.error or fleet_text("no_error")
+        gpu.health_set(Gpu.Health.DRAINING, fleet_text("mode_stuck", error=error))
+        gpu.drain_by = now
         if not gpu.mode_wanted:
             # The booking that needed the change leaves; the agent keeps trying.
             gpu.mode_wanted = "whole" if gpu.mode == Gpu.Mode.SLICED else "sliced"
             gpu.mode_wanted_at = now
     elif is_marked and not reported.stuck and not reported.error:
-        gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.OK, "", None
+        gpu.health_set(Gpu.Health.OK)
+        gpu.drain_by = None
     else:
         return False
-    gpu.save(update_fields=["health", "health_reason", "drain_by", "mode_wanted", "mode_wanted_at"])
+    gpu.save(update_fields=[*Gpu.HEALTH_FIELDS, "drain_by", "mode_wanted", "mode_wanted_at"])
     logger.warning("GPU %s: %s", gpu.uuid, gpu.health_reason or "its mode has changed")
     return True
+
+
+def _is_stuck(gpu: Gpu) -> bool:
+    if gpu.health_text is None:
+        return gpu.health_reason.startswith(str(fleet_text("mode_stuck", error="")))
+    return bool(gpu.health_text["fleet"] == "mode_stuck")
 
 
 def _nodes_bump(nodes: Iterable[UUID]) -> None:

@@ -9,9 +9,9 @@ from django.db.models import Q, QuerySet
 
 from allocation import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
-from allocation.rules.nodes.health import Action, error_name, finding_of
+from allocation.rules.nodes.health import Action, finding_of
 from allocation.services.record.site_events import gpu_event
-from allocation.words.fleet import fleet_sentence
+from allocation.words.fleet import FleetText, fleet_text
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
@@ -21,13 +21,13 @@ RUNNING = (Allocation.State.STARTING, Allocation.State.ACTIVE)
 CLOCK_TOLERANCE = timedelta(minutes=5)
 # New entries of drift and unbooked processes per report, so that a node can't fill the history.
 UNBOOKED_AT_ONCE = 64
-UNBOOKED_REASON = "Processes without a booking are on it."
-HANG_REASON = "Its driver does not answer."
+UNBOOKED_REASON = fleet_text("unbooked_use")
+HANG_REASON = fleet_text("no_answer")
 UnbookedUse = tuple[UUID | None, str, int | None]
 """GPU, kind of event, and slot."""
 
 
-def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, str]:
+def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, FleetText]:
     """Records new errors and takes the hardware that they break out of service.
 
     Returns the allocations of which only the run is broken, with the reason; their hardware stays
@@ -36,13 +36,13 @@ def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, s
     if not report.errors:
         return {}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=[e.gpu for e in report.errors])}
-    broken: dict[UUID, str] = {}
+    broken: dict[UUID, FleetText] = {}
     for error in report.errors:
         gpu = gpus.get(error.gpu)
         if gpu is None or not _is_news(node, gpu, error, now):
             continue
         finding = finding_of(error.kind, error.code, error.recovery)
-        why = f"{error_name(error.kind, error.code)}: {finding.words}"
+        why = _error_text(error)
         logger.warning("%s GPU %d: %s (%s)", node.name, gpu.index, why, finding.action)
         if finding.action is Action.INSTANCE:
             broken |= dict.fromkeys(_runs_hit(gpu, error.instance), why)
@@ -75,13 +75,13 @@ def gpus_lost(gpus: Iterable[Gpu], now: datetime) -> None:
     for gpu in gpus:
         if gpu.health == Gpu.Health.LOST:
             continue
-        gpu.health, gpu.health_reason, gpu.drain_by = (
-            Gpu.Health.LOST, fleet_sentence("gpu_lost"), now,
-        )  # fmt: skip
-        gpu.save(update_fields=["health", "health_reason", "drain_by"])
+        why = fleet_text("gpu_lost")
+        gpu.health_set(Gpu.Health.LOST, why)
+        gpu.drain_by = now
+        gpu.save(update_fields=[*Gpu.HEALTH_FIELDS, "drain_by"])
         GpuEvent.objects.create(
             node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.LOST, at=now,
-            sentence=gpu.health_reason,
+            **GpuEvent.text_columns(why),
         )  # fmt: skip
         gpu_event("unhealthy", gpu, gpu.node, gpu.health_reason, now)
         task_request("allocation.cycle")
@@ -90,7 +90,8 @@ def gpus_lost(gpus: Iterable[Gpu], now: datetime) -> None:
 def gpu_found(gpu: Gpu) -> None:
     """Marks a lost GPU as healthy, unless an operator has to approve it. Not saved."""
     if gpu.health == Gpu.Health.LOST and not gpu.needs_operator:
-        gpu.health, gpu.health_reason, gpu.drain_by = Gpu.Health.OK, "", None
+        gpu.health_set(Gpu.Health.OK)
+        gpu.drain_by = None
 
 
 def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
@@ -100,34 +101,36 @@ def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
     """
     answering = {gpu.uuid for gpu in report.gpus}
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=answering)}
-    found: dict[UnbookedUse, str] = {
-        (gpus[uuid].id, kind, slot): sentence
-        for uuid, kind, slot, sentence in _unbooked_uses(report)
+    found: dict[UnbookedUse, FleetText] = {
+        (gpus[uuid].id, kind, slot): text
+        for uuid, kind, slot, text in _unbooked_uses(report)
         if uuid in gpus
     }
     known = GpuEvent.objects.filter(
         node=node, kind__in=GpuEvent.UNBOOKED_USE, until=None, gpu__uuid__in=answering
     )
     for event in known:
-        sentence = found.pop((event.gpu_id, event.kind, event.slot), None)
-        if sentence is None:
+        text = found.pop((event.gpu_id, event.kind, event.slot), None)
+        if text is None:
             event.until = now
             event.save(update_fields=["until"])
-        elif event.sentence != sentence:
-            event.sentence = sentence
-            event.save(update_fields=["sentence"])
+        elif event.text != text.data():
+            event.sentence, event.text = str(text)[:300], text.data()
+            event.save(update_fields=["sentence", "text"])
     if found:
         _unbooked_use_open(node, found, now)
-    if report.foreign or any(gpu.health_reason == UNBOOKED_REASON for gpu in gpus.values()):
+    if report.foreign or any(gpu.health_words == str(UNBOOKED_REASON) for gpu in gpus.values()):
         _unbooked_use_mark(node, answering)
     hangs_apply(node, report, now)
 
 
-def _unbooked_use_open(node: Node, found: Mapping[UnbookedUse, str], now: datetime) -> None:
+def _unbooked_use_open(node: Node, found: Mapping[UnbookedUse, FleetText], now: datetime) -> None:
     GpuEvent.objects.bulk_create(
         [
-            GpuEvent(node=node, gpu_id=gpu, kind=kind, slot=slot, at=now, sentence=sentence)
-            for (gpu, kind, slot), sentence in list(found.items())[:UNBOOKED_AT_ONCE]
+            GpuEvent(
+                node=node, gpu_id=gpu, kind=kind, slot=slot, at=now, **GpuEvent.text_columns(text)
+            )
+            for (gpu, kind, slot), text in list(found.items())[:UNBOOKED_AT_ONCE]
         ],
         ignore_conflicts=True,
     )
@@ -141,14 +144,15 @@ def _unbooked_use_mark(node: Node, answering: set[str]) -> None:
     _reason_follow(gpus, Q(id__in=used), UNBOOKED_REASON)
 
 
-def _reason_follow(gpus: QuerySet[Gpu], affected: Q, reason: str) -> bool:
+def _reason_follow(gpus: QuerySet[Gpu], affected: Q, reason: FleetText) -> bool:
     """Takes affected healthy GPUs out of service for a reason, and returns the others that are out
     for it. Whether any GPU changed."""
     changed = gpus.filter(affected, health=Gpu.Health.OK).update(
-        health=Gpu.Health.DRAINING, health_reason=reason
+        **Gpu.health_columns(Gpu.Health.DRAINING, reason)
     )
-    out = gpus.filter(~affected, health=Gpu.Health.DRAINING, health_reason=reason)
-    changed += out.update(health=Gpu.Health.OK, health_reason="")
+    is_its = Q(health_text=reason.data()) | Q(health_text__isnull=True, health_reason=str(reason))
+    out = gpus.filter(~affected, is_its, health=Gpu.Health.DRAINING)
+    changed += out.update(**Gpu.health_columns(Gpu.Health.OK))
     if changed:
         task_request("allocation.cycle")
     return bool(changed)
@@ -161,9 +165,9 @@ def hangs_apply(node: Node, report: wire.Report, now: datetime) -> None:
     if not was and not report.hanging:
         return
     new = node.gpus.filter(uuid__in=set(report.hanging) - was)
-    sentence = fleet_sentence("driver_hang")
+    text = GpuEvent.text_columns(fleet_text("driver_hang"))
     GpuEvent.objects.bulk_create(
-        [GpuEvent(node=node, gpu=gpu, kind="hang", at=now, sentence=sentence) for gpu in new],
+        [GpuEvent(node=node, gpu=gpu, kind="hang", at=now, **text) for gpu in new],
         ignore_conflicts=True,
     )
     back = was & {gpu.uuid for gpu in report.gpus}
@@ -173,30 +177,27 @@ def hangs_apply(node: Node, report: wire.Report, now: datetime) -> None:
         logger.warning("%s: driver hangs about %s", node.name, ", ".join(report.hanging) or "none")
 
 
-def _unbooked_uses(report: wire.Report) -> Iterable[tuple[str, str, int | None, str]]:
+def _unbooked_uses(report: wire.Report) -> Iterable[tuple[str, str, int | None, FleetText]]:
     for gpu in report.gpus:
         for made in gpu.instances:
             if made.allocation is None:
-                sentence = fleet_sentence(
-                    "slice_without_booking", profile=made.profile, slot=made.slot
-                )
-                yield gpu.uuid, GpuEvent.Kind.DRIFT.value, made.slot, sentence[:300]
+                text = fleet_text("slice_without_booking", profile=made.profile, slot=made.slot)
+                yield gpu.uuid, GpuEvent.Kind.DRIFT.value, made.slot, text
     for item in report.foreign:
         facts = {
             "processes": item.processes,
-            "users": ", ".join(item.users) or fleet_sentence("unknown_users"),
+            "users": ", ".join(item.users) or fleet_text("unknown_users"),
         }
         if item.booked:
-            kind, sentence = GpuEvent.Kind.OUTSIDE, "processes_outside_booking"
+            kind, code = GpuEvent.Kind.OUTSIDE, "processes_outside_booking"
         else:
-            kind, sentence = GpuEvent.Kind.UNBOOKED, "processes_without_booking"
-        yield item.gpu, kind.value, item.slot, fleet_sentence(sentence, **facts)[:300]
+            kind, code = GpuEvent.Kind.UNBOOKED, "processes_without_booking"
+        yield item.gpu, kind.value, item.slot, fleet_text(code, **facts)
 
 
 def _is_news(node: Node, gpu: Gpu, error: wire.HardwareError, now: datetime) -> bool:
     """Records an error; False if it was known. Every report repeats the latest errors."""
     happened = datetime.fromtimestamp(min(max(error.at, 0), _latest(now)), now.tzinfo)
-    finding = finding_of(error.kind, error.code, error.recovery)
     event = GpuEvent(
         node=node,
         gpu=gpu,
@@ -204,13 +205,23 @@ def _is_news(node: Node, gpu: Gpu, error: wire.HardwareError, now: datetime) -> 
         code=error.code,
         instance=(error.instance or "")[:80],
         at=happened,
-        sentence=f"{error_name(error.kind, error.code)}: {finding.words}.",
+        **GpuEvent.text_columns(_error_text(error)),
     )
     key = {"gpu": gpu, "kind": event.kind, "code": event.code, "at": event.at}
     if GpuEvent.objects.filter(**key, instance=event.instance).exists():
         return False
     event.save(force_insert=True)
     return True
+
+
+def _error_text(error: wire.HardwareError) -> FleetText:
+    """`Xid 79: the GPU has fallen off the bus.`"""
+    finding = finding_of(error.kind, error.code, error.recovery)
+    if error.kind == "xid":
+        name = fleet_text("xid", number=error.code)
+    else:
+        name = fleet_text("ecc", bits=error.code)
+    return fleet_text("hardware_error", error=name, cause=fleet_text(finding.cause))
 
 
 def _latest(now: datetime) -> int:
@@ -225,7 +236,7 @@ def _runs_hit(gpu: Gpu, instance: str | None) -> list[UUID]:
     return list(rows.values_list("id", flat=True))
 
 
-def _mark(node: Node, gpu: Gpu, action: Action, why: str, now: datetime) -> None:
+def _mark(node: Node, gpu: Gpu, action: Action, why: FleetText, now: datetime) -> None:
     """Takes hardware out of service. Only an operator puts it back."""
     if action is Action.NOTE:
         return
@@ -235,12 +246,11 @@ def _mark(node: Node, gpu: Gpu, action: Action, why: str, now: datetime) -> None
             continue
         was_fine = each.health == Gpu.Health.OK
         is_lost = Gpu.Health.LOST in (each.health, "lost" if action is Action.LOST else "")
-        each.health = Gpu.Health.LOST if is_lost else Gpu.Health.DRAINING
-        each.health_reason = why[:200]
+        each.health_set(Gpu.Health.LOST if is_lost else Gpu.Health.DRAINING, why)
         each.needs_operator = True
         if action is not Action.FINISH:
             each.drain_by = min(each.drain_by or now, now)
-        each.save(update_fields=["health", "health_reason", "needs_operator", "drain_by"])
+        each.save(update_fields=[*Gpu.HEALTH_FIELDS, "needs_operator", "drain_by"])
         if was_fine:
             gpu_event("unhealthy", each, node, each.health_reason, now)
     task_request("allocation.cycle")

@@ -10,7 +10,7 @@ from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
 from allocation.queries.fleet.reported import inventory_read, is_plannable, model_of
 from allocation.services.nodes.health import gpu_found, gpus_lost
-from allocation.words.fleet import fleet_sentence
+from allocation.words.fleet import FleetText, fleet_sentence, fleet_text
 from tenants.outbox import task_request
 
 # Indexes from here on belong to missing GPUs whose index another GPU has taken.
@@ -36,7 +36,7 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     applied = (
         _gpu_apply(node, item, linked=linked)
         if once[item.index] is item
-        else fleet_sentence("gpu_index_taken", index=item.index, uuid=item.uuid)
+        else fleet_text("gpu_index_taken", index=item.index, uuid=item.uuid)
         for item in inventory.gpus
     )
     problems = [problem for problem in applied if problem]
@@ -58,7 +58,7 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     if problems or changed:
         differences_add(node, [*problems, *changed])
     elif node.state == Node.State.EXPECTED:
-        node.state, node.state_reason = Node.State.READY, ""
+        node.state_set(Node.State.READY, None)
     node.save()
 
 
@@ -88,7 +88,7 @@ def _nvlinks_unreported(node: Node) -> set[str]:
     return {item["uuid"] for item in gpus if item["mode"] != "whole"}
 
 
-def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> str | None:
+def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> FleetText | None:
     """Saves one GPU; returns a problem. Without `linked` the known NVLinks are kept."""
     model = model_of(item)
     if model is None:
@@ -96,7 +96,7 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> str | No
     known = Gpu.objects.filter(uuid=item.uuid).select_related("node").first()
     if known is not None and known.node_id != node.id:
         facts = {"index": item.index, "uuid": item.uuid, "node": known.node.name}
-        return fleet_sentence("gpu_elsewhere", **facts)
+        return fleet_text("gpu_elsewhere", **facts)
     _placements_apply(model, item)
     if known is None:
         highest = Gpu.objects.aggregate(top=Max("number"))["top"]
@@ -118,9 +118,9 @@ def _gpu_apply(node: Node, item: wire.InventoryGpu, *, linked: bool) -> str | No
     return None
 
 
-def unknown_model(item: wire.InventoryGpu) -> str:
-    """The sentence for a GPU whose model is not in the catalogue."""
-    return fleet_sentence("model_unknown", index=item.index, model=item.name)
+def unknown_model(item: wire.InventoryGpu) -> FleetText:
+    """The text for a GPU whose model is not in the catalogue."""
+    return fleet_text("model_unknown", index=item.index, model=item.name)
 
 
 def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
@@ -178,25 +178,34 @@ def waiting_gpus_add(now: datetime) -> list[str]:
 
 def _node_gpus_add(node: Node, inventory: wire.Inventory, known: set[str]) -> bool:
     named = [item for item in inventory.gpus if item.uuid not in known and model_of(item)]
-    settled = {unknown_model(item) for item in named}
+    settled = {str(unknown_model(item)) for item in named}
     problems = [problem for item in named if (problem := _gpu_apply(node, item, linked=True))]
-    news = [problem for problem in problems if problem not in node.differences]
+    news = _news(node, problems)
     if len(problems) == len(named) and not news:
         return False
-    node.differences = [*(text for text in node.differences if text not in settled), *news]
+    left = [text for text in node.differences if fleet_sentence(text) not in settled]
+    node.differences = [*left, *(text.data() for text in news)]
     node.generation += 1
-    if node.state == Node.State.QUARANTINED and node.state_reason in settled:
-        node.state_reason = (node.differences or [fleet_sentence("models_known")])[0][:200]
-    node.save(update_fields=["differences", "generation", "state_reason"])
+    if node.state == Node.State.QUARANTINED and node.state_words in settled:
+        first = (node.differences or [fleet_text("models_known").data()])[0]
+        node.state_reason = fleet_sentence(first)[:200]
+        node.state_text = None if isinstance(first, str) else first
+    node.save(update_fields=["differences", "generation", *Node.STATE_FIELDS])
     return True
 
 
-def differences_add(node: Node, found: Sequence[str]) -> None:
+def differences_add(node: Node, found: Sequence[FleetText]) -> None:
     """Quarantines a node until an operator approves the differences. Not saved."""
-    news = [text for text in found if text not in node.differences]
+    news = [text.data() for text in _news(node, found)]
     node.differences = [*node.differences, *news][-DIFFERENCES_KEPT:]
-    node.state, node.drain_by = Node.State.QUARANTINED, None
-    node.state_reason = found[0][:200]
+    node.state_set(Node.State.QUARANTINED, found[0])
+    node.drain_by = None
+
+
+def _news(node: Node, found: Sequence[FleetText]) -> list[FleetText]:
+    """The texts that the node's differences do not have."""
+    known = {fleet_sentence(text) for text in node.differences}
+    return [text for text in found if str(text) not in known]
 
 
 def nvlinks_reported(inventory: wire.Inventory) -> bool:
@@ -207,15 +216,15 @@ def nvlinks_reported(inventory: wire.Inventory) -> bool:
 
 def differences_of(
     node: Node, inventory: wire.Inventory, before: Collection[str] = ()
-) -> list[str]:
-    """A sentence for each difference that an operator has to approve; none for a new node. Missing
+) -> list[FleetText]:
+    """A text for each difference that an operator has to approve; none for a new node. Missing
     GPUs are marked as lost instead. `before` are the GPUs whose NVLinks the last inventory did not
     report because they were in MIG mode."""
     if node.state == Node.State.EXPECTED:
         return []
     known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node)}
     found = [
-        fleet_sentence("gpu_new", index=item.index, model=item.name, uuid=item.uuid)
+        fleet_text("gpu_new", index=item.index, model=item.name, uuid=item.uuid)
         for item in inventory.gpus
         if item.uuid not in known
     ]
@@ -228,12 +237,12 @@ def differences_of(
         and not (gpu.domain is None and item.uuid in before)
     ]
     twice = [uuid for uuid, count in Counter(i.uuid for i in inventory.gpus).items() if count > 1]
-    return [*found, *links, *(fleet_sentence("gpu_twice", uuid=uuid) for uuid in sorted(twice))]
+    return [*found, *links, *(fleet_text("gpu_twice", uuid=uuid) for uuid in sorted(twice))]
 
 
-def _moved(index: int, *domains: int | None) -> str:
+def _moved(index: int, *domains: int | None) -> FleetText:
     before, after = (
-        fleet_sentence("no_domain") if number is None else fleet_sentence("domain", number=number)
+        fleet_text("no_domain") if number is None else fleet_text("domain", number=number)
         for number in domains
     )
-    return fleet_sentence("gpu_moved", index=index, before=before, after=after)
+    return fleet_text("gpu_moved", index=index, before=before, after=after)

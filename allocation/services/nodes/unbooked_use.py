@@ -16,7 +16,7 @@ from allocation.services.nodes.fleet import (
     operator_event,
 )
 from allocation.services.record.counters import counter_add
-from allocation.words.fleet import escalation_words, fleet_sentence
+from allocation.words.fleet import escalation_text, fleet_text
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import invalid
@@ -54,9 +54,9 @@ def escalation_set(
             raise agent_too_old(node, "only reports processes", wire.ESCALATION_SINCE)
         before = _escalation(node)
         _escalation_write(node, warn_after, end_after, own=True)
-        words = escalation_words(warn_after, end_after)
-        sentence = fleet_sentence("escalation_set", operator=operator.username, escalation=words)
-        operator_event(node, None, sentence, now)
+        escalation = escalation_text(warn_after, end_after)
+        text = fleet_text("escalation_set", operator=operator.username, escalation=escalation)
+        operator_event(node, None, text, now)
         node_audit(operator, node, "node.ladder_set", now, before=before, after=_escalation(node))
     logger.warning("%s changed the escalation of %s", operator.username, node.name)
     task_request("allocation.publish")
@@ -72,9 +72,9 @@ def escalation_follow_policy(*, operator: User, node: Node, now: datetime) -> No
         _escalation_write(node, warn_after, end_after, own=False)
         facts = {
             "operator": operator.username,
-            "escalation": escalation_words(warn_after, end_after),
+            "escalation": escalation_text(warn_after, end_after),
         }
-        operator_event(node, None, fleet_sentence("escalation_follows_policy", **facts), now)
+        operator_event(node, None, fleet_text("escalation_follows_policy", **facts), now)
         after = _escalation(node)
         node_audit(operator, node, "node.ladder_follows_policy", now, before=before, after=after)
     task_request("allocation.publish")
@@ -87,9 +87,9 @@ def escalations_from_policy(policy: NodePolicy, now: datetime) -> None:
     for node in nodes:
         if (node.unbooked_warn_after, node.unbooked_end_after) != (warn_after, end_after):
             _escalation_write(node, warn_after, end_after, own=False)
-            words = escalation_words(warn_after, end_after)
+            escalation = escalation_text(warn_after, end_after)
             operator_event(
-                node, None, fleet_sentence("escalation_by_policy", escalation=words), now
+                node, None, fleet_text("escalation_by_policy", escalation=escalation), now
             )
     task_request("allocation.publish")
 
@@ -130,8 +130,8 @@ def enforcement_apply(node: Node, report: wire.Report, now: datetime) -> None:
         }  # fmt: skip
         if GpuEvent.objects.filter(**key).exists():
             continue
-        who = action.user[:60] or fleet_sentence("unknown_user")
-        sentence = fleet_sentence(_CODES[action.step], pid=action.pid, user=who)
-        GpuEvent.objects.create(node=node, slot=action.slot, sentence=sentence, **key)
+        who = action.user[:60] or fleet_text("unknown_user")
+        text = fleet_text(_CODES[action.step], pid=action.pid, user=who)
+        GpuEvent.objects.create(node=node, slot=action.slot, **GpuEvent.text_columns(text), **key)
         counter_add(f"unbooked_{action.step}")
-        logger.warning("%s GPU %d: %s", node.name, gpu.index, sentence)
+        logger.warning("%s GPU %d: %s", node.name, gpu.index, text)

@@ -13,7 +13,7 @@ from django.db import transaction
 from allocation.models import GpuEvent, Node
 from allocation.rules.nodes.unreachable import AnswerStates, Beat
 from allocation.services.record.site_events import node_event
-from allocation.words.fleet import fleet_sentence
+from allocation.words.fleet import fleet_text
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
@@ -49,9 +49,9 @@ def _unreachable_note(node: Node, now: datetime) -> None:
             node=node,
             kind=GpuEvent.Kind.UNREACHABLE,
             at=since,
-            sentence=fleet_sentence("unreachable"),
+            **GpuEvent.text_columns(fleet_text("unreachable")),
         )
-        node_event("unreachable", node, fleet_sentence("unreachable"), now)
+        node_event("unreachable", node, fleet_text("unreachable"), now)
     logger.warning("%s does not answer", node.name)
     task_request("allocation.cycle")
 

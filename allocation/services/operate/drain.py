@@ -11,7 +11,7 @@ from allocation.services.record.site_events import gpu_event
 from allocation.services.runs.end import STARTED, allocation_empty
 from allocation.services.runs.interrupt import Interruption, drain_notify, run_interrupt
 from allocation.words.events import event_text
-from allocation.words.fleet import fleet_sentence
+from allocation.words.fleet import fleet_text
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
@@ -38,13 +38,13 @@ def node_drain(
     }
     facts = {"reason": reason, "operator": operator.username, "at": f"{now:%d %b %H:%M}"}
     if by is None:
-        sentence = fleet_sentence("drained", **facts)
+        why = fleet_text("drained", **facts)
     else:
-        sentence = fleet_sentence("drained_by", **facts, by=f"{by:%d %b %H:%M}")
-    node_state_set(node, Node.State.DRAINING, sentence, by)
+        why = fleet_text("drained_by", **facts, by=f"{by:%d %b %H:%M}")
+    node_state_set(node, Node.State.DRAINING, why, by)
     node_audit(operator, node, "node.drained", now, before=before, after=after)
     if by is not None:
-        text = event_text("node_drained", node=node.name, why=node.state_reason)
+        text = event_text("node_drained", node=node.name, why=why)
         drain_notify(Q(gpu__node=node), by, Interruption("R63", text), now)
 
 
@@ -63,14 +63,14 @@ def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
     gpu = Gpu.objects.select_for_update(of=("self",)).select_related("node").get(id=gpu.id)
     if gpu.health == Gpu.Health.OK:
         raise Refused("gpu_in_service", f"{_where(gpu)} is already in service.")
-    was = gpu.health_reason.rstrip(".")
+    was = gpu.health_text or gpu.health_reason.rstrip(".")
     before = {"gpu": gpu.index, "health": gpu.health, "reason": gpu.health_reason}
-    gpu.health, gpu.health_reason = Gpu.Health.OK, ""
+    gpu.health_set(Gpu.Health.OK)
     gpu.drain_by, gpu.needs_operator = None, False
-    gpu.save(update_fields=["health", "health_reason", "drain_by", "needs_operator"])
+    gpu.save(update_fields=[*Gpu.HEALTH_FIELDS, "drain_by", "needs_operator"])
     done = _note_read(note)
-    sentence = fleet_sentence("gpu_returned", operator=operator.username, note=done, reason=was)
-    operator_event(gpu.node, gpu, sentence, now)
+    text = fleet_text("gpu_returned", operator=operator.username, note=done, reason=was)
+    operator_event(gpu.node, gpu, text, now)
     gpu_event("returned", gpu, gpu.node, f"{_where(gpu)} is in service again.", now)
     after = {"gpu": gpu.index, "health": gpu.health, "note": done}
     node_audit(operator, gpu.node, "gpu.returned", now, before=before, after=after)
@@ -87,9 +87,7 @@ def hardware_fence(*, operator: User, node: Node, gpu: Gpu | None, note: str, no
         Refused: `still_in_service` (drain it first), `note_needed`.
     """
     reason = fence_check(node, gpu, note)
-    operator_event(
-        node, gpu, fleet_sentence("fenced", operator=operator.username, note=reason), now
-    )
+    operator_event(node, gpu, fleet_text("fenced", operator=operator.username, note=reason), now)
     rows = fence_places(node, gpu)
     # Bookings are locked before nodes and in one order, as everywhere.
     bookings = Booking.objects.filter(allocations__in=rows).values("id")

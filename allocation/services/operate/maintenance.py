@@ -32,7 +32,7 @@ from allocation.services.snapshot.hardware import maintenance_rows
 from allocation.services.snapshot.snapshot import instant, requests_of, seconds, snapshot_read
 from allocation.solver import Plan, Snapshot, solve
 from allocation.words.events import event_text
-from allocation.words.fleet import fleet_sentence
+from allocation.words.fleet import FleetText, fleet_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -116,7 +116,7 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
         "reason": first.reason,
         "repeated": f", {recurrence_words(terms.repeat)}" if terms.repeat else "",
     }
-    _note(first, fleet_sentence("maintenance_planned", **facts), now)
+    _note(first, fleet_text("maintenance_planned", **facts), now)
     platform_record(
         operator_id=operator.id,
         action="maintenance.planned",
@@ -165,10 +165,10 @@ def maintenance_end(
         more = rest.filter(ended_at=None, ends__gt=now).update(ended_at=now)
     facts = {"operator": operator.username, "reason": blackout.reason}
     if more:
-        sentence = fleet_sentence("maintenance_series_ended", **facts, dates=more)
+        text = fleet_text("maintenance_series_ended", **facts, dates=more)
     else:
-        sentence = fleet_sentence("maintenance_ended", **facts)
-    _note(blackout, sentence, now)
+        text = fleet_text("maintenance_ended", **facts)
+    _note(blackout, text, now)
     where = {"where": blackout.where}
     platform_record(
         operator_id=operator.id,
@@ -366,9 +366,9 @@ def _target(terms: MaintenanceTerms) -> tuple[Rack | None, Node | None, Gpu | No
     return None, None, gpu
 
 
-def _note(blackout: Maintenance, sentence: str, now: datetime) -> None:
+def _note(blackout: Maintenance, text: FleetText, now: datetime) -> None:
     """Adds an entry to the history of each node that the maintenance covers."""
     gpu = blackout.gpu
     nodes = Node.objects.filter(Q(id=blackout.node_id) | Q(rack=blackout.rack_id))
     for node in [gpu.node] if gpu is not None else nodes:
-        operator_event(node, gpu, sentence, now)
+        operator_event(node, gpu, text, now)

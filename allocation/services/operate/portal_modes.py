@@ -19,7 +19,7 @@ from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.nodes.leases import LONGEST_OUTAGE, MARGIN_SECONDS
 from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.leases import ON_LEASE
-from allocation.words.fleet import fleet_sentence
+from allocation.words.fleet import fleet_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -49,7 +49,7 @@ class NodeLease:
     @property
     def means(self) -> str:
         """The state as a sentence."""
-        return fleet_sentence(f"lease_{self.state}")
+        return str(fleet_text(f"lease_{self.state}"))
 
     @property
     def is_safe(self) -> bool:

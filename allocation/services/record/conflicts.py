@@ -13,7 +13,7 @@ from django.db.models import F
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
 from allocation.reasons.catalogue import BY_CODE
 from allocation.services.record.counters import counter_add
-from allocation.words.fleet import fleet_sentence
+from allocation.words.fleet import FleetText, fleet_text
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
@@ -26,22 +26,21 @@ WITHIN = timedelta(days=1)
 READY_WITHIN = timedelta(minutes=10)
 
 
-def conflict_note(row: Allocation, sentence: str, now: datetime) -> None:
+def conflict_note(row: Allocation, text: FleetText, now: datetime) -> None:
     """Records a conflict; a GPU with several a day takes no new work."""
     gpu = row.gpu
     GpuEvent.objects.create(
         node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.CONFLICT, at=now,
-        instance=row.id.hex, sentence=sentence[:300],
+        instance=row.id.hex, **GpuEvent.text_columns(text),
     )  # fmt: skip
     Node.objects.filter(id=gpu.node_id).update(conflicts=F("conflicts") + 1)
     counter_add("node_conflicts")
-    logger.warning("%s contradicts the portal (%s): %s", gpu.node.name, RULE.id, sentence)
+    logger.warning("%s contradicts the portal (%s): %s", gpu.node.name, RULE.id, text)
     late = GpuEvent.objects.filter(gpu=gpu, kind=GpuEvent.Kind.CONFLICT, at__gt=now - WITHIN)
     times = late.count()
     if times >= MOST:
         Gpu.objects.filter(id=gpu.id, health=Gpu.Health.OK).update(
-            health=Gpu.Health.DRAINING,
-            health_reason=fleet_sentence("conflicts", times=times),
+            **Gpu.health_columns(Gpu.Health.DRAINING, fleet_text("conflicts", times=times)),
             needs_operator=True,
         )
     task_request("allocation.cycle")
@@ -57,7 +56,7 @@ def unready_note(booking: Booking, now: datetime) -> None:
         gpu__node__unreachable_since=None,
     )
     for row in unready.select_related("gpu__node").order_by("id"):
-        conflict_note(row, fleet_sentence("unready", booking=booking.label), now)
+        conflict_note(row, fleet_text("unready", booking=booking.label), now)
 
 
 def refund_note(node_id: UUID, seconds: int) -> None:

@@ -10,19 +10,20 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from allocation.models import Gpu, Node, PolicyVersion
+from allocation.words.fleet import FleetText
 from tenants.models import OutboxMessage, Tenant
 from tenants.outbox import outbox_put
 
 
-def node_event(kind: str, node: Node, sentence: str, now: datetime) -> None:
+def node_event(kind: str, node: Node, text: FleetText | str, now: datetime) -> None:
     """Adds `node.unreachable` or `node.reachable`, in the caller's transaction."""
-    _put(f"node.{kind}", node.id, {"node": {"name": node.name}}, sentence, now)
+    _put(f"node.{kind}", node.id, {"node": {"name": node.name}}, str(text), now)
 
 
-def gpu_event(kind: str, gpu: Gpu, node: Node, sentence: str, now: datetime) -> None:
+def gpu_event(kind: str, gpu: Gpu, node: Node, text: FleetText | str, now: datetime) -> None:
     """Adds `gpu.unhealthy` or `gpu.returned`, in the caller's transaction."""
     what = {"gpu": {"id": str(gpu.id), "node": node.name, "index": gpu.index, "health": gpu.health}}
-    _put(f"gpu.{kind}", gpu.id, what, sentence, now)
+    _put(f"gpu.{kind}", gpu.id, what, str(text), now)
 
 
 def policy_event(version: PolicyVersion, now: datetime) -> None:

@@ -37,7 +37,7 @@ from allocation.services.runs.transition import (
     planned_rows_supersede,
 )
 from allocation.words.events import EventText, event_text
-from allocation.words.fleet import MODE_WORDS
+from allocation.words.fleet import mode_text
 
 logger = logging.getLogger(__name__)
 
@@ -240,10 +240,10 @@ def _interruption_of(
     gpu, node = row.gpu, row.gpu.node
     where = {"index": gpu.index, "node": node.name}
     if gpu.health != Gpu.Health.OK:
-        why = gpu.health_reason.rstrip(".")
+        why = gpu.health_text or gpu.health_reason.rstrip(".")
         return Interruption("R62", event_text("gpu_out", **where, why=why))
     if gpu.mode_pinned and (gpu.mode_pinned == "sliced") != bool(row.profile):
-        mode = str(MODE_WORDS[gpu.mode_pinned])
+        mode = mode_text(gpu.mode_pinned)
         return Interruption("R95", event_text("gpu_pinned", **where, mode=mode))
     for blackout in blackouts:
         if blackout.covers(gpu) and blackout.starts < row.period.upper:
@@ -252,7 +252,7 @@ def _interruption_of(
     if node.state == Node.State.READY and node.long_unreachable:
         return Interruption("R85", event_text("node_long_unreachable", node=node.name))
     if node.state_reason:
-        why = node.state_reason.rstrip(".")
+        why = node.state_text or node.state_reason.rstrip(".")
         return Interruption("R63", event_text("node_closed_why", node=node.name, why=why))
     return Interruption("R63", event_text("node_closed", node=node.name))
 

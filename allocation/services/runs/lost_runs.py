@@ -24,6 +24,7 @@ from allocation.services.runs.interrupt import Interruption, pausing_run_interru
 from allocation.services.runs.resume import seconds_remaining
 from allocation.services.runs.transition import allocation_booking_lock, booking_move
 from allocation.words.events import event_text
+from allocation.words.fleet import fleet_text
 from allocation.words.reasons import reason_data
 from tenants.outbox import task_request
 
@@ -75,7 +76,7 @@ def lease_expired(allocation_id: UUID, *, since: datetime, now: datetime) -> Non
         Node.objects.filter(id=node.id).update(partitioned=True)
         earliest = (node.heartbeat_at or since) - LEASE_TIME
         if since < earliest and booking.ready_at is not None and booking.ready_at < earliest:
-            note = f"{node.name} reports an expired lease of {booking.label}, but it answered."
+            note = fleet_text("lease_contradicted", node=node.name, booking=booking.label)
             conflict_note(row, note, now)
         cause = Interruption(UNREACHABLE, event_text("lease_expired", node=node.name))
         if _lost(booking, cause, until=min(now, max(since, earliest)), now=now):
@@ -96,7 +97,8 @@ def run_disputed(allocation_id: UUID, error: str, now: datetime) -> bool:
         cause = Interruption(RULE.id, event_text("run_disputed", node=node, why=error.rstrip(".")))
         is_new = _lost(booking, cause, until=now, now=now)
         if is_new:
-            note = f"GPU {row.gpu.index} of {node} reports {booking.label} as over early ({error})."
+            facts = {"index": row.gpu.index, "booking": booking.label, "error": error}
+            note = fleet_text("run_over_early", node=node, **facts)
             conflict_note(row, note, now)
         return is_new
 

@@ -28,7 +28,8 @@ from allocation.services.runs.transition import (
     booking_lock,
     bookings_change,
 )
-from allocation.words.events import event_text, waiting_starts_sentence
+from allocation.words.events import event_text
+from allocation.words.fleet import fleet_text
 from allocation.words.reasons import reason_data
 
 # Bookings that are locked at a time: an owner waits as long to cancel one of them.
@@ -219,7 +220,7 @@ def _nodes_note(waiting: dict[UUID, int], now: datetime) -> None:
         [
             GpuEvent(
                 node_id=node, kind=GpuEvent.Kind.SLOW, at=now,
-                sentence=waiting_starts_sentence(count),
+                **GpuEvent.text_columns(fleet_text("starts_waiting", count=count)),
             )
             for node, count in waiting.items()
         ],

@@ -278,24 +278,24 @@ def inventory_sent(plant: Plant, *gpus: wire.InventoryGpu) -> None:
 def test_new_hardware_and_other_links_wait_for_an_operator(plant: Plant) -> None:
     one, two = plant.node.inventory().gpus
     inventory_sent(plant, one, two)
-    assert (node().state, node().differences) == (Node.State.READY, [])
+    assert (node().state, list(node().difference_words)) == (Node.State.READY, [])
 
     new = dataclasses.replace(two, index=2, uuid="GPU-new")
     moved = dataclasses.replace(two, nvlink_domain=7)
     inventory_sent(plant, one, moved, new)
     assert node().state == Node.State.QUARANTINED
-    assert [text.split(",")[0] for text in node().differences] == [
+    assert [text.split(",")[0] for text in list(node().difference_words)] == [
         "GPU 2 is new: NVIDIA H100 80GB HBM3",
         "GPU 1 moved from NVLink domain 0 to NVLink domain 7.",
     ]
     assert not usable()
     # Said again, it is still for the operator to see, once.
     inventory_sent(plant, one, moved, new)
-    assert len(node().differences) == 2
+    assert len(list(node().difference_words)) == 2
     with as_system():
         node_approve(operator=an_operator(), node=node(), now=plant.now)
     inventory_sent(plant, one, moved, new)
-    assert (node().state, node().differences) == (Node.State.READY, [])
+    assert (node().state, list(node().difference_words)) == (Node.State.READY, [])
 
 
 def test_links_that_mig_mode_hides_are_no_news(plant: Plant) -> None:
@@ -304,7 +304,7 @@ def test_links_that_mig_mode_hides_are_no_news(plant: Plant) -> None:
     in_slices = dataclasses.replace(two, mode="sliced", nvlink_domain=None, peers=())
     inventory_sent(plant, one, in_slices)
     inventory_sent(plant, one, two)
-    assert (node().state, node().differences) == (Node.State.READY, [])
+    assert (node().state, list(node().difference_words)) == (Node.State.READY, [])
     with as_system():
         assert [g.domain for g in node().gpus.order_by("index")] == [0, 0]
         assert [peer[1] for g in node().gpus.order_by("index") for peer in g.peers] == [18, 18]
@@ -320,7 +320,7 @@ def test_a_node_that_came_in_slices_tells_its_links_later(plant: Plant) -> None:
         Gpu.objects.update(domain=None)
     inventory_sent(plant, one, two)
     inventory_sent(plant, *plant.node.inventory().gpus)
-    assert (node().state, node().differences) == (Node.State.READY, [])
+    assert (node().state, list(node().difference_words)) == (Node.State.READY, [])
     with as_system():
         assert [g.domain for g in node().gpus.order_by("index")] == [0, 0]
 
@@ -330,7 +330,7 @@ def test_a_gpu_that_another_node_has_told_of_is_not_taken_over(plant: Plant) -> 
     one, two = plant.node.inventory().gpus
     inventory_sent(plant, one, two, dataclasses.replace(two, index=2, uuid="GPU-gpu-a1-02-0"))
     assert node().state == Node.State.QUARANTINED
-    assert "already known on gpu-a1-02" in node().differences[0]
+    assert "already known on gpu-a1-02" in node().difference_words[0]
     with as_system():
         assert Gpu.objects.get(uuid="GPU-gpu-a1-02-0").node.name == "gpu-a1-02"
 

@@ -54,7 +54,7 @@ def test_what_keeps_a_node_from_being_served_waits_for_an_operator_once(plant: P
     assert node().state == Node.State.READY
 
     assert examined(plant, (driver, "fail"), seq=2) == "applied"
-    assert (node().state, node().differences) == (
+    assert (node().state, list(node().difference_words)) == (
         Node.State.QUARANTINED,
         ["The check of driver's version fails: 530.41. Fix: change it."],
     )
@@ -63,7 +63,9 @@ def test_what_keeps_a_node_from_being_served_waits_for_an_operator_once(plant: P
     examined(plant, (driver, "fail"), seq=3)
     assert node().state == Node.State.READY
     examined(plant, (driver, "fail"), ("state folder", "fail"), seq=4)
-    assert [text.split(" fails")[0] for text in node().differences] == ["The check of state folder"]
+    assert [text.split(" fails")[0] for text in list(node().difference_words)] == [
+        "The check of state folder"
+    ]
     approved(plant)
     # What was well meanwhile is news when it fails again.
     examined(plant, (driver, "ok"), seq=5)

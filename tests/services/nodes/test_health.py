@@ -4,12 +4,14 @@ import dataclasses
 from datetime import timedelta
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from allocation import wire
 from allocation.models import Booking, Gpu, GpuEvent, Node
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
+from allocation.words.fleet import fleet_sentence
 from tests.builders_allocation import Lab, a_lab, a_node, a_wish, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
@@ -142,6 +144,10 @@ def test_the_worst_error_decides_and_a_lesser_one_does_not_soften_it(
     plant.receive(sealed(plant, an_error(plant, 79)))
     plant.receive(sealed(plant, an_error(plant, 79), an_error(plant, 63)))
     assert gpu(0).health == Gpu.Health.LOST
-    assert "79" in gpu(0).health_reason
+    assert gpu(0).health_words == "Xid 79: the GPU has fallen off the bus."
+    assert fleet_sentence(gpu(0).health_text or "") == gpu(0).health_reason
     with as_system():
+        # A code never outlives its sentence.
+        with pytest.raises(IntegrityError, match="gpu_health_text_is_reason"), transaction.atomic():
+            Gpu.objects.filter(id=gpu(0).id).update(health_reason="")
         assert Node.objects.get(name=NAME).state == Node.State.READY

@@ -71,7 +71,7 @@ def test_two_gpus_of_one_index_are_a_difference_and_the_first_is_taken() -> None
     two = (a_gpu(0, H100), wire.InventoryGpu(**{**_fields(a_gpu(1, H100)), "index": 0}))
     node = enrolled(an_inventory(*two))
     assert node.state == Node.State.QUARANTINED
-    assert node.differences == ["GPU 0 (GPU-reported-1) has the index of another."]
+    assert list(node.difference_words) == ["GPU 0 (GPU-reported-1) has the index of another."]
     with as_system():
         assert Gpu.objects.get().uuid == "GPU-reported-0"
 

@@ -53,7 +53,7 @@ def test_gpus_wait_for_their_model_and_come_in_when_it_is_named(operator: User) 
     said(operator, H100)
     node = there()
     assert node.state == Node.State.QUARANTINED
-    assert node.differences == [
+    assert list(node.difference_words) == [
         "GPU 1 is a NVIDIA L4, and no model of that name is in the catalogue."
     ]
     with as_system():
@@ -64,7 +64,7 @@ def test_gpus_wait_for_their_model_and_come_in_when_it_is_named(operator: User) 
 
     said(operator, ModelTerms("NVIDIA L4", "l4", 23_034), "l4")
     node = there()
-    assert node.differences == []
+    assert list(node.difference_words) == []
     assert node.state_reason.startswith("Its GPUs are in the catalogue now.")
     with operator_tx():
         node_approve(operator=operator, node=node, now=NOW)

@@ -138,11 +138,11 @@ def _gpu_row(
 
 def _why_not(gpu: Gpu) -> str:
     if gpu.health == Gpu.Health.LOST:
-        return gpu.health_reason or "hardware failed"
+        return gpu.health_words or "hardware failed"
     if gpu.health == Gpu.Health.DRAINING or gpu.node.state == Node.State.DRAINING:
-        return gpu.health_reason or gpu.node.state_reason or "being emptied for maintenance"
+        return gpu.health_words or gpu.node.state_words or "being emptied for maintenance"
     if gpu.node.state == Node.State.QUARANTINED:
-        return gpu.node.state_reason or "out of service"
+        return gpu.node.state_words or "out of service"
     if gpu.node.state == Node.State.EXPECTED:
         return "not reported yet"
     return ""
