@@ -16,6 +16,7 @@ from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
 from allocation.services.operate.exports import exports_make
+from allocation.services.operate.maintenance_watch import maintenance_announce
 from allocation.services.operate.reports import reports_send
 from allocation.services.overrides.ending import overrides_warn
 from allocation.services.publish.publish import publish_due
@@ -124,13 +125,14 @@ def allocation_stalls() -> None:
 
 @shared_task(name="allocation.presence")
 def allocation_presence() -> None:
-    """Warns owners of unused, idle and ending bookings and ends no-shows, unless the clock has
-    jumped."""
+    """Warns owners of unused, idle and ending bookings, ends no-shows and announces maintenance,
+    unless the clock has jumped."""
     reading = clock_read()
     if not clock_in_doubt(reading):
         presence_watch(reading.wall)
         idle_watch(reading.wall)
         ends_soon_notify(reading.wall)
+        maintenance_announce(reading.wall)
 
 
 @shared_task(name="allocation.telemetry")

@@ -47,6 +47,15 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
+class PlatformActor:
+    """An operator who acts for the platform: their changes are written in `operator_tx`."""
+
+    user_id: int
+    name: str
+    tenant_id: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TenantChoice:
     """A tenant that a person belongs to."""
 

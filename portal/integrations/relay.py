@@ -63,7 +63,7 @@ def _relay_batch(now: datetime) -> int:
         invitations_queue(of_tenants, now)
         if people_notify(waiting, now):
             task_request("mail.send")
-        events_publish(of_tenants, now)
+        events_publish(waiting, now)
         with connection.cursor() as cursor:
             cursor.execute(_SENT, [now, [message.id for message in waiting]])
     bookings_trace(of_tenants)

@@ -43,6 +43,16 @@ from tenants.api.outgoing.operator_notifications import (
     OperatorNotifications,
     OperatorNotificationsReadAll,
 )
+from tenants.api.outgoing.platform_webhooks import (
+    PlatformDeliveries,
+    PlatformDeliveriesResend,
+    PlatformDeliveryResend,
+    PlatformWebhookEnabled,
+    PlatformWebhookOne,
+    PlatformWebhooks,
+    PlatformWebhookSecret,
+    PlatformWebhookTest,
+)
 from tenants.api.outgoing.policy_hook import (
     PolicyHookCalls,
     PolicyHookOne,
@@ -167,6 +177,42 @@ urlpatterns = [
         "webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",
         DeliveryResend.as_view(),
         name="api-webhook-resend",
+    ),
+    path("platform-webhooks", PlatformWebhooks.as_view(), name="api-platform-webhooks"),
+    path(
+        "platform-webhooks/<uuid:webhook_id>",
+        PlatformWebhookOne.as_view(),
+        name="api-platform-webhook",
+    ),
+    path(
+        "platform-webhooks/<uuid:webhook_id>/enabled",
+        PlatformWebhookEnabled.as_view(),
+        name="api-platform-webhook-on",
+    ),
+    path(
+        "platform-webhooks/<uuid:webhook_id>/secret",
+        PlatformWebhookSecret.as_view(),
+        name="api-platform-webhook-secret",
+    ),
+    path(
+        "platform-webhooks/<uuid:webhook_id>/test",
+        PlatformWebhookTest.as_view(),
+        name="api-platform-webhook-test",
+    ),
+    path(
+        "platform-webhooks/<uuid:webhook_id>/deliveries",
+        PlatformDeliveries.as_view(),
+        name="api-platform-webhook-deliveries",
+    ),
+    path(
+        "platform-webhooks/<uuid:webhook_id>/resend",
+        PlatformDeliveriesResend.as_view(),
+        name="api-platform-webhook-resend-all",
+    ),
+    path(
+        "platform-webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",
+        PlatformDeliveryResend.as_view(),
+        name="api-platform-webhook-resend",
     ),
     path("policy-hook", PolicyHookOne.as_view(), name="api-policy-hook"),
     path("policy-hook/secret", PolicyHookSecret.as_view(), name="api-policy-hook-secret"),

@@ -1,6 +1,6 @@
 """The catalogue of events that programs can receive. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 TEST = "webhook.test"
 EVENT_TYPES = {
@@ -84,11 +84,17 @@ EVENT_TYPES = {
     "gpu.unhealthy": "A GPU was taken out of service.",
     "gpu.returned": "An operator returned a GPU to service.",
     "policy.activated": "Another version of the policy is live.",
+    "maintenance.planned": "Maintenance was planned.",
+    "maintenance.started": "Maintenance has begun; its GPUs take no bookings.",
+    "maintenance.ended": "Maintenance is over.",
+    "maintenance.cancelled": "Maintenance was cancelled before it began.",
 }
 """Names and what they mean, in the order of a booking's life."""
 
-SITE_GROUPS = ("node.", "gpu.", "policy.")
-"""Events of no tenant, which webhooks of whole organisations get."""
+SITE_GROUPS = ("node.", "gpu.", "policy.", "maintenance.")
+"""Events of no tenant, which webhooks of the platform and of whole organisations get."""
+
+SITE_TYPES = tuple(name for name in EVENT_TYPES if name.startswith(SITE_GROUPS))
 
 # Kinds of the history whose public name differs.
 _RENAMED = {"booking.pause_noticed": "booking.pause_notified"}
@@ -100,9 +106,11 @@ def event_type(kind: str) -> str | None:
     return name if name in EVENT_TYPES else None
 
 
-def patterns_unknown(patterns: Iterable[str]) -> list[str]:
-    """Returns the patterns that match no event."""
-    return [each for each in patterns if not any(_matches(each, name) for name in EVENT_TYPES)]
+def patterns_unknown(
+    patterns: Iterable[str], names: Collection[str] = tuple(EVENT_TYPES)
+) -> list[str]:
+    """Returns the patterns that match none of `names`."""
+    return [each for each in patterns if not any(_matches(each, name) for name in names)]
 
 
 def types_of(patterns: Iterable[str]) -> list[str]:

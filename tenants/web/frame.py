@@ -379,6 +379,7 @@ OPERATOR_NAV = (
     ("Accounts", "accounts", "user"),
     ("Access", "access", "shield"),
     ("Announcements", "announcements", "bell"),
+    ("Webhooks", "webhooks", "link"),
     ("Decisions", "decisions", "flask"),
     ("Log", "log", "log"),
 )

@@ -122,6 +122,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-decision", "decision:"),
         ("ops-access", "/ops/access"),
         ("ops-announcements", "/ops/announcements"),
+        ("ops-webhooks", "/ops/webhooks"),
         ("ops-log", "/ops/log"),
         ("ops-catalogue", "/ops/catalogue"),
         ("ops-setup", "/ops/setup"),

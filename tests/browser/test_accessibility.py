@@ -105,6 +105,8 @@ NO_PAGES = {
     "budget-days",
     # Tables of the same parts as the budget's page.
     *("budget-day", "platform-budget", "platform-budget-day", "platform-budget-days"),
+    # The page of a tenant's webhook.
+    "ops-webhook",
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
     *(

@@ -1,30 +1,14 @@
 """What operators can do: one example of each act, and what it writes into the log."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
 from django.utils import timezone
 
 from allocation.services.policy.policies import policy_values
 from allocation.web.site.policy import policy_text
-from tests.api.builders import Site
 from tests.builders_allocation import HOUR
 from tests.web import operator_sites as sites
-from tests.web.operator_sites import NODE, Values, my_draft
-
-
-@dataclass(frozen=True)
-class Act:
-    """What is sent, what it writes, and about what. `made` prepares the site and returns more
-    values: those of the address by their names there, the rest of the form or the body."""
-
-    action: str
-    kind: str
-    values: Values = field(default_factory=dict)
-    made: Callable[[Site], Values] = lambda site: {}
-    has_before: bool = True
-    has_after: bool = True
-
+from tests.web.acts import Act
+from tests.web.operator_sites import NODE, my_draft
+from tests.web.webhook_acts import WEBHOOK_ACTS, WEBHOOK_MESSAGES
 
 _WINDOW = {
     "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
@@ -402,10 +386,11 @@ ACTS |= {
         has_after=False,
     ),
 }  # fmt: skip
+ACTS |= WEBHOOK_ACTS
 # The same as the act named, once for each model that waits for it: without any, nothing is done.
 AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}
 # They answer a question by a POST, or mark an own inbox as read, and write nothing else.
-ASKING = {
+ASKING = WEBHOOK_MESSAGES | {
     "ops/inbox all-read",
     "post api/v1/operator-notifications/read",
     "put api/v1/operator-notifications/<uuid:notification_id>",

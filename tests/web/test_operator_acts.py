@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -16,15 +17,18 @@ from django.core.management import call_command, get_commands
 from django.db import transaction
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 from portal.storage.audit_sources import audit_seal_all
 from tenants.models import AuditEntry
 from tenants.rules.audit_words import ACTIONS
 from tests.api.builders import Site, a_site
 from tests.roles import as_system
+from tests.web.acts import Act
 from tests.web.crawl import filled, routes, views
-from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES, Act
+from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES
 from tests.web.operator_sites import Values, my_draft, with_platform_budget
+from tests.web.webhook_acts import with_webhook
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 ADDRESS = "203.0.113.9"
@@ -44,8 +48,9 @@ READING_COMMANDS = {
 
 
 @pytest.fixture
-def site(db: None) -> Site:
+def site(db: None, settings: Settings) -> Site:
     """One that has every price, so that a page can publish others."""
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
     return a_site()
 
 
@@ -146,6 +151,7 @@ def _page_acts(site: Site) -> Iterator[str]:
     client.force_login(site.people["operator"])
     with as_system():
         draft = {"draft_id": my_draft(site)["draft_id"], **with_platform_budget(site)}
+        draft |= with_webhook(site)
     for route in sorted(set(routes())):
         if not route.startswith("/ops/"):
             continue

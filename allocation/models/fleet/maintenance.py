@@ -18,6 +18,14 @@ class Maintenance(models.Model):
     Each date of a repeated maintenance is a row; the rows share a `series`.
     """
 
+    class Event(models.TextChoices):
+        """What programs are notified of: `maintenance.planned` and so on."""
+
+        PLANNED = "planned", "Planned"
+        STARTED = "started", "Started"
+        ENDED = "ended", "Ended"
+        CANCELLED = "cancelled", "Cancelled"
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     rack = models.ForeignKey(Rack, on_delete=models.PROTECT, null=True, blank=True)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, null=True, blank=True)
@@ -32,6 +40,11 @@ class Maintenance(models.Model):
         null=True, blank=True, help_text="Set if it was cancelled or ended early."
     )
 
+    last_event = models.CharField(
+        max_length=9, choices=Event, default=Event.PLANNED, db_default="planned",
+        help_text="The last of its events that was sent to programs.",
+    )  # fmt: skip
+
     # Repetition
     series = models.UUIDField(null=True, blank=True)
     rule = models.CharField(
@@ -45,6 +58,11 @@ class Maintenance(models.Model):
         ordering = ["starts", "id"]
         indexes = [
             models.Index(fields=["ends"], name="maintenance_open", condition=Q(ended_at=None)),
+            models.Index(
+                fields=["starts"],
+                name="maintenance_to_announce",
+                condition=Q(last_event__in=("planned", "started")),
+            ),
         ]
         constraints = [
             models.CheckConstraint(

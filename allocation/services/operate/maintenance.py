@@ -26,6 +26,7 @@ from allocation.rules.states import State
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.fleet import operator_event
 from allocation.services.policy.policies import policy_of
+from allocation.services.record.site_events import maintenance_event
 from allocation.services.runs.end import STARTED
 from allocation.services.runs.interrupt import RUNNING, Interruption, drain_notify
 from allocation.services.snapshot.hardware import maintenance_rows
@@ -136,6 +137,7 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
     for blackout in _before_last_end(blackouts):
         drain_notify(_overlapping(blackout) & ~notified, blackout.drain_by, because, now)
         notified |= Q(period__overlap=(blackout.starts, blackout.ends))
+    maintenance_event(Maintenance.Event.PLANNED, first, now, later_dates=len(blackouts) - 1)
     task_request("allocation.cycle")
     return first
 
@@ -157,12 +159,20 @@ def maintenance_end(
     )
     if blackout.ended_at is not None or blackout.ends <= now:
         raise Refused("blackout_over", f"The maintenance of {blackout.where} is already over.")
+    is_early = now < blackout.starts
+    if not is_early and blackout.last_event == Maintenance.Event.PLANNED:
+        # It began within the last half minute.
+        maintenance_event(Maintenance.Event.STARTED, blackout, now)
     blackout.ended_at = now
-    blackout.save(update_fields=["ended_at"])
+    blackout.last_event = Maintenance.Event.CANCELLED if is_early else Maintenance.Event.ENDED
+    blackout.save(update_fields=["ended_at", "last_event"])
     more = 0
     if following and blackout.series is not None:
         rest = Maintenance.objects.filter(series=blackout.series, starts__gt=blackout.starts)
-        more = rest.filter(ended_at=None, ends__gt=now).update(ended_at=now)
+        more = rest.filter(ended_at=None, ends__gt=now).update(
+            ended_at=now, last_event=Maintenance.Event.CANCELLED
+        )
+    maintenance_event(Maintenance.Event(blackout.last_event), blackout, now, later_dates=more)
     facts = {"operator": operator.username, "reason": blackout.reason}
     if more:
         text = fleet_text("maintenance_series_ended", **facts, dates=more)

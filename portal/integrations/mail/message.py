@@ -144,7 +144,7 @@ def _override(mail: Mail) -> Section | None:
 def _with_own_words(mail: Mail) -> Section | None:
     """A message that carries its words; None after a week, when it is deleted."""
     message = OutboxMessage.objects.filter(id=mail.message or 0, tenant=mail.tenant).first()
-    if message is None or mail.tenant is None or mail.user is None:
+    if message is None or mail.user is None:
         return None
     said = message.payload
     if "text" not in said:
@@ -153,7 +153,8 @@ def _with_own_words(mail: Mail) -> Section | None:
     if said["until"]:
         until = datetime.fromisoformat(said["until"])
         sentences.append(f"By {_moment(until, zone_of(mail.user.time_zone))}.")
-    href = f"{settings.PUBLIC_URL}/t/{mail.tenant.slug}/{said['path']}"
+    path = f"/t/{mail.tenant.slug}/{said['path']}" if mail.tenant else said["path"]
+    href = f"{settings.PUBLIC_URL}{path}"
     return Section(said["title"], tuple(sentences), href, link="Open the page")
 
 

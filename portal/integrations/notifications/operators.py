@@ -32,6 +32,9 @@ def asked_of_operators(messages: Sequence[OutboxMessage]) -> Iterator[Asked]:
             yield from _overrides(message)
         if message.kind == RAISED:
             yield from _disputes(message)
+        if message.payload.get("audience") == "operators":
+            said = message.payload
+            yield from _to_each(message, said["title"], said["text"], said["path"])
         if message.kind in OF_PLATFORM and message.tenant_id is None:
             yield from _platform(message)
 
@@ -87,5 +90,9 @@ def _to_all(message: OutboxMessage, path: str) -> Iterator[Asked]:
     words = words_of(message.kind, message.payload)
     if words is None:
         return
+    yield from _to_each(message, words.headline, " ".join(words.sentences), path)
+
+
+def _to_each(message: OutboxMessage, title: str, text: str, path: str) -> Iterator[Asked]:
     for operator in User.objects.filter(is_staff=True, is_active=True).order_by("id"):
-        yield Asked(message, operator, words.headline, " ".join(words.sentences), path)
+        yield Asked(message, operator, title, text, path)

@@ -71,7 +71,7 @@ def _jira_call(delivery: WebhookDelivery) -> JiraCall:
         base=delivery.webhook.url,
         flavour=connection.flavour,
         account=connection.account,
-        token=token_open(delivery.tenant_id, connection.sealed_token),
+        token=token_open(connection.tenant_id, connection.sealed_token),
         key=delivery.key.hex,
         content=delivery.content or {},
         is_repeated=delivery.tries > 1,

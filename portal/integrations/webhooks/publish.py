@@ -22,7 +22,8 @@ PLAIN = ("budget.", "dispute.")
 _LOCK = 6_800_001
 # The lock keeps a webhook from being deleted before its deliveries are committed.
 _WEBHOOKS = """
-SELECT * FROM tenants_webhook WHERE tenant_id = ANY (%s) AND disabled_at IS NULL
+SELECT * FROM tenants_webhook
+WHERE (tenant_id = ANY (%s) OR tenant_id IS NULL AND %s) AND disabled_at IS NULL
 ORDER BY id FOR KEY SHARE
 """
 
@@ -67,7 +68,8 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
 
     Call it after `publisher_lock`, in the transaction that marks the messages as sent.
     """
-    messages = list(messages)
+    # Of what is about the platform, its own webhooks get the events of the site.
+    messages = [each for each in messages if each.tenant_id or each.kind.startswith(SITE_GROUPS)]
     prices = [message for message in messages if message.kind.startswith("price_book.")]
     plain = [message for message in messages if message.kind.startswith(PLAIN)]
     of_site = [message for message in messages if message.kind.startswith(SITE_GROUPS)]
@@ -165,7 +167,7 @@ def _prices_event(message: OutboxMessage) -> PublishedEvent:
 
 def _site_event(message: OutboxMessage) -> PublishedEvent:
     return PublishedEvent(
-        tenant_id=message.owner,
+        tenant_id=message.tenant_id,
         project_id=None,
         subject=message.payload["subject"],
         type=message.kind,
@@ -179,9 +181,9 @@ def _detail(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _queue(events: Sequence[PublishedEvent], now: datetime) -> None:
-    webhooks: defaultdict[UUID, list[Webhook]] = defaultdict(list)
-    tenants = list({event.tenant_id for event in events})
-    for webhook in Webhook.objects.raw(_WEBHOOKS, [tenants]):
+    webhooks: defaultdict[UUID | None, list[Webhook]] = defaultdict(list)
+    owners = {event.tenant_id for event in events}
+    for webhook in Webhook.objects.raw(_WEBHOOKS, [list(owners - {None}), None in owners]):
         webhooks[webhook.tenant_id].append(webhook)
     queued = [
         WebhookDelivery(

@@ -48,7 +48,8 @@ SELECT due.id FROM due
 WHERE due.place + coalesce(
     (SELECT b.many FROM busy b WHERE b.webhook_id = due.webhook_id), 0) <= %(each)s
   AND due.of_tenant + coalesce(
-    (SELECT sum(b.many) FROM busy b WHERE b.tenant_id = due.tenant_id), 0) <= %(tenant)s
+    (SELECT sum(b.many) FROM busy b
+     WHERE b.tenant_id IS NOT DISTINCT FROM due.tenant_id), 0) <= %(tenant)s
 ORDER BY due.place, due.due, due.id LIMIT %(most)s
 """
 
@@ -142,18 +143,25 @@ def _disable(webhook: Webhook, delivery: WebhookDelivery, answer: Answer, now: d
 
 
 def _switch_off(webhook: Webhook, reason: str, now: datetime) -> None:
-    """Switches the webhook off and notifies the person who made it."""
+    """Switches the webhook off and notifies the person who made it, or all operators."""
     webhook_disable(webhook, reason, now)
-    is_jira = webhook.kind == Webhook.Kind.JIRA
+    is_of_platform = webhook.tenant_id is None
     message = PeopleMessage(
         kind="webhook.failing",
         title=f"{webhook.name} was switched off",
         text=f"{reason} Waiting messages were dropped; send them again when it works.",
-        path="settings/jira" if is_jira else f"settings/webhooks/{webhook.id}",
-        audience="people",
-        people=[webhook.created_by_id],
+        path=_page(webhook),
+        audience="operators" if is_of_platform else "people",
+        people=[] if is_of_platform else [webhook.created_by_id],
     )
     people_message_put(webhook.tenant_id, message, now)
+
+
+def _page(webhook: Webhook) -> str:
+    if webhook.tenant_id is None:
+        return f"/ops/webhooks/{webhook.id}"
+    is_jira = webhook.kind == Webhook.Kind.JIRA
+    return "settings/jira" if is_jira else f"settings/webhooks/{webhook.id}"
 
 
 def _took_nothing_since(webhook: Webhook, at: datetime) -> bool:

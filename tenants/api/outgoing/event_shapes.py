@@ -28,7 +28,8 @@ class EventBooking(serializers.Serializer[Any]):
 
 
 class EventDetails(serializers.Serializer[Any]):
-    """What happened, to a booking, a budget, a dispute, the prices, a node, a GPU or the policy."""
+    """What happened, to one of these: a booking, a budget, a dispute, the prices, a node, a GPU,
+    maintenance or the policy."""
 
     booking = EventBooking(required=False)
     budget = serializers.DictField(
@@ -46,6 +47,11 @@ class EventDetails(serializers.Serializer[Any]):
     node = serializers.DictField(required=False, help_text="For `node.…`: its name.")
     gpu = serializers.DictField(
         required=False, help_text="For `gpu.…`: id, node, index and health."
+    )
+    maintenance = serializers.DictField(
+        required=False,
+        help_text="For `maintenance.…`: id, where, reason, starts, ends, drain_by, series and the "
+        "number of later dates that are planned or cancelled with it.",
     )
     policy = serializers.DictField(required=False, help_text="For `policy.…`: the version.")
     message = serializers.CharField(help_text="A sentence for people.")

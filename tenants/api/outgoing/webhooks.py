@@ -1,6 +1,7 @@
 """Webhooks and their deliveries."""
 
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.http.response import HttpResponseBase
@@ -15,6 +16,7 @@ from tenants.platform.rest.fields import Instant, Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.services.outgoing.webhooks import (
+    Holder,
     WebhookTerms,
     deliveries_resend,
     delivery_resend,
@@ -133,7 +135,26 @@ class DeliveryQuery(PageQuery):
     state = serializers.ChoiceField(choices=WebhookDelivery.State.values, required=False)
 
 
-class Webhooks(ApiView):
+class WebhookView(ApiView):
+    """A view of webhooks of the caller's tenant. That of the platform's differs in these four."""
+
+    form: ClassVar[type[Strict]] = WebhookIn
+
+    @property
+    def holder(self) -> Holder:
+        """Who acts for the webhooks."""
+        return self.actor
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Opens a transaction that sees the webhooks."""
+        return self.tx()
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Lets the transaction of an idempotency key see the webhooks."""
+        return nullcontext()
+
+
+class Webhooks(WebhookView):
     """Webhooks that the caller may change."""
 
     queries = {"GET": PageQuery}
@@ -141,12 +162,12 @@ class Webhooks(ApiView):
     @described("list_webhooks", "Webhooks", answer=page(WebhookOut), query=PageQuery)
     def get(self, request: Request) -> Response:
         """Lists webhooks: all for the tenant's admins, those of their projects for leads."""
-        with self.tx():
+        with self.opened():
             rows, next_cursor = page_of(
-                webhooks_of(self.actor),
+                webhooks_of(self.holder),
                 keys=("created", "id"),
                 query=self.query,
-                scope=f"webhooks:{self.actor.tenant_id}:{self.actor.user_id}",
+                scope=f"webhooks:{self.holder.tenant_id}:{self.holder.user_id}",
             )
             return list_response(WebhookOut(rows, many=True).data, next_cursor)
 
@@ -159,43 +180,44 @@ class Webhooks(ApiView):
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Creates a webhook; the answer shows its secret once."""
-        terms = WebhookTerms(**self.sent(WebhookIn))
+        terms = WebhookTerms(**self.sent(self.form))
 
         def work() -> Response:
-            made = webhook_create(actor=self.actor, terms=terms, now=self.now)
-            return Response(_with_secret(*made), status=201)
+            with self.inside():
+                made = webhook_create(actor=self.holder, terms=terms, now=self.now)
+                return Response(_with_secret(*made), status=201)
 
         return self.once(work, secret=("secret",))
 
 
-class WebhookOne(ApiView):
+class WebhookOne(WebhookView):
     """One webhook."""
 
     @described("get_webhook", "One webhook", answer=WebhookOut)
     def get(self, request: Request, webhook_id: UUID) -> Response:
         """Describes the webhook."""
-        with self.tx():
-            return Response(WebhookOut(webhook_one(self.actor, webhook_id)).data)
+        with self.opened():
+            return Response(WebhookOut(webhook_one(self.holder, webhook_id)).data)
 
     @described("set_webhook", "Change a webhook", answer=WebhookOut, request=WebhookIn)
     def put(self, request: Request, webhook_id: UUID) -> Response:
         """Changes name, address, events and project."""
-        terms = WebhookTerms(**self.sent(WebhookIn))
-        with self.tx():
+        terms = WebhookTerms(**self.sent(self.form))
+        with self.opened():
             webhook = webhook_change(
-                actor=self.actor, webhook_id=webhook_id, terms=terms, now=self.now
+                actor=self.holder, webhook_id=webhook_id, terms=terms, now=self.now
             )
             return Response(WebhookOut(webhook).data)
 
     @described("delete_webhook", "Delete a webhook and its log", answer=None, status=204)
     def delete(self, request: Request, webhook_id: UUID) -> Response:
         """Deletes the webhook."""
-        with self.tx():
-            webhook_delete(actor=self.actor, webhook_id=webhook_id, now=self.now)
+        with self.opened():
+            webhook_delete(actor=self.holder, webhook_id=webhook_id, now=self.now)
         return Response(status=204)
 
 
-class WebhookEnabled(ApiView):
+class WebhookEnabled(WebhookView):
     """Whether a webhook sends."""
 
     @described(
@@ -207,9 +229,9 @@ class WebhookEnabled(ApiView):
     def put(self, request: Request, webhook_id: UUID) -> Response:
         """Switches the webhook."""
         sent = self.sent(WebhookSwitch)
-        with self.tx():
+        with self.opened():
             webhook = webhook_enabled_set(
-                actor=self.actor,
+                actor=self.holder,
                 webhook_id=webhook_id,
                 is_enabled=sent["is_enabled"],
                 now=self.now,
@@ -217,7 +239,7 @@ class WebhookEnabled(ApiView):
             return Response(WebhookOut(webhook).data)
 
 
-class WebhookSecret(ApiView):
+class WebhookSecret(WebhookView):
     """The secret that signs messages."""
 
     @described(
@@ -230,13 +252,14 @@ class WebhookSecret(ApiView):
         self.sent(Strict)
 
         def work() -> Response:
-            made = webhook_secret_rotate(actor=self.actor, webhook_id=webhook_id, now=self.now)
-            return Response(_with_secret(*made))
+            with self.inside():
+                made = webhook_secret_rotate(actor=self.holder, webhook_id=webhook_id, now=self.now)
+                return Response(_with_secret(*made))
 
         return self.once(work, secret=("secret",))
 
 
-class WebhookTest(ApiView):
+class WebhookTest(WebhookView):
     """A test message."""
 
     @described("act_test_webhook", "Send a test message", answer=DeliveryOut, status=202)
@@ -245,13 +268,14 @@ class WebhookTest(ApiView):
         self.sent(Strict)
 
         def work() -> Response:
-            made = webhook_test(actor=self.actor, webhook_id=webhook_id, now=self.now)
-            return Response(DeliveryOut(made).data, status=202)
+            with self.inside():
+                made = webhook_test(actor=self.holder, webhook_id=webhook_id, now=self.now)
+                return Response(DeliveryOut(made).data, status=202)
 
         return self.once(work)
 
 
-class Deliveries(ApiView):
+class Deliveries(WebhookView):
     """The log of a webhook."""
 
     queries = {"GET": DeliveryQuery}
@@ -264,8 +288,8 @@ class Deliveries(ApiView):
     )
     def get(self, request: Request, webhook_id: UUID) -> Response:
         """Lists messages with their attempts."""
-        with self.tx():
-            webhook = webhook_one(self.actor, webhook_id)
+        with self.opened():
+            webhook = webhook_one(self.holder, webhook_id)
             rows, next_cursor = page_of(
                 log_of(webhook, self.query.get("state", "")),
                 keys=("-id",),
@@ -275,7 +299,7 @@ class Deliveries(ApiView):
             return list_response(DeliveryOut(rows, many=True).data, next_cursor)
 
 
-class DeliveryResend(ApiView):
+class DeliveryResend(WebhookView):
     """A message that is sent again."""
 
     @described(
@@ -289,10 +313,11 @@ class DeliveryResend(ApiView):
         self.sent(Strict)
 
         def work() -> Response:
-            made = delivery_resend(
-                actor=self.actor, webhook_id=webhook_id, delivery_id=delivery_id, now=self.now
-            )
-            return Response(DeliveryOut(made).data, status=202)
+            with self.inside():
+                made = delivery_resend(
+                    actor=self.holder, webhook_id=webhook_id, delivery_id=delivery_id, now=self.now
+                )
+                return Response(DeliveryOut(made).data, status=202)
 
         return self.once(work)
 
@@ -316,7 +341,7 @@ class ResentOut(serializers.Serializer[Any]):
     count = serializers.IntegerField()
 
 
-class DeliveriesResend(ApiView):
+class DeliveriesResend(WebhookView):
     """Many messages that are sent again."""
 
     @described(
@@ -331,8 +356,11 @@ class DeliveriesResend(ApiView):
         sent = self.sent(ResendIn)
 
         def work() -> Response:
-            count = deliveries_resend(actor=self.actor, webhook_id=webhook_id, now=self.now, **sent)
-            return Response({"count": count}, status=202)
+            with self.inside():
+                count = deliveries_resend(
+                    actor=self.holder, webhook_id=webhook_id, now=self.now, **sent
+                )
+                return Response({"count": count}, status=202)
 
         return self.once(work)
 

@@ -14,7 +14,10 @@ class PublishedEvent(models.Model):
     """An event as programs see it. One publisher at a time inserts, so ids are in commit order."""
 
     id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        help_text="Null: for the platform's own webhooks.",
+    )  # fmt: skip
     key = models.UUIDField(unique=True, default=uuid.uuid4, help_text="The public id.")
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, null=True, db_constraint=False,
@@ -42,7 +45,10 @@ class Webhook(models.Model):
         JIRA = "jira", "Jira"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        help_text="Null: of the platform, for its operators only.",
+    )  # fmt: skip
     project = models.ForeignKey(
         Project,
         on_delete=models.PROTECT,
@@ -83,6 +89,10 @@ class Webhook(models.Model):
             models.UniqueConstraint(fields=["tenant", "id"], name="webhook_id_in_tenant"),
             models.CheckConstraint(condition=Q(events__len__gte=1), name="webhook_has_events"),
             models.CheckConstraint(
+                condition=Q(tenant__isnull=False) | Q(kind="webhook", project=None, labels={}),
+                name="webhook_of_platform_is_plain",
+            ),
+            models.CheckConstraint(
                 condition=Q(previous_salt=None, previous_until=None)
                 | Q(previous_salt__isnull=False, previous_until__isnull=False),
                 name="webhook_previous_secret_ends",
@@ -107,7 +117,10 @@ class WebhookDelivery(models.Model):
         DROPPED = "dropped", "Dropped"
 
     id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        help_text="That of the webhook.",
+    )  # fmt: skip
     webhook = models.ForeignKey(
         Webhook, on_delete=models.CASCADE, related_name="deliveries", db_constraint=False
     )

@@ -8,13 +8,13 @@ from uuid import UUID
 
 from tenants.outbox import outbox_add
 
-Audience = Literal["members", "admins", "people"]
+Audience = Literal["members", "admins", "people", "operators"]
 
 
 @dataclass(frozen=True, slots=True)
 class PeopleMessage:
     """A message and its audience. `people` are ids of accounts, for the audience of that name;
-    `path` is the page that it is about, below the tenant's."""
+    `path` is the page that it is about, below the tenant's, or a whole path for operators."""
 
     kind: str
     title: str
@@ -25,8 +25,9 @@ class PeopleMessage:
     until: datetime | None = None
 
 
-def people_message_put(tenant_id: UUID, message: PeopleMessage, now: datetime) -> None:
-    """Adds the message to the outbox, in the caller's transaction."""
+def people_message_put(tenant_id: UUID | None, message: PeopleMessage, now: datetime) -> None:
+    """Adds the message to the outbox, in the caller's transaction. One to operators has no
+    tenant."""
     outbox_add(
         tenant_id=tenant_id,
         kind=message.kind,

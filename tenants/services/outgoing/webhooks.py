@@ -1,4 +1,5 @@
-"""Writes webhooks: made by admins for a tenant and by leads for a project."""
+"""Writes webhooks: made by admins for a tenant, by leads for a project, by operators for the
+platform."""
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -9,12 +10,12 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from tenants.access import Actor, access_project
-from tenants.audit import audit_record
-from tenants.models import Project, Webhook, WebhookDelivery
+from tenants.access import Actor, PlatformActor, access_project
+from tenants.audit import audit_record, platform_record
+from tenants.models import Project, User, Webhook, WebhookDelivery
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.labels import labels_check
-from tenants.rules.event_types import TEST, patterns_unknown
+from tenants.rules.event_types import EVENT_TYPES, SITE_TYPES, TEST, patterns_unknown
 from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.input_values import name_read
 from tenants.services.outgoing.secrets import salt_new, secret_of
@@ -27,6 +28,8 @@ MAX_RESENT = 1_000
 OVERLAP = timedelta(hours=24)
 """After a rotation messages carry the signatures of both secrets for this long."""
 SWITCHED_OFF = "Switched off by {}."
+Holder = Actor | PlatformActor
+"""Who acts for the webhooks: a member of a tenant, or an operator for the platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +44,33 @@ class WebhookTerms:
     kind: str = Webhook.Kind.WEBHOOK
 
 
+def platform_actor(operator: User) -> PlatformActor:
+    """Returns the operator as the one who acts for the platform's webhooks."""
+    return PlatformActor(operator.pk, operator.get_full_name() or operator.username)
+
+
 def may_have_webhooks(actor: Actor) -> bool:
     """Returns whether the actor administers the tenant or leads a project."""
     return actor.is_tenant_admin or any(actor.may_lead(each) for each in actor.roles)
 
 
-def webhooks_of(actor: Actor, kind: str = Webhook.Kind.WEBHOOK) -> QuerySet[Webhook]:
+def webhooks_of(actor: Holder, kind: str = Webhook.Kind.WEBHOOK) -> QuerySet[Webhook]:
     """Returns the webhooks that the actor may see and change, or the trackers of a `kind`."""
-    found = Webhook.objects.filter(tenant_id=actor.tenant_id, kind=kind).select_related("project")
-    if not actor.is_tenant_admin:
+    found = _all_of(actor).filter(kind=kind).select_related("project")
+    if isinstance(actor, Actor) and not actor.is_tenant_admin:
         led = [project for project in actor.roles if actor.may_lead(project)]
         found = found.filter(project__in=led)
     return found.order_by("created", "id")
 
 
+def _all_of(actor: Holder) -> QuerySet[Webhook]:
+    if isinstance(actor, PlatformActor):
+        return Webhook.objects.filter(tenant=None)
+    return Webhook.objects.filter(tenant_id=actor.tenant_id)
+
+
 def webhook_one(
-    actor: Actor,
+    actor: Holder,
     webhook_id: UUID,
     *,
     kind: str = Webhook.Kind.WEBHOOK,
@@ -71,7 +85,7 @@ def webhook_one(
 
 
 @transaction.atomic
-def webhook_create(*, actor: Actor, terms: WebhookTerms, now: datetime) -> tuple[Webhook, str]:
+def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tuple[Webhook, str]:
     """Creates a webhook; returns it with its secret, which is not stored.
 
     Raises:
@@ -79,8 +93,8 @@ def webhook_create(*, actor: Actor, terms: WebhookTerms, now: datetime) -> tuple
             `too_many_webhooks`.
     """
     values = _values(actor, terms)
-    if Webhook.objects.filter(tenant_id=actor.tenant_id).count() >= MAX_WEBHOOKS:
-        raise Refused("too_many_webhooks", f"A tenant has at most {MAX_WEBHOOKS} webhooks.")
+    if _all_of(actor).count() >= MAX_WEBHOOKS:
+        raise Refused("too_many_webhooks", f"There can be at most {MAX_WEBHOOKS} webhooks.")
     webhook = Webhook.objects.create(
         tenant_id=actor.tenant_id,
         kind=terms.kind,
@@ -95,7 +109,7 @@ def webhook_create(*, actor: Actor, terms: WebhookTerms, now: datetime) -> tuple
 
 @transaction.atomic
 def webhook_change(
-    *, actor: Actor, webhook_id: UUID, terms: WebhookTerms, now: datetime
+    *, actor: Holder, webhook_id: UUID, terms: WebhookTerms, now: datetime
 ) -> Webhook:
     """Changes a webhook. Messages that wait go to the new address.
 
@@ -103,17 +117,18 @@ def webhook_change(
         Refused: As for `webhook_create`.
     """
     webhook = webhook_one(actor, webhook_id, kind=terms.kind, is_locked=True)
+    before = _facts(webhook)
     for name, value in _values(actor, terms).items():
         setattr(webhook, name, value)
     webhook.save()
-    _record(actor, "webhook.changed", webhook, now)
+    _record(actor, "webhook.changed", webhook, now, before)
     return webhook
 
 
 @transaction.atomic
 def webhook_enabled_set(
     *,
-    actor: Actor,
+    actor: Holder,
     webhook_id: UUID,
     is_enabled: bool,
     now: datetime,
@@ -126,14 +141,16 @@ def webhook_enabled_set(
     """
     webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
     if is_enabled and webhook.disabled_at is not None:
+        before = _facts(webhook)
         # The last delivery counts again from now: a failing webhook is not switched off at once.
         webhook.disabled_at, webhook.disabled_reason = None, ""
         webhook.last_delivered = now
         webhook.save()
-        _record(actor, "webhook.enabled", webhook, now)
+        _record(actor, "webhook.enabled", webhook, now, before)
     elif not is_enabled and webhook.disabled_at is None:
+        before = _facts(webhook)
         webhook_disable(webhook, SWITCHED_OFF.format(actor.name)[:200], now)
-        _record(actor, "webhook.disabled", webhook, now)
+        _record(actor, "webhook.disabled", webhook, now, before)
     return webhook
 
 
@@ -148,17 +165,17 @@ def webhook_disable(webhook: Webhook, reason: str, now: datetime) -> None:
 
 @transaction.atomic
 def webhook_delete(
-    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+    *, actor: Holder, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
 ) -> None:
     """Deletes a webhook with its log. Raises Refused `not_found`."""
     webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
-    _record(actor, "webhook.deleted", webhook, now)
+    _record(actor, "webhook.deleted", webhook, now, _facts(webhook))
     webhook.delete()
 
 
 @transaction.atomic
 def webhook_secret_rotate(
-    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+    *, actor: Holder, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
 ) -> tuple[Webhook, str]:
     """Gives the webhook a new secret; returns both. The previous one signs, too, for 24 hours.
 
@@ -166,16 +183,17 @@ def webhook_secret_rotate(
         Refused: `not_found`.
     """
     webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
+    before = _facts(webhook)
     webhook.previous_salt, webhook.previous_until = webhook.salt, now + OVERLAP
     webhook.salt = salt_new()
     webhook.save(update_fields=["salt", "previous_salt", "previous_until"])
-    _record(actor, "webhook.rotated", webhook, now)
+    _record(actor, "webhook.rotated", webhook, now, before)
     return webhook, secret_of(webhook.salt) or ""
 
 
 @transaction.atomic
 def webhook_test(
-    *, actor: Actor, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+    *, actor: Holder, webhook_id: UUID, now: datetime, kind: str = Webhook.Kind.WEBHOOK
 ) -> WebhookDelivery:
     """Queues a test message. Raises Refused `not_found` or `webhook_disabled`."""
     webhook = _enabled(actor, webhook_id, kind)
@@ -193,7 +211,7 @@ def webhook_test(
 @transaction.atomic
 def delivery_resend(
     *,
-    actor: Actor,
+    actor: Holder,
     webhook_id: UUID,
     delivery_id: int,
     now: datetime,
@@ -219,7 +237,7 @@ def delivery_resend(
 
 @transaction.atomic
 def deliveries_resend(
-    *, actor: Actor, webhook_id: UUID, since: datetime, states: Collection[str], now: datetime
+    *, actor: Holder, webhook_id: UUID, since: datetime, states: Collection[str], now: datetime
 ) -> int:
     """Sends all failed or dropped messages since a time again, in their order; returns how many.
 
@@ -248,7 +266,7 @@ def deliveries_resend(
             action="webhook.resent",
             target=("webhook", webhook.id),
             now=now,
-            detail={"name": webhook.name, "after": {"messages": len(rows)}},
+            detail={"name": webhook.name, "before": {}, "after": {"messages": len(rows)}},
         )
     return len(rows)
 
@@ -266,19 +284,20 @@ def _again(found: WebhookDelivery, now: datetime) -> WebhookDelivery:
     )
 
 
-def _enabled(actor: Actor, webhook_id: UUID, kind: str) -> Webhook:
+def _enabled(actor: Holder, webhook_id: UUID, kind: str) -> Webhook:
     webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
     if webhook.disabled_at is not None:
         raise Refused("webhook_disabled", "This webhook is off. Switch it on first.")
     return webhook
 
 
-def _values(actor: Actor, terms: WebhookTerms) -> dict[str, object]:
+def _values(actor: Holder, terms: WebhookTerms) -> dict[str, object]:
     """Returns the checked fields of the row. Raises Refused."""
     patterns = list(dict.fromkeys(terms.events))
     if not 1 <= len(patterns) <= MAX_PATTERNS:
         raise invalid("unknown_event", f"Choose 1 to {MAX_PATTERNS} events.", "events")
-    if unknown := patterns_unknown(patterns):
+    names = EVENT_TYPES if isinstance(actor, Actor) else SITE_TYPES
+    if unknown := patterns_unknown(patterns, names):
         raise invalid(
             "unknown_event", f"There is no event {unknown[0][:60]!r}; see the list.", "events"
         )
@@ -291,7 +310,9 @@ def _values(actor: Actor, terms: WebhookTerms) -> dict[str, object]:
     }
 
 
-def _project(actor: Actor, slug: str | None) -> Project | None:
+def _project(actor: Holder, slug: str | None) -> Project | None:
+    if isinstance(actor, PlatformActor):
+        return None
     if not slug:
         if not actor.is_tenant_admin:
             raise denied("Only the tenant's admins can choose events of all projects.")
@@ -310,20 +331,46 @@ def _url(text: str) -> str:
     return text
 
 
-def _record(actor: Actor, action: str, webhook: Webhook, now: datetime) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
+def _record(
+    actor: Holder,
+    action: str,
+    webhook: Webhook,
+    now: datetime,
+    before: Mapping[str, object] | None = None,
+) -> None:
+    """Writes to the tenant's log what the webhook is, and to the platform's log what changed."""
+    facts, target = _facts(webhook), ("webhook", webhook.id)
+    if isinstance(actor, Actor):
+        shown = ("name", "url", "events", "labels")
+        audit_record(
+            tenant_id=actor.tenant_id,
+            actor_id=actor.user_id,
+            action=action,
+            target=target,
+            now=now,
+            detail={name: facts[name] for name in shown},
+        )
+        return
+    platform_record(
+        operator_id=actor.user_id,
         action=action,
-        target=("webhook", webhook.id),
+        target=target,
         now=now,
-        detail={
-            "name": webhook.name,
-            "url": webhook.url.partition("?")[0],
-            "events": list(webhook.events),
-            "labels": webhook.labels,
-        },
+        before=before,
+        after={} if action == "webhook.deleted" else facts,
     )
+
+
+def _facts(webhook: Webhook) -> dict[str, object]:
+    until = webhook.previous_until
+    return {
+        "name": webhook.name,
+        "url": webhook.url.partition("?")[0],
+        "events": list(webhook.events),
+        "labels": webhook.labels,
+        "is_enabled": webhook.disabled_at is None,
+        "previous_secret_until": until.isoformat() if until else None,
+    }
 
 
 def log_of(webhook: Webhook, only: str = "") -> QuerySet[WebhookDelivery]:

@@ -1,6 +1,6 @@
-"""Pages of webhooks: the list with a form, and one webhook with its log."""
+"""Pages of webhooks, of tenants and of the platform: the list with a form, and one with its log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,19 +12,21 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from tenants.access import Actor
-from tenants.models import Project, Webhook, WebhookDelivery
+from tenants.access import Actor, PlatformActor
+from tenants.models import Project, User, Webhook, WebhookDelivery
 from tenants.platform.errors import denied, missing
 from tenants.platform.forms.actions import FormAction, form_action_run
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.labels import labels_read, labels_text
-from tenants.rules.event_types import EVENT_TYPES, TEST
+from tenants.rules.event_types import EVENT_TYPES, SITE_TYPES, TEST
 from tenants.services.outgoing.webhooks import (
+    Holder,
     WebhookTerms,
     deliveries_resend,
     delivery_resend,
     log_of,
     may_have_webhooks,
+    platform_actor,
     webhook_change,
     webhook_create,
     webhook_delete,
@@ -34,7 +36,7 @@ from tenants.services.outgoing.webhooks import (
     webhook_test,
     webhooks_of,
 )
-from tenants.web.frame import tenant_page
+from tenants.web.frame import operator_page, tenant_page
 
 PAGE_ROWS = 50
 _LOST = (WebhookDelivery.State.FAILED, WebhookDelivery.State.DROPPED)
@@ -60,11 +62,32 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRow:
-    """A delivery in the log."""
+    """A delivery in the log. `about` is the hardware of an event that is of no booking."""
 
     delivery: WebhookDelivery
     booking: str
+    about: str
     attempts: tuple[AttemptRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose webhooks the pages show: who acts for them, and the address of the list."""
+
+    holder: Holder
+    base: str
+    events: Collection[str]
+    typed: str
+    projects: Sequence[tuple[str, str]] = ()
+
+    def shown(self) -> dict[str, Any]:
+        """Returns what both pages need."""
+        return {
+            "base": self.base,
+            "is_of_platform": isinstance(self.holder, PlatformActor),
+            "projects": self.projects,
+            "catalogue": [(name, EVENT_TYPES[name]) for name in self.events],
+        }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -73,46 +96,77 @@ def webhooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Lists webhooks and creates them. The secret of a new one is shown only once."""
     if not may_have_webhooks(actor):
         raise denied("Only the tenant's admins and the leads of its projects have webhooks.")
-    made: list[tuple[Webhook, str]] = []
-    refusal = None
-    if request.method == "POST":
-        refusal = form_action_run(request, {"create": lambda form: _create(actor, form, made)})
-    context = {
-        "rows": [WebhookRow(each, webhook_state(each)) for each in webhooks_of(actor)],
-        "made": made[0] if made else None,
-        "refusal": refusal,
-        "projects": _projects(actor),
-        "typed": request.POST if refusal else {"events": "booking.*"},
-        "catalogue": EVENT_TYPES.items(),
-    }
-    status = 422 if refusal else 200
-    return render(request, "tenants/webhooks/list.html", context, status=status)
+    return _list_page(request, _of_tenant(actor))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def webhook(request: HttpRequest, actor: Actor, webhook_id: UUID) -> HttpResponse:
     """Shows one webhook with its log, and carries out what its buttons say."""
-    shown = webhook_one(actor, webhook_id)
+    return _one_page(request, _of_tenant(actor), webhook_id)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_webhooks(request: HttpRequest, operator: User) -> HttpResponse:
+    """Lists the platform's webhooks and creates them."""
+    return _list_page(request, _of_platform(operator))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_webhook(request: HttpRequest, operator: User, webhook_id: UUID) -> HttpResponse:
+    """Shows one webhook of the platform with its log, and carries out what its buttons say."""
+    return _one_page(request, _of_platform(operator), webhook_id)
+
+
+def _of_tenant(actor: Actor) -> Place:
+    base = f"/t/{actor.tenant_slug}/settings/webhooks"
+    return Place(actor, base, tuple(EVENT_TYPES), "booking.*", _projects(actor))
+
+
+def _of_platform(operator: User) -> Place:
+    return Place(platform_actor(operator), "/ops/webhooks", SITE_TYPES, "node.*, gpu.*")
+
+
+def _list_page(request: HttpRequest, place: Place) -> HttpResponse:
+    made: list[tuple[Webhook, str]] = []
+    refusal = None
+    if request.method == "POST":
+        refusal = form_action_run(
+            request, {"create": lambda form: _create(place.holder, form, made)}
+        )
+    context = {
+        **place.shown(),
+        "rows": [WebhookRow(each, webhook_state(each)) for each in webhooks_of(place.holder)],
+        "made": made[0] if made else None,
+        "refusal": refusal,
+        "typed": request.POST if refusal else {"events": place.typed},
+    }
+    status = 422 if refusal else 200
+    return render(request, "tenants/webhooks/list.html", context, status=status)
+
+
+def _one_page(request: HttpRequest, place: Place, webhook_id: UUID) -> HttpResponse:
+    shown = webhook_one(place.holder, webhook_id)
     secrets: list[str] = []
     refusal = None
     if request.method == "POST":
-        if (question := _question(actor, shown, request.POST)) is not None:
+        if (question := _question(place.base, shown, request.POST)) is not None:
             return confirm_page(request, question)
-        refusal = form_action_run(request, _actions(actor, webhook_id, secrets))
+        refusal = form_action_run(request, _actions(place.holder, webhook_id, secrets))
         if refusal is None and request.POST.get("act") == "delete":
-            return redirect("webhooks", tenant=actor.tenant_slug)
+            return redirect(place.base)
         if refusal is None and not secrets:
-            return redirect("webhook", tenant=actor.tenant_slug, webhook_id=webhook_id)
-        shown = webhook_one(actor, webhook_id)
+            return redirect(f"{place.base}/{webhook_id}")
+        shown = webhook_one(place.holder, webhook_id)
     context = {
+        **place.shown(),
         **delivery_log(shown, request.GET),
         "webhook": shown,
         "state": webhook_state(shown),
         "secret": secrets[0] if secrets else "",
         "refusal": refusal,
-        "projects": _projects(actor),
-        "catalogue": EVENT_TYPES.items(),
         "typed": request.POST
         if refusal and request.POST.get("act") == "change"
         else {
@@ -126,7 +180,7 @@ def webhook(request: HttpRequest, actor: Actor, webhook_id: UUID) -> HttpRespons
     return render(request, "tenants/webhooks/one.html", context, status=422 if refusal else 200)
 
 
-def _actions(actor: Actor, webhook_id: UUID, secrets: list[str]) -> Mapping[str, FormAction]:
+def _actions(actor: Holder, webhook_id: UUID, secrets: list[str]) -> Mapping[str, FormAction]:
     def act(service: Callable[..., Any], sentence: str, **more: object) -> FormAction:
         def run(_: QueryDict) -> str:
             service(actor=actor, webhook_id=webhook_id, now=timezone.now(), **more)
@@ -157,17 +211,17 @@ def _terms(form: QueryDict) -> WebhookTerms:
     )
 
 
-def _create(actor: Actor, form: QueryDict, made: list[tuple[Webhook, str]]) -> str:
+def _create(actor: Holder, form: QueryDict, made: list[tuple[Webhook, str]]) -> str:
     made.append(webhook_create(actor=actor, terms=_terms(form), now=timezone.now()))
     return f"{made[0][0].name} created. Copy its secret now; it is shown only once."
 
 
-def _change(actor: Actor, webhook_id: UUID, form: QueryDict) -> str:
+def _change(actor: Holder, webhook_id: UUID, form: QueryDict) -> str:
     webhook_change(actor=actor, webhook_id=webhook_id, terms=_terms(form), now=timezone.now())
     return "Webhook saved."
 
 
-def _resend(actor: Actor, webhook_id: UUID, form: QueryDict) -> str:
+def _resend(actor: Holder, webhook_id: UUID, form: QueryDict) -> str:
     number = form.get("delivery", "")
     if not (number.isascii() and number.isdigit()) or len(number) > 18:
         raise missing("delivery", "delivery")
@@ -175,7 +229,7 @@ def _resend(actor: Actor, webhook_id: UUID, form: QueryDict) -> str:
     return "Message queued."
 
 
-def _resend_all(actor: Actor, webhook_id: UUID) -> str:
+def _resend_all(actor: Holder, webhook_id: UUID) -> str:
     now = timezone.now()
     count = deliveries_resend(
         actor=actor,
@@ -187,18 +241,18 @@ def _resend_all(actor: Actor, webhook_id: UUID) -> str:
     return f"{count} message{'' if count == 1 else 's'} queued again."
 
 
-def _rotate(actor: Actor, webhook_id: UUID, secrets: list[str]) -> str:
+def _rotate(actor: Holder, webhook_id: UUID, secrets: list[str]) -> str:
     _, secret = webhook_secret_rotate(actor=actor, webhook_id=webhook_id, now=timezone.now())
     secrets.append(secret)
     return "New secret made. The previous one stays valid for 24 hours."
 
 
-def _question(actor: Actor, webhook: Webhook, form: QueryDict) -> Confirmation | None:
+def _question(base: str, webhook: Webhook, form: QueryDict) -> Confirmation | None:
     """Returns the confirmation before a webhook is deleted, or switched off while messages wait."""
     if CONFIRMED_FIELD in form or form.get("act") not in ("delete", "off"):
         return None
     waiting = webhook.deliveries.filter(state=WebhookDelivery.State.PENDING).count()
-    back = f"/t/{actor.tenant_slug}/settings/webhooks/{webhook.id}"
+    back = f"{base}/{webhook.id}"
     if form.get("act") == "delete":
         return Confirmation(
             title=f"Delete {webhook.name}?",
@@ -256,9 +310,11 @@ def delivery_log(webhook: Webhook, query: QueryDict) -> dict[str, Any]:
 
 def _row(delivery: WebhookDelivery) -> DeliveryRow:
     data = delivery.event.data if delivery.event else {}
+    place = data.get("node", {}).get("name") or data.get("gpu", {}).get("node")
     return DeliveryRow(
         delivery=delivery,
         booking=data.get("booking", {}).get("number", ""),
+        about=place or data.get("maintenance", {}).get("where", ""),
         attempts=tuple(
             AttemptRow(
                 at=datetime.fromisoformat(each["at"]),
@@ -273,4 +329,6 @@ def _row(delivery: WebhookDelivery) -> DeliveryRow:
 urlpatterns = [
     path("t/<slug:tenant>/settings/webhooks", webhooks, name="webhooks"),
     path("t/<slug:tenant>/settings/webhooks/<uuid:webhook_id>", webhook, name="webhook"),
+    path("ops/webhooks", ops_webhooks, name="ops-webhooks"),
+    path("ops/webhooks/<uuid:webhook_id>", ops_webhook, name="ops-webhook"),
 ]

@@ -71,6 +71,14 @@ OPEN = {
     "announcements/<uuid:announcement_id>/dismiss",
     "announcements/<uuid:announcement_id>/withdraw",
     "disputes/<uuid:dispute_id>/answer",
+    # Those of the platform: tests/api/frame/test_webhooks_api.py.
+    "platform-webhooks/<uuid:webhook_id>",
+    "platform-webhooks/<uuid:webhook_id>/enabled",
+    "platform-webhooks/<uuid:webhook_id>/secret",
+    "platform-webhooks/<uuid:webhook_id>/test",
+    "platform-webhooks/<uuid:webhook_id>/deliveries",
+    "platform-webhooks/<uuid:webhook_id>/resend",
+    "platform-webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",
     # A month belongs to nobody; the project is in the body.
     "statements/<str:month>/dispute",
 }

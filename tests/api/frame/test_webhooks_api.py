@@ -73,6 +73,48 @@ def test_a_webhook_s_life(site: Site) -> None:
         ]  # fmt: skip
 
 
+def test_operators_have_webhooks_of_the_platform_that_no_tenant_sees(site: Site) -> None:
+    terms = {"name": "Pager", "url": URL, "events": ["node.*", "maintenance.*"]}
+    answer = site.operator.post("platform-webhooks", terms, idempotency_key="one")
+    assert answer.status_code == 201, answer.content
+    made = said(answer)
+    assert made.pop("secret").startswith("whsec_")
+    again = site.operator.post("platform-webhooks", terms, idempotency_key="one")
+    assert said(again) == made | {"secret": None}
+    assert (made["project"], made["labels"]) == (None, {})
+    one = f"platform-webhooks/{made['id']}"
+    assert said(site.operator.get("platform-webhooks"))["items"] == [made]
+    assert said(site.operator.get(one)) == made
+    changed = site.operator.put(one, terms | {"name": "Pager 2"})
+    assert said(changed)["name"] == "Pager 2"
+    assert site.operator.post(f"{one}/test", {}).status_code == 202
+    rotated = said(site.operator.post(f"{one}/secret", {}))
+    assert rotated["previous_secret_until"] is not None
+    (delivery,) = said(site.operator.get(f"{one}/deliveries"))["items"]
+    sent = site.operator.post(f"{one}/deliveries/{delivery['id']}/resend", {})
+    assert said(sent)["event"] == delivery["event"]
+    assert said(site.operator.post(f"{one}/resend", {"since": made["created"]})) == {"count": 0}
+    for bad, code in (
+        ({"events": ["booking.*"]}, "unknown_event"), ({"project": "folding"}, "unknown_field"),
+        ({"url": "http://10.0.0.1/"}, "bad_url"),
+    ):  # fmt: skip
+        assert said(site.operator.post("platform-webhooks", terms | bad))["code"] == code
+    # For an organisation they are not there, and their own addresses are for operators.
+    assert said(site.admin.get("webhooks"))["items"] == []
+    assert site.admin.get(f"webhooks/{made['id']}").status_code == 404
+    assert site.admin.delete(f"webhooks/{made['id']}").status_code == 404
+    answers = [
+        site.admin.get("platform-webhooks"), site.admin.get(one), site.admin.put(one, terms),
+        site.admin.post("platform-webhooks", terms), site.admin.post(f"{one}/test", {}),
+        site.admin.post(f"{one}/secret", {}), site.admin.get(f"{one}/deliveries"),
+        site.admin.delete(one), site.admin.put(f"{one}/enabled", {"is_enabled": False}),
+    ]  # fmt: skip
+    assert {each.status_code for each in answers} == {403}
+    assert said(site.operator.put(f"{one}/enabled", {"is_enabled": False}))["is_enabled"] is False
+    assert site.operator.delete(one).status_code == 204
+    assert site.operator.get(one).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("body", "code", "param"),
     [

@@ -5,21 +5,31 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from pytest_django import Settings
 from standardwebhooks import WebhookVerificationError
 
 from allocation.models import Booking, Gpu
 from allocation.services.nodes.health import gpus_lost
+from allocation.services.operate.maintenance import (
+    MaintenanceTerms,
+    maintenance_end,
+    maintenance_plan,
+)
+from allocation.services.operate.maintenance_watch import maintenance_announce
 from allocation.services.policy.policies import policy_publish
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from portal.integrations.answers import Answer
+from portal.integrations.mail.message import section_of
 from portal.integrations.relay import outbox_relay
 from portal.integrations.webhooks.post import post
 from portal.integrations.webhooks.publish import RETENTION, events_sweep
@@ -31,8 +41,9 @@ from portal.integrations.webhooks.queue import (
     attempt_settle,
     deliveries_claim,
 )
-from tenants.models import Webhook, WebhookDelivery
+from tenants.models import Mail, Notification, PublishedEvent, User, Webhook, WebhookDelivery
 from tenants.outbox import outbox_add
+from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.queries import webhooks_lag
 from tenants.rules.event_types import EVENT_TYPES, event_type
@@ -40,11 +51,12 @@ from tenants.services.outgoing.webhooks import (
     WebhookTerms,
     deliveries_resend,
     delivery_resend,
+    platform_actor,
     webhook_create,
     webhook_secret_rotate,
     webhook_test,
 )
-from tests.builders import a_tenant_admin, a_user, actor_now
+from tests.builders import a_tenant_admin, a_user, actor_now, an_operator
 from tests.builders_allocation import NOW, Lab, a_booking, a_lab
 from tests.roles import as_system
 from tests.servers.servers import ROOT
@@ -405,3 +417,79 @@ def test_the_catalogue_has_every_kind_of_the_history() -> None:
     public = {event_type(f"booking.{kind}") for kind in kinds}
     of_bookings = {name for name in EVENT_TYPES if name.startswith("booking.")}
     assert of_bookings - public == set()
+
+
+def maintained(operator: User, node: str) -> None:
+    """Maintenance that runs to its end, and some that is cancelled."""
+    plan = MaintenanceTerms(NOW + DAY, NOW + 2 * DAY, "New fans", node=node)
+    maintenance_plan(operator=operator, terms=plan, now=NOW)
+    times = [maintenance_announce(NOW + days * DAY) for days in (0, 1, 1, 2, 3)]
+    assert times == [0, 1, 0, 1, 0]
+    again = maintenance_plan(operator=operator, terms=plan, now=NOW)
+    maintenance_end(operator=operator, blackout=again, now=NOW)
+    assert maintenance_announce(NOW + 3 * DAY) == 0
+
+
+def test_webhooks_of_the_platform_get_the_site_s_events_once_and_no_tenant_sees_them(
+    lab: Lab, receiver: Receiver
+) -> None:
+    neighbour = a_lab("neighbours", gpus=0)
+    whole = Hook(lab, "http://127.0.0.1:9/whole", "*")
+    with as_system():
+        operator = an_operator()
+        actor, terms = platform_actor(operator), WebhookTerms("Pager", receiver.url, ["*"])
+        row, secret = webhook_create(actor=actor, terms=terms, now=NOW)
+        node = Gpu.objects.select_related("node").get().node
+        maintained(operator, node.name)
+        gpus_lost(list(Gpu.objects.select_related("node")), NOW)
+    happened(booked(lab), "started")
+    sent()
+    stages = ["planned", "started", "ended", "planned", "cancelled"]
+    wanted = [f"maintenance.{each}" for each in stages] + ["gpu.unhealthy"]
+    said = receiver.verified(secret)
+    assert sorted(each["type"] for each in said) == sorted(wanted)
+    begun = next(each["data"] for each in said if each["type"] == "maintenance.started")
+    assert begun["message"] == f"Maintenance of {node.name} has begun: New fans."
+    assert (begun["maintenance"]["where"], begun["maintenance"]["later_dates"]) == (node.name, 0)
+    # The organisation has the same, and its own booking.
+    with as_system():
+        theirs = whole.row.deliveries.values_list("type", flat=True)
+        assert sorted(theirs) == sorted([*wanted, "booking.started"])
+    for each in (lab, neighbour):
+        with tenant_tx(each.tenant_id):
+            assert not Webhook.objects.filter(id=row.id).exists()
+            assert not WebhookDelivery.objects.filter(webhook=row.id).exists()
+            assert not PublishedEvent.objects.filter(tenant=None).exists()
+    with pytest.raises(Refused, match="There is no event 'booking"), as_system():
+        webhook_create(actor=actor, terms=replace(terms, events=["booking.*"]), now=NOW)
+
+
+def test_operators_hear_of_a_failing_webhook_of_the_platform(lab: Lab, receiver: Receiver) -> None:
+    with as_system():
+        operator = an_operator()
+        terms = WebhookTerms("Pager", receiver.url, ["gpu.*"])
+        row, _ = webhook_create(actor=platform_actor(operator), terms=terms, now=NOW)
+        gpus_lost(list(Gpu.objects.all()), NOW)
+        outbox_relay(NOW)
+    receiver.statuses = [410]
+    sent()
+    with as_system():
+        outbox_relay(NOW)
+        (entry,) = Notification.objects.filter(user=operator)
+        assert (entry.tenant_id, entry.path) == (None, f"/ops/webhooks/{row.id}")
+        mail = Mail(user=operator, kind=entry.kind, message=entry.message)
+        note = section_of(mail, NOW)
+        assert note is not None
+        assert note.href.endswith(f"/ops/webhooks/{row.id}")
+
+
+def test_a_delivery_of_the_platform_is_never_for_a_tenant_s_webhook(
+    lab: Lab, receiver: Receiver
+) -> None:
+    hook = Hook(lab, receiver.url)
+    row = WebhookDelivery(webhook=hook.row, key=uuid4(), type="x", created=NOW, due=NOW)
+    with as_system(), pytest.raises(IntegrityError, match="webhook of"), transaction.atomic():
+        row.save()
+    found = Webhook.objects.filter(id=hook.row.id)
+    with as_system(), pytest.raises(IntegrityError, match="is_plain"), transaction.atomic():
+        found.update(tenant=None, project=lab.project)

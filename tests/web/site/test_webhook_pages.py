@@ -9,7 +9,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from tenants.models import Membership, Role, Webhook, WebhookDelivery
-from tests.builders import a_member, a_project, a_tenant, a_tenant_admin
+from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_operator
 from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
@@ -98,3 +98,25 @@ def test_leads_see_their_projects_and_others_nothing() -> None:
     stranger = signed_in(a_tenant_admin(a_tenant("north")))
     assert stranger.get(base).status_code == 404
     assert stranger.get(f"/t/north/settings/webhooks/{whole[-36:]}").status_code == 404
+
+
+def test_operators_make_and_see_those_of_the_platform() -> None:
+    operator, base = Client(), "/ops/webhooks"
+    operator.force_login(an_operator())
+    assert base in operator.get("/ops/announcements").content.decode()
+    assert "No webhooks yet" in operator.get(base).content.decode()
+    assert operator.post(base, FORM).status_code == 422
+    made = operator.post(base, {**FORM, "events": "node.*, maintenance.started"})
+    assert re.search(r"whsec_[A-Za-z0-9+/=]{44}", made.content.decode())
+    one = f"{base}/{the_webhook().id}"
+    tested = operator.post(one, {"act": "test"}, follow=True).content.decode()
+    assert "webhook.test" in tested
+    assert "booking.started" not in tested
+    asked = operator.post(one, {"act": "off"}).content.decode()
+    assert f'href="{one}"' in asked
+    admin = signed_in(a_tenant_admin(a_tenant("helix")))
+    assert admin.get(one).status_code == admin.get(base).status_code == 404
+    assert URL not in admin.get("/t/helix/settings/webhooks").content.decode()
+    assert admin.get(f"/t/helix/settings/webhooks/{the_webhook().id}").status_code == 404
+    assert operator.post(one, {"act": "delete", "sure": "1"}, follow=True).status_code == 200
+    assert operator.get(one).status_code == 404
