@@ -24,6 +24,7 @@ from allocation.services.bookings.waiting.offers import offers_expire
 from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.due import Work
 from allocation.services.decide.queue_places import queue_places
+from allocation.services.decide.rest import Rest
 from allocation.services.decide.self_check import cycle_failure_note
 from allocation.services.decide.turn_lock import (
     TurnSession,
@@ -78,6 +79,7 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 LOCKED_TURNS = range(1, 4)
 # What the solver of this process made of held work; each turn has the lock of its session.
 _kept = Kept()
+_rest = Rest()
 _live_policy = Compiled(
     lambda _now, _keys: PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
 )
@@ -222,21 +224,32 @@ def _publish(work: Work, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The outcome of one attempt, and whether a booking of its snapshot got no answer."""
+    """The outcome of one attempt, and whether a booking of its snapshot got no answer.
+
+    `is_settled`: the plan is what is stored already.
+    """
 
     outcome: str
     decision_id: int | None = None
     has_unanswered: bool = False
     answered: int = 0
+    is_settled: bool = False
 
 
 def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Attempt:
     if is_held and (held := _attempt_locked(term, now)) is not None:
+        _rest.end()
         return held
     taken = snapshot_keeper.take(now, MAX_NEW)
     if taken.has_drifted:
         decision_log.forget()
-    return _decide(taken.snapshot, term, now, is_last=is_last, rows=taken.rows)
+    (live,) = _live_policy(now)
+    if _rest.lasts(taken, live):
+        return _Attempt("unchanged")
+    done = _decide(taken.snapshot, live, term, now, is_last=is_last, rows=taken.rows)
+    if done.is_settled:
+        _rest.begin(taken, live)
+    return done
 
 
 def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
@@ -247,16 +260,22 @@ def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
     try:
         with transaction.atomic():
             open_bookings_lock(LOCK_TIMEOUT_MS)
-            return _decide(snapshot_read(now, MAX_NEW_LOCKED), term, now, is_last=True)
+            (live,) = _live_policy(now)
+            return _decide(snapshot_read(now, MAX_NEW_LOCKED), live, term, now, is_last=True)
     except OperationalError as error:
         logger.warning("The open bookings could not be locked for a turn: %s", error)
         return None
 
 
 def _decide(
-    snapshot: Snapshot, term: int, now: datetime, *, is_last: bool, rows: Rows | None = None
+    snapshot: Snapshot,
+    live: PolicyVersion,
+    term: int,
+    now: datetime,
+    *,
+    is_last: bool,
+    rows: Rows | None = None,
 ) -> _Attempt:
-    (live,) = _live_policy(now)
     began = time.perf_counter()
     try:
         with gc_paused(), session_kept():
@@ -273,7 +292,7 @@ def _decide(
     dropped_pauses_count(plan)
     changes = changes_of(plan, now)
     if not changes:
-        return _Attempt("unchanged")
+        return _Attempt("unchanged", is_settled=True)
     decision = decision_log.record(snapshot, plan, live, now, rows)
     decision.leader_term, decision.solve_ms = term, solve_ms
     try:

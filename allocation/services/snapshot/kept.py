@@ -30,6 +30,7 @@ from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.hardware import gpus_read, hosts_read
 from allocation.services.snapshot.idle import idle_read
 from allocation.services.snapshot.intake import deferred_bookings
+from allocation.services.snapshot.kept_use import KeptUse
 from allocation.services.snapshot.rows.of_bookings import place_rows
 from allocation.services.snapshot.sections import sections_present
 from allocation.services.snapshot.snapshot import (
@@ -81,22 +82,29 @@ class _Places:
 class _State:
     """The rows of a snapshot, with what is needed to bring them up to date.
 
-    `horizon`: transactions from here on may not have been read.
+    `horizon`: transactions from here on may not have been read. `is_changed`: as in `Taken`.
     """
 
     rows: Rows
     places: Mapping[UUID, _Places]
     horizon: int
     compared: datetime
+    use: KeptUse
+    is_changed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A snapshot and its rows. `has_drifted`: the kept one was wrong, and this one is fresh."""
+    """A snapshot and its rows.
+
+    `has_drifted`: the kept one was wrong, and this one is fresh. `is_changed`: since the last one
+    more may have changed than the time, and the use that grows with it.
+    """
 
     snapshot: Snapshot
     rows: Rows
     has_drifted: bool
+    is_changed: bool
 
 
 class SnapshotKeeper:
@@ -141,7 +149,12 @@ class SnapshotKeeper:
             changes_drop(found.horizon)
         self._state = found
         rows = _without(found.rows, later)
-        return Taken(document_of(Snapshot, rows), rows, has_drifted=bool(drifted))
+        return Taken(
+            document_of(Snapshot, rows),
+            rows,
+            has_drifted=bool(drifted),
+            is_changed=found.is_changed or bool(later),
+        )
 
 
 snapshot_keeper = SnapshotKeeper()
@@ -156,7 +169,7 @@ def drift_note(sections: Collection[str]) -> None:
 
 def _fresh(now: datetime) -> _State:
     rows = rows_of(snapshot_read(now))
-    return _State(rows, _places(None, now), horizon_read(), now)
+    return _State(rows, _places(None, now), horizon_read(), now, KeptUse(now))
 
 
 def _drifted(state: _State, now: datetime) -> list[str]:
@@ -173,10 +186,19 @@ def _advanced(state: _State, now: datetime) -> _State | None:
     present = sections_present(now)
     bookings = changed.bookings | _clocked(state, now, present)
     new = _of_bookings(bookings, now, present)
-    put: dict[str, dict[Key, Any]] = {**new, **_of_rules(now, present)}
+    use = state.use
+    # The class of a GPU is part of its use.
+    if use.is_of(now) and not changed.gpus:
+        used, unused = use.advance(bookings, now)
+    else:
+        use = KeptUse(now)
+        used, unused = use.rows, _left(state.rows, "used", use.rows)
+    rules = _of_rules(now, present, use)
+    put: dict[str, Mapping[Key, Any]] = {**new, **rules, "used": used}
     drop = {
         **_gone(state, bookings, new),
-        **{name: _left(state.rows, name, put[name]) for name in put if name not in new},
+        **{name: _left(state.rows, name, table) for name, table in rules.items()},
+        "used": unused,
     }
     if changed.gpus or changed.nodes:
         put |= _of_hardware(changed, now)
@@ -186,7 +208,19 @@ def _advanced(state: _State, now: datetime) -> _State | None:
     for booking in bookings:
         places.pop(booking, None)
     places.update(_places(bookings, now))
-    return _State(rows, places, horizon, state.compared)
+    is_changed = bool(changed) or _is_other(state.rows, put, drop)
+    return _State(rows, places, horizon, state.compared, use, is_changed)
+
+
+def _is_other(
+    rows: Rows, put: Mapping[str, Mapping[Key, Any]], drop: Mapping[str, tuple[Key, ...]]
+) -> bool:
+    """Whether these changes make any section but the use another one."""
+    return any(
+        drop.get(name) or any(rows.tables[name].get(key) != row for key, row in table.items())
+        for name, table in put.items()
+        if name != "used"
+    )
 
 
 def _of_bookings(
@@ -206,20 +240,20 @@ def _of_bookings(
     return {name: _table(name, rows, now) for name, rows in found.items()}
 
 
-def _of_rules(now: datetime, present: Collection[str]) -> dict[str, dict[Key, Any]]:
+def _of_rules(now: datetime, present: Collection[str], use: KeptUse) -> dict[str, dict[Key, Any]]:
     """The sections that are small, or change with time: read in each turn if they have rows.
 
     After a change of a tier the snapshot is a fresh one.
     """
     found = {
-        **limits_read(now, present),
+        **limits_read(now, present, use.rows.values()),
         "unneeded": unneeded_read(now) if "pauses" in present else (),
         "orders": orders_read() if "orders" in present else (),
         "pending": pending_read(now) if "pending" in present else (),
         "entries": entries_read(now) if "entries" in present else (),
         "idle": idle_read(now) if "idle" in present else (),
     }
-    return {name: _table(name, rows, now) for name, rows in found.items()}
+    return {name: _table(name, rows, now) for name, rows in found.items() if name != "used"}
 
 
 def _of_hardware(changed: Changed, now: datetime) -> dict[str, dict[Key, Any]]:

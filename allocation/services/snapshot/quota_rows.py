@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import NamedTuple
+from uuid import UUID
 
 from django.db import connection
 
@@ -14,17 +16,14 @@ from tenants.models import Tier as TierRow
 # need it too.
 HISTORY = timedelta(days=62)
 GPU_HOUR = UNITS_PER_GPU * 3_600
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 # Charged time per person, project, class and UTC day: from "ready" to the release, or to the notice
 # of the pause that ended the run (its end, if the pause was for the own organisation) less the
 # credited time, else until now. Broken runs have no "ready": their saved seconds count at their
 # end.
-_USED = """
-SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint, u.owner_id,
-       sum(u.units * extract(epoch FROM least(u.until, d.day + interval '1 day')
-                                        - greatest(u.since, d.day)))::bigint
-FROM (
-  SELECT a.tenant_id, a.project_id, g.gpu_class_id, b.owner_id, a.units,
+_RUNS = """
+  SELECT a.booking_id, a.tenant_id, a.project_id, g.gpu_class_id, b.owner_id, a.units,
          greatest(coalesce(p.ready_at, b.ready_at), lower(a.period), %(since)s) AS since,
          least(upper(a.period),
                coalesce(CASE WHEN p.relation = '' THEN p.notified_at ELSE upper(a.period) END
@@ -39,21 +38,50 @@ FROM (
   WHERE coalesce(p.ready_at, b.ready_at) IS NOT NULL AND a.state <> 'superseded'
     AND (p.id IS NOT NULL OR NOT a.abandoned)
     AND a.period && tstzrange(%(since)s, %(now)s)
+    AND {some}
   UNION ALL
-  SELECT a.tenant_id, a.project_id, g.gpu_class_id, b.owner_id, a.units,
+  SELECT a.booking_id, a.tenant_id, a.project_id, g.gpu_class_id, b.owner_id, a.units,
          greatest(upper(a.period) - make_interval(secs => a.counted_seconds), %(since)s) AS since,
          least(upper(a.period), %(now)s) AS until
   FROM allocation_allocation a
     JOIN allocation_booking b ON b.id = a.booking_id
     JOIN allocation_gpu g ON g.id = a.gpu_id
   WHERE a.abandoned AND a.counted_seconds > 0 AND a.period && tstzrange(%(since)s, %(now)s)
-) u CROSS JOIN LATERAL generate_series(
+    AND {some}
+"""
+_USED = f"""
+SELECT u.tenant_id, u.project_id, u.gpu_class_id, extract(epoch FROM d.day)::bigint, u.owner_id,
+       sum(u.units * extract(epoch FROM least(u.until, d.day + interval '1 day')
+                                        - greatest(u.since, d.day)))::bigint
+FROM ({_RUNS.format(some="true")}) u CROSS JOIN LATERAL generate_series(
   date_trunc('day', u.since, 'UTC'), u.until - interval '1 microsecond', interval '1 day'
 ) AS d(day)
 WHERE u.until > u.since
 GROUP BY 1, 2, 3, 4, 5
 ORDER BY 2, 3, 4, 5
-"""
+"""  # noqa: S608 (constants)
+_STRETCHES = {
+    is_some: f"""
+SELECT u.booking_id, u.tenant_id::text, u.project_id::text, u.gpu_class_id, u.owner_id::text,
+       u.units, (extract(epoch FROM u.since) * 1000000)::bigint,
+       (extract(epoch FROM u.until) * 1000000)::bigint
+FROM ({_RUNS.format(some="a.booking_id = ANY(%(some)s)" if is_some else "true")}) u
+WHERE u.until > u.since
+"""  # noqa: S608 (constants)
+    for is_some in (False, True)
+}
+
+
+class Stretch(NamedTuple):
+    """Charged time on a GPU, in microseconds of Unix time."""
+
+    tenant: str
+    project: str
+    gpu_class: str
+    owner: str
+    units: int
+    since: int
+    until: int
 
 
 def tiers_read() -> tuple[Tier, ...]:
@@ -98,12 +126,26 @@ def limits_of(rows: Iterable[Quota]) -> tuple[Limit, ...]:
     )
 
 
+def used_since(now: datetime) -> datetime:
+    """The midnight from which use counts."""
+    return (now - HISTORY).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def stretches_read(
+    since: datetime, only: Collection[UUID] | None = None
+) -> list[tuple[UUID, Stretch]]:
+    """What all bookings, or some, use from `since` on, with the ends that are known."""
+    with connection.cursor() as cursor:
+        some = {} if only is None else {"some": list(only)}
+        cursor.execute(_STRETCHES[only is not None], {"since": since, "now": _NEVER, **some})
+        return [(row[0], Stretch(*row[1:])) for row in cursor.fetchall()]
+
+
 def used_read(now: datetime) -> tuple[Used, ...]:
     """Unit-seconds by person, project, class and UTC day; row-level security may narrow them to one
     tenant."""
-    since = (now - HISTORY).replace(hour=0, minute=0, second=0, microsecond=0)
     with connection.cursor() as cursor:
-        cursor.execute(_USED, {"since": since, "now": now})
+        cursor.execute(_USED, {"since": used_since(now), "now": now})
         rows = cursor.fetchall()
     return tuple(
         Used(str(tenant), str(project), gpu_class, day, amount, str(person))
@@ -114,7 +156,7 @@ def used_read(now: datetime) -> tuple[Used, ...]:
 
 def caps_of(
     rows: Iterable[Quota | LabQuota],
-    used: tuple[Used, ...],
+    used: Collection[Used],
     now: datetime,
     labs: Iterable[LabLimit] = (),
 ) -> tuple[Cap, ...]:
@@ -161,7 +203,7 @@ def _owner(row: Quota | LabQuota) -> str:
 
 
 def _caps(
-    row: Quota | LabQuota, used: tuple[Used, ...], now: datetime, projects: Collection[str]
+    row: Quota | LabQuota, used: Collection[Used], now: datetime, projects: Collection[str]
 ) -> Iterator[Cap]:
     owner = _owner(row)
     most = (row.cap_gpu_hours or 0) * GPU_HOUR

@@ -60,6 +60,7 @@ from allocation.solver import (
     PlannedStart,
     Request,
     Snapshot,
+    Used,
 )
 from allocation.solver.model.inputs import AFTER_ALL, Entry, Strength, Together
 from tenants.models import Tier
@@ -129,10 +130,12 @@ def rules_read(now: datetime) -> dict[str, Any]:
     return {**limits_read(now), "tiers": tiers_read()}
 
 
-def limits_read(now: datetime, present: Collection[str] | None = None) -> dict[str, Any]:
+def limits_read(
+    now: datetime, present: Collection[str] | None = None, known: Collection[Used] | None = None
+) -> dict[str, Any]:
     """Reads quota, use and maintenance. `present`: the sections that may have rows; any, if it
-    is not known."""
-    used, quotas = used_read(now), quotas_read()
+    is not known. `known`: the use, if it is known."""
+    used, quotas = used_read(now) if known is None else known, quotas_read()
     if present is None:
         present = {*INNER_LIMITS, "blackouts", "cooling", "overrides"}
     inner = InnerLimits() if INNER_LIMITS.isdisjoint(present) else inner_limits_read()
