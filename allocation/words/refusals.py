@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from allocation.words.amounts import Facts
+from allocation.words.site_refusals import SENTENCES
 
 
 def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
@@ -62,6 +63,7 @@ def _rolling_hours(facts: Facts) -> str:
 
 
 _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
+    **SENTENCES,
     # Admission
     "stopped_site": gettext_lazy("Running bookings continue. Ask again when the stop is over."),
     "stopped_tenant": gettext_lazy("Running bookings continue. Ask again when the stop is over."),

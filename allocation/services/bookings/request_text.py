@@ -7,6 +7,7 @@ from allocation.errors import AskError
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, Parsed, parse_ask
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
+from allocation.words.refusals import refusal_text
 from tenants.platform.errors import Refused, invalid
 
 
@@ -34,7 +35,7 @@ def request_read(
     if parsed.cheapest:
         raise invalid(
             "cheapest_of_what",
-            "A booking can't choose the cheapest option. Create a quote and book its first option.",
+            refusal_text("cheapest_of_what"),
             "request",
         )
     try:

@@ -16,6 +16,7 @@ from allocation.queries.decisions.decisions import (
     replay_latest,
 )
 from allocation.services.decide.replay import Replay, decision_replay
+from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -107,8 +108,7 @@ def _archived_check(facts: DecisionFacts) -> None:
     if facts.archived_in:
         raise Refused(
             "decision_archived",
-            f"The documents of decision {facts.id} are in the archive file {facts.archived_in}. "
-            f"An operator replays it by `manage.py decision_replay {facts.id} --archive FOLDER`.",
+            refusal_text("decision_archived", id=facts.id, archived_in=facts.archived_in),
             "conflict",
             owner="operator",
         )
@@ -121,7 +121,7 @@ def _open_check() -> None:
     if count >= OPEN_MOST:
         raise Refused(
             "too_many_replays",
-            f"{count} replays are waiting. Ask again in a few minutes.",
+            refusal_text("too_many_replays", count=count),
             "conflict",
             owner="operator",
         )

@@ -19,6 +19,7 @@ from allocation.models import (
 from allocation.rules.jira import Said, issue_url
 from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
 from allocation.services.jira.outcome import Outcome
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused
 
@@ -64,9 +65,7 @@ def decision_take(
     if latest.state != Approval.State.OPEN:
         return _over(latest, verdict)
     if _has_changed_since(booking, latest, said.at):
-        sentence = (
-            f"{booking.label} has changed since. It waits for a decision on what it asks for now."
-        )
+        sentence = refusal_text("approval_changed_since", booking=booking.label)
         raise Refused("approval_changed", sentence)
     reason = said.reason or (f"Declined in Jira, {said.subject}" if verdict == "decline" else "")
     decision = Decision(verdict, latest.digest, reason or f"{said.subject} in Jira")

@@ -12,6 +12,7 @@ from allocation.models import JiraConnection, JiraProject
 from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.rules.jira import PROJECT_KEY
 from allocation.rules.states import State
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import audit_record
 from tenants.models import Membership, Role, Tier, Webhook
@@ -166,9 +167,11 @@ def project_set(
     values = _project_values(actor, terms)
     others = connection.projects.exclude(key=terms.key)
     if others.count() >= MAX_PROJECTS:
-        raise Refused("too_many_projects", f"At most {MAX_PROJECTS} projects are possible.")
+        raise Refused(
+            "too_many_projects", refusal_text("too_many_projects", max_projects=MAX_PROJECTS)
+        )
     if terms.board is not None and others.filter(board=terms.board).exists():
-        raise invalid("board_taken", "Another project has this board.", "board")
+        raise invalid("board_taken", refusal_text("board_taken"), "board")
     found, _ = JiraProject.objects.update_or_create(
         tenant_id=actor.tenant_id, connection=connection, key=terms.key, defaults=values
     )
@@ -199,26 +202,26 @@ def _account(terms: ConnectionTerms) -> str:
 
 def _check(terms: ConnectionTerms, *, has_token: bool) -> None:
     if terms.flavour not in JiraConnection.Flavour.values:
-        raise invalid("unknown_choice", "Choose Cloud or Data Center.", "flavour")
+        raise invalid("unknown_choice", refusal_text("jira_edition"), "flavour")
     if "?" in terms.url:
-        raise invalid("bad_url", "The address of a Jira site has no query.", "url")
+        raise invalid("bad_url", refusal_text("jira_url_query"), "url")
     if terms.flavour == JiraConnection.Flavour.CLOUD and not terms.account:
-        sentence = "Jira Cloud needs the e-mail address of the account that comments."
+        sentence = refusal_text("jira_mail_missing")
         raise invalid("missing_field", sentence, "account")
     if not terms.token and not has_token:
-        raise invalid("missing_field", "Give the API token of the account.", "token")
+        raise invalid("missing_field", refusal_text("jira_token_missing"), "token")
 
 
 def _project_values(actor: Actor, terms: ProjectTerms) -> dict[str, object]:
     if not PROJECT_KEY.fullmatch(terms.key):
-        raise invalid("unknown_choice", "The key of a Jira project is like GPU.", "key")
+        raise invalid("unknown_choice", refusal_text("jira_project_key"), "key")
     if terms.act not in JiraProject.Act.values:
-        raise invalid("unknown_choice", "Choose to book or to quote.", "act")
+        raise invalid("unknown_choice", refusal_text("jira_action"), "act")
     tier = Tier.objects.filter(slug=terms.tier).first()
     if tier is None:
-        raise invalid("not_found", "There is no such tier.", "tier")
+        raise invalid("not_found", refusal_text("no_such_tier"), "tier")
     if (terms.board is None) != (not terms.sprint_request):
-        raise invalid("missing_field", "Give both a board and what its sprints ask for.", "board")
+        raise invalid("missing_field", refusal_text("jira_board_missing"), "board")
     project = access_project(actor, terms.project, "project")
     owner_id = _owner(actor, terms.owner, project.id)
     return {
@@ -240,7 +243,7 @@ def _decisions(actor: Actor, terms: ProjectTerms, owner_id: int) -> dict[str, ob
     statuses = (terms.approve_status, terms.decline_status)
     if not terms.approver:
         if any(statuses):
-            raise invalid("missing_field", "Say in whose name these statuses decide.", "approver")
+            raise invalid("missing_field", refusal_text("jira_decider_missing"), "approver")
         return {"approver_id": None, "approve_status": "", "decline_status": ""}
     approver = (
         Membership.objects.filter(
@@ -252,12 +255,12 @@ def _decisions(actor: Actor, terms: ProjectTerms, owner_id: int) -> dict[str, ob
         .first()
     )
     if approver is None:
-        raise invalid("not_found", "This person decides no approvals.", "approver")
+        raise invalid("not_found", refusal_text("not_an_approver"), "approver")
     if approver == owner_id:
-        sentence = "Bookings are made in the name of this person, so another person decides."
+        sentence = refusal_text("own_approver")
         raise invalid("own_approver", sentence, "approver")
     if statuses[0] and statuses[0].casefold() == statuses[1].casefold():
-        raise invalid("unknown_choice", "Choose another status to decline.", "decline_status")
+        raise invalid("unknown_choice", refusal_text("jira_decline_status"), "decline_status")
     return {
         "approver_id": approver,
         "approve_status": terms.approve_status[:STATUS_LENGTH_MAX],
@@ -271,14 +274,12 @@ def _owner(actor: Actor, username: str, project_id: UUID) -> int:
     for row in rows:
         if row.project_id in (None, project_id) and row.role != "viewer":
             return row.user_id
-    raise invalid("not_found", "This person can't book in the project.", "owner")
+    raise invalid("not_found", refusal_text("jira_person_missing"), "owner")
 
 
 def _request(text: str, param: str) -> str:
     if not 1 <= len(text) <= MAX_TEXT_LENGTH:
-        raise invalid(
-            "missing_field", "Write a request such as 2 h100 6h or {customfield_10050}.", param
-        )
+        raise invalid("missing_field", refusal_text("jira_request_missing"), param)
     return text
 
 
@@ -286,7 +287,7 @@ def _transitions(given: Mapping[str, str]) -> dict[str, str]:
     unknown = [each for each in given if each not in set(FOLLOWED)]
     if unknown or not all(1 <= len(each) <= STATUS_LENGTH_MAX for each in given.values()):
         names = ", ".join(FOLLOWED)
-        sentence = f"Write state=status, such as active=In Progress. States: {names}."
+        sentence = refusal_text("jira_transition", names=names)
         raise invalid("unknown_choice", sentence, "transitions")
     return dict(given)
 

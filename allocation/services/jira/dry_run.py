@@ -12,6 +12,7 @@ from allocation.models import JiraConnection
 from allocation.rules.jira import BadMessage, Said, message_read
 from allocation.services.jira.outcome import Outcome
 from allocation.services.jira.process import outcome_of
+from allocation.words.refusals import refusal_text
 from tenants.platform.errors import invalid
 from tenants.platform.rows import rows_in_turn
 from tenants.services.policy_hooks.questions import hook_unasked
@@ -50,7 +51,7 @@ def sample_read(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise invalid("bad_message", "Paste a JSON object, as Jira sends it.", "sample")
+        raise invalid("bad_message", refusal_text("bad_message"), "sample")
     return found
 
 

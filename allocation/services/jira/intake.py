@@ -14,6 +14,7 @@ from uuid import UUID
 
 from allocation.models import JiraConnection, JiraMessage
 from allocation.rules.jira import BadMessage, Said, is_fresh, message_read, signature_is_right
+from allocation.words.refusals import refusal_text
 from tenants.models import Webhook
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
@@ -59,8 +60,9 @@ def message_take(connection: JiraConnection, sent: Sent, now: datetime) -> tuple
     if not is_fresh(said.at, now, is_resent=is_resent):
         raise Refused(
             "old_message",
-            f"The message is of {said.at:%Y-%m-%dT%H:%M:%SZ}, and it is {now:%Y-%m-%dT%H:%M:%SZ}. "
-            "Check the clocks.",
+            refusal_text(
+                "old_message", at=f"{said.at:%Y-%m-%dT%H:%M:%SZ}", now=f"{now:%Y-%m-%dT%H:%M:%SZ}"
+            ),
             "invalid",
             "timestamp",
         )

@@ -17,6 +17,7 @@ from allocation.services.jira.calls import comment_queue, quote_text, refusal_co
 from allocation.services.jira.intake import TASK, said_of
 from allocation.services.jira.outcome import Outcome
 from allocation.services.quotes.quotes import quote_make
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor, actor_of
 from tenants.models import Membership, User
 from tenants.outbox import task_request
@@ -162,7 +163,7 @@ def _person(connection: JiraConnection, mapping: JiraProject, person: User) -> A
     ).values_list("tenant_id", "project_id", "role", "user__username", "user__time_zone")
     if not rows:
         name = person.username
-        raise Refused("not_allowed", f"{name}, in whose name Jira acts, has left.", "denied")
+        raise Refused("not_allowed", refusal_text("jira_person_left", name=name), "denied")
     return actor_of(person.pk, mapping.tenant.slug, list(rows))
 
 

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from redis import RedisError
 
 from allocation.models import MachineClock
+from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -70,7 +71,7 @@ def clock_accept(*, operator: User, now: datetime) -> timedelta:
         rows = MachineClock.objects.select_for_update().filter(jump__isnull=False)
         found = list(rows.order_by("machine"))
         if not found:
-            raise Refused("clock_not_in_doubt", "No clock has jumped: there is nothing to accept.")
+            raise Refused("clock_not_in_doubt", refusal_text("clock_not_in_doubt"))
         most = max((row.jump or timedelta(0) for row in found), key=abs)
         for row in found:
             row.clock_offset, row.jump = row.clock_offset + (row.jump or timedelta(0)), None

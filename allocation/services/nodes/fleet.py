@@ -30,6 +30,7 @@ from allocation.services.nodes.redis_accounts import (
     agent_account_replace,
 )
 from allocation.words.fleet import FleetText, fleet_text
+from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -53,7 +54,7 @@ def enrolment_token_create(
     if not NODE_NAME.fullmatch(node_name):
         raise invalid(
             "node_name_invalid",
-            "A node's name has lower-case letters, digits and hyphens, at most 60 characters.",
+            refusal_text("node_name_invalid"),
             "node_name",
         )
     clear = f"gpup_enrol_{secrets.token_urlsafe(24)}"
@@ -97,7 +98,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         found = wire.inventory_from_plain(inventory)
     except wire.WireError as error:
         raise invalid(
-            "inventory_invalid", f"The inventory can't be read: {error}.", "inventory"
+            "inventory_invalid", refusal_text("inventory_invalid", error=error), "inventory"
         ) from error
     digest = hashlib.sha256(token.encode()).digest()
     _token_check(digest, now)
@@ -149,8 +150,7 @@ def _token_use(digest: bytes, now: datetime) -> None:
 def _enrolment_refused() -> Refused:
     return Refused(
         "enrolment_refused",
-        "This enrolment token is unknown, used or older than 15 minutes. "
-        "Ask the operator for a new one.",
+        refusal_text("enrolment_refused"),
         "denied",
         "token",
     )
@@ -177,8 +177,7 @@ def node_approve(*, operator: User, node: Node, now: datetime) -> None:
         names = sorted({item.name for item in inventory.gpus})
         raise Refused(
             "models_unknown",
-            f"Nothing can be planned on {node.name}: no model named {', '.join(names)} is in the"
-            " catalogue. Add the model first.",
+            refusal_text("models_unknown", node=node.name, names=", ".join(names)),
         )
     known = list(node.difference_words)
     before = {"state": node.state, "differences": known}
@@ -273,8 +272,7 @@ def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
     if node.key_confirmed < node.key_version:
         raise Refused(
             "rotation_running",
-            f"{node.name} has been sent its new key and has not signed with it yet. If its agent"
-            " no longer answers, lock it out and enrol it again.",
+            refusal_text("rotation_running", node=node.name),
         )
     if not agent_supports(node, wire.ADDED_FIELDS_SINCE):
         raise agent_too_old(node, "can't change its key", wire.ADDED_FIELDS_SINCE)
@@ -308,7 +306,7 @@ def agent_too_old(node: Node, limit: str, since: tuple[int, int]) -> Refused:
     needed = ".".join(map(str, since))
     return Refused(
         "agent_too_old",
-        f"The agent of {node.name} ({version}) {limit}. Upgrade it to {needed} or later first.",
+        refusal_text("agent_too_old", node=node.name, version=version, limit=limit, needed=needed),
     )
 
 
@@ -323,6 +321,6 @@ def not_enrolled(node: Node) -> Refused:
     """The refusal for a node without an agent."""
     return Refused(
         "node_not_enrolled",
-        f"{node.name} has no enrolled agent. Install one first.",
+        refusal_text("node_not_enrolled", node=node.name),
         "conflict",
     )

@@ -21,6 +21,7 @@ from allocation.services.nodes.fleet import (
     operator_event,
 )
 from allocation.words.fleet import MODE_WORDS, fleet_text, mode_text
+from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import invalid
@@ -82,10 +83,14 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         Refused: `mode_unknown`, `mode_impossible` (it has no slices), `agent_too_old`.
     """
     if mode not in ("", *MODE_WORDS):
-        raise invalid("mode_unknown", "A GPU is pinned to whole or to sliced.", "mode")
+        raise invalid("mode_unknown", refusal_text("mode_unknown"), "mode")
     gpu = Gpu.objects.select_for_update(of=("self",)).select_related("node", "model").get(id=gpu.id)
     if mode == "sliced" and not gpu.model.placements.exists():
-        raise invalid("mode_impossible", f"A {gpu.model.product_name} has no slices.", "mode")
+        raise invalid(
+            "mode_impossible",
+            refusal_text("mode_impossible", product_name=gpu.model.product_name),
+            "mode",
+        )
     takes_reset = gpu.model.mode_switch == "reset"
     if takes_reset and mode not in ("", gpu.mode) and not changes_modes(gpu.node):
         raise agent_too_old(gpu.node, "can't reset GPUs", wire.MODES_SINCE)

@@ -17,6 +17,7 @@ from allocation.services.nodes.fleet import (
 )
 from allocation.services.record.counters import counter_add
 from allocation.words.fleet import escalation_text, fleet_text
+from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import invalid
@@ -45,7 +46,7 @@ def escalation_set(
     if not is_escalation_valid(warn_after, end_after):
         raise invalid(
             "ends_without_warning",
-            "Processes are ended only after a warning, at least a minute later.",
+            refusal_text("ends_without_warning"),
             "unbooked_end_after",
         )
     with transaction.atomic():

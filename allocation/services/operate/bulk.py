@@ -21,6 +21,7 @@ from allocation.services.record.history import Event, events_add
 from allocation.services.runs.transition import booking_lock
 from allocation.words.bulk import bulk_effect, bulk_refusal
 from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
 from tenants.audit import audit_entry, audit_write
 from tenants.models import User
 from tenants.outbox import task_request
@@ -111,7 +112,11 @@ def _read(act: BulkAct) -> BulkAct:
 def _found(bookings: Collection[UUID]) -> list[Booking]:
     wanted = set(bookings)
     if not 0 < len(wanted) <= MOST_BOOKINGS:
-        raise invalid("bad_bookings", f"Choose 1 to {MOST_BOOKINGS} bookings.", "bookings")
+        raise invalid(
+            "bad_bookings",
+            refusal_text("bookings_per_call", most_bookings=MOST_BOOKINGS),
+            "bookings",
+        )
     rows = Booking.objects.filter(id__in=wanted)
     found = rows.select_related("tenant", "tier", "owner", "project")
     if len(found) < len(wanted):

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from allocation.models import Gpu, GpuModel, WorkSpeed
 from allocation.services.nodes.inventories import waiting_gpus_add
+from allocation.words.refusals import refusal_text
 from billing.models import Price
 from tenants.audit import platform_record
 from tenants.models import GpuClass, Quota, User
@@ -46,13 +47,13 @@ def class_set(
     slug_read(slug)
     label = name_read(label, param="label")
     if GpuClass.objects.filter(label__iexact=label).exclude(slug=slug).exists():
-        raise invalid("label_taken", "Another class has this name.", "label")
+        raise invalid("label_taken", refusal_text("class_label_taken"), "label")
     found = GpuClass.objects.select_for_update().filter(slug=slug).first()
     if order is None:
         last = GpuClass.objects.order_by("-order").first()
         order = found.order if found else last.order + 1 if last else 0
     if not 0 <= order <= MOST_ORDER:
-        raise invalid("bad_order", f"A position in lists is 0 to {MOST_ORDER}.", "order")
+        raise invalid("bad_order", refusal_text("bad_class_order", most_order=MOST_ORDER), "order")
     before = {"label": found.label, "order": found.order} if found else None
     after = {"label": label, "order": order}
     made, _ = GpuClass.objects.update_or_create(slug=slug, defaults=after)
@@ -82,8 +83,7 @@ def class_remove(*, operator: User, slug: str, now: datetime) -> None:
     if uses:
         raise Refused(
             "class_in_use",
-            f"{found.label} is in use by {_listed(uses)} and can't be removed. A class that has had"
-            " a price stays for the record of charges.",
+            refusal_text("class_in_use", found=found.label, uses=_listed(uses)),
             param="slug",
         )
     WorkSpeed.objects.filter(gpu_class_id=slug).delete()
@@ -123,7 +123,9 @@ def model_set(*, operator: User, slug: str, terms: ModelTerms, now: datetime) ->
     other = GpuModel.objects.filter(product_name=values["product_name"]).exclude(slug=slug).first()
     if other is not None:
         raise invalid(
-            "product_name_taken", f"The model {other.slug} has this name.", "product_name"
+            "product_name_taken",
+            refusal_text("product_name_taken", other=other.slug),
+            "product_name",
         )
     found = GpuModel.objects.select_for_update().filter(slug=slug).first()
     before = {field: getattr(found, field) for field in values} if found else None
@@ -157,8 +159,9 @@ def model_remove(*, operator: User, slug: str, now: datetime) -> None:
     if count:
         raise Refused(
             "model_in_use",
-            f"{found.product_name} is in use by {found.gpu_set.count()} GPUs or past bookings and"
-            " can't be removed.",
+            refusal_text(
+                "model_in_use", product_name=found.product_name, count=found.gpu_set.count()
+            ),
             param="slug",
         )
     found.delete()
@@ -175,9 +178,9 @@ def _values(terms: ModelTerms) -> dict[str, object]:
     if not GpuClass.objects.filter(slug=terms.gpu_class).exists():
         raise missing("GPU class", "gpu_class")
     if not 1 <= terms.memory_mb <= MOST_MEMORY_MB:
-        raise invalid("bad_model", "Memory is a whole number of MiB, e.g. 81559.", "memory_mb")
+        raise invalid("bad_model", refusal_text("bad_model_memory"), "memory_mb")
     if not 0 <= terms.switch_seconds <= LONGEST_SWITCH:
-        sentence = f"A reset takes 1 to {LONGEST_SWITCH} seconds; 0 means none is needed."
+        sentence = refusal_text("bad_model_reset", longest_switch=LONGEST_SWITCH)
         raise invalid("bad_model", sentence, "switch_seconds")
     return {
         "product_name": name_read(terms.product_name, param="product_name"),
@@ -194,8 +197,7 @@ def _unchanged_or_refuse(model: GpuModel, values: dict[str, object]) -> None:
         if getattr(model, field) != values[field]:
             raise Refused(
                 "model_in_use",
-                f"{model.product_name} has GPUs, so its product name, class and memory can't"
-                " change.",
+                refusal_text("model_fixed", product_name=model.product_name),
                 param=param,
             )
 

@@ -12,6 +12,7 @@ from allocation.services.record.costs import paid_for
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change
 from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
 from billing.rules import ledger_amount, money_text
 from billing.services import charge_add, charge_refund
 from tenants.audit import audit_entry, audit_write
@@ -37,7 +38,7 @@ def booking_named(tenant_slug: str, label: str) -> Booking:
         rows = Booking.objects.select_related("project", "tenant")
         booking = rows.filter(tenant__slug=tenant_slug, number=int(found[1])).first()
     if booking is None:
-        raise invalid("no_such_booking", "This tenant has no booking with that number.", "booking")
+        raise invalid("no_such_booking", refusal_text("tenant_has_no_booking"), "booking")
     return booking
 
 
@@ -55,11 +56,11 @@ def booking_correct(
     amount = ledger_amount(correction.amount)
     booking = Booking.objects.select_for_update(of=("self",)).get(id=booking.id)
     if amount <= 0:
-        raise invalid("bad_amount", "Enter an amount above zero.", "amount")
+        raise invalid("bad_amount", refusal_text("amount_not_positive"), "amount")
     if booking.charged is None:
         raise Refused(
             "booking_not_over",
-            f"{booking.label} is not over. Its charge can be corrected when it is.",
+            refusal_text("booking_not_over", booking=booking.label),
         )
     paid = paid_for(booking)
     _within(booking, paid, amount, more=correction.more)
@@ -103,7 +104,7 @@ def _reason_read(text: str) -> str:
     try:
         return name_read(text, longest=200)
     except Refused as refusal:
-        sentence = "Enter a reason of 1 to 200 visible characters. The project can read it."
+        sentence = refusal_text("correction_reason")
         raise invalid("bad_reason", sentence, "reason") from refusal
 
 
@@ -111,8 +112,8 @@ def _within(booking: Booking, paid: Decimal, amount: Decimal, *, more: bool) -> 
     """Refuses a refund above the paid amount and a charge above the held amount."""
     if not more and amount > paid:
         was = money_text(paid, booking.currency)
-        raise invalid("refund_too_large", f"At most {was} can be refunded.", "amount")
+        raise invalid("refund_too_large", refusal_text("refund_too_large", was=was), "amount")
     room = booking.hold_amount - paid - booking.late_refunded
     if more and amount > room:
-        sentence = f"At most {money_text(room, booking.currency)} more can be charged."
+        sentence = refusal_text("charge_too_large", room=money_text(room, booking.currency))
         raise invalid("charge_too_large", sentence, "amount")

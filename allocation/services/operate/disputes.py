@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from allocation.models import Booking, StatementDispute
+from allocation.words.refusals import refusal_text
 from billing.rules import month_of
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_entry, audit_write, platform_record
@@ -41,7 +42,7 @@ def dispute_raise(*, actor: Actor, disputed: DisputeNote, now: datetime) -> Stat
         require_tenant_admin(actor)
     note = _text_read(disputed.note, "note")
     if disputed.month > now.date():
-        raise invalid("month_not_begun", "This month has not begun.", "month")
+        raise invalid("month_not_begun", refusal_text("month_not_begun"), "month")
     row = StatementDispute(
         tenant_id=actor.tenant_id,
         project=project,
@@ -59,8 +60,7 @@ def dispute_raise(*, actor: Actor, disputed: DisputeNote, now: datetime) -> Stat
             raise
         raise Refused(
             "dispute_open",
-            "The same is disputed already, and an operator has not answered yet. Withdraw that"
-            " dispute to write another note.",
+            refusal_text("dispute_open"),
             "conflict",
             owner="operator",
         ) from error
@@ -123,7 +123,7 @@ def _locked(dispute_id: UUID, tenant_id: UUID | None) -> StatementDispute:
         raise missing("dispute")
     if row.state != State.OPEN:
         said = row.get_state_display().lower()
-        raise Refused("dispute_answered", f"This dispute is {said} already.", "conflict")
+        raise Refused("dispute_answered", refusal_text("dispute_answered", said=said), "conflict")
     return row
 
 
@@ -138,14 +138,14 @@ def _booking_of(actor: Actor, disputed: DisputeNote) -> Booking | None:
     is_number = number.isascii() and number.isdigit() and len(number) < 10
     row = rows.filter(number=int(number)).first() if is_number else None
     if row is None:
-        raise invalid("no_such_booking", "There is no booking with that number.", "booking")
+        raise invalid("no_such_booking", refusal_text("no_such_booking_number"), "booking")
     return row
 
 
 def _text_read(text: str, param: str) -> str:
     said = " ".join(text.split())
     if not 0 < len(said) <= LONGEST or not said.isprintable():
-        raise invalid("bad_note", f"Write 1 to {LONGEST} visible characters.", param)
+        raise invalid("bad_note", refusal_text("dispute_note", longest=LONGEST), param)
     return said
 
 

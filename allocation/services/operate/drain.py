@@ -12,6 +12,7 @@ from allocation.services.runs.end import STARTED, allocation_empty
 from allocation.services.runs.interrupt import Interruption, drain_notify, run_interrupt
 from allocation.words.events import event_text
 from allocation.words.fleet import fleet_text
+from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
@@ -51,7 +52,7 @@ def node_drain(
 def deadline_check(by: datetime | None, now: datetime) -> None:
     """Raises Refused `deadline_past` for a deadline in the past."""
     if by is not None and by < now:
-        raise invalid("deadline_past", "The deadline has passed.", "by")
+        raise invalid("deadline_past", refusal_text("deadline_past"), "by")
 
 
 def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
@@ -62,7 +63,7 @@ def gpu_return(*, operator: User, gpu: Gpu, note: str, now: datetime) -> None:
     """
     gpu = Gpu.objects.select_for_update(of=("self",)).select_related("node").get(id=gpu.id)
     if gpu.health == Gpu.Health.OK:
-        raise Refused("gpu_in_service", f"{_where(gpu)} is already in service.")
+        raise Refused("gpu_in_service", refusal_text("gpu_in_service", gpu=_where(gpu)))
     was = gpu.health_text or gpu.health_reason.rstrip(".")
     before = {"gpu": gpu.index, "health": gpu.health, "reason": gpu.health_reason}
     gpu.health_set(Gpu.Health.OK)
@@ -117,7 +118,7 @@ def fence_check(node: Node, gpu: Gpu | None, note: str) -> str:
         where = _where(gpu) if gpu is not None else node.name
         raise Refused(
             "still_in_service",
-            f"{where} takes work. Drain the node, switch it off, then confirm it here.",
+            refusal_text("still_in_service", where=where),
         )
     return reason
 
@@ -141,7 +142,7 @@ def _takes_work(node: Node, gpu: Gpu | None) -> bool:
 def _note_read(note: str) -> str:
     text = note.strip().rstrip(".")
     if not text:
-        raise invalid("note_needed", "Describe what was done; the history shows it.", "note")
+        raise invalid("note_needed", refusal_text("note_needed"), "note")
     return text[:120]
 
 

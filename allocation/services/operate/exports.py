@@ -14,6 +14,7 @@ from django.http import StreamingHttpResponse
 from allocation.models import StatementExport
 from allocation.queries.bookings.money.statement_files import FILES, statement_file_make
 from allocation.queries.bookings.money.statements import StatementOf, statement_of
+from allocation.words.refusals import refusal_text
 from billing.rules import month_of
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.models import Project
@@ -65,13 +66,15 @@ def export_request(
     else:
         access_project(actor, project.slug, "project")
     if kind not in FILES:
-        raise invalid("unknown_choice", f"Choose one of: {', '.join(FILES)}.", "file")
+        raise invalid(
+            "unknown_choice", refusal_text("unknown_file", files=", ".join(FILES)), "file"
+        )
     own = StatementExport.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
     row = own.filter(project=project, month=month, kind=kind).defer("content").first()
     if row is not None and row.finished_at is None:
         return row
     if own.filter(finished_at=None).count() >= MOST_OPEN:
-        sentence = f"{MOST_OPEN} of your files are being made. Wait until one of them is ready."
+        sentence = refusal_text("too_many_exports", most_open=MOST_OPEN)
         raise invalid("too_many_exports", sentence, "file")
     if row is not None:
         row.delete()
@@ -92,9 +95,11 @@ def export_response(row: StatementExport) -> StreamingHttpResponse:
         Refused: `not_ready`.
     """
     if row.state == "failed":
-        raise Refused("not_ready", "This file could not be made. Ask for it again.", "conflict")
+        raise Refused("not_ready", refusal_text("export_failed"), "conflict")
     if row.content is None:
-        sentence = f"{row.lines_done:,} of {row.lines:,} lines are written. Ask again later."
+        sentence = refusal_text(
+            "export_unfinished", lines_done=f"{row.lines_done:,}", lines=f"{row.lines:,}"
+        )
         raise Refused("not_ready", sentence, "conflict")
     content_type, _ = FILES[row.kind]
     response = StreamingHttpResponse(_unpacked(bytes(row.content)), content_type=content_type)

@@ -34,6 +34,7 @@ from allocation.services.snapshot.snapshot import instant, requests_of, seconds,
 from allocation.solver import Plan, Snapshot, solve
 from allocation.words.events import event_text
 from allocation.words.fleet import FleetText, fleet_text
+from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -158,7 +159,7 @@ def maintenance_end(
         .get(id=blackout.id)
     )
     if blackout.ended_at is not None or blackout.ends <= now:
-        raise Refused("blackout_over", f"The maintenance of {blackout.where} is already over.")
+        raise Refused("blackout_over", refusal_text("blackout_over", where=blackout.where))
     is_early = now < blackout.starts
     if not is_early and blackout.last_event == Maintenance.Event.PLANNED:
         # It began within the last half minute.
@@ -307,7 +308,7 @@ def _dates(
         sentence = "A date would start before the previous one ends. Make them shorter."
         raise invalid("series_overlap", sentence, "repeat")
     if dates.starts[-1] > latest:
-        raise invalid("advance_window", "Plan maintenance at most a year ahead.", "repeat")
+        raise invalid("advance_window", refusal_text("maintenance_far"), "repeat")
     series = uuid4()
     return tuple(_at_date(first, starts, rule.text, zone, series) for starts in dates.starts)
 
@@ -327,10 +328,10 @@ def _maintenance_of(operator: User, terms: MaintenanceTerms, now: datetime) -> M
     _window_check(terms, now)
     reason = terms.reason.strip().rstrip(".")
     if not reason:
-        raise invalid("reason_needed", "Describe the maintenance; users read it.", "reason")
+        raise invalid("reason_needed", refusal_text("maintenance_reason"), "reason")
     drain_by = terms.drain_by or terms.starts
     if not terms.starts <= drain_by <= terms.ends:
-        sentence = "Work has to end between the start and the end of the maintenance."
+        sentence = refusal_text("maintenance_deadline")
         raise invalid("bad_deadline", sentence, "drain_by")
     rack, node, gpu = _target(terms)
     return Maintenance(
@@ -348,18 +349,18 @@ def _maintenance_of(operator: User, terms: MaintenanceTerms, now: datetime) -> M
 
 def _window_check(terms: MaintenanceTerms, now: datetime) -> None:
     if terms.ends <= terms.starts:
-        raise invalid("end_before_start", "The end must be after the start.", "ends")
+        raise invalid("end_before_start", refusal_text("end_before_start"), "ends")
     if terms.starts < now - JUST_NOW:
-        raise invalid("window_past", "Maintenance can't start in the past.", "starts")
+        raise invalid("window_past", refusal_text("maintenance_past"), "starts")
     if terms.starts - now > AHEAD:
-        raise invalid("advance_window", "Plan maintenance at most a year ahead.", "starts")
+        raise invalid("advance_window", refusal_text("maintenance_far"), "starts")
     if terms.ends - terms.starts > LONGEST:
-        raise invalid("too_long", "Maintenance lasts at most 90 days.", "ends")
+        raise invalid("too_long", refusal_text("maintenance_long"), "ends")
 
 
 def _target(terms: MaintenanceTerms) -> tuple[Rack | None, Node | None, Gpu | None]:
     if bool(terms.rack) == bool(terms.node):
-        raise invalid("one_target", "Name either a rack or a node.", "rack")
+        raise invalid("one_target", refusal_text("one_target"), "rack")
     if terms.rack:
         rack = Rack.objects.filter(name=terms.rack).first()
         if rack is None or terms.gpu is not None:

@@ -20,6 +20,7 @@ from allocation.rules.nodes.leases import LONGEST_OUTAGE, MARGIN_SECONDS
 from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.leases import ON_LEASE
 from allocation.words.fleet import fleet_text
+from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -65,7 +66,7 @@ def outage_begin(*, operator: User, length: timedelta, reason: str, now: datetim
         Refused: `outage_length`, `reason_needed`.
     """
     if not SHORTEST_OUTAGE <= length <= LONGEST_OUTAGE:
-        sentence = "A planned outage takes at least a minute and at most four hours."
+        sentence = refusal_text("outage_length")
         raise invalid("outage_length", sentence, "for")
     return _begin(OUTAGE, operator, now + length, reason, now)
 
@@ -94,7 +95,7 @@ def freeze_begin(
         Refused: `freeze_length`, `reason_needed`.
     """
     if length is not None and not timedelta(0) < length <= LONGEST_FREEZE:
-        raise invalid("freeze_length", "A freeze lasts at most 30 days.", "for")
+        raise invalid("freeze_length", refusal_text("freeze_length"), "for")
     return _begin(FREEZE, operator, now + length if length else None, reason, now)
 
 
@@ -108,7 +109,7 @@ def length_read(text: str) -> timedelta | None:
         return None
     seconds = length_of(text)
     if seconds is None or seconds > LONGEST_FREEZE.total_seconds():
-        raise invalid("bad_duration", "Write the duration like “20m” or “2h”.", "for")
+        raise invalid("bad_duration", refusal_text("bad_duration"), "for")
     return timedelta(seconds=seconds)
 
 
@@ -152,7 +153,7 @@ def _begin(
 ) -> PortalMode:
     reason = reason.strip()
     if not reason:
-        raise invalid("reason_needed", "Enter a reason; all members read it.", "reason")
+        raise invalid("reason_needed", refusal_text("mode_reason"), "reason")
     with transaction.atomic():
         # The lock on the open mode serialises concurrent calls.
         before = PortalMode.objects.select_for_update().filter(kind=kind, ended_at=None).first()

@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from allocation.models import ReportSubscription
 from allocation.queries.bookings.money.statements import StatementOf
 from allocation.rules.report_times import Cadence, report_after, report_latest
+from allocation.words.refusals import refusal_text
 from billing.rules import Period, period_text
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record
@@ -60,10 +61,10 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
     person = _recipient(actor, terms)
     cadence = _cadence(terms.cadence)
     if terms.format not in ReportSubscription.Format.values:
-        raise invalid("unknown_choice", "Choose one of the values.", "format")
+        raise invalid("unknown_choice", refusal_text("choice_unknown"), "format")
     own = ReportSubscription.objects.filter(tenant_id=actor.tenant_id, user=person)
     if own.count() >= MOST:
-        sentence = f"A person can have {MOST} reports. End one first."
+        sentence = refusal_text("too_many_reports", most=MOST)
         raise invalid("too_many_reports", sentence, "project")
     row = ReportSubscription(
         tenant_id=actor.tenant_id,
@@ -84,7 +85,7 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
         if "report_once" not in str(error):
             raise
         raise Refused(
-            "report_exists", "This report is sent already. End it to choose another time.",
+            "report_exists", refusal_text("report_exists"),
             "conflict",
         ) from error  # fmt: skip
     _audit(row, actor.user_id, "report.subscribe", now)
@@ -96,7 +97,7 @@ def _recipient(actor: Actor, terms: ReportTerms) -> User:
     if not terms.person:
         return User.objects.get(id=actor.user_id)
     if terms.project is not None and not actor.may_lead(terms.project.id):
-        raise denied("Only leads of the project and tenant admins send its reports to others.")
+        raise denied(refusal_text("report_recipients"))
     found = Membership.objects.filter(
         Q(project=terms.project) | Q(role=Role.TENANT_ADMIN),
         tenant_id=actor.tenant_id,
@@ -186,7 +187,7 @@ def _cadence(text: str) -> Cadence:
         return "weekly"
     if text == "monthly":
         return "monthly"
-    raise invalid("unknown_choice", "Choose one of the values.", "cadence")
+    raise invalid("unknown_choice", refusal_text("choice_unknown"), "cadence")
 
 
 def _token_read(token: str) -> tuple[UUID, UUID] | None:

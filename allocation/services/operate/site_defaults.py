@@ -11,6 +11,7 @@ from allocation.queries.fleet.catalogue import work_speeds
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from allocation.services.operate.catalogue import ModelTerms, class_set, model_set
 from allocation.services.record.workloads import speeds_set
+from allocation.words.refusals import refusal_text
 from billing.models import PriceBook
 from billing.price_books import prices_of
 from tenants.models import GpuClass, Tier, User
@@ -29,7 +30,7 @@ def known_model_add(*, operator: User, slug: str, now: datetime) -> GpuModel:
     """
     known = known_catalogue().models.get(slug)
     if known is None:
-        sentence = f"The shipped catalogue has no model {slug}. Describe it yourself."
+        sentence = refusal_text("model_not_shipped", slug=slug)
         raise invalid("unknown_model", sentence, "slug")
     if not GpuClass.objects.filter(slug=known.gpu_class).exists():
         class_set(operator=operator, slug=known.gpu_class, label=known.label, now=now)

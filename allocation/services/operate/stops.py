@@ -14,6 +14,7 @@ from django.db import transaction
 from allocation.models import Booking, Stop
 from allocation.queries.fleet.stops import STARTS_LATER, bookings_covered
 from allocation.rules.states import RUNNING, State
+from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import GpuClass, Tenant, Tier, User
 from tenants.outbox import task_request
@@ -62,11 +63,9 @@ def stop_begin(*, operator: User, terms: StopTerms, now: datetime) -> Stop:
     made = _stop_of(terms)
     made.reason = terms.reason.strip()[:120]
     if not made.reason:
-        raise invalid(
-            "reason_needed", "Enter a reason. Everybody who is stopped reads it.", "reason"
-        )
+        raise invalid("reason_needed", refusal_text("stop_reason"), "reason")
     if terms.length is not None and not timedelta(0) < terms.length <= LONGEST:
-        raise invalid("stop_length", "A stop lasts at most 90 days.", "for")
+        raise invalid("stop_length", refusal_text("stop_length"), "for")
     made.since, made.begun_by = now, operator
     made.until = now + terms.length if terms.length else None
     same = {"tenant": made.tenant, "tier": made.tier, "gpu_class": made.gpu_class}
@@ -97,7 +96,7 @@ def stop_end(*, operator: User, stop_id: UUID, now: datetime) -> Stop:
         if stop is None:
             raise missing("stop")
         if not stop.is_in_force(now):
-            raise Refused("stop_over", f"The stop of {stop.of} is over.")
+            raise Refused("stop_over", refusal_text("stop_over", of=stop.of))
         before, stop.ended_at = _values(stop), now
         stop.save(update_fields=["ended_at"])
         _audit(stop, operator, "ended", now, before)
@@ -109,7 +108,9 @@ def _stop_of(terms: StopTerms) -> Stop:
     """A stop of these terms, not saved, without its reason and times."""
     known = [each for each in Stop.Scope.values if each != Stop.Scope.BOOKING]
     if terms.scope not in known:
-        raise invalid("unknown_scope", f"Stop one of: {', '.join(known)}.", "scope")
+        raise invalid(
+            "unknown_scope", refusal_text("unknown_scope", known=", ".join(known)), "scope"
+        )
     named: dict[str, Any] = {}
     if terms.scope == Stop.Scope.TENANT:
         named["tenant"] = Tenant.objects.filter(slug=terms.name).first()

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import connection
 
 from allocation.models import CalendarFeed
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, actor_of
 from tenants.audit import audit_record
 from tenants.models import GpuClass
@@ -40,13 +41,13 @@ def feed_make(*, actor: Actor, what: str, now: datetime) -> tuple[CalendarFeed, 
     project = access_project(actor, name, "what") if kind == "project" else None
     gpu_class = GpuClass.objects.filter(slug=name).first() if kind == "pool" else None
     if (kind == "pool" and gpu_class is None) or kind not in ("mine", "project", "pool"):
-        raise invalid("unknown_calendar", "Choose the content of the calendar.", "what")
+        raise invalid("unknown_calendar", refusal_text("unknown_calendar"), "what")
     live = CalendarFeed.objects.filter(
         tenant_id=actor.tenant_id, owner_id=actor.user_id, revoked=None
     )
     if live.count() >= MOST_FEEDS:
         raise Refused(
-            "too_many_calendars", f"You have {MOST_FEEDS} calendars. Revoke one you do not use."
+            "too_many_calendars", refusal_text("too_many_calendars", most_feeds=MOST_FEEDS)
         )
     clear = secrets.token_urlsafe(_BYTES)
     feed = CalendarFeed.objects.create(

@@ -9,6 +9,7 @@ from django.db import transaction
 from allocation.models import Booking, WorkSpeed
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import MAX_DURATION_SECONDS, AskDocument
+from allocation.words.refusals import refusal_text
 from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, User
 from tenants.platform.errors import Refused, invalid, missing
@@ -70,8 +71,7 @@ def _unknown(workload: str, gpu_class: str) -> Refused:
     known = f"Known kinds of work: {', '.join(kinds)}." if kinds else "No kinds of work are known."
     return Refused(
         "no_speed",
-        f"The speed of {workload} on {gpu_class} is not known. {known} "
-        "Leave the kind of work out to book a fixed duration.",
+        refusal_text("no_speed", workload=workload, gpu_class=gpu_class, known=known),
         "invalid",
         "request",
         rule=rule.id,
@@ -96,7 +96,7 @@ def speeds_set(
         if name not in known:
             raise missing("GPU class", f"speeds.{name}")
         if not 1 <= thousandths <= MOST_SPEED:
-            sentence = "A speed is more than 0 and at most 1000 times the reference class."
+            sentence = refusal_text("bad_speed")
             raise invalid("bad_speed", sentence, f"speeds.{name}")
     before = _speeds_of(workload)
     if before == dict(speeds):

@@ -10,6 +10,7 @@ from django.db.models import Max
 
 from allocation.models import Acceptance, Requirement
 from allocation.services.requirements.checks import requirements_of
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record, platform_record
 from tenants.models import GpuClass, KnownPerson, Project, Tier, User
@@ -43,7 +44,7 @@ def class_requirement_set(*, operator: User, terms: RequirementTerms, now: datet
         Refused: `not_found`, `bad_kind`, `bad_name`, `bad_text`, `bad_days`.
     """
     if terms.projects:
-        raise invalid("bad_projects", "A class demands it in every project.", "projects")
+        raise invalid("bad_projects", refusal_text("class_for_all_projects"), "projects")
     gpu_class = GpuClass.objects.filter(slug=terms.target).first()
     if gpu_class is None:
         raise missing("GPU class", "target")
@@ -119,9 +120,9 @@ def requirement_accept(
     """
     row = _seen(actor, requirement_id)
     if row.kind != Requirement.Kind.TERMS:
-        raise Refused("not_a_text", "A training is recorded by an admin, not accepted.")
+        raise Refused("not_a_text", refusal_text("training_not_accepted"))
     if row.ended is not None:
-        raise Refused("new_version", "This version was replaced. Read the new one.")
+        raise Refused("new_version", refusal_text("text_replaced"))
     found = _acceptance(actor, row, actor.user_id, now, now, address)
     _audit(actor, "requirement.accepted", row, now, {"version": row.version})
     return found
@@ -138,12 +139,12 @@ def training_record(
     require_tenant_admin(actor)
     row = _seen(actor, requirement_id)
     if row.kind != Requirement.Kind.TRAINING:
-        raise Refused("not_a_training", "People accept a text themselves.")
+        raise Refused("not_a_training", refusal_text("text_not_recorded"))
     if not KnownPerson.objects.filter(tenant_id=actor.tenant_id, user=user_id).exists():
         raise missing("person", "user")
     at = datetime.combine(day, time(), tzinfo=now.tzinfo)
     if not now - timedelta(days=MOST_DAYS) <= at <= now + FARTHEST_ZONE:
-        raise invalid("bad_day", "The day of a training is today or before.", "day")
+        raise invalid("bad_day", refusal_text("training_day"), "day")
     # Today has begun in the admin's zone before it begins in UTC.
     at = min(at, now)
     found = _acceptance(actor, row, user_id, at, now, "")
@@ -170,9 +171,15 @@ def _acceptance(
 def _set(row: Requirement, terms: RequirementTerms, now: datetime) -> Requirement:
     """Saves it as a new version of the requirement of the same name."""
     if terms.kind not in Requirement.Kind.values:
-        raise invalid("bad_kind", f"One of: {', '.join(Requirement.Kind.values)}.", "kind")
+        raise invalid(
+            "bad_kind",
+            refusal_text("requirement_kind", values=", ".join(Requirement.Kind.values)),
+            "kind",
+        )
     if terms.valid_days is not None and not 1 <= terms.valid_days <= MOST_DAYS:
-        raise invalid("bad_days", f"Between 1 and {MOST_DAYS} days, or none.", "valid_days")
+        raise invalid(
+            "bad_days", refusal_text("requirement_days", most_days=MOST_DAYS), "valid_days"
+        )
     row.kind, row.valid_days, row.created = terms.kind, terms.valid_days, now
     row.name, row.text = name_read(terms.name), _text_read(terms.text)
     same = Requirement.objects.filter(
@@ -182,16 +189,20 @@ def _set(row: Requirement, terms: RequirementTerms, now: datetime) -> Requiremen
     row.version = (same.aggregate(most=Max("version"))["most"] or 0) + 1
     row.save(force_insert=True)
     if Requirement.objects.filter(tenant=row.tenant_id, ended=None).count() > MOST_OPEN:
-        raise Refused("too_many_requirements", f"At most {MOST_OPEN}. End one first.")
+        raise Refused(
+            "too_many_requirements", refusal_text("too_many_requirements", most_open=MOST_OPEN)
+        )
     return row
 
 
 def _text_read(text: str) -> str:
     plain = text.replace("\r\n", "\n").strip()
     if not 1 <= len(plain) <= LONGEST_TEXT:
-        raise invalid("bad_text", f"A text has 1 to {LONGEST_TEXT:,} characters.", "text")
+        raise invalid(
+            "bad_text", refusal_text("text_length", longest_text=f"{LONGEST_TEXT:,}"), "text"
+        )
     if first_invisible(plain.replace("\n", "").replace("\t", "")):
-        raise invalid("bad_text", "A text has no control or invisible characters.", "text")
+        raise invalid("bad_text", refusal_text("text_invisible"), "text")
     return plain
 
 

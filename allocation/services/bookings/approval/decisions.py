@@ -159,7 +159,7 @@ def _reason_read(decision: Decision) -> str:
     if decision.reason.strip():
         return name_read(decision.reason, param="reason", longest=MAX_REASON).rstrip(".")
     if decision.verdict == "decline":
-        raise invalid("bad_reason", "Say why you decline: the person reads it.", "reason")
+        raise invalid("bad_reason", refusal_text("decline_reason_missing"), "reason")
     return ""
 
 

@@ -77,7 +77,7 @@ def approval_rule_set(*, actor: Actor, terms: RuleTerms, now: datetime) -> Appro
     with transaction.atomic():
         in_force = ApprovalRule.objects.filter(tenant_id=actor.tenant_id, retired=None)
         if in_force.count() >= MOST_RULES:
-            sentence = f"An organisation has at most {MOST_RULES} rules. End one first."
+            sentence = refusal_text("too_many_rules", most_rules=MOST_RULES)
             raise invalid("too_many_rules", sentence, "name")
         rule.save(force_insert=True)
         _audit(actor, "approval_rule.set", rule, now)
@@ -119,7 +119,7 @@ def _project_read(actor: Actor, slug: str) -> Project | None:
         return None
     project = access_project(actor, slug, "project")
     if not actor.may_lead(project.id):
-        raise denied("Only leads of the project may do this.")
+        raise denied(refusal_text("leads_only"))
     return project
 
 
@@ -142,41 +142,45 @@ def _amounts_check(terms: RuleTerms) -> None:
     )
     for name, value, most in amounts:
         if value is not None and not 0 < value <= most:
-            raise invalid("out_of_range", f"Enter a number above 0 and up to {most:,}.", name)
+            raise invalid(
+                "out_of_range", refusal_text("condition_out_of_range", most=f"{most:,}"), name
+            )
 
 
 def _hours_check(terms: RuleTerms) -> None:
     if terms.hours_begin is None and terms.hours_end is None:
         if terms.weekdays:
-            raise invalid("bad_hours", "Enter the hours of these days.", "hours_begin")
+            raise invalid("bad_hours", refusal_text("hours_missing"), "hours_begin")
         return
     if terms.hours_begin is None or terms.hours_end is None:
-        raise invalid("bad_hours", "Enter both the first and the last hour.", "hours_begin")
+        raise invalid("bad_hours", refusal_text("hours_half"), "hours_begin")
     if terms.hours_end <= terms.hours_begin:
-        raise invalid("bad_hours", "The hours must end later than they begin.", "hours_end")
+        raise invalid("bad_hours", refusal_text("hours_backward"), "hours_end")
     if not terms.weekdays or not set(terms.weekdays) <= set(range(7)):
-        raise invalid("bad_hours", "Choose the days of these hours.", "weekdays")
+        raise invalid("bad_hours", refusal_text("hours_days_missing"), "weekdays")
     try:
         ZoneInfo(terms.zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise invalid("bad_hours", "There is no such time zone.", "zone") from error
+        raise invalid("bad_hours", refusal_text("unknown_zone"), "zone") from error
 
 
 def _states_something_check(rule: ApprovalRule) -> None:
     stated = (rule.min_cost, rule.min_gpu_hours, rule.min_gpus, rule.min_seconds)
     others = (rule.classes, rule.tiers, rule.hours_begin, rule.is_first)
     if all(each is None for each in stated) and not any(others):
-        raise invalid("no_condition", "State at least one condition.", "min_cost")
+        raise invalid("no_condition", refusal_text("no_condition"), "min_cost")
 
 
 def _steps_data(steps: Sequence[Step]) -> list[dict[str, object]]:
     if not steps or len({step.role for step in steps}) != len(steps):
-        raise invalid("bad_steps", "A rule has one or two steps, each of another role.", "steps")
+        raise invalid("bad_steps", refusal_text("bad_steps"), "steps")
     for step in steps:
         if not 1 <= step.needed <= 5:
-            raise invalid("bad_steps", "A step needs 1 to 5 people.", "needed")
+            raise invalid("bad_steps", refusal_text("bad_step_people"), "needed")
         if not 1 <= step.hours <= MOST_HOURS:
-            raise invalid("bad_steps", f"A step takes 1 to {MOST_HOURS} hours.", "hours")
+            raise invalid(
+                "bad_steps", refusal_text("bad_step_hours", most_hours=MOST_HOURS), "hours"
+            )
     return [
         {
             "role": step.role,

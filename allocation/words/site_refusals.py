@@ -1,0 +1,185 @@
+"""The sentences of refusals of operators, of rules for approvals, and of Jira."""
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy
+
+SENTENCES: dict[str, Promise] = {
+    "decline_reason_missing": gettext_lazy("Say why you decline: the person reads it."),
+    "leads_only": gettext_lazy("Only leads of the project may do this."),
+    "hours_half": gettext_lazy("Enter both the first and the last hour."),
+    "hours_backward": gettext_lazy("The hours must end later than they begin."),
+    "hours_days_missing": gettext_lazy("Choose the days of these hours."),
+    "no_condition": gettext_lazy("State at least one condition."),
+    "bad_steps": gettext_lazy("A rule has one or two steps, each of another role."),
+    "too_many_rules": gettext_lazy(
+        "An organisation has at most %(most_rules)s rules. End one first."
+    ),
+    "condition_out_of_range": gettext_lazy("Enter a number above 0 and up to %(most)s."),
+    "hours_missing": gettext_lazy("Enter the hours of these days."),
+    "unknown_zone": gettext_lazy("There is no such time zone."),
+    "bad_step_people": gettext_lazy("A step needs 1 to 5 people."),
+    "bad_step_hours": gettext_lazy("A step takes 1 to %(most_hours)s hours."),
+    "cheapest_of_what": gettext_lazy(
+        "A booking can't choose the cheapest option. Create a quote and book its first option."
+    ),
+    "decision_archived": gettext_lazy(
+        "The documents of decision %(id)s are in the archive file %(archived_in)s. An operator "
+        "replays it by `manage.py decision_replay %(id)s --archive FOLDER`."
+    ),
+    "too_many_replays": gettext_lazy("%(count)s replays are waiting. Ask again in a few minutes."),
+    "approval_changed_since": gettext_lazy(
+        "%(booking)s has changed since. It waits for a decision on what it asks for now."
+    ),
+    "jira_person_missing": gettext_lazy("This person can't book in the project."),
+    "too_many_projects": gettext_lazy("At most %(max_projects)s projects are possible."),
+    "board_taken": gettext_lazy("Another project has this board."),
+    "jira_edition": gettext_lazy("Choose Cloud or Data Center."),
+    "jira_url_query": gettext_lazy("The address of a Jira site has no query."),
+    "jira_mail_missing": gettext_lazy(
+        "Jira Cloud needs the e-mail address of the account that comments."
+    ),
+    "jira_token_missing": gettext_lazy("Give the API token of the account."),
+    "jira_project_key": gettext_lazy("The key of a Jira project is like GPU."),
+    "jira_action": gettext_lazy("Choose to book or to quote."),
+    "no_such_tier": gettext_lazy("There is no such tier."),
+    "jira_board_missing": gettext_lazy("Give both a board and what its sprints ask for."),
+    "not_an_approver": gettext_lazy("This person decides no approvals."),
+    "own_approver": gettext_lazy(
+        "Bookings are made in the name of this person, so another person decides."
+    ),
+    "jira_decline_status": gettext_lazy("Choose another status to decline."),
+    "jira_request_missing": gettext_lazy(
+        "Write a request such as 2 h100 6h or {customfield_10050}."
+    ),
+    "jira_transition": gettext_lazy(
+        "Write state=status, such as active=In Progress. States: %(names)s."
+    ),
+    "jira_decider_missing": gettext_lazy("Say in whose name these statuses decide."),
+    "bad_message": gettext_lazy("Paste a JSON object, as Jira sends it."),
+    "old_message": gettext_lazy("The message is of %(at)s, and it is %(now)s. Check the clocks."),
+    "jira_person_left": gettext_lazy("%(name)s, in whose name Jira acts, has left."),
+    "clock_not_in_doubt": gettext_lazy("No clock has jumped: there is nothing to accept."),
+    "enrolment_refused": gettext_lazy(
+        "This enrolment token is unknown, used or older than 15 minutes. Ask the operator for a "
+        "new one."
+    ),
+    "agent_too_old": gettext_lazy(
+        "The agent of %(node)s (%(version)s) %(limit)s. Upgrade it to %(needed)s or later first."
+    ),
+    "node_not_enrolled": gettext_lazy("%(node)s has no enrolled agent. Install one first."),
+    "node_name_invalid": gettext_lazy(
+        "A node's name has lower-case letters, digits and hyphens, at most 60 characters."
+    ),
+    "models_unknown": gettext_lazy(
+        "Nothing can be planned on %(node)s: no model named %(names)s is in the catalogue. Add the "
+        "model first."
+    ),
+    "rotation_running": gettext_lazy(
+        "%(node)s has been sent its new key and has not signed with it yet. If its agent no longer "
+        "answers, lock it out and enrol it again."
+    ),
+    "inventory_invalid": gettext_lazy("The inventory can't be read: %(error)s."),
+    "mode_unknown": gettext_lazy("A GPU is pinned to whole or to sliced."),
+    "mode_impossible": gettext_lazy("A %(product_name)s has no slices."),
+    "ends_without_warning": gettext_lazy(
+        "Processes are ended only after a warning, at least a minute later."
+    ),
+    "bookings_per_call": gettext_lazy("Choose 1 to %(most_bookings)s bookings."),
+    "class_label_taken": gettext_lazy("Another class has this name."),
+    "bad_class_order": gettext_lazy("A position in lists is 0 to %(most_order)s."),
+    "class_in_use": gettext_lazy(
+        "%(found)s is in use by %(uses)s and can't be removed. A class that has had a price stays "
+        "for the record of charges."
+    ),
+    "product_name_taken": gettext_lazy("The model %(other)s has this name."),
+    "model_in_use": gettext_lazy(
+        "%(product_name)s is in use by %(count)s GPUs or past bookings and can't be removed."
+    ),
+    "bad_model_memory": gettext_lazy("Memory is a whole number of MiB, e.g. 81559."),
+    "bad_model_reset": gettext_lazy(
+        "A reset takes 1 to %(longest_switch)s seconds; 0 means none is needed."
+    ),
+    "model_fixed": gettext_lazy(
+        "%(product_name)s has GPUs, so its product name, class and memory can't change."
+    ),
+    "tenant_has_no_booking": gettext_lazy("This tenant has no booking with that number."),
+    "amount_not_positive": gettext_lazy("Enter an amount above zero."),
+    "booking_not_over": gettext_lazy(
+        "%(booking)s is not over. Its charge can be corrected when it is."
+    ),
+    "refund_too_large": gettext_lazy("At most %(was)s can be refunded."),
+    "charge_too_large": gettext_lazy("At most %(room)s more can be charged."),
+    "correction_reason": gettext_lazy(
+        "Enter a reason of 1 to 200 visible characters. The project can read it."
+    ),
+    "month_not_begun": gettext_lazy("This month has not begun."),
+    "dispute_answered": gettext_lazy("This dispute is %(said)s already."),
+    "no_such_booking_number": gettext_lazy("There is no booking with that number."),
+    "dispute_note": gettext_lazy("Write 1 to %(longest)s visible characters."),
+    "dispute_open": gettext_lazy(
+        "The same is disputed already, and an operator has not answered yet. Withdraw that dispute "
+        "to write another note."
+    ),
+    "deadline_past": gettext_lazy("The deadline has passed."),
+    "gpu_in_service": gettext_lazy("%(gpu)s is already in service."),
+    "still_in_service": gettext_lazy(
+        "%(where)s takes work. Drain the node, switch it off, then confirm it here."
+    ),
+    "note_needed": gettext_lazy("Describe what was done; the history shows it."),
+    "unknown_file": gettext_lazy("Choose one of: %(files)s."),
+    "too_many_exports": gettext_lazy(
+        "%(most_open)s of your files are being made. Wait until one of them is ready."
+    ),
+    "export_failed": gettext_lazy("This file could not be made. Ask for it again."),
+    "export_unfinished": gettext_lazy(
+        "%(lines_done)s of %(lines)s lines are written. Ask again later."
+    ),
+    "blackout_over": gettext_lazy("The maintenance of %(where)s is already over."),
+    "maintenance_far": gettext_lazy("Plan maintenance at most a year ahead."),
+    "maintenance_reason": gettext_lazy("Describe the maintenance; users read it."),
+    "maintenance_deadline": gettext_lazy(
+        "Work has to end between the start and the end of the maintenance."
+    ),
+    "end_before_start": gettext_lazy("The end must be after the start."),
+    "maintenance_past": gettext_lazy("Maintenance can't start in the past."),
+    "maintenance_long": gettext_lazy("Maintenance lasts at most 90 days."),
+    "one_target": gettext_lazy("Name either a rack or a node."),
+    "outage_length": gettext_lazy(
+        "A planned outage takes at least a minute and at most four hours."
+    ),
+    "freeze_length": gettext_lazy("A freeze lasts at most 30 days."),
+    "bad_duration": gettext_lazy("Write the duration like “20m” or “2h”."),
+    "mode_reason": gettext_lazy("Enter a reason; all members read it."),
+    "choice_unknown": gettext_lazy("Choose one of the values."),
+    "too_many_reports": gettext_lazy("A person can have %(most)s reports. End one first."),
+    "report_recipients": gettext_lazy(
+        "Only leads of the project and tenant admins send its reports to others."
+    ),
+    "report_exists": gettext_lazy("This report is sent already. End it to choose another time."),
+    "model_not_shipped": gettext_lazy(
+        "The shipped catalogue has no model %(slug)s. Describe it yourself."
+    ),
+    "stop_reason": gettext_lazy("Enter a reason. Everybody who is stopped reads it."),
+    "stop_length": gettext_lazy("A stop lasts at most 90 days."),
+    "unknown_scope": gettext_lazy("Stop one of: %(known)s."),
+    "stop_over": gettext_lazy("The stop of %(of)s is over."),
+    "unknown_calendar": gettext_lazy("Choose the content of the calendar."),
+    "too_many_calendars": gettext_lazy(
+        "You have %(most_feeds)s calendars. Revoke one you do not use."
+    ),
+    "no_speed": gettext_lazy(
+        "The speed of %(workload)s on %(gpu_class)s is not known. %(known)s Leave the kind of work "
+        "out to book a fixed duration."
+    ),
+    "bad_speed": gettext_lazy("A speed is more than 0 and at most 1000 times the reference class."),
+    "class_for_all_projects": gettext_lazy("A class demands it in every project."),
+    "training_not_accepted": gettext_lazy("A training is recorded by an admin, not accepted."),
+    "text_replaced": gettext_lazy("This version was replaced. Read the new one."),
+    "text_not_recorded": gettext_lazy("People accept a text themselves."),
+    "training_day": gettext_lazy("The day of a training is today or before."),
+    "requirement_kind": gettext_lazy("One of: %(values)s."),
+    "requirement_days": gettext_lazy("Between 1 and %(most_days)s days, or none."),
+    "too_many_requirements": gettext_lazy("At most %(most_open)s. End one first."),
+    "text_length": gettext_lazy("A text has 1 to %(longest_text)s characters."),
+    "text_invisible": gettext_lazy("A text has no control or invisible characters."),
+}
