@@ -182,4 +182,14 @@ SENTENCES: dict[str, Promise] = {
     "too_many_requirements": gettext_lazy("At most %(most_open)s. End one first."),
     "text_length": gettext_lazy("A text has 1 to %(longest_text)s characters."),
     "text_invisible": gettext_lazy("A text has no control or invisible characters."),
+    "bad_length": gettext_lazy("Enter how long the pause lasts: from 1 min to 7 days, such as 4h."),
+    "owner_message": gettext_lazy(
+        "Enter a text of 1 to %(longest)s visible characters. The owners read it."
+    ),
+    "series_too_long": gettext_lazy(
+        "Maintenance repeats at most %(max_dates)s times. Choose an earlier last day."
+    ),
+    "maintenance_overlap": gettext_lazy(
+        "A date would start before the previous one ends. Make them shorter."
+    ),
 }

@@ -21,6 +21,7 @@ from billing.rules import (
     period_text,
 )
 from billing.services.ledger import OVERSPENT, account_of, constraint_of, current_figures
+from billing.words import refusal_text
 from tenants.audit import audit_record
 from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
@@ -82,11 +83,11 @@ def budgets_lock(owner: BudgetOwner) -> None:
 
 def _terms_check(terms: BudgetTerms) -> None:
     if terms.amount < 0:
-        raise invalid("bad_amount", "A budget can't be negative.", "amount")
+        raise invalid("bad_amount", refusal_text("budget_negative"), "amount")
     if terms.period.ends <= terms.period.starts:
-        raise invalid("bad_period", "The budget must end after it starts.", "ends")
+        raise invalid("bad_period", refusal_text("budget_backward"), "ends")
     if terms.warn_percent is not None and not 1 <= terms.warn_percent <= 100:
-        raise invalid("bad_warning", "Warn at 1 to 100 percent.", "warn_percent")
+        raise invalid("bad_warning", refusal_text("budget_warning"), "warn_percent")
 
 
 def _budget_for(owner: BudgetOwner, period: Period) -> tuple[Budget, Decimal]:
@@ -170,8 +171,7 @@ def _overlaps(budget: Budget) -> Refused:
     text = period_text(Period(budget.starts, budget.ends))
     return Refused(
         "budget_overlaps",
-        f"{budget_name(budget)} already has a budget for {text}. Change that one,"
-        " or choose days outside it.",
+        refusal_text("budget_overlaps", budget=budget_name(budget), period=text),
         param="starts",
         owner="tenant_admin" if budget.tenant_id else "operator",
     )
@@ -210,8 +210,7 @@ def _below_spent_and_held(budget: Budget) -> Refused:
     used = ceil_to_cents(effect.spent + effect.held)
     return Refused(
         "budget_below_use",
-        f"{money_text(used, effect.currency)} of this budget are spent or held by bookings;"
-        " it cannot be lower than that. Cancel bookings first, or choose a higher amount.",
+        refusal_text("budget_below_use", used=money_text(used, effect.currency)),
         "budget",
         param="amount",
         numbers={"used": str(used), "amount": str(floor_to_cents(effect.amount))},

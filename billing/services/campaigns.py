@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
 from billing.models import Campaign
+from billing.words import refusal_text
 from tenants.access import Actor
 from tenants.audit import audit_record
 from tenants.models import Project
@@ -41,7 +42,7 @@ def campaign_create(
     _require_lead(actor, project)
     slug = slugify(name)[:40].strip("-")
     if not slug:
-        raise invalid("bad_name", "A campaign's name needs a letter or a digit.", "name")
+        raise invalid("bad_name", refusal_text("campaign_name"), "name")
     campaign = Campaign(tenant_id=project.tenant_id, project=project, slug=slug, name=name[:80])
     campaign.match_labels = labels_check(match.labels, "match_labels")
     campaign.match_ref = reference_check(match.external_ref, "match_ref")
@@ -51,7 +52,7 @@ def campaign_create(
     except IntegrityError as error:
         raise Refused(
             "campaign_exists",
-            f"{project.name} already has a campaign {slug}. Choose another name.",
+            refusal_text("campaign_exists", project=project.name, slug=slug),
             param="name",
         ) from error
     _audit(actor, "campaign.create", campaign, now)
@@ -99,12 +100,13 @@ def campaign_to_charge(
         return _matching(project.id, labels, external_ref)
     found = _campaign_read(project.id, slug)
     if found is None:
-        raise invalid("not_found", f"{project.name} has no campaign {slug}.", "campaign")
+        raise invalid(
+            "not_found", refusal_text("no_campaign", project=project.name, slug=slug), "campaign"
+        )
     if not found.is_open:
         raise Refused(
             "campaign_closed",
-            f"The campaign {found.name} is closed. The project's lead can open it again; a booking"
-            " without a campaign works now.",
+            refusal_text("campaign_closed", found=found.name),
             param="campaign",
             owner="lead",
         )
@@ -137,7 +139,7 @@ def _campaign_read(project_id: UUID, slug: str) -> Campaign | None:
 
 def _require_lead(actor: Actor, project: Project) -> None:
     if not actor.may_lead(project.id):
-        raise denied("Only the project's leads and the tenant's admins may do this.")
+        raise denied(refusal_text("leads_and_admins_only"))
 
 
 def _audit(actor: Actor, action: str, campaign: Campaign, now: datetime) -> None:

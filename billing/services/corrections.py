@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 from billing.models import Account, Transfer
 from billing.rules import floor_to_cents, ledger_amount, money_text
 from billing.services.ledger import OVERSPENT, constraint_of
+from billing.words import refusal_text
 from tenants.platform.errors import Refused, invalid
 
 
@@ -38,7 +39,7 @@ def charge_refund(
                 )
             )  # fmt: skip
     if rest > 0:
-        raise invalid("refund_too_large", "That is more than was charged.", "amount")
+        raise invalid("refund_too_large", refusal_text("refund_too_large"), "amount")
     # The trigger locks accounts in the order of rows.
     Transfer.objects.bulk_create(sorted(lines, key=lambda line: line.credit_id))
 
@@ -55,7 +56,7 @@ def charge_add(
     holds = Transfer.objects.filter(tenant_id=tenant_id, reference=reference, kind="hold")
     last = holds.order_by("day", "at", "id").last()
     if last is None:
-        raise Refused("never_held", "No money was held for this booking, so no budget can pay.")
+        raise Refused("never_held", refusal_text("never_held"))
     line = Transfer(
         tenant_id=tenant_id, kind="charge", debit_id=last.debit_id, credit_id=last.credit_id,
         amount=ledger_amount(amount), reference=reference, day=last.day,
@@ -102,8 +103,7 @@ def _exceeded(account_id: UUID) -> Refused:
     left = floor_to_cents(account.credits - account.debits - account.pending)
     return Refused(
         "budget_exceeded",
-        f"The budget that paid has {money_text(left, account.currency)} left. The tenant's admin"
-        " can raise it.",
+        refusal_text("correction_over_budget", left=money_text(left, account.currency)),
         "budget",
         param="amount",
         owner="tenant_admin",

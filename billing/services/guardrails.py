@@ -17,6 +17,7 @@ from billing.queries import OWNERS, BudgetFigures, budget_figures_of, reached
 from billing.rules import midnight, period_text
 from billing.services.holding.shares import BudgetShare
 from billing.services.holding.shortages import RAISERS, budget_subject
+from billing.words import refusal_text
 from tenants.audit import audit_record
 from tenants.models import Project
 from tenants.outbox import outbox_add
@@ -70,9 +71,7 @@ def ladder_set(
     """
     _rungs_check(rungs)
     if budget.tenant_id is None and any(each.action == Guardrail.Action.APPROVAL for each in rungs):
-        raise invalid(
-            "unknown_choice", "Operators approve no bookings. Choose another rung.", "action"
-        )
+        raise invalid("unknown_choice", refusal_text("operators_approve_nothing"), "action")
     wanted = {rung.key: rung for rung in rungs}
     with transaction.atomic():
         before = list(Guardrail.objects.select_for_update().filter(budget=budget))
@@ -291,9 +290,7 @@ def approval_needed(rung: Guardrail, effect: BudgetFigures) -> Refused:
     raiser, owner = RAISERS[effect.level]
     return Refused(
         "approval_needed",
-        f"The budget of {effect.name} asks for an approval from {rung.percent} % on, and a change"
-        f" can't wait for one. Book what is added as a new booking. {raiser} can raise the budget"
-        " or change its ladder.",
+        refusal_text("approval_needed", budget=effect.name, percent=rung.percent, raiser=raiser),
         "conflict",
         param="request",
         rule="R10",
@@ -308,13 +305,15 @@ def _ids(part: BudgetShare) -> set[UUID]:
 
 def _rungs_check(rungs: Collection[Rung]) -> None:
     if len(rungs) > MOST_RUNGS:
-        raise invalid("too_many_rungs", f"A ladder has at most {MOST_RUNGS} rungs.", "rungs")
+        raise invalid(
+            "too_many_rungs", refusal_text("too_many_rungs", most_rungs=MOST_RUNGS), "rungs"
+        )
     if any(not 1 <= rung.percent <= 200 for rung in rungs):
-        raise invalid("bad_percent", "Enter a share from 1 to 200 percent.", "percent")
+        raise invalid("bad_percent", refusal_text("rung_percent"), "percent")
     if any(rung.action not in Guardrail.Action.values for rung in rungs):
-        raise invalid("unknown_choice", "Choose one of the values.", "action")
+        raise invalid("unknown_choice", refusal_text("unknown_rung"), "action")
     if len({rung.key for rung in rungs}) < len(rungs):
-        raise invalid("rung_twice", "This rung is on the ladder already.", "percent")
+        raise invalid("rung_twice", refusal_text("rung_twice"), "percent")
 
 
 def _evaluate(budget_ids: Sequence[UUID], now: datetime) -> int:
@@ -368,10 +367,15 @@ def _stopped(rung: Guardrail, budget: Budget, effect: BudgetFigures, own: Decima
     share = effect.share_of(rung.measure, without=own)
     return Refused(
         "bookings_stopped",
-        f"{budget_subject(effect, budget)} has {share:.0f} % of its budget for"
-        f" {period_text(effect.period)} {MEASURED[rung.measure]}, and takes no new bookings from"
-        f" {rung.percent} % on. That ends by itself when the share is lower. {raiser} can raise the"
-        " budget or change its ladder.",
+        refusal_text(
+            "bookings_stopped",
+            budget=budget_subject(effect, budget),
+            share=f"{share:.0f}",
+            period=period_text(effect.period),
+            measured=MEASURED[rung.measure],
+            percent=rung.percent,
+            raiser=raiser,
+        ),
         "budget",
         param="request",
         rule="R10",

@@ -6,6 +6,7 @@ from django.db import connection, transaction
 
 from billing.models import ClosedMonth
 from billing.rules import midnight, month_after
+from billing.words import refusal_text
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record
 from tenants.platform.errors import Refused
@@ -28,8 +29,12 @@ def month_close(*, actor: Actor, month: date, now: datetime) -> ClosedMonth:
     if now < earliest:
         raise Refused(
             "month_not_over",
-            f"{month:%B %Y} can be closed from {earliest.day} {earliest:%b %Y} on, when the last"
-            " reports of nodes are in.",
+            refusal_text(
+                "month_not_over",
+                month=f"{month:%B %Y}",
+                day=earliest.day,
+                earliest=f"{earliest:%b %Y}",
+            ),
             owner="operator",
             frees_at=earliest,
         )
@@ -45,7 +50,7 @@ def month_close(*, actor: Actor, month: date, now: datetime) -> ClosedMonth:
             defaults={"ends": ends, "closed_at": now, "closed_by_id": actor.user_id},
         )
         if not is_new:
-            raise Refused("month_closed", f"{month:%B %Y} is closed already.")
+            raise Refused("month_closed", refusal_text("month_closed", month=f"{month:%B %Y}"))
         audit_record(
             tenant_id=actor.tenant_id,
             actor_id=actor.user_id,

@@ -23,6 +23,7 @@ from billing.services.prices import (
     price_book_publish,
     prices_kept,
 )
+from billing.words import refusal_text
 from tenants.audit import platform_record
 from tenants.models import OutboxMessage, Tenant
 from tenants.outbox import outbox_put
@@ -237,14 +238,14 @@ def price_draft_publish(
         if draft.author_id == publisher_id:
             raise Refused(
                 "second_person_needed",
-                "You wrote this draft. Another operator checks it and publishes it.",
+                refusal_text("second_person_needed"),
                 "conflict",
                 owner="operator",
             )
         if draft.revision != revision:
             raise Refused(
                 "draft_changed",
-                "The draft was changed after you read it. Check it again, then publish it.",
+                refusal_text("draft_changed"),
                 "conflict",
                 param="revision",
                 numbers={"revision": draft.revision},
@@ -277,8 +278,7 @@ def _is_current_check(draft: PriceDraft) -> None:
     if is_outdated(draft):
         raise Refused(
             "draft_outdated",
-            "Another version was published after this draft was written. Its author rebases it:"
-            " its own changes stay, everything else gets the prices of the latest version.",
+            refusal_text("draft_outdated"),
             "conflict",
             owner="operator",
         )
@@ -301,10 +301,7 @@ def _changed(
     with transaction.atomic():
         draft = _locked(draft_id)
         if draft.author_id != author_id:
-            raise denied(
-                "Only its author changes a draft, because another operator publishes it."
-                " Write a draft of your own, or publish this one as it is."
-            )
+            raise denied(refusal_text("draft_of_another"))
         before = _kept(draft)
         draft.revision += 1
         _written(draft, terms_of(draft), now)
@@ -326,7 +323,7 @@ def _locked(draft_id: UUID) -> PriceDraft:
         raise missing("draft")
     if draft.state != State.OPEN:
         state = draft.get_state_display().lower()
-        raise Refused("draft_decided", f"This draft is {state} already.", "conflict")
+        raise Refused("draft_decided", refusal_text("draft_decided", state=state), "conflict")
     return draft
 
 

@@ -11,6 +11,7 @@ from billing.models import Price, PriceBook
 from billing.peak_text import peak_hours_text
 from billing.price_books import peak_prices_of, prices_of
 from billing.rates import NO_PEAKS, PeakHours
+from billing.words import refusal_text
 from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid
@@ -101,8 +102,7 @@ def _version_insert(book: PriceBook) -> None:
     except IntegrityError as error:
         raise Refused(
             "price_book_raced",
-            f"Somebody else has just published version {book.version}."
-            " Check it, then publish yours again.",
+            refusal_text("price_book_raced", version=book.version),
         ) from error
 
 
@@ -211,42 +211,43 @@ def only_new_check(
     a draft, which another operator publishes."""
     latest = PriceBook.objects.order_by("-version").first()
     if latest is None and slices:
-        raise invalid("draft_needed", "Write a draft for prices of slices.", "prices")
+        raise invalid("draft_needed", refusal_text("draft_for_slices"), "prices")
     if latest is None:
         return
     if any(setup.get(tier, 0) != fee for tier, fee in latest.setups.items()):
-        raise invalid("draft_needed", "Write a draft to change set-up fees.", "setup_fees")
+        raise invalid("draft_needed", refusal_text("draft_for_setup"), "setup_fees")
     old_peaks = peak_prices_of(latest)
     for key, price in sorted(prices_of(latest).items()):
         if prices.get(key) != price or peaks.prices.get(key) != old_peaks.get(key):
             raise invalid(
                 "draft_needed",
-                f"{key[0]} in {key[1]} has a price already. Write a draft to change it; another"
-                " operator publishes it.",
+                refusal_text("draft_for_price", gpu_class=key[0], tier=key[1]),
                 price_param(*key),
             )
     if slices != slices_of(latest):
-        raise invalid("draft_needed", "Write a draft to change prices of slices.", "prices")
+        raise invalid("draft_needed", refusal_text("draft_for_changed_slices"), "prices")
     if peaks.hours.weekly != latest.hours.weekly:
-        raise invalid("draft_needed", "Write a draft to change peak hours.", "peak_hours")
+        raise invalid("draft_needed", refusal_text("draft_for_peaks"), "peak_hours")
 
 
 def _dates_checked(latest: PriceBook | None, valid_from: datetime, now: datetime) -> None:
     if valid_from < now:
         raise invalid(
             "price_book_past",
-            "Prices cannot change in the past. Leave the date empty to publish them now.",
+            refusal_text("price_book_past"),
             "valid_from",
         )
     if valid_from > now + MAX_ADVANCE:
-        raise invalid(
-            "price_book_far", "Prices can be published at most ten years ahead.", "valid_from"
-        )
+        raise invalid("price_book_far", refusal_text("price_book_far"), "valid_from")
     if latest is not None and valid_from <= latest.valid_from:
         raise invalid(
             "price_book_overlaps",
-            f"Version {latest.version} is valid from {_day(latest.valid_from.date())}"
-            f" {latest.valid_from:%H:%M} UTC. Choose a later date.",
+            refusal_text(
+                "price_book_overlaps",
+                version=latest.version,
+                date=_day(latest.valid_from.date()),
+                valid_from=f"{latest.valid_from:%H:%M}",
+            ),
             "valid_from",
         )
 
@@ -258,27 +259,27 @@ def _prices_checked(prices: Prices) -> None:
     for gpu_class, tier in sorted(wanted ^ prices.keys()):
         raise invalid(
             "price_missing",
-            f"Enter exactly one price for {gpu_class} in {tier}.",
+            refusal_text("price_missing", gpu_class=gpu_class, tier=tier),
             price_param(gpu_class, tier),
         )
     for (gpu_class, tier), price in sorted(prices.items()):
         if not price.is_finite() or not 0 <= price < MOST:
             raise invalid(
                 "bad_amount",
-                "A price must be at least 0 and below one million.",
+                refusal_text("bad_price"),
                 price_param(gpu_class, tier),
             )
 
 
 def _peaks_checked(prices: Prices, peaks: Peaks) -> None:
     if peaks.prices and not peaks.hours.weekly:
-        raise invalid("bad_peak_hours", "Enter the hours in which peak prices count.", "peak_hours")
+        raise invalid("bad_peak_hours", refusal_text("bad_peak_hours"), "peak_hours")
     for (gpu_class, tier), peak in sorted(peaks.prices.items()):
         price = prices.get((gpu_class, tier))
         if price is None or not peak.is_finite() or not price <= peak < MOST:
             raise invalid(
                 "bad_amount",
-                "A peak price must be at least the other price, and below one million.",
+                refusal_text("bad_peak_price"),
                 price_param(gpu_class, tier, is_peak=True),
             )
 
@@ -286,29 +287,33 @@ def _peaks_checked(prices: Prices, peaks: Peaks) -> None:
 def _slices_checked(prices: Prices, peaks: Peaks, slices: SlicePrices) -> None:
     for (gpu_class, tier, profile), (price, peak) in sorted(slices.items()):
         if (gpu_class, tier) not in prices or not profile:
-            raise invalid("price_missing", f"There is no {gpu_class} in {tier}.", "prices")
+            raise invalid(
+                "price_missing",
+                refusal_text("slice_price_unknown", gpu_class=gpu_class, tier=tier),
+                "prices",
+            )
         if not price.is_finite() or not 0 <= price < MOST:
             raise invalid(
                 "bad_amount",
-                "A price must be at least 0 and below one million.",
+                refusal_text("bad_price"),
                 price_param(gpu_class, tier, profile=profile),
             )
         param = price_param(gpu_class, tier, profile=profile, is_peak=True)
         if peak is not None and not (peak.is_finite() and price <= peak < MOST):
-            raise invalid("bad_amount", "A peak price must be at least the other price.", param)
+            raise invalid("bad_amount", refusal_text("bad_slice_peak"), param)
         if peak is not None and not peaks.hours.weekly:
-            raise invalid("bad_peak_hours", "Enter the hours in which peak prices count.", param)
+            raise invalid("bad_peak_hours", refusal_text("bad_peak_hours"), param)
 
 
 def _setup_checked(prices: Prices, setup: SetupFees) -> None:
     tiers = {tier for _, tier in prices}
     for tier, fee in sorted(setup.items()):
         if tier not in tiers:
-            raise invalid("price_missing", f"There is no tier {tier}.", setup_param(tier))
-        if not fee.is_finite() or not 0 <= fee < MOST:
             raise invalid(
-                "bad_amount", "A fee must be at least 0 and below one million.", setup_param(tier)
+                "price_missing", refusal_text("setup_tier_unknown", tier=tier), setup_param(tier)
             )
+        if not fee.is_finite() or not 0 <= fee < MOST:
+            raise invalid("bad_amount", refusal_text("bad_setup_fee"), setup_param(tier))
 
 
 def setup_param(tier: str) -> str:

@@ -4,6 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from billing.models import Budget
+from billing.words import refusal_text
 from tenants.audit import audit_record
 from tenants.platform.errors import invalid
 
@@ -20,11 +21,11 @@ def variance_rule_set(
     """
     if percent is not None and not 1 <= percent <= MOST_PERCENT:
         raise invalid(
-            "bad_percent", f"Enter 1 to {MOST_PERCENT} percent, or nothing for no notices.",
+            "bad_percent", refusal_text("variance_percent", most_percent=MOST_PERCENT),
             "percent",
         )  # fmt: skip
     if not 0 <= amount < 10**9:
-        raise invalid("bad_amount", "Enter an amount from 0 to below one billion.", "amount")
+        raise invalid("bad_amount", refusal_text("variance_amount"), "amount")
     before = _values(budget)
     budget.variance_percent, budget.variance_amount = percent, amount
     budget.save(update_fields=["variance_percent", "variance_amount"])

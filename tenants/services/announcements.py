@@ -11,6 +11,7 @@ from tenants.audit import platform_record
 from tenants.models import Announcement, AnnouncementDismissal, Tenant, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.members.messages import PeopleMessage, people_message_put
+from tenants.words import refusal_text
 
 PUBLISHED = "announcement.published"
 LONGEST = timedelta(days=90)
@@ -74,7 +75,7 @@ def announcement_withdraw(*, operator: User, announcement_id: UUID, now: datetim
     if found is None:
         raise missing("announcement")
     if found.withdrawn_at is not None or found.until <= now:
-        raise Refused("announcement_over", "This announcement is shown no longer.")
+        raise Refused("announcement_over", refusal_text("announcement_over"))
     found.withdrawn_at = now
     found.save(update_fields=["withdrawn_at"])
     _record(operator, "announcement.withdrawn", found, now)
@@ -118,19 +119,19 @@ def dismissed_of(user_id: int | None, announcements: Collection[UUID]) -> set[UU
 
 def _check(terms: AnnouncementTerms, text: str, now: datetime) -> None:
     if not text:
-        raise invalid("text_needed", "Enter what everybody should read.", "text")
+        raise invalid("text_needed", refusal_text("announcement_text"), "text")
     if len(text) > TEXT_MOST:
-        raise invalid("text_needed", f"At most {TEXT_MOST} characters.", "text")
+        raise invalid("text_needed", refusal_text("announcement_long", text_most=TEXT_MOST), "text")
     if terms.level not in Announcement.Level.values:
-        raise invalid("unknown_level", "Choose note, maintenance or warning.", "level")
+        raise invalid("unknown_level", refusal_text("announcement_level"), "level")
     if terms.until <= max(terms.starts, now):
-        raise invalid("bad_window", "It ends after it begins, and in the future.", "until")
+        raise invalid("bad_window", refusal_text("announcement_ends"), "until")
     if terms.until - terms.starts > LONGEST:
-        raise invalid("bad_window", f"It is shown for at most {LONGEST.days} days.", "until")
+        raise invalid("bad_window", refusal_text("announcement_days", days=LONGEST.days), "until")
     if Announcement.objects.filter(withdrawn_at=None, until__gt=now).count() >= OPEN_MOST:
         raise Refused(
             "too_many_announcements",
-            f"{OPEN_MOST} announcements are shown now or later. Withdraw one first.",
+            refusal_text("too_many_announcements", open_most=OPEN_MOST),
         )
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from tenants.platform.errors import invalid
 from tenants.platform.text import first_invisible
+from tenants.words import refusal_text
 
 UNITS_PER_GPU = 56_000
 MAX_GPUS = 100_000
@@ -24,18 +25,16 @@ def name_read(text: str, *, param: str = "name", longest: int = 80) -> str:
     name = " ".join(unicodedata.normalize("NFC", text).split(" ")).strip()
     name = re.sub(" +", " ", name)
     if first_invisible(name):
-        raise invalid("bad_name", "A name has no control or invisible characters.", param)
+        raise invalid("bad_name", refusal_text("name_invisible"), param)
     if not 1 <= len(name) <= longest:
-        raise invalid("bad_name", f"A name has 1 to {longest} characters.", param)
+        raise invalid("bad_name", refusal_text("name_length", longest=longest), param)
     return name
 
 
 def username_read(text: str) -> str:
     """A new sign-in name. Raises Refused `bad_username`."""
     if not _USERNAME.fullmatch(text):
-        raise invalid(
-            "bad_username", "A sign-in name has letters, digits and . _ @ + - only.", "username"
-        )
+        raise invalid("bad_username", refusal_text("bad_username"), "username")
     return text
 
 
@@ -44,7 +43,7 @@ def slug_read(text: str, *, param: str = "slug") -> str:
     if not _SLUG.fullmatch(text) or len(text) > 40:
         raise invalid(
             "bad_slug",
-            "A short name has up to 40 small letters, digits and single hyphens between them.",
+            refusal_text("bad_slug"),
             param,
         )
     return text
@@ -64,12 +63,12 @@ def units_read(text: str, *, param: str) -> int:
     """
     text = text.strip()
     if not _GPUS.fullmatch(text):
-        raise invalid("bad_number", "Enter GPUs as a plain number, like 2 or 2.5.", param)
+        raise invalid("bad_number", refusal_text("gpus_not_a_number"), param)
     units = Decimal(text) * UNITS_PER_GPU
     if units != int(units):
-        raise invalid("bad_number", "A GPU has 56,000 units: at most 1/56,000 steps.", param)
+        raise invalid("bad_number", refusal_text("gpus_step"), param)
     if units > MAX_GPUS * UNITS_PER_GPU:
-        raise invalid("bad_number", f"At most {MAX_GPUS:,} GPUs.", param)
+        raise invalid("bad_number", refusal_text("gpus_most", max_gpus=f"{MAX_GPUS:,}"), param)
     return int(units)
 
 
@@ -89,9 +88,7 @@ def seconds_read(text: str, *, param: str) -> int:
     if joined == "0":
         return 0
     if not _DURATION.fullmatch(joined):
-        raise invalid(
-            "bad_duration", "Enter a duration like 30m, 6h, 7d or 1h 30m (s, m, h, d).", param
-        )
+        raise invalid("bad_duration", refusal_text("bad_duration"), param)
     return sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[dhms]", joined))
 
 
@@ -108,5 +105,5 @@ def seconds_text(seconds: int) -> str:
 def whole_read(text: str, *, param: str) -> int:
     """A whole number in plain digits. Raises Refused `bad_number`."""
     if not re.fullmatch(r"-?[0-9]{1,9}", text.strip()):
-        raise invalid("bad_number", "Enter a whole number.", param)
+        raise invalid("bad_number", refusal_text("whole_number"), param)
     return int(text.strip())

@@ -19,6 +19,7 @@ from tenants.queries import (
     operator_notifications,
 )
 from tenants.rules.notifications import MAIL_CHOICES, TYPES, Choice, choice_of
+from tenants.words import refusal_text
 
 RETENTION = timedelta(days=90)
 _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
@@ -148,27 +149,25 @@ def clock_read(text: str, param: str) -> time | None:
     if not text:
         return None
     if not _CLOCK.fullmatch(text):
-        raise invalid("bad_clock", "Write a time of day like 22:00.", param)
+        raise invalid("bad_clock", refusal_text("bad_clock"), param)
     return time(int(text[:2]), int(text[3:]))
 
 
 def _terms_check(terms: NotificationTerms) -> None:
     if (terms.quiet_from is None) != (terms.quiet_until is None):
         param = "quiet_from" if terms.quiet_from is None else "quiet_until"
-        sentence = "Quiet hours need a beginning and an end. Leave both empty for none."
+        sentence = refusal_text("quiet_hours_half")
         raise invalid("bad_quiet_hours", sentence, param)
     if terms.quiet_from is not None and terms.quiet_from == terms.quiet_until:
-        raise invalid(
-            "bad_quiet_hours", "Quiet hours begin and end at different times.", "quiet_until"
-        )
+        raise invalid("bad_quiet_hours", refusal_text("quiet_hours_equal"), "quiet_until")
     for name, choice in terms.choices.items():
         if name not in TYPES or choice.mail not in MAIL_CHOICES:
             known = ", ".join(TYPES)
-            raise invalid("unknown_type", f"Choose one of {known}.", "events")
+            raise invalid("unknown_type", refusal_text("unknown_type", known=known), "events")
         if not choice.in_app and not TYPES[name].is_optional:
             raise Refused(
                 "always_in_app",
-                f"{TYPES[name].label} always go to the inbox, because a countdown runs.",
+                refusal_text("always_in_app", label=TYPES[name].label),
                 "invalid",
                 "events",
                 owner="operator",

@@ -15,6 +15,7 @@ from tenants.models import Membership, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid
 from tenants.services.input_values import name_read, slug_read, username_read
 from tenants.services.sign_in.account import password_check
+from tenants.words import refusal_text
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -128,30 +129,28 @@ def _tier_values(slug: str, terms: TierTerms) -> dict[str, Any]:
         if values[field] is not None and not low <= values[field] <= high:
             raise invalid("bad_tier", sentence, field)
     if terms.pause_method not in Tier.PauseMethod.values:
-        raise invalid(
-            "bad_tier", "Choose stop, signal or suspend as the pause method.", "pause_method"
-        )
+        raise invalid("bad_tier", refusal_text("tier_pause_method"), "pause_method")
     if terms.idle_action not in Tier.IdleAction.values:
-        raise invalid("bad_tier", "Choose tell, pause or end for idle GPUs.", "idle_action")
+        raise invalid("bad_tier", refusal_text("tier_idle_action"), "idle_action")
     if terms.idle_action == Tier.IdleAction.PAUSE and not terms.pausable:
-        sentence = "Idle bookings can be paused only in a tier that can be paused."
+        sentence = refusal_text("tier_idle_pause")
         raise invalid("bad_tier", sentence, "idle_action")
     _bounds_check(terms)
     if bool(terms.more_times) != bool(terms.more_time_seconds):
-        sentence = "Enter both how often and for how long a pause can be postponed, or neither."
+        sentence = refusal_text("tier_more_time")
         raise invalid("bad_tier", sentence, "more_time_seconds")
     if not (terms.pausable or terms.counts_against_guarantee):
-        sentence = "A tier that is never paused must count against the guarantee."
+        sentence = refusal_text("tier_guarantee")
         raise invalid("bad_tier", sentence, "counts_against_guarantee")
     return values
 
 
 def _bounds_check(terms: TierTerms) -> None:
     if terms.min_duration_seconds > terms.max_duration_seconds:
-        sentence = "The shortest booking is longer than the longest."
+        sentence = refusal_text("tier_lengths")
         raise invalid("bad_tier", sentence, "min_duration_seconds")
     if terms.lead_seconds > terms.advance_seconds:
-        sentence = "Bookings must be possible between the least and the most time ahead."
+        sentence = refusal_text("tier_lead")
         raise invalid("bad_tier", sentence, "lead_seconds")
 
 
@@ -167,7 +166,7 @@ def tenant_create(*, operator: User, slug: str, name: str, admin: str, now: date
         slug=slug_read(slug), defaults={"name": name_read(name, longest=120)}
     )
     if not is_new:
-        raise invalid("slug_taken", "Another tenant has this short name.", "slug")
+        raise invalid("slug_taken", refusal_text("tenant_slug_taken"), "slug")
     after = {"name": tenant.name, "is_open": True, "admin": user.username}
     _note(operator, tenant, "tenant.created", now, after=after)
     membership = Membership.objects.create(tenant=tenant, user=user, role=Role.TENANT_ADMIN)
@@ -251,7 +250,7 @@ def _account_make(
 ) -> User:
     username_read(account.username)
     if User.objects.filter(username__iexact=account.username).exists():
-        raise invalid("username_taken", "This sign-in name is taken.", "username")
+        raise invalid("username_taken", refusal_text("username_taken"), "username")
     user = User(
         username=account.username,
         first_name=name_read(account.name, longest=150),
@@ -262,7 +261,7 @@ def _account_make(
         if user.email:
             validate_email(user.email)
     except ValidationError as error:
-        raise invalid("bad_email", "This is not an e-mail address.", "email") from error
+        raise invalid("bad_email", refusal_text("bad_email"), "email") from error
     password_check(account.password, user)
     user.set_password(account.password)
     user.save()
@@ -290,7 +289,7 @@ def _person_read(username: str) -> User:
     if user is None:
         raise invalid(
             "no_such_person",
-            "There is no account with this sign-in name. An operator can create one.",
+            refusal_text("no_such_person"),
             "username",
         )
     return user

@@ -20,6 +20,7 @@ from tenants.services.labs.room import (
     room_of_tenant,
 )
 from tenants.services.labs.share import Share, ShareMore, more_check, share_check
+from tenants.words import refusal_text
 
 
 @transaction.atomic
@@ -37,7 +38,7 @@ def quota_set(
     if not actor.is_tenant_admin:
         # Weights and caps decide between labs, too.
         if share.more not in (None, ShareMore()):
-            raise denied("Only the tenant's admins set weights and caps of GPU-hours.")
+            raise denied(refusal_text("weights_admins_only"))
         share = replace(share, more=None)
     share_check(share)
     model = class_read(gpu_class)
@@ -72,9 +73,14 @@ def tenant_quota_set(
         missing_units = promised - share.guaranteed_units
         raise Refused(
             "guarantees_promised",
-            f"The projects of {tenant.name} are guaranteed {gpus_text(promised)} {model.label}."
-            f" {gpus_text(share.guaranteed_units)} is {gpus_text(missing_units)} too few: the"
-            " tenant's admin has to lower a project's guarantee first.",
+            refusal_text(
+                "guarantees_promised",
+                tenant=tenant.name,
+                promised=gpus_text(promised),
+                model=model.label,
+                guaranteed_units=gpus_text(share.guaranteed_units),
+                missing_units=gpus_text(missing_units),
+            ),
             "quota",
             param="guaranteed",
             owner=tenant.name,

@@ -99,12 +99,12 @@ def _read(act: BulkAct) -> BulkAct:
     try:
         text = name_read(act.text, longest=longest)
     except Refused as refusal:
-        sentence = f"Enter a text of 1 to {longest} visible characters. The owners read it."
+        sentence = refusal_text("owner_message", longest=longest)
         raise invalid("bad_message", sentence, "text") from refusal
     if act.act != "pause":
         return BulkAct(act.act, text)
     if act.length is None or not timedelta(minutes=1) <= act.length <= LONGEST_PAUSE:
-        sentence = "Enter how long the pause lasts: from 1 min to 7 days, such as 4h."
+        sentence = refusal_text("bad_length")
         raise invalid("bad_length", sentence, "length")
     return BulkAct(act.act, text.rstrip("."), act.length)
 

@@ -302,10 +302,10 @@ def _dates(
     except AskError as error:
         raise invalid(error.code, error.sentence, "repeat") from error
     if len(dates.starts) > MAX_DATES:
-        sentence = f"Maintenance repeats at most {MAX_DATES} times. Choose an earlier last day."
+        sentence = refusal_text("series_too_long", max_dates=MAX_DATES)
         raise invalid("series_too_long", sentence, "repeat")
     if dates_overlap(dates.starts, int((first.ends - first.starts).total_seconds())):
-        sentence = "A date would start before the previous one ends. Make them shorter."
+        sentence = refusal_text("maintenance_overlap")
         raise invalid("series_overlap", sentence, "repeat")
     if dates.starts[-1] > latest:
         raise invalid("advance_window", refusal_text("maintenance_far"), "repeat")

@@ -12,6 +12,7 @@ from billing.models import Account, Budget
 from billing.platform_limits import platform_limits
 from billing.queries import OWNERS
 from billing.rules import Period, ledger_amount, midnight, split_by_seconds, uncovered_from
+from billing.words import refusal_text
 from tenants.models import Project
 from tenants.platform.errors import Refused
 from tenants.platform.reference import by_version
@@ -157,8 +158,7 @@ def _no_budget(project_id: UUID, gap: datetime, *, is_all: bool) -> Refused:
     rest = "" if is_all else "; a booking that ends before then works now"
     return Refused(
         "no_budget",
-        f"{project.name} has no budget from {gap.day} {gap:%b %Y} on."
-        f" The tenant's admin can set one{rest}.",
+        refusal_text("no_budget", project=project.name, day=gap.day, gap=f"{gap:%b %Y}", rest=rest),
         "budget",
         param="request",
         rule="R11",

@@ -10,6 +10,7 @@ from billing.platform_limits import platform_short
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import ceil_to_cents, floor_to_cents, midnight, money_text, period_text
 from billing.services.holding.shares import BudgetShare
+from billing.words import refusal_text
 from tenants.platform.errors import Refused
 
 
@@ -47,10 +48,14 @@ def _short(budget: Budget, effect: BudgetFigures, amount: Decimal) -> Refused:
     raiser, owner = RAISERS[effect.level]
     return Refused(
         "budget_exceeded",
-        f"{budget_subject(effect, budget)} has {money_text(left, currency)} left for"
-        f" {period_text(effect.period)}; this needs {money_text(needs, currency)}."
-        f" {raiser} can raise the budget;"
-        " a shorter or smaller booking, a cheaper tier or a slice needs less.",
+        refusal_text(
+            "budget_exceeded",
+            budget=budget_subject(effect, budget),
+            left=money_text(left, currency),
+            period=period_text(effect.period),
+            needs=money_text(needs, currency),
+            raiser=raiser,
+        ),
         "budget",
         param="request",
         rule="R10",

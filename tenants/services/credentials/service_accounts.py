@@ -28,6 +28,7 @@ from tenants.services.credentials.tokens import (
     tokens_end,
 )
 from tenants.services.input_values import name_read, slug_of
+from tenants.words import refusal_text
 
 MAX_ACCOUNTS = 50
 # Nobody but people manages projects, so a program gets neither more scopes nor a stronger role.
@@ -81,11 +82,12 @@ def service_account_create(
     called = name_read(name)
     found = _project(actor, project)
     if role not in ROLES:
-        raise invalid("bad_role", "A service account is researcher or viewer.", "role")
+        raise invalid("bad_role", refusal_text("service_account_role"), "role")
     open_now = ServiceAccount.objects.filter(tenant_id=actor.tenant_id, closed=None)
     if open_now.count() >= MAX_ACCOUNTS:
         raise Refused(
-            "too_many_service_accounts", f"A tenant has at most {MAX_ACCOUNTS} service accounts."
+            "too_many_service_accounts",
+            refusal_text("too_many_service_accounts", max_accounts=MAX_ACCOUNTS),
         )
     wanted = f"{slug_of(called) or 'service'}.{found.slug}@{actor.tenant_slug}"
     with connection.cursor() as cursor:
@@ -95,7 +97,7 @@ def service_account_create(
         )
         (account_id,) = cursor.fetchone() or (None,)
     if account_id is None:
-        raise denied("Only the project's leads and the tenant's admins may do this.")
+        raise denied(refusal_text("leads_and_admins_only"))
     account = ServiceAccount.objects.select_related("project", "user").get(id=account_id)
     _record(actor, "service_account.created", account, now, {"role": role})
     return account
@@ -145,7 +147,7 @@ def service_token_create(
     days_check(token.days)
     scopes = [str(each) for each in SCOPES if each in token.scopes]
     if not scopes or not set(token.scopes) <= set(SCOPES):
-        sentence = "A service account has the scopes read and book: choose one or both."
+        sentence = refusal_text("service_account_scopes")
         raise invalid("bad_scopes", sentence, "scopes")
     new = NewToken(
         name=name_read(token.name),
@@ -197,9 +199,9 @@ def service_token_revoke(
 def _project(actor: Actor, slug: str) -> Project:
     found = access_project(actor, slug, "project")
     if not actor.may_lead(found.id):
-        raise denied("Only the project's leads and the tenant's admins may do this.")
+        raise denied(refusal_text("leads_and_admins_only"))
     if not found.is_open:
-        raise denied(f"{found.name} is closed. Its tenant admin can open it again.")
+        raise denied(refusal_text("project_closed", found=found.name))
     return found
 
 

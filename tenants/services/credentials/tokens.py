@@ -18,6 +18,7 @@ from tenants.models import ApiToken, Role, Scope, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import require_operators_process, tenant_tx
 from tenants.services.input_values import name_read
+from tenants.words import refusal_text
 
 BRAND = "gpup_pat_"
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -223,7 +224,7 @@ def _scopes_read(wanted: Sequence[str] | None, maker: ApiToken | None) -> list[s
         return list(maker.scopes) if maker else list(Scope.values)
     known = [scope for scope in Scope.values if scope in wanted]
     if not known or not set(wanted) <= set(Scope.values):
-        sentence = f"Choose at least one of {', '.join(Scope.values)}."
+        sentence = refusal_text("scopes_missing", values=", ".join(Scope.values))
         raise invalid("bad_scopes", sentence, "scopes")
     return known
 
@@ -235,28 +236,26 @@ def token_bound(new: NewToken, maker: ApiToken) -> None:
     if extra:
         raise Refused(
             "stronger_token",
-            f"This token has no scope {', '.join(extra)}, so it cannot create a token with it.",
+            refusal_text("token_scope", extra=", ".join(extra)),
             "denied",
             "scopes",
         )
     if maker.project_id is not None:
         if new.project_id not in (None, maker.project_id):
-            raise Refused(
-                "stronger_token", "This token is for another project.", "denied", "project"
-            )
+            raise Refused("stronger_token", refusal_text("token_project"), "denied", "project")
         new.project_id = maker.project_id
 
 
 def days_check(days: int) -> None:
     """Raises Refused `bad_days`."""
     if not 1 <= days <= MAX_DAYS:
-        raise invalid("bad_days", f"Choose a lifetime of 1 to {MAX_DAYS} days.", "days")
+        raise invalid("bad_days", refusal_text("token_days", max_days=MAX_DAYS), "days")
 
 
 def overlap_check(hours: int) -> None:
     """Raises Refused `bad_overlap`."""
     if not 0 <= hours <= MAX_OVERLAP_HOURS:
-        sentence = f"Choose an overlap of 0 to {MAX_OVERLAP_HOURS} hours."
+        sentence = refusal_text("token_overlap", max_overlap_hours=MAX_OVERLAP_HOURS)
         raise invalid("bad_overlap", sentence, "overlap_hours")
 
 
@@ -303,9 +302,7 @@ def token_store(actor: Actor, new: NewToken, now: datetime) -> tuple[ApiToken, s
     """Stores a token; returns it with its text. Raises Refused `too_many_tokens`."""
     holder_id = new.holder_id or actor.user_id
     if live_tokens(actor.tenant_id, holder_id, now).count() >= MAX_TOKENS:
-        raise Refused(
-            "too_many_tokens", f"There are {MAX_TOKENS} valid tokens. Revoke one that is not used."
-        )
+        raise Refused("too_many_tokens", refusal_text("too_many_tokens", max_tokens=MAX_TOKENS))
     clear = _new_token()
     token = ApiToken.objects.create(
         tenant_id=actor.tenant_id,
@@ -347,7 +344,7 @@ def token_maker(actor: Actor, made_with: UUID, now: datetime) -> ApiToken:
     own = live_tokens(actor.tenant_id, actor.user_id, now)
     maker = own.select_for_update().filter(id=made_with).first()
     if maker is None:
-        raise denied("This token has expired or was revoked, so it cannot create another one.")
+        raise denied(refusal_text("token_over"))
     return maker
 
 

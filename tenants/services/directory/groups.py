@@ -19,6 +19,7 @@ from tenants.platform.text import first_invisible
 from tenants.services.directory.people import directory_people
 from tenants.services.sign_on.people import roles_of_groups_set
 from tenants.services.sign_on.providers import EVERYBODY
+from tenants.words import refusal_text
 
 LONGEST_NAME = 200
 LONGEST_ID = 255
@@ -65,7 +66,7 @@ def directory_group_create(*, tenant: Tenant, terms: GroupTerms, now: datetime) 
     """
     _lock(tenant)
     if directory_groups(tenant).count() >= MOST_GROUPS:
-        raise Refused("too_many_groups", f"A directory keeps at most {MOST_GROUPS} groups.")
+        raise Refused("too_many_groups", refusal_text("directory_groups", most_groups=MOST_GROUPS))
     return _changed(DirectoryGroup(tenant=tenant, created=now), terms, now)
 
 
@@ -112,13 +113,19 @@ def _changed(group: DirectoryGroup, terms: GroupTerms, now: datetime) -> Directo
 
 def _people(tenant: Tenant, names: Collection[str]) -> set[int]:
     if len(names) > MOST_MEMBERS:
-        raise invalid("invalidValue", f"A group has at most {MOST_MEMBERS} members.", "members")
+        raise invalid(
+            "invalidValue",
+            refusal_text("directory_group_members", most_members=MOST_MEMBERS),
+            "members",
+        )
     if any(first_invisible(name) for name in names):
-        raise invalid("invalidValue", "A member is an id of a person.", "members")
+        raise invalid("invalidValue", refusal_text("directory_member"), "members")
     found = dict(directory_people(tenant).filter(username__in=names).values_list("username", "id"))
     unknown = sorted(set(names) - found.keys())
     if unknown:
-        raise invalid("invalidValue", f"There is no person {unknown[0][:80]} here.", "members")
+        raise invalid(
+            "invalidValue", refusal_text("directory_no_person", unknown=unknown[0][:80]), "members"
+        )
     return set(found.values())
 
 
@@ -131,21 +138,24 @@ def _roles_set(tenant: Tenant, people: Collection[int], now: datetime) -> None:
         if roles_of_groups_set(provider, user, now):
             raise Refused(
                 "last_admin",
-                f"{user.username} is the last admin of {tenant.name}, by this group. Make somebody"
-                " else an admin first.",
+                refusal_text("directory_last_admin", user=user.username, tenant=tenant.name),
             )
 
 
 def _check(group: DirectoryGroup, terms: GroupTerms) -> None:
     name = terms.name
     if not 1 <= len(name.strip()) <= LONGEST_NAME or first_invisible(name) or name == EVERYBODY:
-        sentence = f"A name has 1 to {LONGEST_NAME} visible characters, and is not {EVERYBODY}."
+        sentence = refusal_text(
+            "directory_group_name", longest_name=LONGEST_NAME, everybody=EVERYBODY
+        )
         raise invalid("invalidValue", sentence, "displayName")
     if len(terms.external_id) > LONGEST_ID or first_invisible(terms.external_id):
-        raise invalid("invalidValue", f"It has at most {LONGEST_ID} characters.", "externalId")
+        raise invalid(
+            "invalidValue", refusal_text("directory_id_long", longest_id=LONGEST_ID), "externalId"
+        )
     others = directory_groups(group.tenant).exclude(id=group.id)
     if others.filter(name__iexact=name).exists():
-        raise Refused("uniqueness", f"There is a group {name} already.")
+        raise Refused("uniqueness", refusal_text("directory_group_taken", name=name))
 
 
 def _lock(tenant: Tenant) -> None:

@@ -28,6 +28,7 @@ from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.text import first_invisible
 from tenants.services.members.people import require_another_admin
 from tenants.services.sign_on.people import account_named, roles_for_everybody_set
+from tenants.words import refusal_text
 
 LONGEST_NAME = 150
 LONGEST_ID = 255
@@ -95,7 +96,9 @@ def directory_person_create(*, tenant: Tenant, terms: PersonTerms, now: datetime
             tenant=tenant, issuer=provider.issuer, subject=terms.external_id
         )
     if same.exists() or (identity is not None and identity.exists()):
-        raise Refused("uniqueness", f"There is a person {terms.user_name} already.")
+        raise Refused(
+            "uniqueness", refusal_text("directory_person_taken", user_name=terms.user_name)
+        )
     user = account_named(terms.user_name, f"{terms.given} {terms.family}", tenant)
     user.first_name, user.last_name = terms.given, terms.family
     user.save(update_fields=["first_name", "last_name"])
@@ -140,7 +143,9 @@ def directory_person_change(
     if made is not None:
         others = DirectoryPerson.objects.filter(tenant=tenant).exclude(id=made.id)
         if others.filter(user_name__iexact=terms.user_name).exists():
-            raise Refused("uniqueness", f"There is a person {terms.user_name} already.")
+            raise Refused(
+                "uniqueness", refusal_text("directory_person_taken", user_name=terms.user_name)
+            )
         made.user_name = terms.user_name
         made.save(update_fields=["user_name"])
         user.first_name, user.last_name = terms.given, terms.family
@@ -204,12 +209,14 @@ def _access_end(tenant: Tenant, user: User, now: datetime) -> None:
 def _check(terms: PersonTerms) -> None:
     texts = (terms.user_name, terms.given, terms.family)
     if not terms.user_name.strip() or any(len(each) > LONGEST_NAME for each in texts):
-        sentence = f"A name has 1 to {LONGEST_NAME} characters."
+        sentence = refusal_text("directory_name", longest_name=LONGEST_NAME)
         raise invalid("bad_name", sentence, "userName")
     if len(terms.external_id) > LONGEST_ID:
-        raise invalid("bad_name", f"It has at most {LONGEST_ID} characters.", "externalId")
+        raise invalid(
+            "bad_name", refusal_text("directory_id_long", longest_id=LONGEST_ID), "externalId"
+        )
     if any(first_invisible(each) for each in (*texts, terms.external_id)):
-        raise invalid("bad_name", "A name has no invisible characters.", "userName")
+        raise invalid("bad_name", refusal_text("directory_name_invisible"), "userName")
 
 
 def _note(

@@ -20,6 +20,7 @@ from tenants.models import (
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import name_read, slug_read
 from tenants.services.labs.room import lab_quota_of, room_of_lab, room_of_tenant
+from tenants.words import refusal_text
 
 OVERSPENT = "account_never_overspent"
 """The constraint that a hard budget of a lab has."""
@@ -47,7 +48,7 @@ def lab_create(*, actor: Actor, slug: str, name: str, now: datetime) -> Lab:
         defaults={"name": name_read(name, longest=120)},
     )
     if not is_new:
-        raise invalid("slug_taken", "Another lab has this short name.", "slug")
+        raise invalid("slug_taken", refusal_text("lab_slug_taken"), "slug")
     _record(actor, "lab.created", lab, now, {"name": lab.name})
     return lab
 
@@ -87,8 +88,7 @@ def lab_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -> La
             more = f" and {len(projects) - 3} more" if len(projects) > 3 else ""
             raise Refused(
                 "lab_in_use",
-                f"{lab.name} still has projects: {names}{more}. Move them to another lab, or out"
-                " of it, first.",
+                refusal_text("lab_in_use", lab=lab.name, names=names, more=more),
                 "conflict",
                 numbers={"projects": len(projects)},
             )
@@ -113,7 +113,7 @@ def project_lab_set(*, actor: Actor, project: str, lab: str | None, now: datetim
     moved = Project.objects.select_for_update().get(id=moved.id)
     target = None if lab is None else _locked(actor, lab, "lab")
     if target is not None and not target.is_open:
-        raise invalid("lab_archived", f"{target.name} is archived.", "lab")
+        raise invalid("lab_archived", refusal_text("lab_archived", target=target.name), "lab")
     if moved.lab_id == (target.id if target else None):
         return moved
     before = moved.lab.slug if moved.lab else None
@@ -159,8 +159,7 @@ def _place(project: Project) -> None:
             raise
         raise Refused(
             "budget_exceeded",
-            f"{project.name} has spent and holds more than the budget of the lab has left. Raise"
-            " that budget first, or make it soft.",
+            refusal_text("lab_budget_exceeded", project=project.name),
             "budget",
             param="lab",
             owner="tenant_admin",
@@ -179,7 +178,7 @@ def lab_lead_add(*, actor: Actor, slug: str, username: str, now: datetime) -> La
     if member is None:
         raise missing("member", "username")
     if ServiceAccount.objects.filter(user_id=member.user_id).exists():
-        raise invalid("bad_role", "A service account leads no lab.", "username")
+        raise invalid("bad_role", refusal_text("lab_lead_service_account"), "username")
     lead, is_new = LabLead.objects.get_or_create(
         tenant_id=actor.tenant_id, lab=lab, user_id=member.user_id
     )

@@ -13,6 +13,7 @@ from tenants.services.input_values import gpus_text
 from tenants.services.labs.labs import lab_read
 from tenants.services.labs.room import class_read, leads_lab, room_of_tenant
 from tenants.services.labs.share import Share, share_check
+from tenants.words import refusal_text
 
 
 @transaction.atomic
@@ -29,7 +30,7 @@ def lab_quota_set(
     share_check(share)
     owner, model = lab_read(actor, lab, "lab"), class_read(gpu_class)
     if not owner.is_open:
-        raise invalid("lab_archived", f"{owner.name} is archived.", "lab")
+        raise invalid("lab_archived", refusal_text("owner_archived", owner=owner.name), "lab")
     room_of_tenant(actor.tenant_id, model, lab=owner.id).check(model, share.guaranteed_units)
     _promised_check(owner, model.slug, share.guaranteed_units)
     values: dict[str, Any] = {
@@ -80,7 +81,7 @@ def person_quota_set(
     model = class_read(gpu_class)
     person = None if not username else member_to_limit(actor, where, username)
     if limit_units is not None and limit_units < 0:
-        raise invalid("bad_share", "A limit is never negative.", "limit")
+        raise invalid("bad_share", refusal_text("limit_negative"), "limit")
     rows = PersonQuota.objects.filter(
         tenant_id=actor.tenant_id, project=where, user=person, gpu_class=model
     )
@@ -134,7 +135,7 @@ def project_to_limit(actor: Actor, slug: str) -> Project:
         return project
     project = access_project(actor, slug, "project")
     if not actor.may_lead(project.id):
-        raise denied("Only leads of the project and admins may do this.")
+        raise denied(refusal_text("project_leads_only"))
     return project
 
 
@@ -169,8 +170,13 @@ def _promised_check(lab: Lab, gpu_class: str, wanted: int) -> None:
     if promised > wanted:
         raise Refused(
             "guarantees_promised",
-            f"The projects of {lab.name} are guaranteed {gpus_text(promised)}."
-            f" {gpus_text(wanted)} is {gpus_text(promised - wanted)} too few.",
+            refusal_text(
+                "lab_guarantees_promised",
+                lab=lab.name,
+                promised=gpus_text(promised),
+                wanted=gpus_text(wanted),
+                short=gpus_text(promised - wanted),
+            ),
             "quota",
             param="guaranteed",
             owner=lab.name,

@@ -9,6 +9,7 @@ from tenants.access import Actor
 from tenants.models import GpuClass, LabLead, LabQuota, Project, Quota
 from tenants.platform.errors import Refused, denied, missing
 from tenants.services.input_values import gpus_text
+from tenants.words import refusal_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,16 @@ class Room:
         left = max(0, self.guaranteed - self.others)
         raise Refused(
             "guarantees_exceeded",
-            f"{self.name} is guaranteed {gpus_text(self.guaranteed)} {model.label}, its other"
-            f" projects have {gpus_text(self.others)} of them. {gpus_text(wanted)} is"
-            f" {gpus_text(over)} too many: {gpus_text(left)} would work.",
+            refusal_text(
+                "guarantees_exceeded",
+                project=self.name,
+                guaranteed=gpus_text(self.guaranteed),
+                model=model.label,
+                others=gpus_text(self.others),
+                wanted=gpus_text(wanted),
+                over=gpus_text(over),
+                left=gpus_text(left),
+            ),
             "quota",
             param="guaranteed",
             owner=self.owner,
@@ -76,7 +84,7 @@ def require_admin_or_lab_lead(actor: Actor, project: Project) -> None:
     lab."""
     if actor.is_tenant_admin or (project.lab_id and leads_lab(actor, project.lab_id)):
         return
-    raise denied("Only the tenant's admins, and leads of the project's lab, may do this.")
+    raise denied(refusal_text("lab_leads_only"))
 
 
 def tenant_quota_locked(tenant_id: UUID, model: GpuClass) -> Quota | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tenants.platform.errors import invalid
+from tenants.words import refusal_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,11 @@ class ShareMore:
 def share_check(share: Share) -> None:
     """Raises Refused: `bad_share` with the field."""
     if share.guaranteed_units < 0:
-        raise invalid("bad_share", "A share is never negative.", "guaranteed")
+        raise invalid("bad_share", refusal_text("share_negative"), "guaranteed")
     if (share.borrow_limit_units or 0) < 0:
-        raise invalid("bad_share", "The borrow limit is never negative.", "borrow")
+        raise invalid("bad_share", refusal_text("borrow_negative"), "borrow")
     if (share.lend_limit_units or 0) < 0:
-        raise invalid("bad_share", "The lend limit is never negative.", "lend")
+        raise invalid("bad_share", refusal_text("lend_negative"), "lend")
     if share.more is not None:
         more_check(share.more)
 
@@ -42,16 +43,16 @@ def share_check(share: Share) -> None:
 def more_check(more: ShareMore) -> None:
     """Raises Refused: `bad_share` with the field."""
     if not 0 <= more.weight <= 1000:
-        raise invalid("bad_share", "A weight is a whole number from 0 to 1000.", "weight")
+        raise invalid("bad_share", refusal_text("bad_weight"), "weight")
     if more.cap_gpu_hours is None:
         if more.cap_days is not None or more.cap_carries:
-            raise invalid("bad_share", "Enter the GPU-hours of the cap.", "cap_gpu_hours")
+            raise invalid("bad_share", refusal_text("cap_hours_missing"), "cap_gpu_hours")
         return
     if more.cap_gpu_hours <= 0:
-        raise invalid("bad_share", "A cap has at least one GPU-hour.", "cap_gpu_hours")
+        raise invalid("bad_share", refusal_text("cap_too_small"), "cap_gpu_hours")
     if more.cap_days is not None and (not 1 <= more.cap_days <= 31 or more.cap_carries):
         raise invalid(
             "bad_share",
-            "A cap applies to 1 to 31 consecutive days, or to a month; only a month carries over.",
+            refusal_text("cap_days"),
             "cap_days",
         )

@@ -15,6 +15,7 @@ from tenants.platform.errors import invalid, missing
 from tenants.services.labs.labs import lab_read
 from tenants.services.labs.limits import member_to_limit, person_scope, project_to_limit
 from tenants.services.labs.room import class_read, require_admin_or_lab_lead
+from tenants.words import refusal_text
 
 MOST_WINDOWS = 20
 
@@ -60,7 +61,7 @@ def window_add(
     row = QuotaWindow(tenant_id=actor.tenant_id, created_by_id=actor.user_id)
     if of.username is not None:
         if of.lab is not None:
-            raise invalid("bad_window", "A person's limit is in a project or everywhere.", "lab")
+            raise invalid("bad_window", refusal_text("window_person"), "lab")
         row.project = person_scope(actor, of.project)
         row.user = member_to_limit(actor, row.project, of.username)
     elif of.project is not None:
@@ -123,24 +124,24 @@ def tenant_window_remove(*, operator: User, window_id: UUID, now: datetime) -> N
 def terms_check(terms: WindowTerms) -> None:
     """Raises Refused: `bad_window` with the field."""
     if terms.limit_units < 0:
-        raise invalid("bad_window", "A limit is never negative.", "limit_units")
+        raise invalid("bad_window", refusal_text("limit_negative"), "limit_units")
     if not set(terms.weekdays) <= set(range(7)):
-        raise invalid("bad_window", "A weekday is 0 (Monday) to 6.", "weekdays")
+        raise invalid("bad_window", refusal_text("window_weekday"), "weekdays")
     if not (0 <= terms.first_hour <= 23 and 1 <= terms.end_hour <= 24):
-        raise invalid("bad_window", "It begins at 0 to 23 and ends at 1 to 24.", "first_hour")
+        raise invalid("bad_window", refusal_text("window_hours"), "first_hour")
     if terms.first_day and terms.last_day and terms.last_day < terms.first_day:
-        raise invalid("bad_window", "The last day is before the first.", "last_day")
+        raise invalid("bad_window", refusal_text("window_backward"), "last_day")
     try:
         ZoneInfo(terms.zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise invalid("bad_window", "There is no such time zone.", "zone") from error
+        raise invalid("bad_window", refusal_text("unknown_zone"), "zone") from error
 
 
 def _save(row: QuotaWindow, gpu_class: str, terms: WindowTerms, now: datetime) -> None:
     """Stores the limit of an owner at these times."""
     terms_check(terms)
     if terms.last_day is not None and terms.last_day < now.astimezone(ZoneInfo(terms.zone)).date():
-        raise invalid("bad_window", "The last day is over.", "last_day")
+        raise invalid("bad_window", refusal_text("window_over"), "last_day")
     row.gpu_class = class_read(gpu_class)
     known = QuotaWindow.objects.filter(
         tenant_id=row.tenant_id, project=row.project, lab=row.lab, user=row.user,
@@ -148,7 +149,9 @@ def _save(row: QuotaWindow, gpu_class: str, terms: WindowTerms, now: datetime) -
     )  # fmt: skip
     if known.count() >= MOST_WINDOWS:
         raise invalid(
-            "too_many_windows", f"There are {MOST_WINDOWS} already. Remove one first.", "gpu_class"
+            "too_many_windows",
+            refusal_text("too_many_windows", most_windows=MOST_WINDOWS),
+            "gpu_class",
         )
     values = {**asdict(terms), "weekdays": sorted(set(terms.weekdays))}
     for name, value in values.items():

@@ -14,6 +14,7 @@ from tenants.audit import audit_record
 from tenants.models import KnownPerson, Membership, Role, User
 from tenants.platform.errors import Refused, missing
 from tenants.services.members.people import require_another_admin
+from tenants.words import refusal_text
 
 
 def members_of(actor: Actor) -> QuerySet[User]:
@@ -35,7 +36,7 @@ def member_enabled_set(*, actor: Actor, username: str, is_enabled: bool, now: da
     if user is None:
         raise missing("person")
     if user.pk == actor.user_id:
-        raise Refused("own_account", "Another admin has to do this with your own account.")
+        raise Refused("own_account", refusal_text("own_account"))
     rows = KnownPerson.objects.filter(tenant_id=actor.tenant_id, user=user)
     known = rows.select_for_update().get()
     if (known.disabled is None) == is_enabled:

@@ -19,6 +19,7 @@ from tenants.models import (
     User,
 )
 from tenants.platform.errors import Refused, missing
+from tenants.words import refusal_text
 
 
 @transaction.atomic
@@ -32,7 +33,7 @@ def account_open_set(*, operator: User, user_id: int, is_open: bool, now: dateti
     if user.is_active == is_open:
         return user
     if is_open and user.username == f"erased-{user.pk}":
-        raise Refused("erased", "This account was erased. Invite the person again.")
+        raise Refused("erased", refusal_text("erased"))
     user.is_active = is_open
     user.save(update_fields=["is_active"])
     platform_record(
@@ -58,7 +59,7 @@ def account_erase(*, operator: User, user_id: int, now: datetime) -> User:
     """
     user = _locked(operator, user_id)
     if user.is_active:
-        raise Refused("account_open", "Close the account first: its sessions end with that.")
+        raise Refused("account_open", refusal_text("account_open"))
     names = [user.username.lower(), *filter(None, [user.email.lower()])]
     Invitation.objects.annotate(to=Lower("invitee")).filter(to__in=names).delete()
     Mail.objects.filter(user=user).delete()
@@ -91,5 +92,5 @@ def _locked(operator: User, user_id: int) -> User:
         raise missing("account", "user")
     if user.pk == operator.pk:
         # So the last operator cannot lock everybody out.
-        raise Refused("own_account", "Another operator has to do this with your own account.")
+        raise Refused("own_account", refusal_text("own_account_locked"))
     return user

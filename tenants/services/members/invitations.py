@@ -22,6 +22,7 @@ from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.wall import tenant_tx
 from tenants.queries import ReceivedInvitation, received_invitations
 from tenants.services.members.people import require_another_lead, role_project
+from tenants.words import refusal_text
 
 LIFETIME = timedelta(days=14)
 # Limits unwanted mail to invited people.
@@ -135,9 +136,7 @@ def _invitee_read(text: str) -> str:
     """Returns a well-formed name or address in lower case; looks nothing up."""
     wanted = unicodedata.normalize("NFC", text).strip().lower()
     if not (_USERNAME.fullmatch(wanted) or _is_address(wanted)):
-        raise invalid(
-            "bad_invitee", "Give an e-mail address or a sign-in name, like mara.lind.", "to"
-        )
+        raise invalid("bad_invitee", refusal_text("bad_invitee"), "to")
     return wanted
 
 
@@ -157,7 +156,7 @@ def _invite(
     if today.count() >= MAX_PER_DAY:
         raise Refused(
             "too_many_invitations",
-            f"At most {MAX_PER_DAY} invitations in 24 hours. Invite the others tomorrow.",
+            refusal_text("too_many_invitations", max_per_day=MAX_PER_DAY),
             owner="the platform",
         )
     invitation, _ = Invitation.objects.update_or_create(

@@ -16,6 +16,7 @@ from tenants.models import Membership, OperatorAccess, Tenant, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.wall import tenant_tx
 from tenants.services.members.messages import PeopleMessage, people_message_put
+from tenants.words import refusal_text
 
 OPENED = "access.opened"
 LONGEST = timedelta(hours=4)
@@ -52,9 +53,9 @@ def access_begin(*, operator: User, terms: AccessTerms, now: datetime) -> Operat
     """
     reason = " ".join(terms.reason.split())[:200]
     if not reason:
-        raise invalid("reason_needed", "Enter a reason. The tenant's admins read it.", "reason")
+        raise invalid("reason_needed", refusal_text("access_reason"), "reason")
     if not timedelta(0) < terms.length <= LONGEST:
-        raise invalid("access_length", "An access lasts at most 4 hours.", "for")
+        raise invalid("access_length", refusal_text("access_length"), "for")
     tenant = Tenant.objects.filter(slug=terms.tenant, is_open=True).first()
     if tenant is None:
         raise missing("tenant", "tenant")
@@ -90,7 +91,7 @@ def access_end(*, operator: User, access_id: UUID, now: datetime) -> OperatorAcc
     if found is None:
         raise missing("access")
     if not found.is_open(now):
-        raise Refused("access_over", "This access is over already.")
+        raise Refused("access_over", refusal_text("access_over"))
     _end(found, operator, now)
     return found
 
@@ -137,7 +138,10 @@ def _person(tenant: Tenant, username: str) -> User:
     user = User.objects.filter(username__iexact=username, is_active=True).first()
     if user is None or not Membership.objects.filter(tenant=tenant, user=user).exists():
         raise Refused(
-            "not_a_member", f"{tenant.name} has no member {username[:60]}.", "invalid", "person"
+            "not_a_member",
+            refusal_text("not_a_member", tenant=tenant.name, username=username[:60]),
+            "invalid",
+            "person",
         )
     return user
 

@@ -13,6 +13,7 @@ from tenants.models import KnownPerson, Membership, Project, Role, ServiceAccoun
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.labels import labels_check, reference_check
 from tenants.services.input_values import name_read, slug_read
+from tenants.words import refusal_text
 
 PROJECT_ROLES = (Role.VIEWER, Role.RESEARCHER, Role.LEAD)
 
@@ -30,7 +31,7 @@ def project_create(*, actor: Actor, slug: str, name: str, now: datetime) -> Proj
         defaults={"name": name_read(name, longest=120)},
     )
     if not is_new:
-        raise invalid("slug_taken", "Another project has this short name.", "slug")
+        raise invalid("slug_taken", refusal_text("project_slug_taken"), "slug")
     audit_record(
         tenant_id=actor.tenant_id,
         actor_id=actor.user_id,
@@ -79,7 +80,7 @@ def project_labels_set(
     if labels is None and external_ref is None:
         return project
     if not actor.may_lead(project.id):
-        raise denied("Only the project's leads and the tenant's admins may do this.")
+        raise denied(refusal_text("leads_and_admins_only"))
     before = {"labels": project.labels, "external_ref": project.external_ref}
     after = {
         "labels": before["labels"] if labels is None else labels_check(labels),
@@ -111,9 +112,9 @@ def membership_role_set(
     """
     membership = _membership(actor, membership_id)
     if membership.project_id is None or role not in PROJECT_ROLES:
-        raise invalid("bad_role", "Choose viewer, researcher or lead.", "role")
+        raise invalid("bad_role", refusal_text("membership_role"), "role")
     if role == Role.LEAD and ServiceAccount.objects.filter(user=membership.user).exists():
-        raise invalid("bad_role", "A service account is researcher or viewer.", "role")
+        raise invalid("bad_role", refusal_text("service_account_role"), "role")
     before = membership.role
     if before == role:
         return membership
@@ -164,7 +165,7 @@ def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> No
 def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
     """Sets the zone in which the actor reads and enters times. Raises Refused `bad_zone`."""
     if zone not in zoneinfo.available_timezones():
-        raise invalid("bad_zone", "Choose a zone from the list, like Europe/Berlin.", "zone")
+        raise invalid("bad_zone", refusal_text("bad_zone"), "zone")
     User.objects.filter(id=actor.user_id).update(time_zone=zone)
     audit_record(
         tenant_id=actor.tenant_id,
@@ -179,7 +180,9 @@ def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
 def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
     """Sets which mails the actor gets, in all tenants. Raises Refused `bad_mails`."""
     if mails not in User.Mails.values:
-        raise invalid("bad_mails", f"Choose one of {', '.join(User.Mails.values)}.", "mails")
+        raise invalid(
+            "bad_mails", refusal_text("bad_mails", values=", ".join(User.Mails.values)), "mails"
+        )
     User.objects.filter(id=actor.user_id).update(mails=mails)
     audit_record(
         tenant_id=actor.tenant_id,
@@ -200,13 +203,13 @@ def role_project(actor: Actor, role: str, project: str | None) -> Project | None
     if role == Role.TENANT_ADMIN:
         require_tenant_admin(actor)
         if project:
-            raise invalid("bad_role", "A tenant admin's role holds in all projects.", "role")
+            raise invalid("bad_role", refusal_text("admin_everywhere"), "role")
         return None
     if role not in PROJECT_ROLES:
-        raise invalid("bad_role", "Choose viewer, researcher, lead or tenant admin.", "role")
+        raise invalid("bad_role", refusal_text("invited_role"), "role")
     found = access_project(actor, project or "", "project")
     if not actor.may_lead(found.id):
-        raise denied("Only the project's leads and the tenant's admins may do this.")
+        raise denied(refusal_text("leads_and_admins_only"))
     return found
 
 
@@ -218,7 +221,7 @@ def _membership(actor: Actor, membership_id: UUID, *, may_be_own: bool = False) 
         raise missing("membership")
     is_own = may_be_own and membership.user_id == actor.user_id
     if not is_own and not _may_change(actor, membership.project_id):
-        raise denied("Only the project's leads and the tenant's admins may do this.")
+        raise denied(refusal_text("leads_and_admins_only"))
     return membership
 
 
@@ -247,8 +250,7 @@ def require_another_lead(leaving: Membership) -> None:
     if not any(_is_open(each) for each in leads if each.id != leaving.id):
         raise Refused(
             "last_lead",
-            "This is the project's only lead. Make somebody else lead first, or ask a tenant"
-            " admin to do this.",
+            refusal_text("last_lead"),
             owner="tenant_admin",
         )
 
@@ -266,7 +268,7 @@ def require_another_admin(leaving: Membership) -> None:
     if not any(_is_open(each) for each in admins if each.id != leaving.id):
         raise Refused(
             "last_admin",
-            "This is the tenant's last admin. Make somebody else an admin first.",
+            refusal_text("last_admin"),
             owner="the platform",
         )
 

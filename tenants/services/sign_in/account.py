@@ -17,6 +17,7 @@ from tenants.models import PasswordProof, User
 from tenants.platform.errors import invalid, missing
 from tenants.services.sign_in.passwords import password_replace
 from tenants.services.sign_in.sessions import sessions_end
+from tenants.words import refusal_text
 
 
 @transaction.atomic
@@ -51,7 +52,7 @@ def own_password_set(
     _note(user, "user.password_set", now, {})
     new = password_replace(current, password)
     if new is None:
-        raise invalid("wrong_password", "This is not your password.", "current")
+        raise invalid("wrong_password", refusal_text("wrong_password"), "current")
     return new
 
 

@@ -23,6 +23,7 @@ from tenants.models import Scope
 from tenants.platform.errors import Refused, invalid
 from tenants.services.credentials.tokens import TokenLimits, token_create
 from tenants.services.input_values import name_read
+from tenants.words import refusal_text
 
 LIFETIME = timedelta(minutes=10)
 POLL_SECONDS = 5
@@ -148,9 +149,9 @@ def device_token_take(device_code: str) -> str:
             raise _not_yet(device)
         # Of two programs with the same code, the one that deletes the answer gets it.
         if not isinstance(found, _Decision) or not cache.delete(_state_key(device)):
-            raise Refused("expired_token", "This sign-in has expired. Start it again.")
+            raise Refused("expired_token", refusal_text("expired_token"))
     if found.sealed_token is None:
-        raise Refused("access_denied", "The sign-in was declined in the browser.", "denied")
+        raise Refused("access_denied", refusal_text("access_denied"), "denied")
     key = OKPKey.import_key({**_CURVE, "x": found.public_key, "d": device_code})
     return (jwe.decrypt_compact(found.sealed_token, key).plaintext or b"").decode()
 
@@ -158,9 +159,11 @@ def device_token_take(device_code: str) -> str:
 def _not_yet(device: str) -> Refused:
     numbers = {"retry_after_seconds": POLL_SECONDS}
     if cache.add(f"device:poll:{device}", 1, POLL_SECONDS - _POLL_TOLERANCE_SECONDS):
-        sentence = "Nobody has confirmed this sign-in in a browser yet."
+        sentence = refusal_text("authorization_pending")
         return Refused("authorization_pending", sentence, numbers=numbers)
-    return Refused("slow_down", f"Ask again in {POLL_SECONDS} seconds.", numbers=numbers)
+    return Refused(
+        "slow_down", refusal_text("slow_down", poll_seconds=POLL_SECONDS), numbers=numbers
+    )
 
 
 def _decide(user_code: str, wanted: DeviceRequest, sealed_token: str | None) -> None:
@@ -178,13 +181,13 @@ def _answering() -> Iterator[None]:
     try:
         yield
     except RedisError as error:
-        raise Refused("busy", "The portal can't sign in devices now. Try again soon.") from error
+        raise Refused("busy", refusal_text("busy")) from error
 
 
 def _unknown() -> Refused:
     return invalid(
         "device_code_unknown",
-        "No device waits with this code. A code is valid for ten minutes and works once.",
+        refusal_text("device_code_unknown"),
         "code",
     )
 

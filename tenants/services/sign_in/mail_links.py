@@ -20,6 +20,7 @@ from tenants.platform.errors import Refused, invalid, missing
 from tenants.queries import ReceivedInvitation
 from tenants.services.input_values import name_read, username_read
 from tenants.services.sign_in.account import password_check
+from tenants.words import refusal_text
 
 RESET_LIFETIME = timedelta(hours=1)
 # 192 random bits.
@@ -96,7 +97,7 @@ def account_by_invitation(secret: str, account: InvitedAccount, now: datetime) -
         )
         (outcome,) = cursor.fetchone() or ("gone",)
     if outcome == "taken":
-        raise invalid("username_taken", "This sign-in name is taken.", "username")
+        raise invalid("username_taken", refusal_text("username_taken"), "username")
     if outcome != "made":
         raise missing("invitation")
 
@@ -122,7 +123,7 @@ def password_by_link(secret: str, password: str, now: datetime) -> None:
     password_check(password, User(username=reset_username(secret, now) or ""))
     encoded = make_password(password)
     if not _value("SELECT portal_password_by_link(%s, %s, %s)", _digest(secret), encoded, now):
-        raise Refused("link_used", "This link was used or has expired. Request a new one.")
+        raise Refused("link_used", refusal_text("link_used"))
 
 
 def _value(statement: str, *given: Any) -> Any:  # noqa: ANN401 (as the function has it)

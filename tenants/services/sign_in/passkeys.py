@@ -40,6 +40,7 @@ from tenants.audit import platform_record
 from tenants.models import Passkey, PasskeyChallenge, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import name_read
+from tenants.words import refusal_text
 
 LIFETIME = timedelta(minutes=5)
 PASSKEYS_MOST = 10
@@ -67,7 +68,7 @@ def passkey_creation_options(*, user: User, session: bytes, now: datetime) -> st
     """
     held = passkeys_of(user)
     if len(held) >= PASSKEYS_MOST:
-        sentence = f"You have {PASSKEYS_MOST} passkeys. Remove one that you no longer use."
+        sentence = refusal_text("too_many_passkeys", passkeys_most=PASSKEYS_MOST)
         raise Refused("too_many_passkeys", sentence)
     options = generate_registration_options(
         rp_id=_rp_id(),

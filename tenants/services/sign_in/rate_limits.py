@@ -12,6 +12,7 @@ import redis
 from django.conf import settings
 
 from tenants.platform.errors import Refused
+from tenants.words import refusal_text
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,9 @@ def call_limit_check(kind: Kind, who: str, now: datetime) -> None:
     wait = WINDOW_SECONDS - passed
     raise Refused(
         "too_many_requests",
-        f"More than {most:,} such calls in {WINDOW_SECONDS} seconds. Retry in {wait} s.",
+        refusal_text(
+            "too_many_requests", most=f"{most:,}", window_seconds=WINDOW_SECONDS, wait=wait
+        ),
         "conflict",
         owner="operator",
         numbers={"most": most, "in_seconds": WINDOW_SECONDS, "retry_after_seconds": wait},

@@ -20,6 +20,7 @@ from django.db import connection, transaction
 from tenants.audit import platform_record
 from tenants.models import Passkey, PasswordProof, SecondFactor, Session, User
 from tenants.platform.errors import Refused, invalid
+from tenants.words import refusal_text
 
 STEP_SECONDS = 30
 # Clocks of phones may be off by one step.
@@ -76,7 +77,7 @@ def factor_begin(*, user: User, now: datetime) -> SecondFactor:
     """
     found = factor_of(user)
     if found is not None and found.confirmed is not None:
-        raise Refused("second_factor_set", "You have a second factor. Remove it first.")
+        raise Refused("second_factor_set", refusal_text("second_factor_set"))
     factor, _ = SecondFactor.objects.update_or_create(
         user=user,
         defaults={"salt": secrets.token_bytes(32), "created": now, "last_step": 0, "recovery": []},
@@ -103,7 +104,7 @@ def factor_confirm(*, user: User, code: str, now: datetime) -> list[str]:
     """
     factor = SecondFactor.objects.select_for_update().filter(user=user, confirmed=None).first()
     if factor is None:
-        raise Refused("second_factor_set", "There is nothing to confirm. Begin again.")
+        raise Refused("second_factor_set", refusal_text("second_factor_not_begun"))
     if not _is_current(factor, code, now):
         raise _wrong()
     factor.confirmed = now
@@ -140,7 +141,7 @@ def recovery_codes_renew(*, user: User, now: datetime) -> list[str]:
     """
     factor = _confirmed(user)
     if factor is None:
-        raise Refused("no_second_factor", "There is no second factor.")
+        raise Refused("no_second_factor", refusal_text("no_second_factor"))
     _note(user, "second_factor.codes_renewed", now, after={"left": RECOVERY_CODES})
     return _recovery_renew(factor)
 
@@ -158,7 +159,7 @@ def factor_remove(*, user: User, by: User, now: datetime) -> None:
     if by.pk != user.pk:
         deleted += Passkey.objects.filter(user=user).delete()[0]
     if not deleted:
-        raise Refused("no_second_factor", "There is no second factor.")
+        raise Refused("no_second_factor", refusal_text("no_second_factor"))
     platform_record(
         operator_id=by.pk,
         action="second_factor.removed",
@@ -243,7 +244,7 @@ def _recovery_digest(code: str) -> bytes:
 
 
 def _wrong() -> Refused:
-    return invalid("wrong_code", "This is not the app's present code.", "code")
+    return invalid("wrong_code", refusal_text("wrong_code"), "code")
 
 
 def _note(

@@ -29,6 +29,7 @@ from tenants.platform.text import first_invisible
 from tenants.services.members.people import require_another_admin
 from tenants.services.sign_in.second_factor import is_protected
 from tenants.services.sign_on.providers import EVERYBODY
+from tenants.words import refusal_text
 
 # A group of several roles in one project gives the strongest.
 STRENGTH = {Role.VIEWER: 0, Role.RESEARCHER: 1, Role.LEAD: 2, Role.TENANT_ADMIN: 3}
@@ -99,14 +100,14 @@ def sign_on_connect(
     if user.is_staff or not _is_member(provider, user):
         raise Refused(
             "not_allowed",
-            f"Only members of {provider.tenant.name} connect their account with its provider.",
+            refusal_text("members_only_connect", tenant=provider.tenant.name),
             "denied",
         )
     found = _identity_of(provider, claims)
     if found is not None and found.user_id != user.pk:
         raise Refused(
             "connected_already",
-            "This person of the provider has another account here. Sign in with it instead.",
+            refusal_text("connected_already"),
         )
     if found is None:
         SignOnIdentity.objects.filter(tenant_id=provider.tenant_id, user=user).delete()
@@ -340,13 +341,13 @@ def _role_record(
 def _may_not(provider: SignOnProvider, user: User) -> Refused | None:
     """Returns why the account can't sign in by a provider, or None."""
     if user.is_staff:
-        sentence = "Operators sign in with their password: no organisation's provider does it."
+        sentence = refusal_text("not_allowed_may_not")
         return Refused("not_allowed", sentence, "denied")
     if not user.is_active:
-        return Refused("account_closed", "Your account is closed. Ask the platform's operator.")
+        return Refused("account_closed", refusal_text("account_closed"))
     known = KnownPerson.objects.filter(tenant_id=provider.tenant_id, user=user)
     if known.filter(disabled__isnull=False).exists():
-        sentence = f"An admin of {provider.tenant.name} has disabled you there. Ask them."
+        sentence = refusal_text("disabled", tenant=provider.tenant.name)
         return Refused("disabled", sentence, "denied", owner="tenant_admin")
     return None
 
@@ -358,8 +359,7 @@ def _is_member(provider: SignOnProvider, user: User) -> bool:
 def _no_role(provider: SignOnProvider) -> Refused:
     return Refused(
         "no_role",
-        f"{provider.tenant.name} knows you, but none of your groups has a role here. Ask an admin"
-        f" of {provider.tenant.name} to give one of your groups a role.",
+        refusal_text("no_role", tenant=provider.tenant.name),
         "denied",
         owner="tenant_admin",
     )

@@ -12,6 +12,7 @@ from tenants.models import Project, Role, SignOnGroup, SignOnProvider, Tenant
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import name_read
 from tenants.services.sign_on.secrets import secret_open, secret_seal
+from tenants.words import refusal_text
 
 MAX_GROUPS = 200
 EVERYBODY = "*"
@@ -68,8 +69,7 @@ def client_secret(provider: SignOnProvider) -> str:
     if found is None:
         raise Refused(
             "secret_lost",
-            "The client secret can't be decrypted, because the portal's master key was replaced."
-            " An admin of this organisation has to enter it again.",
+            refusal_text("secret_lost"),
         )
     return found
 
@@ -89,9 +89,9 @@ def provider_set(
     claim = name_read(terms.groups_claim, param="groups_claim", longest=80)
     before = provider_of(editor.tenant.id)
     if not terms.secret and before is None:
-        raise invalid("bad_secret", "Enter the client secret.", "secret")
+        raise invalid("bad_secret", refusal_text("secret_missing"), "secret")
     if len(terms.secret) > 500 or "\x00" in terms.secret:
-        raise invalid("bad_secret", "A client secret has at most 500 characters.", "secret")
+        raise invalid("bad_secret", refusal_text("secret_long"), "secret")
     values: dict[str, object] = {
         "issuer": terms.issuer,
         "client_id": client_id,
@@ -130,9 +130,9 @@ def provider_on_set(*, editor: Editor, is_on: bool, now: datetime) -> None:
     """
     provider = SignOnProvider.objects.select_for_update().filter(tenant=editor.tenant).first()
     if provider is None:
-        raise Refused("no_provider", "Save the provider first.")
+        raise Refused("no_provider", refusal_text("no_provider"))
     if is_on and not SignOnGroup.objects.filter(tenant=editor.tenant).exists():
-        raise Refused("no_groups", "No group gives a role yet, so nobody could sign in. Add one.")
+        raise Refused("no_groups", refusal_text("no_groups"))
     if provider.is_on == is_on:
         return
     provider.is_on = is_on
@@ -156,14 +156,14 @@ def group_add(*, editor: Editor, group: str, role: str, project: str, now: datet
     name = name_read(group, param="group", longest=200)
     found = _project(editor.tenant, role, project)
     if role == Role.TENANT_ADMIN and name == EVERYBODY:
-        raise invalid("bad_role", "Name the group whose members administer the tenant.", "group")
+        raise invalid("bad_role", refusal_text("group_role_tenant"), "group")
     if SignOnGroup.objects.filter(tenant=editor.tenant).count() >= MAX_GROUPS:
-        raise Refused("too_many_groups", f"At most {MAX_GROUPS} groups. Remove one first.")
+        raise Refused("too_many_groups", refusal_text("too_many_groups", max_groups=MAX_GROUPS))
     made, is_new = SignOnGroup.objects.get_or_create(
         tenant=editor.tenant, group=name, project=found, defaults={"role": role}
     )
     if not is_new:
-        raise invalid("group_taken", "This group has a role there. Remove that first.", "group")
+        raise invalid("group_taken", refusal_text("group_taken"), "group")
     _record(editor, "sign_on.group_added", now, after=_group_shown(made))
     return made
 
@@ -182,10 +182,10 @@ def group_remove(*, editor: Editor, group_id: UUID, now: datetime) -> SignOnGrou
 
 def _project(tenant: Tenant, role: str, slug: str) -> Project | None:
     if role not in Role.values:
-        raise invalid("bad_role", "Choose a role from the list.", "role")
+        raise invalid("bad_role", refusal_text("group_role_project"), "role")
     if role == Role.TENANT_ADMIN:
         if slug:
-            raise invalid("bad_role", "A tenant admin's role holds in all projects.", "project")
+            raise invalid("bad_role", refusal_text("admin_everywhere"), "project")
         return None
     found = Project.objects.filter(tenant=tenant, slug=slug).first()
     if found is None:
