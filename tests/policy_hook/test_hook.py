@@ -259,8 +259,6 @@ def test_stronger_changes_are_asked_and_weaker_ones_and_quotes_are_not(hooked: H
     assert Decimal(budget["amount"]) - Decimal(asked_about["budget"]["left"]) == Decimal(
         before["most"]
     )
-    hooked.hook.answer = MOVE
-    assert refused(change("2 h100 for 20m"), 503)["code"] == "policy_hook_failed"
     hooked.hook.answer = ADMIT
     assert change("2 h100 for 20m").status_code == 200
     asked = len(hooked.hook.got)

@@ -1,7 +1,7 @@
 """Quotes of changes: price, start and place in the queue, before anything is changed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -25,6 +25,7 @@ from allocation.solver import Availability
 from allocation.words.reasons import sentence
 from tenants.access import Actor
 from tenants.platform.rows import rows_in_turn
+from tenants.services.policy_hooks.live import hook_decides
 from tenants.services.policy_hooks.questions import hook_unasked
 
 
@@ -32,8 +33,8 @@ from tenants.services.policy_hooks.questions import hook_unasked
 class ChangeQuote:
     """What a change would do. `option` is the start that a stronger one would get now; without one
     `blocking` says why not. A change that is no `stronger` one takes effect at once. By `rules` it
-    needs an approval first. `delays` are the bookings of the organisation that start later for it;
-    None: they are not known."""
+    needs an approval first; by `asks_hook` the organisation's policy hook decides. `delays` are the
+    bookings of the organisation that start later for it; None: they are not known."""
 
     strength: Strength
     before: Terms
@@ -45,6 +46,7 @@ class ChangeQuote:
     late_fee: Decimal = Decimal(0)
     lock: str = ""
     delays: tuple[Delay, ...] | None = None
+    asks_hook: bool = False
 
     @property
     def difference(self) -> Decimal:
@@ -83,14 +85,15 @@ def change_quote(
     if strength is not Strength.STRONGER:
         return ChangeQuote(strength, before, after, late_fee=fee)
     delays = delays_of_change(booking, *asked, now)
+    quote = ChangeQuote(
+        strength, before, after, rules=rules, delays=delays, asks_hook=hook_decides(actor.tenant_id)
+    )
     if change.until is not None:
         blocking = _why_not_longer(booking, change.until, now)
-        return ChangeQuote(
-            strength, before, after, change.until, None, blocking, rules, delays=delays
-        )
+        return replace(quote, until=change.until, blocking=blocking)
     option, blocking = _start_of(actor, booking, after, now)
-    fee, lock = change.late_fee, price_lock(patch.priced_at or now)
-    return ChangeQuote(strength, before, after, None, option, blocking, rules, fee, lock, delays)
+    lock = price_lock(patch.priced_at or now)
+    return replace(quote, option=option, blocking=blocking, late_fee=change.late_fee, lock=lock)
 
 
 def ending_quote(

@@ -65,6 +65,7 @@ class Preview:
     blocking: str
     approval: str
     button: str
+    hook: str = ""
     can_wait: bool = False
     can_ask: bool = True
     start_by: int | None = None
@@ -172,6 +173,7 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}."
         if quote.rules
         else "",
+        hook=_HOOK if quote.asks_hook else "",
         button="Change it" if at_once and not quote.rules else "Ask for the change",
         lock=quote.lock,
         moves=_MOVES_NOBODY if at_once else moves_words(quote.delays),
@@ -231,6 +233,10 @@ _MOVES = (
 )
 _MOVES_OTHERS = (
     "Of other organisations only expected starts behind it can move, and nobody is paused for it."
+)
+_HOOK = (
+    "The policy hook of your organisation decides when you ask: it can give the change another "
+    "tier or window, or deny it."
 )
 # Less than four months.
 _SECONDS = re.compile(r"-?[0-9]{1,7}")

@@ -64,6 +64,7 @@ def change_quote_data(quote: ChangeQuote) -> dict[str, Any]:
         "start": None if option is None else dict(OptionOut(option).data),
         "blocking": quote.blocking or None,
         "approval_rules": list(quote.rules),
+        "asks_hook": quote.asks_hook,
         "quote": quote.lock or None,
         "delays": None
         if quote.delays is None

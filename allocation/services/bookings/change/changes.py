@@ -129,7 +129,7 @@ def booking_patch(
         hook = None
         # A group of dates is asked about as a whole.
         if patch.group is None and strength_of(old, new) is Strength.STRONGER:
-            hook = change_ask(actor, [(booking, new)], now)
+            new, hook = change_ask(actor, booking, new, now)
         changed = _Asked(actor, booking, old, new, patch, now).apply()
         if hook is not None:
             events_add([hook.row(changed, now)])

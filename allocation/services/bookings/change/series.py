@@ -18,7 +18,7 @@ from django.db import transaction
 from allocation.errors import AskError
 from allocation.models import Booking, BookingChange, Series
 from allocation.rules.ask import AskDocument
-from allocation.rules.changes import Strength, strength_of
+from allocation.rules.changes import Strength, Target, strength_of
 from allocation.rules.recurrence import dates_overlap, recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.approval.changes import (
@@ -29,7 +29,7 @@ from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.series_cuts import series_cut
 from allocation.services.bookings.change.waiting import group_wait
 from allocation.services.bookings.change_rows import is_change_open
-from allocation.services.bookings.checks.policy_hook import change_ask
+from allocation.services.bookings.checks.policy_hook import changes_ask
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.record.history import Event, events_add
 from allocation.services.runs.transition import booking_change
@@ -109,9 +109,10 @@ def series_patch(
             date = series.bookings.select_related("tier", "project", "owner").get(id=date.id)
         dates = _dates(series, date, patch)
         group = None if patch.scope is Scope.THIS else uuid4()
-        hook = _hook_ask(actor, dates, patch, now) if group is not None else None
+        hooked = _hook_ask(actor, dates, patch, now) if group is not None else {}
         new = _cut_off(series, dates, patch, group)
-        answers = [_change(actor, each, patch, group, now) for each in dates]
+        targets = {date: target for date, (target, _) in hooked.items()}
+        answers = [_change(actor, each, patch, group, targets.get(each.id), now) for each in dates]
         if group is not None:
             _approvals_ask(actor, answers, None if patch.is_partial else group, now)
             _wait(patch, group, now)
@@ -123,9 +124,9 @@ def series_patch(
                 each.refresh_from_db()
                 booking_change(each, now=now, series=new)
             series_cut(series, new)
-        if hook is not None:
+        if hooked:
             rows = [each.booking for each in answers if each.outcome in ("changed", "asked")]
-            events_add([hook.row(each, now) for each in rows])
+            events_add([hooked[each.id][1].row(each, now) for each in rows if each.id in hooked])
         _audit(actor, series, patch, answers, now)
     return answers
 
@@ -147,15 +148,19 @@ def _approvals_ask(
 
 def _hook_ask(
     actor: Actor, dates: Sequence[Booking], patch: SeriesPatch, now: datetime
-) -> Event | None:
-    """Asks the policy hook about the dates that ask for more, in one call."""
+) -> dict[UUID, tuple[Target, Event]]:
+    """Asks the policy hook about the dates that ask for more, in one call; returns what counts for
+    each of them, with the event that says so."""
     changes = []
     for date in dates:
         old = target_of(date)
         new = replace(old, ask=_ask_of(date, patch), tier=patch.tier or old.tier)
         if strength_of(old, new) is Strength.STRONGER:
             changes.append((date, new))
-    return change_ask(actor, changes, now)
+    answers = changes_ask(actor, changes, now)
+    if answers is None:
+        return {}
+    return {date.id: said for (date, _), said in zip(changes, answers, strict=True)}
 
 
 def _dates(series: Series, date: Booking | None, patch: SeriesPatch) -> list[Booking]:
@@ -207,15 +212,21 @@ def _cut_off(
 
 
 def _change(
-    actor: Actor, date: Booking, patch: SeriesPatch, group: UUID | None, now: datetime
+    actor: Actor,
+    date: Booking,
+    patch: SeriesPatch,
+    group: UUID | None,
+    target: Target | None,
+    now: datetime,
 ) -> DateAnswer:
+    """Changes one date; `target` is what the policy hook made of it."""
     if group is not None and not patch.overwrite and _is_changed_alone(date):
         return DateAnswer(date, "own")
     try:
         with transaction.atomic():
             each = Patch(
-                ask=_ask_of(date, patch),
-                tier=patch.tier,
+                ask=target.ask if target else _ask_of(date, patch),
+                tier=target.tier if target else patch.tier,
                 name=patch.name,
                 group=group,
                 is_partial=patch.is_partial,

@@ -5,20 +5,22 @@ It never widens rights: another tier must be open to the asker, and a window ins
 What it answered is kept as an event of each booking; a later cycle or replay never asks it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from allocation.models import Booking
-from allocation.rules.ask import time_text
+from allocation.rules.ask import AskDocument, time_text
 from allocation.rules.changes import Target
+from allocation.rules.states import ON_WAITLIST, RUNNING, State
 from allocation.services.bookings.checks.hook_money import change_money, hook_money, most_cost
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.checks.tiers import TierUse, audience_check, classes_within
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
+from allocation.services.record.workloads import has_run
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project_to_book
@@ -27,7 +29,8 @@ from tenants.platform.errors import Refused
 from tenants.rules.policy_hooks import Decision
 from tenants.services.policy_hooks.questions import HookAnswer, HookItem, hook_consult
 
-_NO_CHANGE = "A change is admitted or denied as it is."
+_TIER_BEGUN = "{} has begun, so it keeps its tier."
+_WINDOW_BEGUN = "{} has begun, so it has no window any more."
 _FIXED = "The start of this request is fixed, so its window can't change."
 
 
@@ -72,17 +75,18 @@ def request_ask(
     return found
 
 
-def change_ask(
+def changes_ask(
     actor: Actor, changes: Sequence[tuple[Booking, Target]], now: datetime
-) -> Event | None:
-    """Asks about stronger changes of bookings; returns the event that records the answer.
+) -> list[tuple[Target, Event]] | None:
+    """Asks about stronger changes of bookings in one call; returns the targets as they count, each
+    with the event that records the answer. None without a hook.
 
     Raises:
         HookQuestion, Refused: as `request_ask`. One denial denies all.
     """
 
     def items() -> list[HookItem]:
-        return [HookItem(_change_data(*each, now), _change_fault) for each in changes]
+        return [_change_item(*each, now) for each in changes]
 
     answers = hook_consult(actor, "change", items, now)
     if answers is None:
@@ -90,7 +94,15 @@ def change_ask(
     for said in answers:
         if not said.decision.is_admitted:
             raise _refusal(said)
-    return _event(answers[0], {})
+    return [_changed(new, said) for (_, new), said in zip(changes, answers, strict=True)]
+
+
+def change_ask(
+    actor: Actor, booking: Booking, new: Target, now: datetime
+) -> tuple[Target, Event | None]:
+    """As `changes_ask`, about one; without a hook the target is the same."""
+    found = changes_ask(actor, [(booking, new)], now)
+    return (new, None) if found is None else found[0]
 
 
 def _item(
@@ -130,36 +142,60 @@ def _change_data(booking: Booking, new: Target, now: datetime) -> dict[str, Any]
     }
 
 
-def _change_fault(said: Decision) -> str:
-    return _NO_CHANGE if said.is_change else ""
+def _change_item(booking: Booking, new: Target, now: datetime) -> HookItem:
+    is_listed = booking.state in ON_WAITLIST
+
+    def use(tier: Tier) -> TierUse:
+        return TierUse.of(booking.project, tier, booking.owner_id, booking, now)
+
+    def fault(said: Decision) -> str:
+        if _has_begun(booking) and said.tier not in ("", new.tier):
+            return _TIER_BEGUN.format(booking.label)
+        if _has_begun(booking) and said.has_window:
+            return _WINDOW_BEGUN.format(booking.label)
+        return _tier_fault(new.tier, new.ask, said.tier, use) or _window_fault(
+            new.ask, said, now, is_fixed=is_listed
+        )
+
+    return HookItem(_change_data(booking, new, now), fault)
+
+
+def _has_begun(booking: Booking) -> bool:
+    begun = (*RUNNING, State.PAUSING, State.PAUSED)
+    return booking.state in begun or has_run(booking)
 
 
 def _fault(actor: Actor, request: BookingRequest, said: Decision, now: datetime) -> str:
     """Returns why the decision is not valid for the request; empty if it is."""
-    return _tier_fault(actor, request, said.tier, now) or _window_fault(request, said, now)
+
+    def use(tier: Tier) -> TierUse:
+        project = access_project_to_book(actor, request.project, "project")
+        return TierUse.of(project, tier, actor.user_id, None, now)
+
+    return _tier_fault(request.tier, request.ask, said.tier, use) or _window_fault(
+        request.ask, said, now, is_fixed=bool(request.windows)
+    )
 
 
-def _tier_fault(actor: Actor, request: BookingRequest, slug: str, now: datetime) -> str:
-    if not slug or slug == request.tier:
+def _tier_fault(asked: str, ask: AskDocument, slug: str, use: Callable[[Tier], TierUse]) -> str:
+    if not slug or slug == asked:
         return ""
     tier = Tier.objects.filter(slug=slug).first()
     if tier is None:
         return f"There is no tier {slug!r}."
     try:
-        project = access_project_to_book(actor, request.project, "project")
-        use = TierUse.of(project, tier, actor.user_id, None, now)
-        audience_check(use)
-        classes_within(use, dict.fromkeys(request.ask.classes, 0))
+        found = use(tier)
+        audience_check(found)
+        classes_within(found, dict.fromkeys(ask.classes, 0))
     except Refused as refused:
         return refused.sentence
     return ""
 
 
-def _window_fault(request: BookingRequest, said: Decision, now: datetime) -> str:
-    ask = request.ask
+def _window_fault(ask: AskDocument, said: Decision, now: datetime, *, is_fixed: bool) -> str:
     if not said.has_window:
         return ""
-    if ask.starts is not None or request.windows:
+    if ask.starts is not None or is_fixed:
         return _FIXED
     earliest = max(ask.not_before or now, now)
     if said.not_before is not None and said.not_before < earliest:
@@ -175,19 +211,30 @@ def _window_fault(request: BookingRequest, said: Decision, now: datetime) -> str
 
 def _answered(request: BookingRequest, answer: HookAnswer) -> BookingRequest | Refused:
     """The request as it counts after the answer."""
-    said, ask = answer.decision, request.ask
-    if not said.is_admitted:
+    if not answer.decision.is_admitted:
         return _refusal(answer)
+    tier, ask, event = _moved(request.tier, request.ask, answer)
+    return replace(request, tier=tier, ask=ask, hook=event)
+
+
+def _changed(new: Target, answer: HookAnswer) -> tuple[Target, Event]:
+    """The target of a change as it counts after the answer."""
+    tier, ask, event = _moved(new.tier, new.ask, answer)
+    return replace(new, tier=tier, ask=ask), event
+
+
+def _moved(tier: str, ask: AskDocument, answer: HookAnswer) -> tuple[str, AskDocument, Event]:
+    """The tier and the request after a valid answer, and the event that says so."""
+    said = answer.decision
     facts: dict[str, Any] = {}
-    if said.tier and said.tier != request.tier:
+    if said.tier and said.tier != tier:
         names = dict(Tier.objects.values_list("slug", "name"))
-        facts |= {"from": names.get(request.tier, request.tier), "to": names[said.tier]}
+        facts |= {"from": names.get(tier, tier), "to": names[said.tier]}
     if said.has_window:
         facts["window"] = True
         since, until = said.not_before or ask.not_before, said.deadline or ask.deadline
         ask = replace(ask, not_before=since, deadline=until)
-    event = _event(answer, facts)
-    return replace(request, tier=said.tier or request.tier, ask=ask, hook=event)
+    return said.tier or tier, ask, _event(answer, facts)
 
 
 def _event(answer: HookAnswer, facts: Mapping[str, Any]) -> Event:
@@ -196,6 +243,8 @@ def _event(answer: HookAnswer, facts: Mapping[str, Any]) -> Event:
     detail = {"call": f"phk_{answer.call.hex}"}
     window = {"not_before": said.not_before, "deadline": said.deadline}
     detail |= {name: moment.isoformat() for name, moment in window.items() if moment is not None}
+    if "to" in facts:
+        detail["tier"] = said.tier
     words = {"tenant": answer.tenant, "words": said.message}
     if answer.error:
         text = event_text("hook_passed", tenant=answer.tenant, error=answer.error)
