@@ -14,8 +14,7 @@ import typer
 
 from gpu_client.api import Client, Document
 from gpu_client.config import config_load
-from gpu_client.motd import motd
-from gpu_client.node import NotOnThisNode, booking_environment, booking_run
+from gpu_client.node import NotOnThisNode, booking_environment, booking_run, motd
 from gpu_client.offers import offers_app, waitlist
 from gpu_client.output import (
     error_print,

@@ -1,12 +1,22 @@
-"""Commands on a node: the environment of a booking and programs in it, by the node's agent."""
+"""Commands on a node: its message of the day, the environment of a booking, and programs in it."""
 
 import os
 import shlex
+import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from allocation.agent import run as agent_run
+from gpu_client.api import Client, Document
+from gpu_client.config import NotSignedIn, config_load
+from gpu_client.output import line_print
+from gpu_client.problems import PortalUnreachable, Problem
+from gpu_client.words import ends, moment
 
 STATE = "/var/lib/gpu-agent"
 
@@ -31,3 +41,45 @@ def booking_environment(booking: str, part: int | None, environment: Mapping[str
 def booking_run(booking: str, command: Sequence[str], options: Sequence[str]) -> int:
     """Replaces this program by the command, as `gpu-agent run`; returns only if it can't."""
     return agent_run.main([*options, booking, "--", *command], os.environ)
+
+
+SOON = timedelta(hours=1)
+RUNNING = ("active", "pausing")
+
+Node = Annotated[str, typer.Option(help="Another node than this machine.")]
+
+
+def motd(node: Node = "") -> None:
+    """Print your bookings on this node that run, end soon or have idle GPUs.
+
+    Meant for a login shell: it prints nothing and succeeds if you have none, are not signed in,
+    or the portal does not answer.
+    """
+    try:
+        with Client(config_load(os.environ)) as client:
+            rows = [each for state in RUNNING for each in client.bookings(owner="me", state=state)]
+    except (NotSignedIn, PortalUnreachable, Problem):
+        return
+    place = node or socket.gethostname().partition(".")[0]
+    for line in motd_lines(rows, place, datetime.now(UTC)):
+        line_print(line)
+
+
+def motd_lines(bookings: list[Document], node: str, now: datetime) -> Iterator[str]:
+    """Yields what the owner of these bookings should know on the node."""
+    for row in bookings:
+        gpus = [str(each["gpu_index"]) for each in row["allocations"] if each["node"] == node]
+        if not gpus:
+            continue
+        number = row["number"]
+        name = f"{number} {row['name']}".strip()
+        yield f"{name}: GPU {', '.join(gpus)}, until {ends(row)}."
+        planned = row["window"]["planned_ends"]
+        if row["state"] == "pausing":
+            yield f"  It is to be paused. Save its work, then: gpu show {number}"
+        elif planned and datetime.fromisoformat(planned) - now <= SOON:
+            yield f"  It ends soon. To extend it: gpu extend {number} 1h"
+        if row["idle_veto_until"]:
+            until = moment(row["idle_veto_until"])
+            yield f"  Its GPUs are idle; others can get them from {until}."
+            yield f"  To keep them: gpu still-needed {number}"

@@ -1,4 +1,4 @@
-"""The demo site: hardware, people, money, and two weeks of bookings around today.
+"""The demo site: its catalogue, hardware, people, money, and two weeks of bookings around today.
 
 The portal's own services create all bookings, runs, pauses and charges: on the first start the
 past week is simulated with their clock.
@@ -13,9 +13,12 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import Max
 
-from allocation.models import Booking, BookingEvent
+from allocation.agent.simulated.models import Model, models_load
+from allocation.models import Booking, BookingEvent, GpuModel, WorkSpeed
+from allocation.rules.site.known_models import KnownModel, known_catalogue
+from billing.models import PriceBook
 from billing.rules import midnight
-from portal.demo.catalogue import catalogue_seed
+from billing.services import price_book_publish
 from portal.demo.features import (
     approval_rule_made,
     current_requests,
@@ -31,8 +34,66 @@ from portal.demo.nodes import DemoFleet, nodes_enrol
 from portal.demo.people import credentials_write, people_seed
 from portal.demo.week import People, booking_actions, day_plans, opening_plans
 from tenants.audit import audit_record
-from tenants.models import AuditEntry, Tenant
+from tenants.models import AuditEntry, GpuClass, Tenant, Tier
 from tenants.platform.errors import Refused
+
+# The models that the demo's nodes have; each gets a class of its own.
+MODELS = ("h100-80gb", "a100-80gb", "a100-40gb", "l40s")
+
+
+def catalogue_seed(now: datetime) -> None:
+    """Creates missing classes, tiers, models, speeds of work and prices."""
+    catalogue = known_catalogue()
+    shipped = [catalogue.models[slug] for slug in MODELS]
+    for order, model in enumerate(shipped):
+        GpuClass.objects.get_or_create(
+            slug=model.gpu_class, defaults={"label": model.label, "order": order}
+        )
+    for tier in catalogue.tiers.values():
+        Tier.objects.get_or_create(slug=tier.slug, defaults=dict(tier.terms))
+    simulated = {model.name: model for model in models_load().values()}
+    for model in shipped:
+        _model_seed(model, simulated[model.names[0]])
+    if not WorkSpeed.objects.exists():
+        speeds = catalogue.speeds(model.gpu_class for model in shipped)
+        WorkSpeed.objects.bulk_create(
+            WorkSpeed(workload=workload, gpu_class_id=slug, thousandths=thousandths)
+            for workload, of_class in speeds.items()
+            for slug, thousandths in of_class.items()
+        )
+    _prices_seed(shipped, now)
+
+
+def _model_seed(known: KnownModel, model: Model) -> None:
+    GpuModel.objects.get_or_create(
+        slug=known.slug,
+        defaults={
+            "product_name": model.name,
+            "gpu_class_id": known.gpu_class,
+            "memory_mb": model.memory_mb,
+            "mode_switch": known.mode_switch,
+            "switch_seconds": known.reset_seconds,
+        },
+    )
+
+
+def _prices_seed(models: list[KnownModel], now: datetime) -> None:
+    if PriceBook.objects.exists():
+        return
+    catalogue = known_catalogue()
+    begin = (now - timedelta(days=62)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    price_book_publish(
+        actor_id=None,
+        valid_from=begin,
+        prices={
+            (model.gpu_class, tier): catalogue.price(model, tier)
+            for model in models
+            for tier in catalogue.tiers
+        },
+        note="The first price book",
+        now=begin,
+    )
+
 
 PAST_DAYS = 7
 COMING_DAYS = 7

@@ -11,9 +11,9 @@ import pytest
 from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
-from gpu_client import commands, motd, offers, sign_in
+from gpu_client import commands, node, offers, sign_in
 from gpu_client.api import Client
-from gpu_client.motd import motd_lines
+from gpu_client.node import motd_lines
 from gpu_client.words import iso_length
 from tests.api.builders import Site, a_site
 
@@ -62,7 +62,7 @@ def portal_answer(request: httpx.Request) -> httpx.Response:
 @pytest.fixture
 def mara(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     portal = httpx.MockTransport(portal_answer)
-    for module in (commands, motd, sign_in):
+    for module in (commands, node, sign_in):
         monkeypatch.setattr(module, "Client", lambda config: Client(config, portal))
     return Terminal(tmp_path, site.researcher.token or "")
 

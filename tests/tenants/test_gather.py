@@ -6,8 +6,8 @@ from threading import Event
 
 import pytest
 
-from tenants.platform import gather
-from tenants.platform.gather import Gathering
+from tenants.api import gathered
+from tenants.api.gathered import Gathering
 from tests.servers.waiting import wait_until
 
 
@@ -87,7 +87,7 @@ def test_after_a_failure_each_works_alone_and_so_do_the_next() -> None:
 
 
 def test_who_has_waited_long_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(gathered, "WAIT_SECONDS", 0.01)
     work = Work(lambda members: [2 * each for each in members])
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(work.gathering.answer, "key", 0, work._first)

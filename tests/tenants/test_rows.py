@@ -14,7 +14,7 @@ from psycopg.types.array import ListDumper
 from psycopg.types.json import Jsonb
 
 from tenants.models import AuditEntry, OutboxMessage, Tenant
-from tenants.platform.database.lists import QuickListDumper
+from tenants.platform.database.base import QuickListDumper
 from tenants.platform.rows import (
     last_rows_allowed,
     rows_insert,

@@ -1,9 +1,13 @@
-"""What each answer of a plan changes: waits, refusals, extensions, and all others in order."""
+"""What each answer of a plan changes: waits, refusals, extensions, and all others in order.
 
-from collections.abc import Mapping, Sequence
+Rebound bookings get other GPUs for the same time. All of them leave the calendar before the first
+one enters it again, so two may swap their GPUs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from allocation.models import Booking, Decision, MovedStart
+from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart
 from allocation.rules.states import State
 from allocation.services.plans.announced_starts import (
     UNPLANNED,
@@ -26,11 +30,10 @@ from allocation.services.plans.apply_changes import (
 )
 from allocation.services.plans.apply_pauses import pause_begin, pause_withdraw
 from allocation.services.plans.plan_diff import has_planned_start
-from allocation.services.plans.rebind import move_record, moved_rows_supersede
 from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event, changes_announce
 from allocation.services.record.open_pauses import pause_end
-from allocation.services.record.places import place_data
+from allocation.services.record.places import place_data, place_of_row
 from allocation.services.runs.pause_settle import paused_booking_end
 from allocation.services.runs.transition import (
     Change,
@@ -43,6 +46,7 @@ from allocation.services.snapshot.snapshot import instant
 from allocation.solver import (
     Move,
     OrderAnswer,
+    Place,
     Plan,
     Refuse,
     Waiting,
@@ -50,6 +54,53 @@ from allocation.solver import (
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from billing.rules import money_text
+
+
+def moved_rows_supersede(booking: Booking, move: Move) -> bool:
+    """Takes a locked booking's rows off the calendar; returns False if they are not as planned."""
+    rows = booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
+    window = (instant(move.starts), instant(move.ends))
+    there = {
+        place_of_row(row)
+        for row in rows
+        if row.state == Allocation.State.PLANNED and (row.period.lower, row.period.upper) == window
+    }
+    if booking.state != State.SCHEDULED or there != set(move.source) or len(rows) != len(there):
+        return False
+    rows.update(state=Allocation.State.SUPERSEDED)
+    return True
+
+
+def move_record(
+    booking: Booking, move: Move, gpus: Mapping[str, Gpu], decision: Decision, now: datetime
+) -> None:
+    """Records the new GPUs in the booking and its history."""
+    # GPUs that the booking keeps are not mentioned.
+    stays = set(move.source) & set(move.places)
+    was, becomes = (
+        _where((place for place in places if place not in stays), gpus)
+        for places in (move.source, move.places)
+    )
+    text = event_text("rebound" if was != becomes else "rebound_slots", source=was, target=becomes)
+    event = Event(
+        "moved",
+        text,
+        detail={"decision": decision.id, "rule": move.reasons[0].rule},
+    )
+    reasons = [reason_data(reason) for reason in move.reasons]
+    booking_change(booking, event=event, now=now, decision=decision, reasons=reasons)
+
+
+def _where(places: Iterable[Place], gpus: Mapping[str, Gpu]) -> str:
+    by_node: dict[str, set[int]] = {}
+    for place in places:
+        gpu = gpus[place.gpu]
+        by_node.setdefault(gpu.node.name, set()).add(gpu.index)
+    named = [
+        f"GPU {', '.join(map(str, sorted(indexes)))} of {node}"
+        for node, indexes in sorted(by_node.items())
+    ]
+    return " and ".join(named) if len(named) < 3 else f"{len(named)} nodes"
 
 
 def plan_write(

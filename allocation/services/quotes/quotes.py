@@ -1,6 +1,7 @@
-"""Quotes: the options of a request with start, price and effect on the budget."""
+"""Quotes: the options of a request with start, price and effect on the budget, and the end of the
+last run of an array."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,13 +17,12 @@ from allocation.services.bookings.checks.offers import most_of, priced_from, rat
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
-from allocation.services.quotes.array_ends import array_ends
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import Market, QuoteOption, estimated, quote_option
 from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
 from allocation.services.requirements.checks import requirement_missing
 from allocation.services.snapshot.demands import solver_ask
-from allocation.services.snapshot.snapshot import seconds
+from allocation.services.snapshot.snapshot import instant, seconds
 from allocation.solver import (
     Availability,
     Option,
@@ -30,6 +30,7 @@ from allocation.solver import (
     Runs,
     best_options,
 )
+from allocation.words.quotes import note_text
 from allocation.words.reasons import sentence
 from billing.price_books import PriceShelf
 from billing.queries import BudgetFigures, tightest_figures
@@ -235,4 +236,30 @@ def _questions(
             priority=tier.priority,
             rates=market.rates(tier.slug, admission),
             risks=market.risks(tier),
+        )
+
+
+def array_ends(
+    site: Availability,
+    options: Iterable[QuoteOption],
+    questions: Mapping[str, QuoteRequest],
+    runs: Runs,
+) -> Iterator[QuoteOption]:
+    """Yields options of one run with the estimated end of the last of all runs, and what the
+    estimate assumes. `questions` are those of the quote by tier."""
+    for option in options:
+        question = replace(
+            questions[option.tier],
+            ask=solver_ask(option.ask),
+            duration=int((option.ends - option.starts).total_seconds()),
+            earliest=seconds(option.starts),
+            lengths={},
+        )
+        last = site.last_run(question, runs)
+        note = note_text("array_end", count=last.at_once)
+        yield replace(
+            option,
+            last_end=max(option.ends, instant(last.ends)),
+            runs_at_once=last.at_once,
+            notes=(note, *option.notes),
         )

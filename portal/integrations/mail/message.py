@@ -2,31 +2,43 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, tzinfo
+from datetime import date, datetime, tzinfo
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
+from django.db import transaction
 from django.template.loader import render_to_string
 
-from allocation.models import Approval, Booking, BookingEvent, Override, WaitOffer
+from allocation.models import (
+    Approval,
+    Booking,
+    BookingEvent,
+    Override,
+    ReportSubscription,
+    WaitOffer,
+)
 from allocation.queries.bookings.approvals import approvers_of
 from allocation.queries.bookings.calendar import booking_events, by_start
+from allocation.queries.bookings.money.statement_files import StatementFile, statement_file_make
+from allocation.queries.bookings.money.statements import StatementOf, statement_of
 from allocation.rules.states import State
-from allocation.services.operate.reports import DUE
+from allocation.services.operate.reports import DUE, unsubscribe_token
 from allocation.web.approvals.cards import request_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.notice import Notice, notice_of
 from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
+from billing.rules import Period, money_text
 from portal.integrations.mail.queueing import PASSWORD_RESET
-from portal.integrations.mail.reports import report_section
-from portal.integrations.mail.sections import Section
+from portal.integrations.mail.sections import Attached, Section
 from portal.integrations.notifications.override_people import ASKED as OVERRIDE_ASKED
 from portal.integrations.notifications.override_people import KINDS as OVERRIDE_KINDS
 from portal.integrations.notifications.override_people import note_of
 from portal.integrations.notifications.recipients import APPROVAL, OFFERED, SCHEDULED
 from portal.integrations.notifications.words_of_payloads import words_of
+from tenants.access import Actor, actor_by_id
 from tenants.models import GpuClass, Mail, OutboxMessage
+from tenants.platform.errors import Refused
 from tenants.queries import invitation_offer, invitations_by_id
 from tenants.rules.notifications import OUTCOMES, WINDOW
 from tenants.services.sign_in.mail_links import (
@@ -296,3 +308,58 @@ def _settings_page(mail: Mail) -> str:
 
 def _tenant_slug(mail: Mail) -> str:
     return mail.tenant.slug if mail.tenant else ""
+
+
+# Mail servers refuse large mails; a larger file is behind the link.
+LARGEST = 5 * 1024 * 1024
+
+
+def report_section(mail: Mail) -> Section | None:
+    """The statement of a subscription, as the person may see it now; None when it has ended."""
+    message = OutboxMessage.objects.filter(id=mail.message or 0, tenant=mail.tenant).first()
+    if message is None or mail.user_id is None or mail.tenant is None:
+        return None
+    said = message.payload
+    row = ReportSubscription.objects.filter(id=said["report"], user=mail.user_id)
+    found = row.select_related("project", "lab", "tenant").first()
+    words = words_of(mail.kind, said)
+    if found is None or words is None or not _may_see(found, mail.user_id):
+        return None
+    days = Period(date.fromisoformat(said["starts"]), date.fromisoformat(said["ends"]))
+    of = StatementOf(found.tenant_id, days, found.project, found.lab)
+    # One transaction: the sums and the lines are of the same moment.
+    with transaction.atomic():
+        statement, file = statement_of(of), statement_file_make(of, found.tenant, found.format)
+    total = money_text(statement.totals.amount, statement.currency)
+    files = _attached(file)
+    sentences = (
+        f"{total} in {statement.totals.lines:,} lines.",
+        "The file is attached." if files else "The file is too large for a mail; the page has it.",
+    )
+    base = settings.PUBLIC_URL
+    return Section(
+        words.headline,
+        sentences,
+        f"{base}/t/{found.tenant.slug}/{words.path}",
+        link=words.link,
+        files=files,
+        ends=f"{base}/reports/end/{unsubscribe_token(found)}",
+    )
+
+
+def _may_see(row: ReportSubscription, user_id: int) -> bool:
+    try:
+        actor: Actor = actor_by_id(user_id, row.tenant.slug)
+    except Refused:
+        return False
+    if row.project_id is None:
+        return actor.is_tenant_admin
+    return actor.role_in(row.project_id) is not None
+
+
+def _attached(file: StatementFile) -> tuple[Attached, ...]:
+    with file.content as content:
+        if file.size > LARGEST:
+            return ()
+        content_type = file.content_type.partition(";")[0]
+        return (Attached(file.name, content_type, content.read()),)

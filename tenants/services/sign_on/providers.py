@@ -1,17 +1,26 @@
-"""Writes the provider of a tenant, and which roles its groups give. In `operator_tx`."""
+"""Writes the provider of a tenant, and which roles its groups give. In `operator_tx`.
 
+Client secrets are encrypted with a key of their tenant. It is derived from `AGENTS_MASTER_KEY`,
+which no web process and no backup has.
+"""
+
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
+from joserfc import jwe
+from joserfc.errors import JoseError
+from joserfc.jwk import OctKey
 
 from tenants.audit import audit_record
 from tenants.models import Project, Role, SignOnGroup, SignOnProvider, Tenant
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import name_read
-from tenants.services.sign_on.secrets import secret_open, secret_seal
 from tenants.words import refusal_text
 
 MAX_GROUPS = 200
@@ -224,3 +233,27 @@ def _record(
         now=now,
         detail={"before": dict(before or {}), "after": dict(after or {})},
     )
+
+
+_HEADER = {"alg": "dir", "enc": "A256GCM"}
+_ALGORITHMS = ["dir", "A256GCM"]
+
+
+def secret_seal(tenant_id: UUID, secret: str) -> str:
+    """Returns the encrypted secret."""
+    return jwe.encrypt_compact(_HEADER, secret.encode(), _key(tenant_id), _ALGORITHMS)
+
+
+def secret_open(tenant_id: UUID, sealed: str) -> str | None:
+    """Returns the secret; None when the master key or the tenant is another one."""
+    try:
+        found = jwe.decrypt_compact(sealed, _key(tenant_id), _ALGORITHMS).plaintext
+    except (JoseError, ValueError):
+        return None
+    return None if found is None else found.decode()
+
+
+def _key(tenant_id: UUID) -> OctKey:
+    message = b"single sign-on:" + tenant_id.bytes
+    key = settings.AGENTS_MASTER_KEY.encode()
+    return OctKey.import_key(hmac.digest(key, message, hashlib.sha256))

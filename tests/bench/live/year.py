@@ -235,9 +235,9 @@ def site_make(since: datetime) -> None:
     from billing.models import Budget  # noqa: PLC0415
     from billing.rules import BudgetTerms, Period  # noqa: PLC0415
     from billing.services import budget_put  # noqa: PLC0415
-    from portal.demo.catalogue import catalogue_seed  # noqa: PLC0415
     from portal.demo.nodes import nodes_enrol  # noqa: PLC0415
     from portal.demo.people import people_seed  # noqa: PLC0415
+    from portal.demo.site import catalogue_seed  # noqa: PLC0415
 
     catalogue_seed(since)
     people_seed(UNTIL.date(), since)

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import uvicorn
 
-from portal.web.serving import bounded, threads
-from portal.web.serving.bounded import BoundedProtocol
+from portal.web.serving import server as web_server
+from portal.web.serving import threads
+from portal.web.serving.server import BoundedProtocol
 from portal.web.serving.threads import ThreadedHandler
 
 pytestmark = pytest.mark.turn
@@ -24,7 +25,7 @@ async def _application(scope: dict[str, object], receive: object, send: object) 
 @pytest.fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """A server with our protocol that is impatient."""
-    monkeypatch.setattr(bounded, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(web_server, "HEAD_SECONDS", 0.3)
     config = uvicorn.Config(
         _application, port=0, http=BoundedProtocol, lifespan="off", log_level="critical", ws="none"
     )

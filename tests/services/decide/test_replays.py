@@ -12,7 +12,7 @@ from allocation.queries.decisions.decisions import changed_bookings
 from allocation.queries.decisions.samples import replay_metrics, sample_report
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.replays import replay_request, replays_run, sample_request
-from allocation.web.decisions.lines import decision_lines
+from allocation.web.decisions.pages import decision_lines
 from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx

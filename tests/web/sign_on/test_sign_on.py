@@ -40,8 +40,8 @@ from tenants.services.sign_on.providers import (
     group_add,
     provider_on_set,
     provider_set,
+    secret_open,
 )
-from tenants.services.sign_on.secrets import secret_open
 from tests.api.builders import Api, a_token, said
 from tests.builders import (
     a_member,

@@ -1,9 +1,14 @@
-"""Statements: the sums of a month, and its lines with the facts of their bookings."""
+"""Statements: the sums of a month, and its lines with the facts of their bookings.
+
+Each group of a mixed booking has its part of the whole.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -11,12 +16,14 @@ from django.db import connection
 from django.db.models import Count
 
 from allocation.models import BookingLabel
-from allocation.queries.bookings.money.class_shares import class_shares
-from billing.focus import StatementLine, Totals
+from allocation.queries.fleet.catalogue import ask_units
+from allocation.rules.ask import AskDocument
+from billing.focus import ClassShare, StatementLine, Totals
 from billing.models import Account, Budget, ClosedMonth
+from billing.price_books import price_at
 from billing.rules import Period
 from tenants.models import Lab, Project
-from tenants.platform.errors import invalid
+from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import is_label_key
 
 # Statements and no objects of the ORM: a month can have 100,000 lines.
@@ -299,3 +306,31 @@ def _rows(query: str, facts: dict[str, Any]) -> list[Any]:
         cursor.execute(query, facts)
         rows: list[Any] = cursor.fetchall()
         return rows
+
+
+@lru_cache(maxsize=1024)
+def class_shares(ask: str, version: int, tier: str) -> tuple[ClassShare, ...]:
+    """The groups of a stored request, in order, by their prices in a version of the price book.
+
+    A published version never changes. Groups without a price count by their size.
+    """
+    document = AskDocument.from_json(json.loads(ask))
+    units = ask_units(document)
+    sizes = [Decimal(units.get(part.classes[0], 0)) for part in document.parts]
+    prices = [_price(part, version, tier, units) for part in document.parts]
+    weights = prices if all(prices) else sizes
+    return tuple(
+        ClassShare(part.classes[0], part.profile or "", weight)
+        for part, weight in zip(document.parts, weights, strict=True)
+    )
+
+
+def _price(part: AskDocument, version: int, tier: str, units: dict[str, int]) -> Decimal:
+    """What the group costs for an hour."""
+    name = part.classes[0]
+    try:
+        price = price_at(version=version, gpu_class=name, tier=tier)
+    except Refused:
+        return Decimal(0)
+    size = units.get(name, 0)
+    return price.of(part.profile, part.count, size).rate(size).plain if size else Decimal(0)
