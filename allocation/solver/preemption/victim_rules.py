@@ -74,6 +74,8 @@ class VictimRules:
         self._borrowing: dict[tuple[str, str, int, bool], tuple[int, list[RunningBooking]]] = {}
         self._outs: dict[str, list[int]] = {}
         self._cooling = {each.tenant: each.until for each in snapshot.cooling}
+        graces = (tier.grace for tier in snapshot.tiers if tier.pausable)
+        self._longest_grace = max(graces, default=0)
         # By units, owners, tier, class and start, while the tenant has the same in place.
         self._claims: dict[tuple[Use, int], tuple[int, Claim | None]] = {}
         # By claim, while everybody has the same in place.
@@ -286,12 +288,11 @@ class VictimRules:
 
     def out(self, runner: RunningBooking) -> int:
         """The first second at which its room can be free: no notice goes out while it is protected,
-        whatever the grace of the others that leave."""
+        whatever the grace of the others that leave, also of those that begin later."""
         state = self._state
         if runner.protected <= state.now:
             return state.now + runner.tier.grace
-        longest = max(state.running.graces(runner.use.gpu_class))
-        return runner.protected + state.policy.notice_margin + longest
+        return runner.protected + state.policy.notice_margin + self._longest_grace
 
 
 def _level(runner: RunningBooking) -> Level:

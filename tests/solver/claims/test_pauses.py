@@ -107,6 +107,18 @@ class TestInsideAGuarantee:
         assert set(rules(due).values()) == {"taken_back"}
         assert given(due)["b0"] == ("wait", FIRST)
 
+    def test_a_run_with_a_longer_notice_leaves_a_planned_claim_at_its_second(self) -> None:
+        """Who begins after the start was planned may have a longer notice than its victim."""
+        spot = running_of("s0", whole("n1-0"), tenant="a", tier="spot", since=-600, pauses=1)
+        held = (*spot, *runs("d0", 1, tenant="d", tier="std"))
+        base = site(asks("b0"), held=held, limits=sure(b=1, d=1, a=0), fleet=2)
+        plan = solve(base, POLICY)
+        rested = -600 + POLICY.cool_down
+        assert given(plan) == {"b0": ("wait", rested + 30 + 120)}
+        beside = (*spot, *runs("d1", 1, tenant="d", since=60))
+        after = solve(replace(later(base, plan, 60), held=beside), POLICY)
+        assert given(after) == given(plan)
+
     @pytest.mark.parametrize("is_newcomer_ahead", [False, True])
     def test_who_has_notice_for_an_earlier_plan_knows_when_it_resumes(
         self, *, is_newcomer_ahead: bool
