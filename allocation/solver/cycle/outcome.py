@@ -119,6 +119,15 @@ class Outcome:
         strength = self.strengths.count(request, found, firm=firm or self._was_firm(request, found))
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by, strength)
 
+    def take_back(self, booking: str) -> Fit:
+        """Free a start that this cycle has planned; return it where it was by now."""
+        found = self.placed.pop(booking)
+        found = self.rebinding.movable.take(booking, found.demand.gpu_class) or found
+        self.state.free(found)
+        self.strengths.lift(booking)
+        self.waits[:] = [each for each in self.waits if each.booking != booking]
+        return found
+
     def keep_start(self, request: Request, kept: Fit, slow: tuple[Reason, ...]) -> None:
         """Keep a planned start where it is reserved; its room is free, and there is none before."""
         state = self.state

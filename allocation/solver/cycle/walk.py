@@ -9,7 +9,7 @@ Nobody ahead is touched.
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
@@ -57,10 +57,11 @@ class Walk:
         self._later: list[Turn] = []
         self._at_risk: dict[str, Reason | None] = {}
         self._takers = Takers()
+        self._told = len(outcome.preemption.pauses)
         self._resumes: list[tuple[Key, str, Turn]] = []
         self._running: dict[str, Request] = {}
         self._changed = set(changed)
-        self._told = len(outcome.preemption.pauses)
+        self._taken_late: set[str] | None = None
         self._newcomers = 0
         self.changes: Changes | None = None
         self.extensions: ExtensionTurns | None = None
@@ -76,15 +77,26 @@ class Walk:
             self._at = at
             self._resume_before(turn)
             soft.keep_before(turn.key, self._freed.values())
+            if self._later and self.changes and self.changes.is_uncounted(turn.request):
+                # Nothing that counts may take its quota after it was granted.
+                self._take_later(soft)
+                self._at = at
             with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
                 self._take(turn)
         self._settle(len(self._turns))
+        self._taken_late = set()  # Classes in which spot may lose its quota from now on.
         self._resume_before(None)
         soft.keep_before(None)
-        for turn in self._later:
+        self._take_later(soft)
+        self._resume_before(None)
+        self._place_pushed_out()
+
+    def _take_later(self, soft: SoftPlaces) -> None:
+        """Give those that kept their places their last turn."""
+        turns, self._later = self._later, []
+        for turn in turns:
             with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
                 self._take_last(turn)
-        self._resume_before(None)
 
     def _take_last(self, turn: Turn) -> None:
         """Improve what kept its places behind others, and try again who has no start since."""
@@ -97,8 +109,7 @@ class Walk:
             self._try_again(turn)
 
     def run_until(self, mine: Request, most: int) -> None:
-        """Give each booking ahead of `mine` its start, at most so many new ones, and make way for
-        `mine`. Nothing else is improved."""
+        """Give those ahead of `mine` their starts, at most so many new ones, and make its way."""
         for at, turn in enumerate(self._turns):
             self._at = at
             booking = turn.request.booking
@@ -110,8 +121,7 @@ class Walk:
                 self._take(turn)
 
     def way_for(self, request: Request, at: int, until: int) -> list[str]:
-        """Bookings that would be freed for one more request at this index, whose starts are before
-        `until`."""
+        """Bookings with starts before `until` that one more request at this index would free."""
         if not request.ask.classes or needs_no_way(self._outcome.state, request):
             return []
         places = self._places.of(request)
@@ -135,8 +145,7 @@ class Walk:
 
     def _take(self, turn: Turn) -> None:
         """Give one booking its start."""
-        request = turn.request
-        booking = request.booking
+        request, booking = turn.request, turn.request.booking
         if booking in self._done:
             return
         is_own = self._lifted and self._turns[self._lifted[0]].request.tenant == request.tenant
@@ -180,8 +189,7 @@ class Walk:
         self._done.add(booking)
         found = place_planned(self._outcome, turn.request, kept)
         if found is not kept:
-            self._takers.add(found, turn)
-            self._changed.update(each.gpu_class for each in found.demand.parts)
+            self._note_taken(found, turn)
         self._await_resumes()
 
     def _is_overdue(self, turn: Turn) -> bool:
@@ -230,9 +238,7 @@ class Walk:
         if not given:
             # Who got nothing changes nothing.
             outcome.rebinding.attempts = attempts
-            self._put_back(self._freed.keys() - freed)
-            if not is_open:
-                self._opened.pop(self._places.part_of(request), None)
+            self._undo_way(request, freed, is_open=is_open)
             self._note_at_risk(turn, self._broken.get(request.booking))
 
     def _note_at_risk(self, turn: Turn, why: Reason | None) -> None:
@@ -302,9 +308,7 @@ class Walk:
             return
         outcome.rebinding.attempts = attempts
         self._restore_standing(lifted)
-        self._put_back(self._freed.keys() - freed)
-        if not is_open:
-            self._opened.pop(self._places.part_of(turn.request), None)
+        self._undo_way(turn.request, freed, is_open=is_open)
 
     def _extend(self, turn: Turn, extension: Extension) -> None:
         """Give a booking its later end, or leave it and everything else as it is."""
@@ -319,12 +323,9 @@ class Walk:
             self._free_own(turn.request.tenant, part)
         added = extensions.decide(extension)
         for found in added:
-            self._takers.add(found, cause)
-            self._changed.add(found.demand.gpu_class)
+            self._note_taken(found, cause)
         if not added:
-            self._put_back(self._freed.keys() - freed)
-            if not is_open:
-                self._opened.pop(part, None)
+            self._undo_way(turn.request, freed, is_open=is_open)
 
     def _kept_of(self, booking: str) -> Fit | None:
         """The planned start of a booking whose turn comes later, where it is by now."""
@@ -344,6 +345,12 @@ class Walk:
             if kept is not None:
                 self._kept[change.booking] = kept
 
+    def _undo_way(self, request: Request, freed: Set[str], *, is_open: bool) -> None:
+        """Undo `_make_way`: what was freed or open before stays so."""
+        self._put_back(self._freed.keys() - freed)
+        if not is_open:
+            self._opened.pop(self._places.part_of(request), None)
+
     def _put_back(self, bookings: Container[str]) -> None:
         """Reserve freed starts again where they were."""
         for booking, found in list(self._freed.items()):
@@ -358,8 +365,17 @@ class Walk:
     def _placed(self, request: Request, found: Fit, cause: Turn) -> None:
         self._done.add(request.booking)
         self._reserved[request.booking] = found
+        self._note_taken(found, cause)
+
+    def _note_taken(self, found: Fit, cause: Turn) -> None:
+        """Note that room and quota were taken because of a booking."""
         self._takers.add(found, cause)
         self._changed.update(each.gpu_class for each in found.demand.parts)
+        if self._taken_late is not None:
+            quota, uses = self._outcome.state.quota, self._outcome.state.uses(found.demand)
+            counted = (use for use in uses if quota.tier(use.tier).counts)
+            full = (use.gpu_class for use in counted if quota.takes_back(use, found.window))
+            self._taken_late.update(full)
 
     def _make_way(self, turn: Turn) -> None:
         """Free what a booking without a start may take: the expected starts behind it, and the
@@ -422,6 +438,11 @@ class Walk:
         if request.booking in self._behind_depth:
             self._start_or_wait(turn)
             return
+        self._place_anew(turn, old)
+
+    def _place_anew(self, turn: Turn, old: Fit) -> None:
+        """Place a booking whose start others have taken, and say why they go first."""
+        request, outcome = turn.request, self._outcome
         cause = self._takers.of(old, request) or self._opened.get(self._places.part_of(request))
         # Without one, an extension has taken the quota of work that does not count.
         is_own = cause is None or cause.request.tenant == request.tenant
@@ -466,5 +487,14 @@ class Walk:
             found = self._outcome.resume(paused.request)
             if found is not None:
                 self._reserved[booking] = found
-                self._takers.add(found, paused)
-                self._changed.update(each.gpu_class for each in found.demand.parts)
+                self._note_taken(found, paused)
+
+    def _place_pushed_out(self) -> None:
+        """Place anew what has lost its quota after its turn, to work ahead of it that counts."""
+        outcome, late = self._outcome, self._taken_late
+        for turn in self._turns if late else ():
+            found = outcome.placed.get(turn.request.booking)
+            if found is not None and is_pushed_out(outcome.state, late or (), turn.request, found):
+                queues, found = dict(outcome.queues), outcome.take_back(turn.request.booking)
+                self._place_anew(turn, found)
+                outcome.queues = queues  # It is counted already.

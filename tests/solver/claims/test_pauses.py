@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Cooling, Held, Limit, PlannedStart, Request, Snapshot, Tier, solve
+from allocation.solver import (
+    Cooling,
+    Held,
+    Limit,
+    Plan,
+    PlannedStart,
+    Request,
+    Snapshot,
+    Tier,
+    solve,
+)
+from allocation.solver.model.inputs import Change
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_snapshot, an_ask, gpus, whole
 from tests.solver.pausing import given, later, notices, rest_of, rules
 from tests.solver.pausing import running as running_of
@@ -312,3 +323,37 @@ def test_a_tenant_that_has_cancelled_a_claim_has_nobody_paused_for_a_while() -> 
     assert wait.starts < NOON + HOUR, "it is planned with a pause after that"
     other = replace(at_rest, cooling=(Cooling("a", until),))
     assert notices(solve(other, POLICY)) == notices(soon)
+
+
+class TestSpotBehindWorkThatCounts:
+    """Limits ignore spot for work that counts, so its planned starts must give way."""
+
+    LIMITS = (a_limit("a", 0, borrow=1), *sure(c=1, d=3))
+    HELD = tuple(
+        row for number in range(3) for row in runs(f"d{number}", number, tenant="d", hours=1)
+    )
+
+    def plan(self, *more: Request, changes: tuple[Change, ...] = ()) -> Plan:
+        """`f0` was planned at the second hour and comes to the first, which is free now. A newcomer
+        goes before it, so it is made earlier last."""
+        kept = PlannedStart(NOON + 2 * HOUR, NOON + 6 * HOUR, (whole("n1-1"),), "expected")
+        counted = replace(asks("f0", tenant="a", tier="flex"), promise=kept)
+        ahead = asks("c0", tenant="c", hours=5)
+        held = tuple(replace(row, tier="std") for row in self.HELD)
+        base = site(counted, ahead, *more, held=held, limits=self.LIMITS, fleet=3)
+        return solve(replace(base, changes=changes), POLICY)
+
+    def test_a_new_one_starts_after_a_start_that_is_made_earlier_in_the_same_cycle(self) -> None:
+        plan = self.plan(asks("e0", tenant="a", tier="spot", hours=1))
+        found = given(plan)
+        assert (found["c0"], found["f0"]) == (("wait", HOUR), ("wait", HOUR))
+        assert found["e0"] == ("wait", 5 * HOUR)
+
+    def test_a_change_is_granted_next_to_what_is_ahead_of_it(self) -> None:
+        kept = PlannedStart(NOON + 6 * HOUR, NOON + 7 * HOUR, (whole("n1-1"),), "expected")
+        now = replace(asks("e0", tenant="a", tier="flex", hours=1, at=30), promise=kept)
+        spot = asks("change of e0", tenant="a", tier="spot", hours=1, at=30)
+        target = replace(spot, earliest=NOON)
+        plan = self.plan(now, changes=(Change("e0", target),))
+        assert [each.granted for each in plan.changes] == [True]
+        assert given(plan)["e0"] == ("wait", 5 * HOUR)
