@@ -180,11 +180,13 @@ def beside_the_list(site: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]
 
 def beside_approvals(site: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     """4. Nobody's firm or guaranteed start is later because somebody waits for an approval. An
-    expected one may be: a newcomer who goes round the kept place takes another."""
+    expected one may be: a newcomer who goes round the kept place takes another. So may one be that
+    is lost anyway, to its own organisation: what it gets instead is behind the kept place."""
     without = starts_of(solve(replace(site, pending=()), policy))
     planned = _sure(site)
     for name, at in starts_of(plan).items():
-        if name in planned and name in without and at > max(without[name], planned[name], site.now):
+        is_kept = name in planned and without.get(name, at) <= max(planned[name], site.now)
+        if is_kept and at > max(planned[name], site.now):
             yield f"{name} is later because somebody waits for an approval"
 
 

@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, Tier, Waiting
+from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, Waiting
 from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
 from tests.worlds.asked import is_unproven, requests_after, without_start
 from tests.worlds.asked_again import Wished
+from tests.worlds.bound import Bound
 from tests.worlds.found import Found
 from tests.worlds.jobs import Job
-from tests.worlds.life import EVERY, Turn, World
+from tests.worlds.life import Turn, World
 from tests.worlds.messages import Messages
 from tests.worlds.replay import is_true, said_again
 
@@ -28,7 +29,6 @@ SAMPLED = 24
 """Of so many turns one is asked what else would have changed it."""
 REPLAYED = 2
 """So many starts made later in a world are decided again without the others."""
-MARGIN = 30
 
 
 class Oracle:
@@ -45,11 +45,11 @@ class Oracle:
         self._last: dict[str, frozenset[str]] = {}
         self._cut = False
         self._pairs: Counter[tuple[str, str]] = Counter()
-        self._due: dict[str, int] = {}
         self._turn = len(world.drawn.jobs) % SAMPLED
         self._messages = Messages()
         self._without_start: set[str] = set()
         self._wished = Wished(world)
+        self._bound = Bound(world)
 
     def look(self, turn: Turn) -> None:
         """Checks one turn, after its plan was made true."""
@@ -70,7 +70,7 @@ class Oracle:
         found.violations += self._potential(turn)
         for pause in turn.plan.pauses:
             self._pairs[pause.booking, pause.beneficiary] += 1
-        self._bound(turn)
+        found.violations += self._bound.look(turn)
         found.violations += self._wished.look(turn)
 
     def end(self) -> Found:
@@ -446,50 +446,3 @@ class Oracle:
             and row.lend is not None
         )
         return in_project and mine_counted + told + planned + kept + UNITS <= sure
-
-    # The bound of a guarantee.
-
-    def _bound(self, turn: Turn) -> None:
-        """In plain worlds who asks inside its guarantee starts within the bound."""
-        world = self.world
-        if not world.drawn.is_plain:
-            return
-        for name in list(self._due):
-            # Its owner may ask for a later window meanwhile.
-            earliest = world.runs[name].job.earliest
-            self._due[name] = max(self._due[name], earliest + self._patience())
-            if name in world.started or name in world.ended or name in world.refused:
-                self._check(name, self._due.pop(name))
-            elif not self._stays_inside(name):
-                del self._due[name]
-            elif world.now > self._due[name]:
-                self._check(name, self._due.pop(name))
-        arrived = {r.booking for r in turn.site.requests if r.promise is None and not r.paused}
-        for name in sorted(arrived):
-            run = world.runs[name]
-            is_new = run.job.at == turn.site.now and not run.job.fixed
-            if is_new and run.job.tier.counts and self._stays_inside(name):
-                self._due[name] = run.job.earliest + self._patience()
-
-    def _patience(self) -> int:
-        tiers: list[Tier] = [t for t in self.world.drawn.tiers if t.pausable]
-        protected = max(*(t.protected for t in tiers), self.world.drawn.policy.cool_down)
-        return protected + max(t.grace for t in tiers) + MARGIN + EVERY
-
-    def _check(self, name: str, due: int) -> None:
-        started = self.world.started.get(name)
-        if name in self.world.refused:
-            self.found.violations.append(f"{name}, inside its guarantee, is refused")
-        elif name not in self.world.ended and (started is None or started > due):
-            self.found.violations.append(f"{name}, inside its guarantee, has not started by {due}")
-
-    def _stays_inside(self, name: str) -> bool:
-        """All of its tenant that is there or waits fits the guarantee, by project and in all."""
-        job = self.world.runs[name].job
-        jobs = {row.booking for row in self.world.rows} | set(self.world.waiting)
-        mine = [self.world.runs[each].job for each in jobs | {name}]
-        mine = [each for each in mine if each.tenant == job.tenant and each.tier.counts]
-        sure = (self._guaranteed(job.tenant, "h100") or 0) // UNITS
-        project = self._guaranteed(job.project, "h100")
-        own = sum(each.project == job.project for each in mine)
-        return len(mine) <= sure and (project is None or own <= project // UNITS)
