@@ -72,6 +72,9 @@ _QUESTIONS: Mapping[str, Question] = {
     "left": lambda now: _bookings(leaving_over(now)),
     "never_started": lambda now: _bookings(never_started(now)),
     "maintenance": lambda now: Maintenance.objects.filter(ended_at=None, ends__gt=now),
+    "maintenance_acts": lambda now: Maintenance.objects.filter(
+        ended_at=None, drain_by__lte=now, ends__gt=now
+    ),
     "to_vacate": lambda now: rows_on_closed_hardware(now)[0],
     "blocked": lambda now: rows_on_closed_hardware(now)[1],
     "offers": offers_due,
@@ -112,6 +115,8 @@ _ANY_OF = (
     "more_time", "changes_due", "parents_over", "requested", "starts", "resumes",
 )  # fmt: skip
 _HARDWARE = ("maintenance", "to_vacate", "blocked")
+# Who announces a maintenance requests a turn. From then on only its time matters.
+_HARDWARE_NOW = ("maintenance_acts", "to_vacate", "blocked")
 _RESTRAINTS = ("rungs", "stops", "marked")
 _look = Look(_QUESTIONS)
 
@@ -167,7 +172,7 @@ class Work:
         return (
             self.has(*_ANY_OF)
             or (self.has_restraints and restraints_due(self._now).exists())
-            or (self.has_hardware and is_hardware_to_vacate(self._now))
+            or (self.has(*_HARDWARE_NOW) and is_hardware_to_vacate(self._now))
         )
 
     @property

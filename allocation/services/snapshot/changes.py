@@ -29,9 +29,6 @@ class Changed:
     nodes: frozenset[UUID]
     is_unknown: bool
 
-    def __bool__(self) -> bool:
-        return bool(self.bookings or self.gpus or self.nodes or self.is_unknown)
-
 
 def horizon_read() -> int:
     """Returns the oldest transaction that had not ended when the caller's snapshot was taken.

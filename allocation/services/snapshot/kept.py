@@ -1,8 +1,8 @@
 """The snapshot that a leading process keeps from turn to turn: it reads what has changed since.
 
 A kept snapshot is thrown away whenever it could be wrong, and never mended: when another process
-has led, after a crash or a stale plan. Once a minute a fresh one is read in the same
-transaction and compared.
+has led, after a crash or a stale plan. Once a minute, or less often for a large one, a fresh one is
+read in the same transaction and compared.
 """
 
 import logging
@@ -53,9 +53,12 @@ from allocation.solver.model.rows import Delta, Key, Rows, advance, document_of,
 logger = logging.getLogger(__name__)
 
 COMPARE_EVERY = timedelta(minutes=1)
+# A large snapshot is compared less often, so that this takes the same part of the time.
+COMPARED_A_MINUTE = 2_500
 DRIFT = "state_drift:"
 # Sections whose rows are named by a booking.
 _OF_BOOKINGS = ("requests", "running", "extensions", "changes")
+_WITH_ANSWERS = ("requests", "extensions", "changes", "pending", "entries")
 
 
 @dataclass(slots=True)
@@ -138,7 +141,7 @@ class SnapshotKeeper:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             later = deferred_bookings(most_new)
             found = None if state is None else _advanced(state, now)
-            if found is not None and now - found.compared >= COMPARE_EVERY:
+            if found is not None and now - found.compared >= _compare_after(found):
                 drifted = _drifted(found, now)
                 found = None if drifted else replace(found, compared=now)
             if found is None:
@@ -170,6 +173,10 @@ def drift_note(sections: Collection[str]) -> None:
 def _fresh(now: datetime) -> _State:
     rows = rows_of(snapshot_read(now))
     return _State(rows, _places(None, now), horizon_read(), now, KeptUse(now))
+
+
+def _compare_after(state: _State) -> timedelta:
+    return COMPARE_EVERY * max(1, len(state.rows.tables["held"]) // COMPARED_A_MINUTE)
 
 
 def _drifted(state: _State, now: datetime) -> list[str]:
@@ -208,7 +215,7 @@ def _advanced(state: _State, now: datetime) -> _State | None:
     for booking in bookings:
         places.pop(booking, None)
     places.update(_places(bookings, now))
-    is_changed = bool(changed) or _is_other(state.rows, put, drop)
+    is_changed = _is_other(state.rows, put, drop) or _any_waits(rows, changed.bookings)
     return _State(rows, places, horizon, state.compared, use, is_changed)
 
 
@@ -221,6 +228,14 @@ def _is_other(
         for name, table in put.items()
         if name != "used"
     )
+
+
+def _any_waits(rows: Rows, bookings: Collection[UUID]) -> bool:
+    """Whether the answer to one of these bookings is stored with it, and may have been changed.
+
+    What else a booking stores and no row has, such as its idle time, is nothing to the solver.
+    """
+    return any(str(booking) in rows.tables[name] for booking in bookings for name in _WITH_ANSWERS)
 
 
 def _of_bookings(

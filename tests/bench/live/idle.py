@@ -1,9 +1,9 @@
 """What an idle site takes: `python -m tests.bench.live.idle --held 10000 --seconds 120`.
 
-A demo, whose bookings end within the first hours; so many bookings more, one hour each, are planned
-one after another on its largest node from tomorrow on, and five wait for room behind them. Nobody
-asks for anything. JSON: processor time of each program in percent of one core, its children
-included, and of PostgreSQL and Valkey. Agents, which run on other machines, are apart.
+A demo; so many bookings more, a quarter of an hour each, are planned one after another on its
+largest node, later than all others, and five wait for room behind them. Nobody asks for anything.
+JSON: processor time of each program in percent of one core, its children included, and of
+PostgreSQL and Valkey. Agents, which run on other machines, are apart.
 """
 
 import argparse
@@ -20,26 +20,31 @@ from tests.bench.site import Site, bench_run, site_options
 if TYPE_CHECKING:
     from allocation.models import Allocation, Booking, Gpu
 
-WAITING, HOUR = 5, timedelta(hours=1)
+WAITING, LENGTH = 5, timedelta(minutes=15)
+# The demo's seed has no booking later than this.
+FREE_FROM = timedelta(days=10)
 NODE = "gpu-a1-01"
 AGENTS = "agent"
 
 
 def held_add(count: int, now: datetime) -> None:
     """Adds the bookings."""
-    from allocation.models import Allocation, Booking, Gpu  # noqa: PLC0415 (Django is there only now)
+    from django.db import transaction  # noqa: PLC0415 (Django is there only now)
+
+    from allocation.models import Allocation, Booking, Gpu  # noqa: PLC0415
 
     like = Booking.objects.filter(planned_class="h100").order_by("number").first()
     if like is None:
         raise LookupError("the demo has no booking on H100")
     gpus = list(Gpu.objects.filter(node__name=NODE).order_by("index"))
-    made = list(_held(like, gpus, count, now + timedelta(days=1)))
-    Booking.objects.bulk_create((booking for booking, _ in made), batch_size=500)
-    Allocation.objects.bulk_create((row for _, row in made), batch_size=500)
-    Booking.objects.bulk_create(
-        _booking(like, count + number, now, now + 40 * HOUR, state="queued")
+    made = list(_held(like, gpus, count, now + FREE_FROM))
+    waiting = [
+        _booking(like, count + number, now, now + FREE_FROM, state="queued")
         for number in range(WAITING)
-    )
+    ]
+    with transaction.atomic():
+        Booking.objects.bulk_create((*(each for each, _ in made), *waiting), batch_size=500)
+        Allocation.objects.bulk_create((row for _, row in made), batch_size=500)
 
 
 def _held(
@@ -48,11 +53,11 @@ def _held(
     from tests.builders_allocation import a_row  # noqa: PLC0415
 
     for number in range(count):
-        starts = first + number // len(gpus) * HOUR
-        booking = _booking(like, number, starts, starts + HOUR, state="scheduled")
-        booking.planned_starts, booking.planned_ends = starts, starts + HOUR
+        starts = first + number // len(gpus) * LENGTH
+        booking = _booking(like, number, starts, starts + LENGTH, state="scheduled")
+        booking.planned_starts, booking.planned_ends = starts, starts + LENGTH
         booking.planned_class = "h100"
-        yield booking, a_row(booking, gpus[number % len(gpus)], starts=starts, ends=starts + HOUR)
+        yield booking, a_row(booking, gpus[number % len(gpus)], starts=starts, ends=starts + LENGTH)
 
 
 def _booking(
@@ -61,11 +66,11 @@ def _booking(
     from allocation.models import Booking  # noqa: PLC0415
     from tests.builders_allocation import an_ask  # noqa: PLC0415
 
-    length = until - since
+    length = int((until - since).total_seconds())
     return Booking(
         id=uuid4(), tenant_id=like.tenant_id, project_id=like.project_id, owner_id=like.owner_id,
-        number=1_000_000 + number, tier_id="standard", state=state, not_before=since,
-        ask=an_ask(hours=length / HOUR).to_json(), duration_seconds=int(length.total_seconds()),
+        number=2_000_000 + number, tier_id="standard", state=state, not_before=since,
+        ask=an_ask(hours=length / 3600).to_json(), duration_seconds=length,
         submitted=since, price_version=like.price_version, price_per_hour=like.price_per_hour,
         hold_amount=like.price_per_hour, currency=like.currency,
     )  # fmt: skip

@@ -50,6 +50,8 @@ def test_turns_rest_until_time_or_a_change_may_change_the_plan(
     assert solves(1), "limits"
     assert not solves(1)
     with as_system():
+        Booking.objects.filter(state="active").update(idle_seconds=30)
+        assert not solves(1), "what no row of the snapshot has"
         waiting = Booking.objects.get(state="queued")
         Booking.objects.filter(id=waiting.id).update(reasons=[])
     assert solves(1), "what is stored is no longer the answer"
