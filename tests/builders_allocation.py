@@ -178,13 +178,17 @@ def an_ask(
     )
 
 
-def a_wish(
+def a_booking_request(
     project: Project, ask: AskDocument | None = None, *, tier: str = "standard"
 ) -> BookingRequest:
-    """A wish in the project."""
+    """A request in the project."""
     return BookingRequest(
         project=project.slug, tier=tier, ask=ask or an_ask(), request_text="2h on an h100"
     )
+
+
+# The name that it had before.
+a_wish = a_booking_request
 
 
 def a_booking(

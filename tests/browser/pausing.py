@@ -27,14 +27,14 @@ def pause_make(site: Site) -> str:
     filled = _post(site, "researcher", MINE | {"name": "screen-sweep"})
     wait_until(lambda: _get(site, filled)["state"] in ("active", "queued"), seconds=RUNS_S)
     _post(site, "other_tenant_researcher", CLAIM | {"name": "storm-run"})
-    told: list[str] = []
+    notified: list[str] = []
 
     def is_told() -> bool:
-        told[:] = [row["number"] for row in _get(site, "?state=pausing")["items"]]
-        return bool(told)
+        notified[:] = [row["number"] for row in _get(site, "?state=pausing")["items"]]
+        return bool(notified)
 
     wait_until(is_told, seconds=NOTICE_S)
-    return told[0]
+    return notified[0]
 
 
 def _post(site: Site, role: str, body: dict[str, str]) -> str:

@@ -32,7 +32,7 @@ class NoEngine(Exception):
 
 
 class Engine:
-    """podman, told by files of its own where things are and what this machine allows."""
+    """podman, described by files of its own where things are and what this machine allows."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self.folder = folder

@@ -62,12 +62,12 @@ def test_every_store_takes_a_write(portal: httpx.Client) -> None:
 
 def test_a_booking_becomes_active(portal: httpx.Client) -> None:
     """Before the nodes have come a request is refused or waits; then it is made again."""
-    wish = {"project": "protein-folding", "request": "1 1g.10gb h100 10m"}
+    asked = {"project": "protein-folding", "request": "1 1g.10gb h100 10m"}
     numbers: list[str] = []
 
     def is_active() -> bool:
         if not numbers or state_of(numbers[-1]) in {"refused", "failed", "cancelled"}:
-            made = portal.post("/api/v1/bookings", json=wish)
+            made = portal.post("/api/v1/bookings", json=asked)
             numbers.extend(
                 [made.json()["number"]] if made.status_code == httpx.codes.CREATED else []
             )

@@ -1,4 +1,4 @@
-"""The agent, killed when a notice of a pause is on its disk and nobody was told of it yet.
+"""The agent, killed when a notice of a pause is on its disk and nobody was notified of it yet.
 
 Options as for `python -m allocation.agent`.
 """

@@ -20,8 +20,8 @@ POINTS = {
     "after it is committed": ("allocation.services.decide.cycle", "starts_due", 1),
     "in the middle of starts": ("allocation.services.runs.start", "_begin", 1),
     "when starts are nearly written": ("allocation.services.runs.start", "bookings_change", 1),
-    "before nodes are told": ("allocation.services.decide.cycle", "publish_due", 1),
-    "while a node is told": ("allocation.wire", "seal", 1),
+    "before nodes are notified": ("allocation.services.decide.cycle", "publish_due", 1),
+    "while a node is notified": ("allocation.wire", "seal", 1),
 }
 # Where it dies if it moves something.
 OF_MOVES = {

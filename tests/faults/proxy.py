@@ -39,7 +39,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def set(self, *, up: Mode = Mode.PASS, down: Mode = Mode.PASS) -> None:
-        """`up` is what the agent says, `down` what it hears; as `set()` all passes."""
+        """`up` is what the agent says, `down` what it receives; as `set()` all passes."""
         asyncio.run_coroutine_threadsafe(self._set(up, down), self._loop).result(5)
 
     def cut(self) -> None:

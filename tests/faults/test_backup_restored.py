@@ -80,7 +80,7 @@ def test_nodes_follow_a_restored_backup_once_the_epoch_is_raised(
     site.reader()
     new = site.request(an_ask(profile="1g.10gb"))
     site.until_all("starting", new)
-    # What the portal says now is older than what the node has heard: the node goes on as it was,
+    # What the portal says now is older than what the node has heard: the node continues as it was,
     # and is not trusted.
     with as_system():
         assert not Booking.objects.filter(id=lost.id).exists()
@@ -106,9 +106,9 @@ def test_a_backup_is_checked_restored_and_names_what_came_after_it(
     backup = tmp_path / "backup"
     _backup_made(backup)
 
-    # One that a node was told of, and one that nobody but the database knows.
-    told = site.request(an_ask(profile="2g.20gb"))
-    site.until_all("active", told)
+    # One that a node was notified of, and one that nobody but the database knows.
+    notified = site.request(an_ask(profile="2g.20gb"))
+    site.until_all("active", notified)
     waiting = site.request(an_ask())
     site.kill("reader")
     assert "is not empty" in _restored(site.servers, backup)
@@ -118,10 +118,10 @@ def test_a_backup_is_checked_restored_and_names_what_came_after_it(
         name = sql.Identifier(DATABASE)
         admin.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO portal_test").format(name))
     found = json.loads((backup / "accepted-after.json").read_text())
-    assert [each["booking"] for each in found["known_to_nodes"]] == [told.label]
+    assert [each["booking"] for each in found["known_to_nodes"]] == [notified.label]
     before = {each["booking"] for each in found["in_the_database_before"]}
-    assert before == {told.label, waiting.label}
-    assert f"{told.label} of helix" in said
+    assert before == {notified.label, waiting.label}
+    assert f"{notified.label} of helix" in said
     assert f"{waiting.label} of helix" in said
     assert "another one" not in said
 

@@ -39,10 +39,10 @@ class CutSite(Site):
         wait_until(identity.exists, seconds=SECONDS)
         self.until(is_enrolled)
         self.kill("agent")
-        told = json.loads(identity.read_bytes())
+        enrolled = json.loads(identity.read_bytes())
         port = str(self.servers.agents_access.port)
-        told["redis_url"] = told["redis_url"].replace(f":{port}/", f":{line.port}/")
-        identity.write_text(json.dumps(told))
+        enrolled["redis_url"] = enrolled["redis_url"].replace(f":{port}/", f":{line.port}/")
+        identity.write_text(json.dumps(enrolled))
         self.agent()
 
     def heals(self) -> None:
@@ -148,7 +148,7 @@ def test_an_agent_that_stands_still_makes_nobody_active_or_charged(site: CutSite
         with as_system():
             row = Booking.objects.get(id=booking.id)
             assert (row.state, row.ready_at, row.charged) == ("starting", None, None)
-            # Its owner and the operator are told when it has taken too long, once.
+            # Its owner and the operator are notified when it has taken too long, once.
             late = site.now() + timedelta(seconds=NodePolicy().start_slow)
             assert (slow_starts_notify(late), slow_starts_notify(late)) == (1, 0)
             said = Booking.objects.get(id=booking.id).reasons[0]

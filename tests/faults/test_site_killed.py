@@ -20,7 +20,15 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.fleet import enrolment_token_create
 from allocation.services.nodes.redis_accounts import agents_redis
 from portal.launch.processes import Program, start, stop
-from tests.builders_allocation import Lab, a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
+from tests.builders_allocation import (
+    Lab,
+    a_booking_request,
+    a_lab,
+    a_model,
+    a_policy,
+    a_price_book,
+    an_ask,
+)
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
@@ -84,8 +92,8 @@ class Site:
 
     def request(self, ask: AskDocument) -> Booking:
         with as_system():
-            wish = a_wish(self.lab.project, ask)
-            return booking_request(actor=self.lab.actor, request=wish, now=self.now())
+            asked = a_booking_request(self.lab.project, ask)
+            return booking_request(actor=self.lab.actor, request=asked, now=self.now())
 
     def release(self, booking: Booking) -> None:
         with as_system():
@@ -106,7 +114,7 @@ class Site:
         self.until(lambda: Booking.objects.filter(id__in=ids, state=state).count() == len(bookings))
 
     def hardware(self) -> list[Any]:
-        """The MIG instances that the simulated GPUs hold, as their file tells."""
+        """The MIG instances that the simulated GPUs hold, as their file says."""
         text = (self.folder / "node" / "simulated.json").read_text(encoding="utf-8")
         return [instance for gpu in json.loads(text).values() for instance in gpu["instances"]]
 

@@ -24,7 +24,15 @@ from allocation.services.decide.turn_lock import CYCLE_LOCK, stalled_turn_end
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.runs.end import nodes_bump
 from allocation.solver import Plan, solve
-from tests.builders_allocation import NOW, a_lab, a_model, a_policy, a_price_book, a_wish, an_ask
+from tests.builders_allocation import (
+    NOW,
+    a_booking_request,
+    a_lab,
+    a_model,
+    a_policy,
+    a_price_book,
+    an_ask,
+)
 from tests.faults.crashing_cycle import OF_MOVES, POINTS
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
@@ -70,7 +78,9 @@ def test_the_next_cycle_goes_on_where_a_killed_one_was(
     lab = a_lab("helix", gpus=0)
     with as_system():
         bookings = [
-            booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+            booking_request(
+                actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+            )
             for ask in (an_ask(), an_ask(profile="3g.40gb"))
         ]
 
@@ -125,7 +135,9 @@ def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
 ) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.round()
     plant.agent.wait_s()
     plant.now += timedelta(hours=2)
@@ -138,7 +150,8 @@ def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
 
 
 @pytest.mark.parametrize(
-    "point", ["before the plan is written", "in the middle of writing it", "while a node is told"]
+    "point",
+    ["before the plan is written", "in the middle of writing it", "while a node is notified"],
 )
 def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
     point: str, plant: Plant, real_db: Servers, monkeypatch: pytest.MonkeyPatch
@@ -148,7 +161,9 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
     monkeypatch.setattr("allocation.services.decide.turn_lock.STALLED_SECONDS", 0.2)
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     command = ("tests.faults.crashing_cycle", point, plant.now.isoformat())
     stopped = subprocess.Popen(
         [sys.executable, "-m", *command, "SIGSTOP"],
@@ -165,13 +180,13 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
         with as_system():
             nodes_bump(Gpu.objects.values_list("id", flat=True))
         plant.cycle()
-        told = agents_redis().get(wire.desired_key(NAME))
+        notified = agents_redis().get(wire.desired_key(NAME))
         stopped.send_signal(signal.SIGCONT)
         assert stopped.wait(60) == 1
     finally:
         stopped.kill()
         stopped.wait()
-    assert agents_redis().get(wire.desired_key(NAME)) == told
+    assert agents_redis().get(wire.desired_key(NAME)) == notified
     with as_system():
         assert (Allocation.objects.count(), Decision.objects.count()) == (1, 1)
         assert BookingEvent.objects.filter(kind="starting").count() == 1
@@ -200,7 +215,9 @@ def test_a_turn_that_solves_for_long_keeps_its_session_for_a_time(
     monkeypatch.setattr(turn_lock, "MOST_SOLVE_SECONDS", most)
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     # The test's own login may see what its session does.
     params = connection.get_connection_params()
     names = {"dbname", "user", "password", "host", "port"} & params.keys()

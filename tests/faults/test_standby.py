@@ -116,9 +116,9 @@ def _manage(pair: Pair, role: str, *command: str, **environment: str) -> str:
 
 def _book(client: httpx.Client, key: str) -> str | None:
     """The number of a booking, or None where the portal could not take it."""
-    wish = {"project": "protein-folding", "request": "1 1g.10gb h100 1h"}
+    request = {"project": "protein-folding", "request": "1 1g.10gb h100 1h"}
     try:
-        answer = client.post("/bookings", json=wish, headers={"Idempotency-Key": key})
+        answer = client.post("/bookings", json=request, headers={"Idempotency-Key": key})
     except httpx.TransportError:
         return None
     if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:

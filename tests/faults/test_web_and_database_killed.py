@@ -76,7 +76,7 @@ def test_a_booking_whose_web_process_was_killed_is_made_once_by_the_same_key(
 
 
 class Writers:
-    """Book until told to stop, each request under a key of its own; keep what was answered."""
+    """Book until asked to stop, each request under a key of its own; keep what was answered."""
 
     def __init__(self, url: str, site: Site) -> None:
         self.url, self._site = url, site
@@ -150,7 +150,7 @@ def test_a_web_process_that_is_asked_to_end_answers_what_it_has_taken(
 def test_what_was_answered_is_there_after_postgresql_was_killed_under_writers(
     site: Site, live_portal: str, real_db: Servers
 ) -> None:
-    # As in production: a commit is on its way to the disk before anybody hears of it.
+    # As in production: a commit is on its way to the disk before anybody learns of it.
     with psycopg.connect(real_db.admin_dsn, autocommit=True) as admin:
         admin.execute("ALTER ROLE portal_web SET synchronous_commit = on")
     writers = Writers(live_portal, site)
@@ -171,8 +171,8 @@ def test_what_was_answered_is_there_after_postgresql_was_killed_under_writers(
     wait_until(writers.retry, seconds=60)
     with as_system():
         there = {each.hex for each in Booking.objects.values_list("id", flat=True)}
-        told = {UUID(name.removeprefix("bk_")).hex for name in writers.accepted.values()}
-        assert told == there
+        notified = {UUID(name.removeprefix("bk_")).hex for name in writers.accepted.values()}
+        assert notified == there
         assert len(there) == len(writers.accepted)
         assert Transfer.objects.filter(kind="hold").count() == len(there)
         assert invariants_check() == []

@@ -28,7 +28,7 @@ from allocation.services.bookings.waiting.offers import offer_accept, offer_decl
 from billing.queries import budget_figures
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders_allocation import PRICE, Lab, a_wish, an_ask
+from tests.builders_allocation import PRICE, Lab, a_booking_request, an_ask
 from tests.roles import as_system
 from tests.services.paused import all_is_well, money_of
 from tests.services.plant import Plant, rows_of
@@ -114,17 +114,17 @@ class Game:
         ask = an_ask(draw.choice((1, 2)), hours=draw.choice((10, 30, 60)) / 60, starts=starts)
         if self.is_mixed and draw.random() < 0.7:
             ask = replace(ask, groups=(AskGroup("l40s", draw.choice((1, 2))),))
-        wish = a_wish(self.lab.project, ask)
+        wanted = a_booking_request(self.lab.project, ask)
         if starts is not None:
             modes = ("", "auto") if ask.groups else ("", "auto", "offer")
-            wish = replace(wish, waitlist=draw.choice(modes))
-        booking_request(actor=self.lab.actor, request=wish, now=now)
-        self.story.append(f"{ask.count} GPUs at {starts or 'any time'} {wish.waitlist}")
+            wanted = replace(wanted, waitlist=draw.choice(modes))
+        booking_request(actor=self.lab.actor, request=wanted, now=now)
+        self.story.append(f"{ask.count} GPUs at {starts or 'any time'} {wanted.waitlist}")
 
     def _array(self) -> None:
         if self.arrays or len(self.bookings) >= MOST:
             return
-        request = a_wish(self.lab.project, an_ask(hours=self.rng.choice((5, 20)) / 60))
+        request = a_booking_request(self.lab.project, an_ask(hours=self.rng.choice((5, 20)) / 60))
         wanted = ArrayRequest(3, self.rng.choice((1, 2)), self.rng.random() < 0.5, None)
         first = array_request(
             actor=self.lab.actor, request=request, array=wanted, now=self.plant.now, key=uuid4()

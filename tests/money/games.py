@@ -36,7 +36,7 @@ class Account:
         )
 
     def settle(self, spell: Spell, keep: Decimal = Decimal(0)) -> None:
-        """Charges a time and goes on holding an amount."""
+        """Charges a time and continues to hold an amount."""
         charge = self.rate.cost(spell)
         self.is_short = self.is_short or charge > self.held
         charge = min(self.held, charge)
@@ -188,7 +188,7 @@ class Game:
 
     def _pause(self, *, own: bool) -> bool | None:
         noticed, grace = self.at, self.rng.choice((1, 3, 10))
-        self.oracle.told(own=own)
+        self.oracle.notified(own=own)
         self._pass(self.rng.randrange(grace + 1))
         how = self.rng.choice(("out", "saved", "withdrawn", "give_up", *self._hard()))
         self.story.append(f"{'own' if own else 'other'} pause {how}")
@@ -234,7 +234,7 @@ class Game:
         self._wait()
 
     def _wait(self) -> None:
-        """In line: it goes on, its owner gives it up, or it can't go on."""
+        """In line: it continues, its owner gives it up, or it can't continue."""
         waited = self.rng.choice((0, 2, 10))
         self.at += waited * MINUTE
         if self.is_fixed:

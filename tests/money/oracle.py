@@ -52,7 +52,7 @@ class Oracle:
         """All that was done is safe; in the grace it only says that nothing is lost."""
         self.saved = len(self.run)
 
-    def told(self, *, own: bool) -> None:
+    def notified(self, *, own: bool) -> None:
         """The notice of a pause."""
         self.noticed, self.own = len(self.run), own
 

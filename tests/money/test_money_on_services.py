@@ -149,7 +149,7 @@ class Game:
         with as_system():
             plan = pause_plan(booking, strong, plant.now + GRACE)
         plan_written(plan, plant.now)
-        self.oracle.told(own=lab is self.people[0])
+        self.oracle.notified(own=lab is self.people[0])
         self._settles()
 
     def _end(self) -> None:

@@ -104,7 +104,7 @@ def test_what_it_changes_passes_admission_as_any_other_request(hooked: Hooked) -
     assert refused(over)["code"] in ("project_quota", "tenant_quota")
 
 
-LIES: list[tuple[dict[str, Any], str]] = [
+FALSE_ANSWERS: list[tuple[dict[str, Any], str]] = [
     ({"answer": {"decision": "admit", "tier": "gold"}}, "no tier 'gold'"),
     ({"answer": {"decision": "admit", "window": {"not_before": "2001-01-01T00:00:00Z"}}},
      "before the window"),
@@ -117,7 +117,9 @@ LIES: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("does", "error"), LIES, ids=[error for _, error in LIES])
+@pytest.mark.parametrize(
+    ("does", "error"), FALSE_ANSWERS, ids=[error for _, error in FALSE_ANSWERS]
+)
 def test_a_hook_that_lies_falls_under_its_rule(
     hooked: Hooked, does: dict[str, Any], error: str
 ) -> None:
@@ -169,9 +171,9 @@ def test_a_hook_that_sleeps_is_left_after_its_time_and_not_asked_for_a_while(
     assert hooked.calls()[0]["outcome"] == "skipped"
     with as_system():
         outbox_relay(timezone.now())
-        told = Notification.objects.filter(kind="policy_hook.failing")
-        assert set(told.values_list("user__username", flat=True)) == {"ada", "otto"}
-        assert told[0].title == "The policy hook failed 5 times in a row"
+        notified = Notification.objects.filter(kind="policy_hook.failing")
+        assert set(notified.values_list("user__username", flat=True)) == {"ada", "otto"}
+        assert notified[0].title == "The policy hook failed 5 times in a row"
         PolicyHookHealth.objects.update(not_before=timezone.now() - timedelta(seconds=1))
     hooked.hook.sleeps = False
     assert hooked.book().status_code == 201

@@ -23,8 +23,8 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
-    a_wish,
     an_allocation,
     an_ask,
 )
@@ -48,8 +48,8 @@ def neighbour(lab: Lab) -> Lab:
 
 def requested(lab: Lab, **ask: object) -> Booking:
     with as_system():
-        wish = a_wish(lab.project, an_ask(**ask))  # type: ignore[arg-type]  # as it has them
-        return booking_request(actor=lab.actor, request=wish, now=NOW)
+        request = a_booking_request(lab.project, an_ask(**ask))  # type: ignore[arg-type]  # as it has them
+        return booking_request(actor=lab.actor, request=request, now=NOW)
 
 
 def state_of(booking: Booking) -> str:
@@ -85,7 +85,9 @@ def test_one_tenant_that_books_and_cancels_delays_nobody(
 
     def noise(_: Plan) -> None:
         booking_cancel(actor=lab.actor, booking=waiting.pop(), now=NOW)
-        waiting.append(booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW))
+        waiting.append(
+            booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
+        )
 
     between(monkeypatch, noise)
     for _ in range(4):

@@ -21,8 +21,8 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
-    a_wish,
     an_allocation,
     an_ask,
 )
@@ -41,7 +41,7 @@ def lab(real_db: Servers) -> Lab:
 
 def requested(lab: Lab) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
 
 
 def fresh(booking: Booking) -> Booking:
@@ -65,7 +65,7 @@ class Held:
 
 
 def held_cycle(held: Held, meanwhile: Callable[[], object]) -> CycleResult:
-    """The result of a cycle that stood still while `meanwhile` went on."""
+    """The result of a cycle that stood still while `meanwhile` ran."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(lambda: apart(lambda: cycle_run(NOW)))
         try:
@@ -152,7 +152,7 @@ def test_a_booking_cancelled_while_its_move_was_planned_is_not_moved(
     ]
     ask = an_ask(starts=NOW + HOUR)
     with as_system():
-        new = booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=NOW)
+        new = booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=NOW)
     held = Held(monkeypatch, "plan_apply")
 
     def cancelled() -> None:
@@ -211,6 +211,6 @@ def test_eight_releases_and_eight_proofs_charge_once(lab: Lab) -> None:
     assert (booking.state, str(booking.charged)) == ("ended", "4.800000")
     with as_system():
         assert Transfer.objects.filter(reference=booking.id, kind="settle").count() == 1
-        told = BookingEvent.objects.filter(booking=booking).values_list("kind", flat=True)
-        assert list(told) == ["ending", "ended"]
+        notified = BookingEvent.objects.filter(booking=booking).values_list("kind", flat=True)
+        assert list(notified) == ["ending", "ended"]
         assert invariants_check() == []

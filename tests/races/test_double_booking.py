@@ -16,7 +16,7 @@ from tests.servers.servers import Servers
 
 pytestmark = pytest.mark.races
 WRITERS = 16
-# Ten places that all fit beside each other: seven slices now, three of other sizes later.
+# Ten places that all fit next to each other: seven slices now, three of other sizes later.
 PLACES = [
     *(("1g.10gb", start, NOW) for start in range(7)),
     ("3g.40gb", 0, NOW + 2 * HOUR),

@@ -19,7 +19,15 @@ from allocation.services.runs.pause_choices import booking_saved
 from allocation.solver import Plan
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_allocation
+from tests.builders_allocation import (
+    HOUR,
+    NOW,
+    Lab,
+    a_booking,
+    a_booking_request,
+    a_lab,
+    an_allocation,
+)
 from tests.races.together import at_once
 from tests.roles import as_system
 from tests.servers.servers import DATABASE, Servers
@@ -43,10 +51,10 @@ def running(lab: Lab, number: int = 0) -> Booking:
     return booking
 
 
-def told(lab: Lab, victim: Booking) -> Plan:
+def notice_plan(lab: Lab, victim: Booking) -> Plan:
     """A plan that pauses it for a new booking."""
     with as_system():
-        strong = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        strong = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
         return pause_plan(victim, strong, NOW + GRACE)
 
 
@@ -65,7 +73,7 @@ def test_a_notice_a_release_and_an_extension_at_once_leave_everything_whole(lab:
     outcomes = set()
     for number in range(ROUNDS):
         booking = running(lab, number)
-        plan = told(lab, booking)
+        plan = notice_plan(lab, booking)
 
         def act(who: int, booking: Booking = booking, plan: Plan = plan) -> str:
             if who == 0:
@@ -103,7 +111,7 @@ def no_look(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 def test_of_eight_notices_for_one_booking_one_is_written(lab: Lab) -> None:
     booking = running(lab)
-    written = [told(lab, booking) for _ in range(8)]
+    written = [notice_plan(lab, booking) for _ in range(8)]
     said = at_once(lambda number: tried(lambda: plan_written(written[number], NOW)), 8)
     assert sorted(said) == ["done", *["stale"] * 7]
     with as_system():
@@ -115,7 +123,7 @@ def test_without_the_look_the_database_refuses_a_second_notice(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     booking = running(lab)
-    first, second = told(lab, booking), told(lab, booking)
+    first, second = notice_plan(lab, booking), notice_plan(lab, booking)
     no_look(monkeypatch)
     plan_written(first, NOW)
     with pytest.raises(IntegrityError):
@@ -126,7 +134,7 @@ def test_without_the_look_and_the_constraint_the_check_finds_two_receipts(
     lab: Lab, real_db: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     booking = running(lab)
-    first, second = told(lab, booking), told(lab, booking)
+    first, second = notice_plan(lab, booking), notice_plan(lab, booking)
     no_look(monkeypatch)
     plan_written(first, NOW)
     with psycopg.connect(real_db.dsn("postgres", DATABASE)) as superuser:
@@ -143,7 +151,7 @@ def test_without_the_look_the_database_refuses_to_pause_what_is_ending(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     booking = running(lab)
-    plan = told(lab, booking)
+    plan = notice_plan(lab, booking)
     with tenant_tx(lab.tenant_id):
         booking_release(actor=lab.actor, booking=booking, now=NOW)
     no_look(monkeypatch)
@@ -159,7 +167,7 @@ def test_without_the_look_the_database_refuses_to_pause_what_is_ending(
 def test_a_withdrawal_and_a_save_at_once_are_one_or_the_other(lab: Lab) -> None:
     for number in range(ROUNDS):
         booking = running(lab, number)
-        plan_written(told(lab, booking), NOW)
+        plan_written(notice_plan(lab, booking), NOW)
         with as_system():
             (pause,) = Pause.objects.filter(booking=booking).select_related("cause__beneficiary")
             beneficiary = pause.cause.beneficiary

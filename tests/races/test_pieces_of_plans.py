@@ -23,8 +23,8 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
-    a_wish,
     an_allocation,
     an_ask,
 )
@@ -45,10 +45,10 @@ def lab(real_db: Servers) -> Lab:
 def requested(lab: Lab, count: int) -> list[Booking]:
     """Fixed windows, which are assigned at once; a decision was made before."""
     with as_system():
-        booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
         assert cycle_run(NOW).outcome == "decided"
-        wish = a_wish(lab.project, an_ask(hours=1, starts=NOW + 5 * HOUR))
-        return [booking_request(actor=lab.actor, request=wish, now=NOW) for _ in range(count)]
+        request = a_booking_request(lab.project, an_ask(hours=1, starts=NOW + 5 * HOUR))
+        return [booking_request(actor=lab.actor, request=request, now=NOW) for _ in range(count)]
 
 
 def decided_once(bookings: list[Booking]) -> None:
@@ -94,8 +94,8 @@ def test_what_the_database_refuses_of_a_delta_is_found_by_halves(
     """Halves are tried in one transaction, where a base can have one delta."""
 
     def asked(hours: int, count: int) -> list[Booking]:
-        wish = a_wish(lab.project, an_ask(hours=1, starts=NOW + hours * HOUR))
-        return [booking_request(actor=lab.actor, request=wish, now=NOW) for _ in range(count)]
+        request = a_booking_request(lab.project, an_ask(hours=1, starts=NOW + hours * HOUR))
+        return [booking_request(actor=lab.actor, request=request, now=NOW) for _ in range(count)]
 
     def seized(plan: Plan, now: datetime) -> Changes:
         found = changes_of(plan, now)

@@ -47,8 +47,8 @@ def test_readers_that_take_the_same_batch_apply_each_message_once(real_db: Serve
             assert words == ["applied", *["stale"] * (READERS - 1)], (batch, place)
     with as_system():
         assert GpuSample.objects.count() == ROUNDS * Gpu.objects.count()
-        told = ROUNDS * 2 * (READERS - 1)
-        assert set(Node.objects.values_list("stale_dropped", flat=True)) == {told}
+        notified = ROUNDS * 2 * (READERS - 1)
+        assert set(Node.objects.values_list("stale_dropped", flat=True)) == {notified}
     connection.close()
 
 

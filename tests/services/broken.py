@@ -8,16 +8,16 @@ from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from billing.queries import budget_figures
-from tests.builders_allocation import NOW, Lab, a_wish, an_ask
+from tests.builders_allocation import NOW, Lab, a_booking_request, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
 
 
 def booked(plant: Plant, lab: Lab, count: int = 1, **ask: object) -> Booking:
-    """A booking that the node was told of and runs."""
+    """A booking that the node was notified of and runs."""
     with as_system():
-        wish = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
-        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_booking_request(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     assert fresh(booking).state == State.ACTIVE
     return booking

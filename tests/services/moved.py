@@ -9,7 +9,7 @@ from allocation.services.bookings.bookings import booking_cancel, booking_reques
 from allocation.services.record.places import place_of_row
 from allocation.services.snapshot.snapshot import seconds
 from allocation.solver import Move, Place
-from tests.builders_allocation import HOUR, NOW, Lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, rows_of
 
@@ -19,7 +19,9 @@ R73 = reason("laid_anew")
 
 def asked(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
 
 
 def decided(plant: Plant, lab: Lab, *asks: AskDocument) -> list[Booking]:
@@ -46,14 +48,14 @@ def apart(plant: Plant, lab: Lab, starts: datetime = LATER) -> tuple[Booking, Bo
     """A 4g and a 3g, each alone on its GPU, for two hours from then on."""
     large = an_ask(profile="4g.40gb", starts=starts)
     one, other, small = decided(plant, lab, large, large, an_ask(profile="3g.40gb", starts=starts))
-    beside, alone = (one, other) if gpu_of(one) == gpu_of(small) else (other, one)
-    cancelled(plant, lab, beside)
+    alongside, alone = (one, other) if gpu_of(one) == gpu_of(small) else (other, one)
+    cancelled(plant, lab, alongside)
     assert {gpu_of(alone), gpu_of(small)} == {0, 1}
     return alone, small
 
 
 def place_of(booking: Booking) -> Place:
-    """Where its one live row lies."""
+    """Where its one live row is."""
     (row,) = (row for row in rows_of(booking) if row.state in row.LIVE)
     return place_of_row(row)
 

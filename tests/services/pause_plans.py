@@ -9,7 +9,7 @@ from allocation.services.plans.pieces import plan_apply
 from allocation.services.plans.plan_diff import changes_of
 from allocation.services.snapshot.snapshot import seconds, snapshot_take
 from allocation.solver import Assign, Place, Plan, Waiting
-from allocation.solver import Pause as Told
+from allocation.solver import Pause as Notice
 from tests.roles import as_system
 
 GRACE = timedelta(minutes=10)
@@ -32,8 +32,8 @@ def pause_plan(
 ) -> Plan:
     """The victim goes at `at`; the beneficiary has its first places from then on.
 
-    `resume`: when the victim is promised to go on, where it was. Not `is_placed`: the beneficiary
-    only waits with a promise.
+    `resume`: when the victim resumes, where it was. Not `is_placed`: the beneficiary waits with
+    a planned start.
     """
     places = places_on(victim)
     row = victim.allocations.filter(state__in=Allocation.LIVE).earliest("id")
@@ -54,7 +54,7 @@ def pause_plan(
         waits=tuple(waits),
         refusals=(),
         extensions=(),
-        pauses=(Told(str(victim.id), str(beneficiary.id), starts, 0, (BORROWED,)),),
+        pauses=(Notice(str(victim.id), str(beneficiary.id), starts, 0, (BORROWED,)),),
     )
 
 

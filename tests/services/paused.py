@@ -1,4 +1,4 @@
-"""Bookings that run, are told to pause, and what is to be seen of it."""
+"""Bookings that run, get notice of a pause, and what is to be seen of it."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,7 +11,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.runs.end import allocation_saved
 from billing.queries import reference_totals
-from tests.builders_allocation import Lab, a_wish, an_ask
+from tests.builders_allocation import Lab, a_booking_request, an_ask
 from tests.roles import as_system
 from tests.services.pause_plans import GRACE, pause_plan, plan_written
 from tests.services.plant import NAME, Plant, fresh, rows_of
@@ -19,7 +19,9 @@ from tests.services.plant import NAME, Plant, fresh, rows_of
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
 
 
 def running(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
@@ -33,7 +35,7 @@ def noticed(
     plant: Plant, victim: Booking, rival: Lab, *, grace: timedelta = GRACE,
     resume: datetime | None = None, ask: AskDocument | None = None,
 ) -> Booking:  # fmt: skip
-    """The victim is told now; the booking of the rival that it is for."""
+    """The victim is notified now; the booking of the rival that it is for."""
     strong = requested(plant, rival, ask or an_ask(2))
     with as_system():
         plan = pause_plan(victim, strong, plant.now + grace, resume=resume)
@@ -60,7 +62,7 @@ def all_is_well() -> bool:
 
 
 def document(plant: Plant) -> wire.Desired:
-    """What the node is told."""
+    """What the node is notified."""
     raw = agents_redis().get(wire.desired_key(NAME))
     assert isinstance(raw, bytes)
     return wire.open_desired(wire.Envelope.from_json(raw), plant.identity.keys)

@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 
 @dataclass
 class Receiver:
-    """`statuses` answers the next requests, then 204; `release` lets hanging requests go on."""
+    """`statuses` answers the next requests, then 204; `release` lets hanging requests continue."""
 
     port: int = 0
     statuses: list[int] = field(default_factory=list)

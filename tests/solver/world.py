@@ -317,9 +317,9 @@ def is_allowed(site: Snapshot, plan: Plan, victim: str, winner: str) -> bool:
 
 def raises_potential(site: Snapshot, plan: Plan) -> bool:
     """What is in place is worth more after the pauses of a cycle than before."""
-    told = {pause.booking for pause in plan.pauses}
+    noticed = {pause.booking for pause in plan.pauses}
     before = in_place(site)
-    after_it = [each for each in before if each.name not in told] + _written(site, plan)
+    after_it = [each for each in before if each.name not in noticed] + _written(site, plan)
     levels = [(tier.priority, not tier.pausable) for tier in site.tiers]
     return potential_of(after_it, site.limits, levels, "h100") > potential_of(
         before, site.limits, levels, "h100"
@@ -327,7 +327,7 @@ def raises_potential(site: Snapshot, plan: Plan) -> bool:
 
 
 def in_place(site: Snapshot) -> list[Block]:
-    """Who runs or is written to start, or waits for who has been told to leave."""
+    """Who runs or is written to start, or waits for who has been given notice."""
     by_name: dict[str, list[Held]] = {}
     for row in site.held:
         if not row.pausing:
@@ -345,7 +345,7 @@ def in_place(site: Snapshot) -> list[Block]:
 
 
 def _written(site: Snapshot, plan: Plan) -> list[Block]:
-    """What a cycle writes: grants, and claims that others are told to leave for."""
+    """What a cycle writes: grants, and claims that others are given notice for."""
     names = {row.booking for row in plan.assigns} | {row.beneficiary for row in plan.pauses}
     known = {block.name for block in in_place(site)}
     return [

@@ -62,8 +62,8 @@ def test_those_it_is_for_see_it_until_they_close_it(site: Site) -> None:
     with as_system():
         outbox_relay(timezone.now())
         people = Notification.objects.filter(kind="announcement.published")
-        told = set(people.values_list("user__username", flat=True))
-        assert told == {"mara", "jonas", "vera", "ada", "otto"}
+        notified = set(people.values_list("user__username", flat=True))
+        assert notified == {"mara", "jonas", "vera", "ada", "otto"}
         assert not Mail.objects.exists()
 
 

@@ -65,9 +65,9 @@ def test_an_operator_reads_as_a_person_and_changes_nothing(site: Site, operator:
     ]  # fmt: skip
     with as_system():
         outbox_relay(timezone.now())
-        told = Notification.objects.filter(kind="access.opened")
-        assert list(told.values_list("user", flat=True)) == [boss.pk]
-        assert "Ticket 7 <b>" in told.get().text
+        notified = Notification.objects.filter(kind="access.opened")
+        assert list(notified.values_list("user", flat=True)) == [boss.pk]
+        assert "Ticket 7 <b>" in notified.get().text
 
     site.operator.post(f"operator-access/{made['id']}/end")
     assert operator.get("/t/northlab/bookings").status_code == 404

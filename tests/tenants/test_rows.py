@@ -95,7 +95,7 @@ def test_statements_are_sent_in_order_and_the_last_ones_at_the_end() -> None:
                 assert cursor.fetchall() == [("asked",)]
             assert seen[1:] == ["SELECT 'first'", "SELECT 'asked'"]
             statement_later("SELECT 'second'", [])
-        # The transaction goes on after its savepoint, so the last one waits on.
+        # The transaction continues after its savepoint, so the last one waits on.
         assert seen[3] == "SELECT 'second'"
         assert "SELECT 'last'" not in seen
         statements_send()

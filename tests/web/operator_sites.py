@@ -108,8 +108,8 @@ def jumped(site: Site) -> Values:
 
 def maintained(site: Site) -> Values:
     now = timezone.now()
-    wish = MaintenanceTerms(now + HOUR, now + 2 * HOUR, "New fans", node=NODE)
-    made = maintenance_plan(operator=site.people["operator"], terms=wish, now=now)
+    wanted = MaintenanceTerms(now + HOUR, now + 2 * HOUR, "New fans", node=NODE)
+    made = maintenance_plan(operator=site.people["operator"], terms=wanted, now=now)
     return {"maintenance_id": str(made.id)}
 
 

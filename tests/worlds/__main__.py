@@ -33,7 +33,7 @@ def world_check(seed: int) -> tuple[int, Found]:
 
 
 def worlds_check(seeds: range, workers: int) -> list[tuple[int, Found]]:
-    """All of them, beside each other where there are cores."""
+    """All of them, next to each other where there are cores."""
     if workers == 1:
         return [world_check(seed) for seed in seeds]
     with ProcessPoolExecutor(workers) as pool:

@@ -34,7 +34,7 @@ UNITS = 56_000
 
 @dataclass
 class Run:
-    """What is left of a booking: as planned, and really. `told` is the end that it had before."""
+    """What is left of a booking: as planned, and really; `notified`: its end before a notice."""
 
     job: Job
     planned: int
@@ -42,7 +42,7 @@ class Run:
     pauses: int = 0
     began: int | None = None
     granted: int = 0
-    told: int | None = None
+    notified: int | None = None
     beneficiary: str = ""
     is_preemptor: bool = False
 
@@ -190,12 +190,12 @@ class World:
         return Run(job, job.seconds, job.really)
 
     def _end(self) -> Iterator[str]:
-        """Ends what is over, and what has been told to leave by now."""
+        """Ends what is over, and what has been given notice by now."""
         for name in sorted({row.booking for row in self.rows}):
             rows, run = self.rows_of(name), self.runs[name]
             is_over = rows[0].since is not None and self._real_end(rows[0]) <= self.now
             if is_over or rows[0].ends <= self.now:
-                is_paused = run.told is not None and not is_over
+                is_paused = run.notified is not None and not is_over
                 self._leave(name, min(rows[0].ends, self.now), is_paused=is_paused)
                 yield "pause" if is_paused else "end"
 
@@ -207,7 +207,7 @@ class World:
             gpu_class = next(g.gpu_class for g in self.drawn.gpus if g.id == row.place.gpu)
             key = (row.tenant, row.project, gpu_class, self.now // DAY * DAY)
             self.used[key] = self.used.get(key, 0) + had * UNITS * row.place.size // 8
-        run.began, run.told, run.is_preemptor = None, None, False
+        run.began, run.notified, run.is_preemptor = None, None, False
         if is_paused:
             run.planned, run.really = run.planned - had, run.really - had
         else:
@@ -302,10 +302,10 @@ class World:
         return next((each for each in ask.groups if each.classes == (name,)), ask)
 
     def _unneeded(self) -> Iterator[Extension]:
-        """Those told to leave for a booking that is over."""
+        """Those given notice for a booking that is over."""
         for name, run in sorted(self.runs.items()):
-            if run.told is not None and run.beneficiary in self.ended:
-                yield Extension(name, run.told)
+            if run.notified is not None and run.beneficiary in self.ended:
+                yield Extension(name, run.notified)
 
     # What becomes of the plan.
 
@@ -335,7 +335,7 @@ class World:
 
     def _tell(self, name: str, beneficiary: str, at: int) -> None:
         run, row = self.runs[name], self.rows_of(name)[0]
-        run.told, run.beneficiary = row.ends, beneficiary
+        run.notified, run.beneficiary = row.ends, beneficiary
         self.runs[beneficiary].is_preemptor = True
         run.pauses += 1
         self.rows = [
@@ -355,8 +355,8 @@ class World:
 
     def _keep(self, name: str) -> None:
         run = self.runs[name]
-        assert run.told is not None
-        until, run.told = run.told, None
+        assert run.notified is not None
+        until, run.notified = run.notified, None
         run.pauses -= 1
         self.waiting.pop(name, None)
         self.rows = [

@@ -1,6 +1,6 @@
 """What must hold of every world, computed from its definition, without the solver's own code.
 
-The rules are those of the claims page: who is inside a guarantee, who may have whom paused, and
+The rules are those of the claims page: who is inside a guarantee, who may pause which booking, and
 what a planned start is worth. Hardware and limits are checked by `tests.solver.truth`.
 """
 
@@ -100,8 +100,8 @@ class Oracle:
             yield f"{site.now}: more than all of {gpu} is given in shares"
         for node, _ in truth.beyond_hosts(site, EMPTY):
             yield f"{site.now}: more cores than {node} has"
-        told = {pause.booking for pause in turn.plan.pauses}
-        resuming = (wish for wish in turn.site.running if wish.booking in told)
+        notified = {pause.booking for pause in turn.plan.pauses}
+        resuming = (wish for wish in turn.site.running if wish.booking in notified)
         asked = replace(turn.site, requests=(*requests_after(turn), *resuming))
         plan = replace(turn.plan, waits=tuple(wait for wait in turn.plan.waits if wait.places))
         for place in truth.illegal(asked, plan):
@@ -145,7 +145,7 @@ class Oracle:
     # Guarantees.
 
     def blocks(self) -> list[Block]:
-        """Who is in place: runs, or is written to start; not who has been told to leave."""
+        """Who is in place: runs, or is written to start; not who has been given notice."""
         by_name: dict[str, list[Held]] = {}
         for row in self.world.rows:
             if not row.pausing:
@@ -193,21 +193,21 @@ class Oracle:
     def _potential(self, turn: Turn) -> Iterator[str]:
         """Cycles whose pauses did not raise it; on a class that nobody claims only spot may fall. A
         booking for which somebody was given notice counts as in place from then on."""
-        told = {pause.booking: pause.at for pause in turn.plan.pauses}
+        notified = {pause.booking: pause.at for pause in turn.plan.pauses}
         held = [row for row in turn.site.held if not row.pausing]
-        victims = [row for row in held if row.booking in told]
+        victims = [row for row in held if row.booking in notified]
         runs = self.world.runs
         asks = (runs[pause.beneficiary].job.ask for pause in turn.plan.pauses)
         claimed = {name for ask in asks for name in ask.all_classes}
         for gpu_class in sorted({self._classes[row.place.gpu] for row in victims}):
             of_class = (row for row in victims if self._classes[row.place.gpu] == gpu_class)
-            last = max(told[row.booking] for row in of_class)
-            before = self._blocks_of(self._there(turn, held, last)) + self._awaited(but=told)
+            last = max(notified[row.booking] for row in of_class)
+            before = self._blocks_of(self._there(turn, held, last)) + self._awaited(but=notified)
             rows = (row for row in self.world.rows if not row.pausing)
             after = self._blocks_of(self._there(turn, rows, last)) + self._awaited()
             was, now = (self.potential(each, gpu_class) for each in (before, after))
             if not (now > was if gpu_class in claimed else now[:2] >= was[:2]):
-                yield f"{turn.site.now}: pauses of {sorted(told)} don't raise the potential"
+                yield f"{turn.site.now}: pauses of {sorted(notified)} don't raise the potential"
 
     def _there(self, turn: Turn, rows: Iterable[Held], at: int) -> list[Held]:
         """Rows in place when somebody leaves: they have not ended by then, and start by then or
@@ -220,7 +220,7 @@ class Oracle:
     def _awaited(self, but: Iterable[str] = ()) -> list[Block]:
         """Those that wait for the room of somebody who has been given notice."""
         runs = self.world.runs
-        names = {r.beneficiary for r in runs.values() if r.told and r.job.name not in but}
+        names = {r.beneficiary for r in runs.values() if r.notified and r.job.name not in but}
         return [
             Block(
                 name,
@@ -255,11 +255,11 @@ class Oracle:
         """Pauses of what is inside a guarantee for another tenant, or for borrowed own work."""
         if not turn.plan.pauses:
             return
-        told = {pause.booking: pause for pause in turn.plan.pauses}
+        notified = {pause.booking: pause for pause in turn.plan.pauses}
         rows = [row for row in turn.site.held if not row.pausing]
         # What this cycle granted first counts, too.
         before = [*self._blocks_of(rows), *self._granted(turn)]
-        for name, pause in sorted(told.items()):
+        for name, pause in sorted(notified.items()):
             victim = next(block for block in before if block.name == name)
             claimant = self.world.runs[pause.beneficiary].job
             of_class = [block for block in before if block.gpu_class == victim.gpu_class]
@@ -270,7 +270,7 @@ class Oracle:
                 yield f"{turn.site.now}: {name} is paused for {claimant.name}, which may not pause"
 
     def _granted(self, turn: Turn) -> list[Block]:
-        """What the cycle wrote, and what others were told to leave for."""
+        """What the cycle wrote, and what others were given notice for."""
         names = {row.booking for row in turn.plan.assigns}
         return [block for block in self.blocks() if block.name in names] + [
             block for block in self._awaited() if block.name not in names
@@ -286,7 +286,7 @@ class Oracle:
 
     def _rings(self, turn: Turn) -> Iterator[str]:
         """A set of bookings in place on a class that was there before, with nothing from outside
-        since. Who waits for somebody that has been told to leave is in place."""
+        since. Who waits for somebody that has been given notice is in place."""
         if turn.outside - {"pause"}:
             self._seen.clear()
         blocks = [*self.blocks(), *self._awaited()]
@@ -425,7 +425,7 @@ class Oracle:
         sure = self._guaranteed(request.tenant, gpu_class) or 0
         mine = [b for b in use if b.tenant == request.tenant and b.gpu_class == gpu_class]
         mine_counted = sum(b.units for b in mine if b.counts)
-        told = sum(
+        notified = sum(
             units_of(self._model_of[row.place.gpu], row.place)
             for row in self.world.rows
             if row.pausing and row.tenant == request.tenant
@@ -445,4 +445,4 @@ class Oracle:
             and row.owner != request.project
             and row.lend is not None
         )
-        return in_project and mine_counted + told + planned + kept + UNITS <= sure
+        return in_project and mine_counted + notified + planned + kept + UNITS <= sure

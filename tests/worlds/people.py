@@ -197,7 +197,7 @@ class People:
         """True for what has not begun, has not run before, and has nobody leave for it."""
         world = self._world
         run, rows = world.runs[name], world.rows_of(name)
-        if run.pauses or run.told is not None or run.began is not None or run.is_preemptor:
+        if run.pauses or run.notified is not None or run.began is not None or run.is_preemptor:
             return False
         if name in self.entries:
             return False
@@ -242,7 +242,7 @@ class People:
             yield "weaker"
             return
         rows = world.rows_of(name)
-        told = "firm" if rows or before.fixed else _strength(before)
+        notified = "firm" if rows or before.fixed else _strength(before)
         latest = after.latest
         if edit.is_bound and before.promise is not None and not after.fixed:
             bound = max(before.promise.starts, after.earliest) + after.duration
@@ -257,7 +257,7 @@ class People:
             series=None,
         )
         group = f"all of {edit.series}" if edit.series else ""
-        self.changes[name] = Change(name, target, told if edit.is_bound else None, group)
+        self.changes[name] = Change(name, target, notified if edit.is_bound else None, group)
         self._until[name] = world.now + edit.waits
         yield "change"
 

@@ -17,7 +17,7 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
 
     Where nobody is new in the turn the order itself has changed, and nothing can be left out. Who
     takes the guarantee of those that are left out, and so their part, is left out as well. The
-    resume of who is told to leave is a cause by itself: without the claim, there is no resume.
+    resume of who is given notice is a cause by itself: without the claim, there is no resume.
     """
     promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
     others = {*new, *_claimants(turn.plan), *_came_ahead(turn)} - {wait.booking}
@@ -37,8 +37,8 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
 
 
 def _is_behind_resumes(turn: Turn, wait: Waiting, policy: Policy) -> bool:
-    """Whether a start that was made later stays where it was if those ahead of it that are told to
-    leave in this turn never resume."""
+    """Whether a start that was made later stays where it was if those ahead of it that get notice
+    in this turn never resume."""
     promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
     keys = {each.booking: each.key for each in turn.plan.waits}
     outs = {p.booking: p.at for p in turn.plan.pauses if keys.get(p.booking, wait.key) < wait.key}

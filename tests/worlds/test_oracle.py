@@ -213,7 +213,7 @@ def test_a_cut_of_limits_is_a_true_reason_in_its_own_turn_only() -> None:
 def test_a_start_is_told_once_when_it_leaves_the_announced_range() -> None:
     place = Place("g", None, 0, 8)
 
-    def told(*hours: float) -> int:
+    def notified(*hours: float) -> int:
         messages = Messages()
         for at, each in enumerate(hours):
             starts = NOON + int(each * 3_600)
@@ -222,10 +222,10 @@ def test_a_start_is_told_once_when_it_leaves_the_announced_range() -> None:
             messages.read(Turn(site, replace(EMPTY, waits=(wait,)), frozenset()))
         return sum(messages.later.values())
 
-    assert told(8, 10, 9, 8) == 0, "in the range of two hours"
-    assert told(8, 10 + 1 / 60) == 0, "a minute late is on time"
-    assert told(8, 11, 12, 13) == 1, "the new range is what was told then"
-    assert told(8, 11, 8, 11) == 2
+    assert notified(8, 10, 9, 8) == 0, "in the range of two hours"
+    assert notified(8, 10 + 1 / 60) == 0, "a minute late is on time"
+    assert notified(8, 11, 12, 13) == 1, "the new range is what was announced then"
+    assert notified(8, 11, 8, 11) == 2
 
 
 def test_a_mixed_booking_without_one_of_its_groups_is_found() -> None:

@@ -29,7 +29,7 @@ WISHES = Wishes(
 JOBS = (
     *(asks(f"first{n}", "b", "std", 1) for n in range(2)),
     asks("mine", "a", "flex", 1, at=60),
-    asks("less", "a", "flex", 1, at=60, wish=3 * HOUR),
+    asks("less", "a", "flex", 1, at=60, earliest=3 * HOUR),
     asks("asked", "a", "flex", 1, at=60),
     asks("listed", "b", "flex", 2, at=60, owner="eve"),
 )

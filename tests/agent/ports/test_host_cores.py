@@ -99,7 +99,7 @@ class TestHandOver:
         assert "export OMP_NUM_THREADS=2" in env
         assert "export GPU_BOOKING_CORES=0-1" in env
 
-    def test_without_a_wish_nothing_is_said(self) -> None:
+    def test_without_a_request_nothing_is_said(self) -> None:
         assert host_environment((), 0) == {}
 
 

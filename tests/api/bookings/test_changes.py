@@ -223,8 +223,8 @@ def test_an_undo_answers_as_a_change_does_and_only_once(site: Site, path: str) -
     assert (again.status_code, again.json()["code"]) == (409, "nothing_to_undo")
     bad: Any = site.researcher.post(f"{path}/undo", {"now": True})
     assert (bad.status_code, bad.json()["param"]) == (400, "now")
-    stranger: Any = site.outsider.post(f"{path}/undo", {})
-    assert stranger.status_code == 404
+    outsider: Any = site.outsider.post(f"{path}/undo", {})
+    assert outsider.status_code == 404
 
 
 @pytest.mark.parametrize(

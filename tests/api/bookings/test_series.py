@@ -190,5 +190,5 @@ def test_bad_changes_of_a_series_name_their_field_and_change_nothing(
     assert answer.json().get("param") == param
     assert said(site.researcher.get(f"series/{series['id']}")) == before
     path = f"series/{series['id']}?scope=all"
-    stranger: Any = site.outsider.send("PATCH", path, {"name": "x"}, headers={"if_match": "*"})
-    assert stranger.status_code == 404
+    outsider: Any = site.outsider.send("PATCH", path, {"name": "x"}, headers={"if_match": "*"})
+    assert outsider.status_code == 404

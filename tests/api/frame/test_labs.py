@@ -74,16 +74,17 @@ def test_guarantees_of_labs_and_projects_fit_into_each_other(site: Site) -> None
     over = site.admin.put("quotas", {"project": "folding", **quota})
     assert (over.status_code, said(over)["code"]) == (409, "guarantees_exceeded")
     assert "The lab Physics is guaranteed 3" in said(over)["detail"]
-    beside = {"project": "hidden", "gpu_class": "h100", "guaranteed_units": 2 * UNITS_PER_GPU}
-    assert refused(site.admin, "PUT", "quotas", beside) == (409, "guarantees_exceeded")
+    alongside = {"project": "hidden", "gpu_class": "h100", "guaranteed_units": 2 * UNITS_PER_GPU}
+    assert refused(site.admin, "PUT", "quotas", alongside) == (409, "guarantees_exceeded")
     low = {"lab": "physics", "gpu_class": "h100", "guaranteed_units": UNITS_PER_GPU}
     assert refused(site.admin, "PUT", "quotas", low) == (409, "guarantees_promised")
     high = {**low, "guaranteed_units": 5 * UNITS_PER_GPU}
     assert refused(site.admin, "PUT", "quotas", high) == (409, "guarantees_exceeded")
     assert (
-        site.admin.put("quotas", {**beside, "guaranteed_units": UNITS_PER_GPU}).status_code == 200
+        site.admin.put("quotas", {**alongside, "guaranteed_units": UNITS_PER_GPU}).status_code
+        == 200
     )
-    # Outside the lab its two would be more than the one that is left beside the lab's three.
+    # Outside the lab its two would be more than the one that is left next to the lab's three.
     assert refused(site.admin, "PUT", "projects/folding", {"lab": None}) == (
         409,
         "guarantees_exceeded",
@@ -246,7 +247,7 @@ def test_a_person_has_a_limit_at_some_times_in_a_project_or_everywhere(site: Sit
     assert (made["username"], made["project"]) == ("mara", "folding")
     assert not starts_today(site.researcher, two), "the limit lasts until tomorrow"
     assert starts_today(site.lead, two)
-    # Only the person and those who may change it read it.
+    # Only the person and people who may change it read it.
     assert said(site.researcher.get("quota-windows"))["items"] == [made]
     assert said(site.viewer.get("quota-windows"))["items"] == []
     path = f"quota-windows/{made['id']}"

@@ -134,7 +134,7 @@ def turns(lab: "Lab", count: int) -> list[Watch]:
     from allocation.services.decide import cycle  # noqa: PLC0415
     from allocation.services.decide.decision_log import decision_log  # noqa: PLC0415
     from allocation.services.snapshot.kept import snapshot_keeper  # noqa: PLC0415
-    from tests.builders_allocation import NOW, a_wish, an_ask  # noqa: PLC0415
+    from tests.builders_allocation import NOW, a_booking_request, an_ask  # noqa: PLC0415
     from tests.roles import as_system  # noqa: PLC0415
 
     with as_system(), connection.cursor() as cursor:
@@ -143,7 +143,9 @@ def turns(lab: "Lab", count: int) -> list[Watch]:
     for number in range(count):
         now = NOW + timedelta(seconds=7 * number)
         with as_system():
-            booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask(hours=3)), now=now)
+            booking_request(
+                actor=lab.actor, request=a_booking_request(lab.project, an_ask(hours=3)), now=now
+            )
         watch = Watch()
         with ExitStack() as stack:
             for name, part in PARTS.items():

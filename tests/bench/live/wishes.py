@@ -4,7 +4,7 @@
   moment the request was due until its change is decided.
 - One batch of 1,000 with one key: until it is answered, and until all are decided.
 - A node is full, a person waits for an offer, and the booking there is cancelled: until the offer.
-- An array of 1,000 on 2 GPUs beside one other person, without a site: when that person starts, and
+- An array of 1,000 on 2 GPUs next to one other person, without a site: when that person starts, and
   what a cycle costs meanwhile.
 """
 

@@ -26,7 +26,7 @@ from portal.web.serving import waiting
 from portal.web.serving.waiting import Waiter, Waiting
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.services import token_create
-from tests.builders_allocation import NOW, a_lab, a_wish
+from tests.builders_allocation import NOW, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.servers.live import web_program
 from tests.servers.servers import Servers
@@ -64,7 +64,7 @@ def _token_and_booking() -> tuple[str, UUID]:
     with as_system():
         lab = a_lab("helix")
         _, token = token_create(actor=lab.actor, name="waits", days=1, now=timezone.now())
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
     return token, booking.id
 
 

@@ -26,7 +26,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
 from tests.builders import a_member, a_tenant_admin, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh
 
@@ -48,7 +48,7 @@ def arrayed(
 ) -> BookingArray:
     wanted = ArrayRequest(count, parallel, holds_all, stop)
     with tenant_tx(lab.tenant_id):
-        request = a_wish(lab.project, ask)
+        request = a_booking_request(lab.project, ask)
         first = array_request(actor=lab.actor, request=request, array=wanted, now=NOW, key=uuid4())
         assert first.array is not None
         return first.array
@@ -103,7 +103,9 @@ def run(array: BookingArray, index: int, state: State, result: str = "") -> None
 
 def booked(lab: Lab, actor: Actor, now: datetime) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=actor, request=a_wish(lab.project, ONE_HOUR), now=now)
+        return booking_request(
+            actor=actor, request=a_booking_request(lab.project, ONE_HOUR), now=now
+        )
 
 
 def test_elements_enter_the_queue_one_after_the_other_and_end_as_one(

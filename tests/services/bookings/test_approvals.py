@@ -36,7 +36,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
 from tests.builders import a_member, a_tenant_admin, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_role, as_system
 
 COSTLY = RuleTerms("Costly", (Step("lead", hours=2),), min_cost=Decimal(100))
@@ -44,7 +44,7 @@ COSTLY = RuleTerms("Costly", (Step("lead", hours=2),), min_cost=Decimal(100))
 
 @pytest.fixture
 def lead(lab: Lab) -> Actor:
-    """A lead of the lab's project, under whom costly bookings need an approval."""
+    """A lead of the lab's project, where costly bookings need an approval."""
     found = an_actor(a_member(lab.project, Role.LEAD))
     ruled(an_actor(a_tenant_admin(lab.tenant)))
     return found
@@ -57,8 +57,8 @@ def ruled(actor: Actor, terms: RuleTerms = COSTLY) -> ApprovalRule:
 
 def booked(lab: Lab, hours: float = 24, starts: datetime | None = None) -> Booking:
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(hours=hours, starts=starts))
-        return booking_request(actor=lab.actor, request=wish, now=NOW)
+        wanted = a_booking_request(lab.project, an_ask(hours=hours, starts=starts))
+        return booking_request(actor=lab.actor, request=wanted, now=NOW)
 
 
 def asked(booking: Booking) -> Approval:
@@ -142,8 +142,8 @@ def test_only_another_person_with_the_role_decides_exactly_what_was_asked(
     lab: Lab, lead: Actor
 ) -> None:
     approval = asked(booked(lab))
-    stranger = a_lab("other")
-    their_lead = an_actor(a_member(stranger.project, Role.LEAD))
+    outsider = a_lab("other")
+    their_lead = an_actor(a_member(outsider.project, Role.LEAD))
     colleague = an_actor(a_member(lab.project))
     with as_system():
         promoted = replace(lab.actor, roles={lab.project.id: Role.LEAD})
@@ -220,10 +220,10 @@ def test_money_is_released_when_it_is_not_approved(lab: Lab, lead: Actor, end: s
 
 def test_all_dates_of_a_series_are_decided_at_once(lab: Lab, lead: Actor) -> None:
     """No date alone reaches the rule's 100; all three together do."""
-    wish = a_wish(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
+    wanted = a_booking_request(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
     with tenant_tx(lab.tenant_id):
-        series = series_request(actor=lab.actor, request=wish, repeat=repeat, now=NOW)
+        series = series_request(actor=lab.actor, request=wanted, repeat=repeat, now=NOW)
     with as_system():
         rows = list(Approval.objects.filter(series=series))
     assert len({row.digest for row in rows}) == 3
@@ -397,10 +397,10 @@ def test_those_who_may_decide_get_one_mail_with_a_link(
     settings.MAIL_ON = True
     with as_system():
         User.objects.exclude(id=lab.actor.user_id).update(email="decides@example.org")
-    wish = a_wish(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
+    wanted = a_booking_request(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
     with tenant_tx(lab.tenant_id):
-        series = series_request(actor=lab.actor, request=wish, repeat=repeat, now=NOW)
+        series = series_request(actor=lab.actor, request=wanted, repeat=repeat, now=NOW)
     with as_system():
         assert not people_notify(list(OutboxMessage.objects.all()), NOW)
         found = list(Mail.objects.select_related("user").order_by("user"))
@@ -424,11 +424,11 @@ def test_who_withdraws_a_request_gets_no_place_for_as_long_as_it_lasted(
     assert stored(pending).place_until == NOW + PLACE_KEPT
     with tenant_tx(lab.tenant_id):
         booking_cancel(actor=lab.actor, booking=pending, now=NOW + HOUR)
-    wish = a_wish(lab.project, an_ask(hours=24))
+    wanted = a_booking_request(lab.project, an_ask(hours=24))
     for now, until in (
         (NOW + 2 * HOUR - timedelta(seconds=1), None),
         (NOW + 2 * HOUR, NOW + 2 * HOUR + PLACE_KEPT),
     ):
         with tenant_tx(lab.tenant_id):
-            again = booking_request(actor=lab.actor, request=wish, now=now)
+            again = booking_request(actor=lab.actor, request=wanted, now=now)
         assert stored(again).place_until == until

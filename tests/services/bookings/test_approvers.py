@@ -44,14 +44,14 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
 from tests.builders import a_member, a_tenant_admin, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.bookings.test_approvals import asked, booked, decided, held, ruled, stored
 
 
 @pytest.fixture
 def lead(lab: Lab) -> Actor:
-    """A lead of the lab's project, under whom costly bookings need an approval."""
+    """A lead of the lab's project, where costly bookings need an approval."""
     found = an_actor(a_member(lab.project, Role.LEAD))
     ruled(an_actor(a_tenant_admin(lab.tenant)))
     return found
@@ -196,10 +196,10 @@ def test_a_counter_offer_ends_with_a_change_and_without_the_approvers_right(
 
 
 def test_a_counter_offer_to_a_series_changes_all_its_dates_at_once(lab: Lab, lead: Actor) -> None:
-    wish = a_wish(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
+    wanted = a_booking_request(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
     with tenant_tx(lab.tenant_id):
-        series = series_request(actor=lab.actor, request=wish, repeat=repeat, now=NOW)
+        series = series_request(actor=lab.actor, request=wanted, repeat=repeat, now=NOW)
     with as_system():
         first = series.bookings.order_by("starts").first()
         starts = list(series.bookings.order_by("starts").values_list("starts", flat=True))
@@ -218,10 +218,10 @@ def test_a_counter_offer_to_a_series_changes_all_its_dates_at_once(lab: Lab, lea
 
 
 def test_a_counter_offer_to_an_array_books_as_many_smaller_runs(lab: Lab, lead: Actor) -> None:
-    wish = a_wish(lab.project, an_ask(hours=24))
+    wanted = a_booking_request(lab.project, an_ask(hours=24))
     with tenant_tx(lab.tenant_id):
         first = array_request(
-            actor=lab.actor, request=wish, array=ArrayRequest(3, 2), now=NOW, key=uuid4()
+            actor=lab.actor, request=wanted, array=ArrayRequest(3, 2), now=NOW, key=uuid4()
         )
     assert first.state == State.AWAITING_APPROVAL
     before = held(lab)

@@ -28,10 +28,10 @@ from tests.builders_allocation import (
     HOUR,
     NOW,
     Lab,
+    a_booking_request,
     a_budget,
     a_lab,
     a_model,
-    a_wish,
     an_ask,
 )
 from tests.roles import as_system
@@ -42,7 +42,9 @@ MINUTE = timedelta(minutes=1)
 def booked(lab: Lab, given: BookingRequest | None = None, now: datetime = NOW) -> Booking:
     """As the web process does it: behind the wall, in the tenant's transaction."""
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, request=given or a_wish(lab.project), now=now)
+        return booking_request(
+            actor=lab.actor, request=given or a_booking_request(lab.project), now=now
+        )
 
 
 def refusal_of(lab: Lab, given: BookingRequest, actor: Actor | None = None) -> Refused:
@@ -53,7 +55,7 @@ def refusal_of(lab: Lab, given: BookingRequest, actor: Actor | None = None) -> R
 
 
 def test_a_request_holds_its_price_and_is_told_to_everyone_who_must_know(lab: Lab) -> None:
-    booking = booked(lab, a_wish(lab.project, an_ask(2, hours=1.5)))
+    booking = booked(lab, a_booking_request(lab.project, an_ask(2, hours=1.5)))
 
     with as_system():
         stored = Booking.objects.get(id=booking.id)
@@ -93,7 +95,7 @@ def test_every_tenant_counts_its_own_bookings(lab: Lab) -> None:
 
 def test_a_slice_pays_by_its_units(lab: Lab) -> None:
     # 3g.40gb: half the memory, three sevenths of the compute; the larger share counts.
-    booking = booked(lab, a_wish(lab.project, an_ask(profile="3g.40gb", hours=1)))
+    booking = booked(lab, a_booking_request(lab.project, an_ask(profile="3g.40gb", hours=1)))
     assert booking.hold_amount == Decimal("2.40")
 
 
@@ -108,8 +110,8 @@ def test_a_slice_with_a_price_of_its_own_pays_that(lab: Lab) -> None:
     now = NOW + HOUR
     ask = an_ask(2, profile="3g.40gb", hours=1.5, starts=now)
     with as_system():
-        quote = quote_make(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
-    booking = booked(lab, a_wish(lab.project, ask), now)
+        quote = quote_make(actor=lab.actor, request=a_booking_request(lab.project, ask), now=now)
+    booking = booked(lab, a_booking_request(lab.project, ask), now)
     # An hour at 3 and half an hour at 4, twice.
     assert (booking.hold_amount, booking.price_per_hour) == (Decimal(10), Decimal(6))
     assert [each.most for each in quote.options[:1]] in ([], [Decimal(10)])
@@ -128,12 +130,12 @@ def test_of_two_classes_the_dearer_one_is_held(lab: Lab) -> None:
         price_book_publish(
             actor_id=None, valid_from=NOW + HOUR, prices=prices, now=NOW + timedelta(minutes=1)
         )
-    given = a_wish(lab.project, an_ask(classes=("h100", "b200"), hours=1))
+    given = a_booking_request(lab.project, an_ask(classes=("h100", "b200"), hours=1))
     assert booked(lab, given, NOW + HOUR).hold_amount == Decimal(9)
 
 
 def test_a_fixed_window_of_this_very_second_is_taken(lab: Lab) -> None:
-    given = a_wish(lab.project, an_ask(starts=NOW))
+    given = a_booking_request(lab.project, an_ask(starts=NOW))
     booking = booked(lab, given, NOW + timedelta(seconds=1))
     assert (booking.starts, booking.not_before) == (NOW, NOW)
 
@@ -143,7 +145,7 @@ def test_the_same_id_again_is_the_same_row(lab: Lab) -> None:
     name = uuid4()
     with tenant_tx(lab.tenant_id):
         booking = booking_request(
-            actor=lab.actor, request=a_wish(lab.project), now=NOW, booking_id=name
+            actor=lab.actor, request=a_booking_request(lab.project), now=NOW, booking_id=name
         )
     assert booking.id == name
 
@@ -187,24 +189,36 @@ def as_it_is(_: Lab) -> None:
 DAY = timedelta(days=1)
 Case = tuple[Callable[[Lab], None], Callable[[Project], BookingRequest], str]
 REFUSALS: dict[str, Case] = {
-    "unknown_tier": (as_it_is, lambda p: a_wish(p, tier="gold"), "invalid"),
-    "unknown_class": (as_it_is, lambda p: a_wish(p, an_ask(classes=("x1",))), "invalid"),
-    "impossible_profile": (as_it_is, lambda p: a_wish(p, an_ask(profile="9g.1gb")), "invalid"),
-    "window_past": (as_it_is, lambda p: a_wish(p, an_ask(starts=NOW - 2 * HOUR)), "invalid"),
-    "advance_window": (as_it_is, lambda p: a_wish(p, an_ask(starts=NOW + 29 * DAY)), "invalid"),
-    "deadline_passed": (as_it_is, lambda p: a_wish(p, an_ask(deadline=NOW)), "invalid"),
-    "deadline_unreachable": (
+    "unknown_tier": (as_it_is, lambda p: a_booking_request(p, tier="gold"), "invalid"),
+    "unknown_class": (as_it_is, lambda p: a_booking_request(p, an_ask(classes=("x1",))), "invalid"),
+    "impossible_profile": (
         as_it_is,
-        lambda p: a_wish(p, an_ask(deadline=NOW + HOUR)),
+        lambda p: a_booking_request(p, an_ask(profile="9g.1gb")),
         "invalid",
     ),
-    "too_long": (short_tier, a_wish, "invalid"),
-    "class_not_open": (no_quota, a_wish, "quota"),
-    "tenant_quota": (limit_of_the_tenant, lambda p: a_wish(p, an_ask(2)), "quota"),
-    "project_quota": (limit_of_the_project, lambda p: a_wish(p, an_ask(2)), "quota"),
-    "no_budget": (no_budget, a_wish, "budget"),
-    "budget_exceeded": (small_budget, a_wish, "budget"),
-    "not_allowed": (closed, a_wish, "denied"),
+    "window_past": (
+        as_it_is,
+        lambda p: a_booking_request(p, an_ask(starts=NOW - 2 * HOUR)),
+        "invalid",
+    ),
+    "advance_window": (
+        as_it_is,
+        lambda p: a_booking_request(p, an_ask(starts=NOW + 29 * DAY)),
+        "invalid",
+    ),
+    "deadline_passed": (as_it_is, lambda p: a_booking_request(p, an_ask(deadline=NOW)), "invalid"),
+    "deadline_unreachable": (
+        as_it_is,
+        lambda p: a_booking_request(p, an_ask(deadline=NOW + HOUR)),
+        "invalid",
+    ),
+    "too_long": (short_tier, a_booking_request, "invalid"),
+    "class_not_open": (no_quota, a_booking_request, "quota"),
+    "tenant_quota": (limit_of_the_tenant, lambda p: a_booking_request(p, an_ask(2)), "quota"),
+    "project_quota": (limit_of_the_project, lambda p: a_booking_request(p, an_ask(2)), "quota"),
+    "no_budget": (no_budget, a_booking_request, "budget"),
+    "budget_exceeded": (small_budget, a_booking_request, "budget"),
+    "not_allowed": (closed, a_booking_request, "denied"),
     "not_found": (
         as_it_is,
         lambda p: BookingRequest("nothing-here", "standard", an_ask()),
@@ -243,7 +257,7 @@ def test_a_refused_request_writes_nothing_and_says_why(
 
 def test_a_viewer_books_nothing(lab: Lab) -> None:
     viewer = an_actor(a_member(lab.project, Role.VIEWER))
-    assert refusal_of(lab, a_wish(lab.project), viewer).code == "not_allowed"
+    assert refusal_of(lab, a_booking_request(lab.project), viewer).code == "not_allowed"
 
 
 def test_a_project_of_others_answers_like_none_at_all(lab: Lab) -> None:

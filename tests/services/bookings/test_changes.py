@@ -34,9 +34,9 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
     a_price_book,
-    a_wish,
     an_ask,
 )
 from tests.roles import as_system
@@ -57,7 +57,9 @@ def lab(real_db: Servers) -> Lab:
 
 def requested(lab: Lab, ask: AskDocument, *, now: datetime = NOW) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=now
+        )
 
 
 def turn(now: datetime) -> None:
@@ -293,7 +295,7 @@ def test_a_waiting_booking_keeps_its_start_unless_a_later_one_is_accepted(lab: L
 
 @pytest.fixture
 def lead(lab: Lab) -> Actor:
-    """A lead, without whom nothing of 100 or more is booked."""
+    """A lead, who approves everything of 100 or more."""
     ruled(an_actor(a_tenant_admin(lab.tenant)))
     return an_actor(a_member(lab.project, Role.LEAD))
 

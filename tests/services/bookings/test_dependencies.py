@@ -20,7 +20,7 @@ from billing.queries import budget_figures
 from billing.services import hold_release
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 
 pytestmark = pytest.mark.turn
@@ -30,8 +30,8 @@ MINUTE = timedelta(minutes=1)
 
 def booked(lab: Lab, *parents: tuple[str, str], starts: datetime | None = None) -> Booking:
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(hours=1, starts=starts))
-        booking = booking_request(actor=lab.actor, request=wish, now=NOW)
+        request = a_booking_request(lab.project, an_ask(hours=1, starts=starts))
+        booking = booking_request(actor=lab.actor, request=request, now=NOW)
         if parents:
             dependencies_add(lab.actor, booking, parents)
     return booking

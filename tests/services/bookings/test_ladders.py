@@ -33,7 +33,7 @@ from tenants.models import Role
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant_admin, an_operator
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +51,7 @@ def laddered(budget: Budget, *rungs: Rung) -> None:
 def booked(lab: Lab, hours: float = 2) -> Booking:
     with tenant_tx(lab.tenant_id):
         return booking_request(
-            actor=lab.actor, request=a_wish(lab.project, an_ask(hours=hours)), now=NOW
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask(hours=hours)), now=NOW
         )
 
 

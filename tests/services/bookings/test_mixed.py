@@ -17,7 +17,7 @@ from billing.services import price_book_publish
 from tenants.models import Tier
 from tenants.platform.errors import Refused
 from tests.builders import a_gpu_class, a_quota, a_tier
-from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.paused import all_is_well
 from tests.services.plant import Plant, fresh, rows_of
@@ -49,7 +49,9 @@ def lab(mixed_plant: Plant) -> Lab:
 
 def booked(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
 
 
 def classes_of(booking: Booking) -> list[str]:
@@ -62,7 +64,7 @@ def test_one_price_and_one_run_on_all_classes(mixed_plant: Plant, lab: Lab) -> N
     plant = mixed_plant
     with as_system():
         quote = quote_make(
-            actor=lab.actor, request=a_wish(lab.project, a_mixed_ask()), now=plant.now
+            actor=lab.actor, request=a_booking_request(lab.project, a_mixed_ask()), now=plant.now
         )
     option = quote.options[0]
     assert (option.price, option.request) == (2 * H100 + 4 * L40S, "1 h100 + 2 l40s 2h")
@@ -141,17 +143,19 @@ def test_a_group_that_is_not_possible_refuses_all(mixed_plant: Plant, lab: Lab) 
         (replace(a_mixed_ask(), groups=(AskGroup("b200"),)), "unknown_class"),
     ):
         with as_system(), pytest.raises(Refused) as refused:
-            booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=mixed_plant.now)
+            booking_request(
+                actor=lab.actor, request=a_booking_request(lab.project, ask), now=mixed_plant.now
+            )
         assert refused.value.code == code
 
 
 def in_flex(plant: Plant, lab: Lab) -> Booking:
     """`1 h100 + 3 l40s` in a tier that may be paused, which runs; its quote says so."""
-    wish = a_wish(lab.project, a_mixed_ask(1, 3, hours=6), tier="flex")
+    request = a_booking_request(lab.project, a_mixed_ask(1, 3, hours=6), tier="flex")
     with as_system():
-        option = quote_make(actor=lab.actor, request=wish, now=plant.now).options[0]
+        option = quote_make(actor=lab.actor, request=request, now=plant.now).options[0]
         assert any("paused before bookings of one class" in str(each) for each in option.notes)
-        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     assert fresh(booking).state == "active"
     return booking
@@ -160,7 +164,7 @@ def in_flex(plant: Plant, lab: Lab) -> Booking:
 def test_where_it_may_be_paused_a_claim_on_one_class_takes_all_of_it(
     mixed_plant: Plant, lab: Lab
 ) -> None:
-    """It is told so before it is booked, leaves all its GPUs, and resumes on all classes."""
+    """It is notified before it is booked, leaves all its GPUs, and resumes on all classes."""
     plant, minute = mixed_plant, timedelta(minutes=1)
     rival = a_lab("rival", gpus=0)
     a_quota(rival.tenant, a_gpu_class("l40s"), guaranteed=1)

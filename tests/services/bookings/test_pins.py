@@ -17,7 +17,7 @@ from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.words.reasons import stored_sentence
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_node, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, a_node, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.plant import fresh
@@ -41,12 +41,14 @@ def pinned(*names: str, count: int = 1, not_before: datetime | None = None) -> A
 
 def asked(lab: Lab, ask: AskDocument, now: datetime = NOW) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=now
+        )
 
 
 def quoted(lab: Lab, ask: AskDocument, now: datetime = NOW) -> Quote:
     with tenant_tx(lab.tenant_id):
-        return quote_make(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
+        return quote_make(actor=lab.actor, request=a_booking_request(lab.project, ask), now=now)
 
 
 def refused(lab: Lab, ask: AskDocument) -> Refused:

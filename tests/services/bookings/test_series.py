@@ -21,7 +21,7 @@ from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -38,7 +38,9 @@ def asked(
     lab: Lab, rule: str = "FREQ=DAILY;COUNT=3", *, hours: float = 2, partial: bool = False,
     starts: datetime | None = NINE, series_id: UUID | None = None,
 ) -> Series:  # fmt: skip
-    request = replace(a_wish(lab.project, an_ask(hours=hours, starts=starts)), zone="Europe/Berlin")
+    request = replace(
+        a_booking_request(lab.project, an_ask(hours=hours, starts=starts)), zone="Europe/Berlin"
+    )
     repeat = Repeat(recurrence_read(rule), partial)
     with tenant_tx(lab.tenant_id):
         return series_request(
@@ -66,7 +68,7 @@ def left(lab: Lab) -> Decimal:
 def taken(lab: Lab, starts: datetime) -> Booking:
     """A fixed window that has its place."""
     with tenant_tx(lab.tenant_id):
-        request = a_wish(lab.project, an_ask(hours=1, starts=starts))
+        request = a_booking_request(lab.project, an_ask(hours=1, starts=starts))
         booking = booking_request(actor=lab.actor, request=request, now=NOW)
     cycled()
     return booking
@@ -161,7 +163,8 @@ def test_dates_keep_their_wall_clock_over_a_change_of_clocks(real_db: Servers) -
     before = datetime(2026, 10, 23, 10, tzinfo=UTC)
     lab = a_lab("helix", now=before)
     request = replace(
-        a_wish(lab.project, an_ask(starts=before.replace(day=24, hour=7))), zone="Europe/Berlin"
+        a_booking_request(lab.project, an_ask(starts=before.replace(day=24, hour=7))),
+        zone="Europe/Berlin",
     )
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
     with tenant_tx(lab.tenant_id):
@@ -216,7 +219,9 @@ def test_a_series_stays_in_its_tenant(lab: Lab) -> None:
     other = a_lab("northlab", gpus=0)
     with tenant_tx(other.tenant_id):
         assert Series.objects.count() == 0
-        mine: Any = booking_request(actor=other.actor, request=a_wish(other.project), now=NOW)
+        mine: Any = booking_request(
+            actor=other.actor, request=a_booking_request(other.project), now=NOW
+        )
     with as_system(), pytest.raises(IntegrityError), transaction.atomic():
         Booking.objects.filter(id=mine.id).update(series=series)
 

@@ -29,7 +29,7 @@ from tenants.models import Role
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_tenant_admin, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.bookings.test_approvals import ruled
@@ -58,7 +58,9 @@ def series(lab: Lab) -> Series:
 def a_series(lab: Lab) -> Series:
     """Three dates of two GPUs, from 9 to 11, before any turn."""
     request = replace(
-        a_wish(lab.project, an_ask(2, hours=2, starts=NINE)), zone="Europe/Berlin", name="runs"
+        a_booking_request(lab.project, an_ask(2, hours=2, starts=NINE)),
+        zone="Europe/Berlin",
+        name="runs",
     )
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
     with tenant_tx(lab.tenant_id):
@@ -99,7 +101,9 @@ def in_the_way(lab: Lab, day: int) -> Booking:
     """Somebody's firm window on all but two GPUs, from 12 to 14."""
     ask = an_ask(2, hours=2, starts=NINE + day * DAY + 3 * HOUR)
     with tenant_tx(lab.tenant_id):
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=NOW)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=NOW
+        )
 
 
 def test_this_and_the_following_dates_become_a_series_of_their_own(

@@ -19,7 +19,7 @@ from allocation.services.snapshot.kept import DRIFT
 from billing.queries import budget_figures
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -44,9 +44,9 @@ def booked(
     now: datetime = NOW,
 ) -> Booking:
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(hours=hours, starts=starts))
-        wish = replace(wish, waitlist=waitlist)
-        return booking_request(actor=lab.actor, request=wish, now=now)
+        request = a_booking_request(lab.project, an_ask(hours=hours, starts=starts))
+        request = replace(request, waitlist=waitlist)
+        return booking_request(actor=lab.actor, request=request, now=now)
 
 
 def cancelled(lab: Lab, booking: Booking, now: datetime) -> None:
@@ -118,7 +118,7 @@ def test_who_waits_for_a_full_window_gets_it_in_the_turn_after_it_frees(lab: Lab
 
 
 def test_a_window_that_is_moved_away_frees_its_place_like_a_cancelled_one(lab: Lab) -> None:
-    """No act tells the list: the turn after the move sees the room."""
+    """No act notifies the list: the turn after the move sees the room."""
     first = booked(lab, waitlist="")
     cycled(NOW)
     second = booked(lab, now=NOW + SECOND)

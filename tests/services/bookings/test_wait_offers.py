@@ -19,7 +19,7 @@ from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.bookings.test_wait_list import (
@@ -50,9 +50,9 @@ def lab(real_db: Servers) -> Lab:
 def waits(lab: Lab, actor: Actor, number: int, *, gpus: int = 1) -> Booking:
     """Waits for an offer of Tuesday 10-12."""
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(gpus, starts=TUESDAY))
-        wish = replace(wish, waitlist="offer")
-        return booking_request(actor=actor, request=wish, now=NOW + number * SECOND)
+        request = a_booking_request(lab.project, an_ask(gpus, starts=TUESDAY))
+        request = replace(request, waitlist="offer")
+        return booking_request(actor=actor, request=request, now=NOW + number * SECOND)
 
 
 def offer_of(booking: Booking) -> WaitOffer:
@@ -76,8 +76,8 @@ def refused(act: Callable[..., WaitOffer], actor: Actor, offer: WaitOffer, now: 
 def test_13_one_after_the_other_until_somebody_accepts_in_time(lab: Lab) -> None:
     """w1 is booked, w2 is offered the other GPU and stays silent, w3 accepts at the last second."""
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(2, starts=TUESDAY))
-        full = booking_request(actor=lab.actor, request=wish, now=NOW)
+        request = a_booking_request(lab.project, an_ask(2, starts=TUESDAY))
+        full = booking_request(actor=lab.actor, request=request, now=NOW)
     cycled(NOW)
     second, third = (an_actor(a_member(lab.project)) for _ in range(2))
     w1 = booked(lab, now=NOW + SECOND)
@@ -125,8 +125,8 @@ def test_who_may_not_or_can_not_accept_changes_nothing(lab: Lab) -> None:
     booking = waits(lab, lab.actor, 0)
     cycled(NOW)
     offer = offer_of(booking)
-    stranger, colleague = a_lab("other").actor, an_actor(a_member(lab.project))
-    assert refused(offer_accept, stranger, offer, NOW + SECOND) == "not_found"
+    outsider, colleague = a_lab("other").actor, an_actor(a_member(lab.project))
+    assert refused(offer_accept, outsider, offer, NOW + SECOND) == "not_found"
     assert refused(offer_accept, colleague, offer, NOW + SECOND) == "not_allowed"
     assert refused(offer_accept, lab.actor, offer, offer.until) == "offer_expired"
     assert refused(offer_decline, lab.actor, offer, offer.until) == "offer_expired"
@@ -155,8 +155,8 @@ def test_an_offer_is_withdrawn_for_a_claim_inside_its_guarantee_and_the_rank_sta
     offer = offer_of(w1)
     ranked = now_of(w1).submitted
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(2, starts=TUESDAY))
-        claim = booking_request(actor=lab.actor, request=wish, now=NOW + 2 * SECOND)
+        request = a_booking_request(lab.project, an_ask(2, starts=TUESDAY))
+        claim = booking_request(actor=lab.actor, request=request, now=NOW + 2 * SECOND)
     cycled(NOW + 2 * SECOND)
     assert states(w1) == ["waitlisted"]
     assert kinds(w1)[-1] == "offer_withdrawn"
@@ -173,8 +173,8 @@ def test_without_money_the_offer_stands_and_nothing_is_held(real_db: Servers) ->
     booking = waits(lab, lab.actor, 0)
     cycled(NOW)
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(starts=TUESDAY + 4 * HOUR, hours=1))
-        other = booking_request(actor=lab.actor, request=wish, now=NOW)
+        request = a_booking_request(lab.project, an_ask(starts=TUESDAY + 4 * HOUR, hours=1))
+        other = booking_request(actor=lab.actor, request=request, now=NOW)
     offer = offer_of(booking)
     assert refused(offer_accept, lab.actor, offer, NOW + SECOND) == "budget_exceeded"
     assert (states(booking), held(lab)) == (["offered"], Decimal("4.80"))

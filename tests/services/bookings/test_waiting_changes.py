@@ -158,7 +158,7 @@ def test_a_fixed_window_takes_any_earlier_start_as_soon_as_there_is_room(lab: La
         assert change.decision is not None
         assert decision_replay(change.decision).is_equal
         assert invariants_check() == []
-    # It was one wish: a later gap is not taken without a new one.
+    # It was one request: a later gap is not taken without a new one.
     with tenant_tx(lab.tenant_id):
         booking_cancel(actor=lab.actor, booking=first, now=LATER)
     turn(LATER + timedelta(seconds=1))

@@ -24,11 +24,11 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_budget,
     a_lab,
     a_node,
     a_row,
-    a_wish,
     an_allocation,
     an_ask,
 )
@@ -49,7 +49,9 @@ def lab(plant: Plant) -> Lab:
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
 
 
 def released(plant: Plant, lab: Lab, booking: Booking) -> None:

@@ -12,7 +12,15 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
-from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_allocation
+from tests.builders_allocation import (
+    HOUR,
+    NOW,
+    Lab,
+    a_booking,
+    a_booking_request,
+    a_lab,
+    an_allocation,
+)
 from tests.roles import as_system
 from tests.servers.servers import DATABASE, Servers
 
@@ -41,7 +49,7 @@ def hall(real_db: Servers) -> Hall:
     scheduled = a_booking(lab.project, lab.actor.user_id, state="scheduled", starts=NOW + HOUR)
     an_allocation(scheduled, second, starts=NOW + HOUR)
     with as_system():
-        waiting = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        waiting = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
         ended = a_booking(lab.project, lab.actor.user_id, state="cancelled", held="0")
         Booking.objects.filter(id=ended.id).update(charged=0, ended_at=NOW)
         event_add(ended, kind="cancelled", sentence=event_text("unplaceable"), now=NOW)

@@ -11,7 +11,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from tenants.models import Quota, Tier
 from tests.builders import UNITS_PER_GPU, a_tier
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh
 
@@ -24,7 +24,9 @@ CLEARING = timedelta(seconds=CLEARING_SECONDS)
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
 
 
 def all_is_well() -> bool:

@@ -26,7 +26,7 @@ from allocation.services.decide.decision_log import (
 )
 from allocation.services.decide.replay import decision_replay
 from allocation.solver import Plan, decode, digest, digest_of, encode
-from tests.builders_allocation import HOUR, NOW, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers
 from tests.services.plant import Plant
@@ -70,7 +70,7 @@ def decisions(plant: Plant) -> list[Decision]:
         lab = labs[number % 2]
         with as_system():
             booking = booking_request(
-                actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now
+                actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
             )
         plant.later(timedelta(minutes=7))
         with as_system():

@@ -17,7 +17,7 @@ from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import an_operator
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.builders_pauses import a_decision
 from tests.roles import as_role, as_system
 from tests.services.decide.test_replay import rewrite
@@ -31,7 +31,9 @@ def decided(plant: Plant, *labs: Lab) -> Booking:
     for second, lab in enumerate(labs):
         asked = plant.now + timedelta(seconds=second)
         with as_system():
-            booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask(2)), now=asked)
+            booking_request(
+                actor=lab.actor, request=a_booking_request(lab.project, an_ask(2)), now=asked
+            )
     plant.later(timedelta(minutes=1))
     with as_system():
         last = Booking.objects.filter(tenant=labs[0].tenant).order_by("number").last()

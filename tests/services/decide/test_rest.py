@@ -11,7 +11,7 @@ from allocation.services.decide import cycle
 from allocation.services.decide.rest import MOST_SECONDS
 from allocation.solver import solve
 from tenants.models import Quota
-from tests.builders_allocation import a_lab, a_wish, an_ask
+from tests.builders_allocation import a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant
 
@@ -38,8 +38,8 @@ def test_turns_rest_until_time_or_a_change_may_change_the_plan(
     solves = Solves(plant, monkeypatch)
     with as_system():
         for _ in range(2):
-            wish = a_wish(lab.project, an_ask(hours=1))
-            booking_request(actor=lab.actor, request=wish, now=plant.now)
+            request = a_booking_request(lab.project, an_ask(hours=1))
+            booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     assert not all(solves(1) for _ in range(9))
     assert [solves(15) for _ in range(3)] == [False, False, False]

@@ -12,7 +12,7 @@ from allocation.services.decide import cycle
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.self_check import invariants_run
 from allocation.solver import Plan, solve
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -48,7 +48,7 @@ def test_what_must_be_zero_is_shown_once_somebody_has_looked(lab: Lab) -> None:
 def test_a_request_that_nobody_decides_is_shown_with_its_age(lab: Lab) -> None:
     asked = timezone.now() - timedelta(seconds=31)
     with as_system():
-        booking_request(actor=lab.actor, request=a_wish(lab.project), now=asked)
+        booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=asked)
     said = shown()
     assert said["oldest_undecided_seconds"] in range(31, 60)
     assert said["decisions_behind"] == 1
@@ -60,7 +60,7 @@ def test_a_request_that_nobody_decides_is_shown_with_its_age(lab: Lab) -> None:
 
 def test_a_broken_promise_is_counted_and_logged(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     with as_system():
-        booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
         cycle_run(NOW)
         Occupancy.objects.update(closed=NOW)
         assert invariants_run(NOW) == 1
@@ -75,10 +75,10 @@ def test_a_solver_that_fails_keeps_nothing_from_ending_or_starting(
         raise IndexError("a mistake")
 
     with as_system():
-        first = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        first = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
         cycle_run(NOW)
         monkeypatch.setattr(cycle, "solve", broken)
-        second = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        second = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
         booking_release(actor=lab.actor, booking=first, now=NOW + HOUR)
         assert cycle_run(NOW + HOUR).outcome == "failed"
         assert Decision.objects.count() == 1

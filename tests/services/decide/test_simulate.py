@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from allocation.models import Allocation, Booking
 from allocation.services.bookings.bookings import booking_request
-from tests.builders_allocation import a_lab, a_wish, an_ask
+from tests.builders_allocation import a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant
 
@@ -49,7 +49,7 @@ def test_a_trace_runs_on_a_made_up_fleet(plant: Plant, tmp_path: Path) -> None:
 def test_the_live_site_is_looked_at_and_left_alone(plant: Plant, tmp_path: Path) -> None:
     lab = a_lab("helix", gpus=0, limit=2)
     with as_system():
-        request = a_wish(lab.project, an_ask(hours=5))
+        request = a_booking_request(lab.project, an_ask(hours=5))
         booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     _, figures = simulated(tmp_path, live=True, demand="load=1", days=1)
     assert figures["tiers"][0]["asked"] >= 1

@@ -21,7 +21,7 @@ from tenants.access import Actor
 from tenants.models import Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_tenant_admin, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_policy, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, a_policy, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -42,8 +42,8 @@ def lab(real_db: Servers) -> Lab:
 
 def asked(lab: Lab, hours: float, now: datetime = NOW, starts: datetime | None = None) -> Booking:
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(hours=hours, starts=starts))
-        return booking_request(actor=lab.actor, request=wish, now=now)
+        wanted = a_booking_request(lab.project, an_ask(hours=hours, starts=starts))
+        return booking_request(actor=lab.actor, request=wanted, now=now)
 
 
 def cycled(now: datetime) -> None:
@@ -102,7 +102,7 @@ def test_a_place_is_kept_others_use_the_wait_and_it_is_gone_in_one_turn(lab: Lab
 def quoted(lab: Lab, now: datetime) -> datetime:
     """The start that a quote names for an hour as soon as possible."""
     with tenant_tx(lab.tenant_id):
-        request = a_wish(lab.project, an_ask(hours=1))
+        request = a_booking_request(lab.project, an_ask(hours=1))
         return quote_make(actor=lab.actor, request=request, now=now).options[0].starts
 
 

@@ -180,7 +180,7 @@ def test_it_can_be_told_again_for_the_next_claim(plant: Plant, lab: Lab, rival: 
 
 
 @pytest.mark.long
-def test_a_wish_for_more_time_goes_with_the_notice(plant: Plant, lab: Lab, rival: Lab) -> None:
+def test_a_request_for_more_time_goes_with_the_notice(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking, strong = told_after_half_an_hour(plant, lab, rival)
     with as_system():
         Tier.objects.update(more_times=1, more_time_seconds=300)

@@ -15,7 +15,7 @@ from allocation import wire
 from allocation.models import Booking, GpuSample, Node
 from allocation.rules.nodes.plausibility import is_implausible
 from allocation.services.bookings.bookings import booking_release, booking_request
-from tests.builders_allocation import Lab, a_lab, a_wish
+from tests.builders_allocation import Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.services.inbox.test_protocol import signed
 from tests.services.inbox.test_reports import world
@@ -34,7 +34,9 @@ def lab(plant: Plant) -> Lab:
 @pytest.fixture
 def running(plant: Plant, lab: Lab) -> Booking:
     with as_system():
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.round()
     assert fresh(booking).state == "active"
     return booking

@@ -19,7 +19,7 @@ from allocation.services.nodes.inventories import differences_of
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.snapshot.hardware import gpus_read
 from tests.builders import an_operator
-from tests.builders_allocation import Lab, a_lab, a_node, a_wish
+from tests.builders_allocation import Lab, a_booking_request, a_lab, a_node
 from tests.roles import as_system
 from tests.services.inbox.test_reports import world
 from tests.services.plant import NAME, Plant, fresh
@@ -169,7 +169,9 @@ def test_a_node_with_a_wrong_clock_gets_no_new_work_until_it_is_right(
     assert plant.receive(heartbeat(plant, skew=skew)) == "applied"
     assert not usable()
     with as_system():
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.cycle()
     # The only node of its class: it waits until the clock is right.
     assert fresh(booking).state == "queued"

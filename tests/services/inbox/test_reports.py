@@ -22,9 +22,9 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
     a_node,
-    a_wish,
     an_allocation,
     an_ask,
 )
@@ -61,7 +61,9 @@ def lab(plant: Plant) -> Lab:
 def starting(plant: Plant, lab: Lab) -> Booking:
     """A booking of two GPUs that is starting on the node."""
     with as_system():
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask(2)), now=NOW)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask(2)), now=NOW
+        )
     plant.cycle()
     return booking
 

@@ -20,7 +20,7 @@ from allocation.services.inbox.restored import FATE_NOT_ENROLLED, bookings_lost
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
 from allocation.services.nodes.restore_fence import epoch_now, nodes_ahead
 from allocation.services.publish.publish import republish_all
-from tests.builders_allocation import Lab, a_lab, a_wish
+from tests.builders_allocation import Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.services.inbox.test_protocol import heartbeat, node, signed, usable
 from tests.services.inbox.test_reports import world
@@ -90,7 +90,9 @@ def test_after_a_restore_the_raised_epoch_makes_nodes_follow_again(
 ) -> None:
     with as_system():
         backup = Node.objects.values("generation", "published_generation", "report_seq").get()
-        first = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        first = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.round()
     assert fresh(first).state == "active"
     followed = plant.node.store.generation
@@ -129,7 +131,9 @@ def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
     plant: Plant, lab: Lab
 ) -> None:
     with as_system():
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.round()
     server: Any = agents_redis()
     before = server.get(wire.desired_key(NAME))
@@ -157,7 +161,9 @@ def test_after_a_recovery_bookings_that_only_nodes_know_are_named_by_their_last_
     plant: Plant, lab: Lab
 ) -> None:
     with as_system():
-        known = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        known = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.round()
     assert fresh(known).state == "active"
     now = int(plant.now.timestamp())

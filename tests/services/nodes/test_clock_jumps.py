@@ -15,7 +15,7 @@ from allocation.services.bookings.bookings import booking_request
 from allocation.services.nodes.clock import JUMP, ClockReading, clock_accept, clock_in_doubt
 from tenants.platform.errors import Refused
 from tests.builders import a_user, an_operator
-from tests.builders_allocation import HOUR, Lab, a_lab, a_wish
+from tests.builders_allocation import HOUR, Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -60,7 +60,7 @@ def lab(machine: Machine) -> Lab:
 
 def booked(lab: Lab, now: datetime) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project), now=now)
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=now)
 
 
 def state(booking: Booking) -> str:

@@ -7,7 +7,7 @@ import pytest
 from allocation import wire
 from allocation.models import Gpu, GpuEvent
 from allocation.services.bookings.bookings import booking_request
-from tests.builders_allocation import Lab, a_lab, a_wish
+from tests.builders_allocation import Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh, rows_of
 
@@ -50,7 +50,9 @@ def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(
     plant: Plant, lab: Lab
 ) -> None:
     with as_system():
-        first = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        first = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.round()
     (row,) = rows_of(first)
     hangs_reported(plant, row.gpu.index)
@@ -59,7 +61,9 @@ def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(
     assert (events(), fresh(first).state) == ([True], "active")
     hangs_reported(plant, 0, 1)
     with as_system():
-        second = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        second = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.cycle()
     assert rows_of(second) == []
 

@@ -15,7 +15,7 @@ from allocation.services.nodes.gpu_modes import mode_pin, modes_request
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
 from tests.builders import a_gpu_class, a_user
-from tests.builders_allocation import Lab, a_lab, a_policy, a_price_book, a_wish, an_ask
+from tests.builders_allocation import Lab, a_booking_request, a_lab, a_policy, a_price_book, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.plant import Plant, a_plant, fresh, rows_of
@@ -49,7 +49,9 @@ def asked(plant: Plant, lab: Lab, count: int = 1, profile: str | None = None) ->
     """A booking that was asked for and decided."""
     with as_system():
         ask = an_ask(count, profile=profile)
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
     plant.round()
     return fresh(booking)
 
@@ -161,7 +163,7 @@ class TestPins:
         with as_system():
             ask = an_ask(1, starts=plant.now + timedelta(hours=1))
             booking = booking_request(
-                actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now
+                actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
             )
         plant.round()
         (row,) = rows_of(booking)

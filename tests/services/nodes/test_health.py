@@ -12,7 +12,7 @@ from allocation.rules.states import State
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.words.fleet import fleet_sentence
-from tests.builders_allocation import Lab, a_lab, a_node, a_wish, an_ask
+from tests.builders_allocation import Lab, a_booking_request, a_lab, a_node, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
@@ -26,7 +26,7 @@ def lab(plant: Plant) -> Lab:
 
 def asked(plant: Plant, lab: Lab, count: int = 1, **ask: object) -> Booking:
     with as_system():
-        request = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
+        request = a_booking_request(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
         booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     return fresh(booking)

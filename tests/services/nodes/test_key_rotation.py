@@ -15,7 +15,7 @@ from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.publish.publish import publish_due
 from tenants.platform.errors import Refused
 from tests.builders import an_operator
-from tests.builders_allocation import NOW, a_lab, a_wish, an_ask
+from tests.builders_allocation import NOW, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
 
@@ -79,12 +79,16 @@ def test_both_keys_are_good_until_the_agent_signs_with_the_new_one_and_then_only
 def test_what_runs_does_not_notice_and_what_comes_later_starts(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        running = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask()), now=NOW)
+        running = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW
+        )
     plant.round()
     said = len(plant.line.said)
     rotate()
     with as_system():
-        later = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask()), now=NOW)
+        later = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW
+        )
     plant.round()
     assert len(plant.line.said) > said
     assert fresh(running).state == fresh(later).state == "active"

@@ -25,7 +25,7 @@ from allocation.services.runs.start import allocations_ready
 from billing.rates import Spell
 from tenants.models import Tier
 from tests.builders import a_tier
-from tests.builders_allocation import NOW, Lab, a_lab, a_node, a_wish, an_ask
+from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, a_node, an_ask
 from tests.roles import as_system
 from tests.services.pause_plans import pause_of
 from tests.services.paused import noticed
@@ -47,7 +47,9 @@ def on_lease(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     a_tier("standard")
     with as_system():
         Tier.objects.update(replace_on_lost=True)
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        booking = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
     plant.round()
     plant.later(SECOND * 5)
     assert fresh(booking).state == "active"
@@ -146,7 +148,9 @@ def test_other_tiers_run_on_where_they_are(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     with as_system():
         Tier.objects.update(replace_on_lost=False)
-        other = booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        other = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
+        )
     plant.round()
     assert {row.leased for row in rows_of(other)} == {False}
     cut_until_replaced(plant, booking)
@@ -387,7 +391,7 @@ def test_a_node_whose_agent_knows_no_lease_gets_none_and_nothing_is_held_on_one(
     with as_system():
         Node.objects.update(agent_version="0.2.0")
         Tier.objects.update(replace_on_lost=True)
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
     plant.cycle()
     plant.node_works()
     plant.portal_reads()

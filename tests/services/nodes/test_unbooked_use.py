@@ -14,7 +14,7 @@ from allocation.services.nodes.unbooked_use import escalation_follow_policy, esc
 from allocation.services.policy.policies import policy_publish
 from tenants.platform.errors import Refused
 from tests.builders import a_tenant_admin, an_operator
-from tests.builders_allocation import a_lab, a_wish
+from tests.builders_allocation import a_booking_request, a_lab
 from tests.roles import as_system
 from tests.services.paused import document
 from tests.services.plant import NAME, Plant
@@ -110,7 +110,7 @@ def test_each_deed_is_written_down_once_and_counted(plant: Plant) -> None:
 def test_others_beside_a_booking_are_told_of_and_do_not_take_the_gpu_from_it(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+        booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.round()
     gpu = plant.hardware.gpus[0].uuid
     outside = wire.UnbookedDevice(gpu=gpu, slot=None, processes=2, users=("eve",), booked=True)

@@ -17,7 +17,7 @@ from allocation.services.nodes.fleet import node_policy
 from allocation.services.runs.interrupt import hardware_vacate
 from allocation.services.snapshot.hardware import gpus_read
 from allocation.words.reasons import stored_sentence
-from tests.builders_allocation import HOUR, Lab, a_lab, a_node, a_wish, an_ask
+from tests.builders_allocation import HOUR, Lab, a_booking_request, a_lab, a_node, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
@@ -55,7 +55,7 @@ def silent(plant: Plant, seconds: int = POLICY.silent_after + 15) -> None:
 
 def requested(plant: Plant, lab: Lab, **ask: object) -> Booking:
     with as_system():
-        request = a_wish(lab.project, an_ask(**ask))  # type: ignore[arg-type]
+        request = a_booking_request(lab.project, an_ask(**ask))  # type: ignore[arg-type]
         return booking_request(actor=lab.actor, request=request, now=plant.now)
 
 

@@ -16,7 +16,7 @@ from billing.models import Price, PriceBook
 from tenants.models import AuditEntry, GpuClass, Membership, Project, Quota, Tenant, Tier, User
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, actor_now
-from tests.builders_allocation import NOW, a_wish, an_ask
+from tests.builders_allocation import NOW, a_booking_request, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.plant import NAME, a_plant, fresh
@@ -76,7 +76,9 @@ def test_from_an_empty_database_to_the_first_running_booking(
             tanja, project = User.objects.get(username="tanja"), Project.objects.get()
         actor = actor_now(tanja.id, "helix")
         with tenant_tx(actor.tenant_id):
-            booking = booking_request(actor=actor, request=a_wish(project, an_ask()), now=NOW)
+            booking = booking_request(
+                actor=actor, request=a_booking_request(project, an_ask()), now=NOW
+            )
         plant.round()
         assert fresh(booking).state == "active"
 

@@ -17,7 +17,7 @@ from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
 from tests.builders import an_operator
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_node, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, a_node, an_ask
 from tests.roles import as_system
 from tests.services.broken import booked, fails, gpu, nothing_is_broken, occupied, said
 from tests.services.plant import NAME, Plant, fresh, rows_of
@@ -132,7 +132,7 @@ def test_a_flexible_booking_without_room_waits_at_the_head_of_the_line(
     gang = booked(plant, lab, 2)
     with as_system():
         later = booking_request(
-            actor=lab.actor, request=a_wish(lab.project, an_ask(1)), now=plant.now
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask(1)), now=plant.now
         )
     plant.round()
     fails(plant, 0, 95)
@@ -195,7 +195,9 @@ def test_what_would_start_soon_on_hardware_that_is_out_gets_another_place(
     with as_system():
         bookings = [
             booking_request(
-                actor=lab.actor, request=a_wish(lab.project, an_ask(1, starts=starts)), now=NOW
+                actor=lab.actor,
+                request=a_booking_request(lab.project, an_ask(1, starts=starts)),
+                now=NOW,
             )
             for starts in (soon, late)
         ]
@@ -236,8 +238,10 @@ def test_a_new_booking_waits_for_a_class_that_is_out_of_service_and_starts_when_
         node = Node.objects.get(name=NAME)
         node_drain(operator=operator, node=node, reason="new fans", now=plant.now)
     with as_system():
-        flexible = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask()), now=NOW)
-        window = a_wish(lab.project, an_ask(starts=plant.now + HOUR))
+        flexible = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW
+        )
+        window = a_booking_request(lab.project, an_ask(starts=plant.now + HOUR))
         fixed = booking_request(actor=lab.actor, request=window, now=NOW)
     plant.cycle()
     assert (fresh(flexible).state, fresh(fixed).state) == (State.QUEUED, State.REFUSED)

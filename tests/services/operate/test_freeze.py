@@ -18,7 +18,7 @@ from allocation.services.runs.no_shows import presence_watch
 from tenants.models import AuditEntry, User
 from tenants.platform.errors import Refused
 from tests.builders import an_operator
-from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
 
@@ -40,7 +40,9 @@ def operator(plant: Plant) -> User:
 
 def booked(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
 
 
 def frozen(plant: Plant, operator: User, length: timedelta | None = None) -> None:

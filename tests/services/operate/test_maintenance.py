@@ -20,7 +20,7 @@ from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
 from tests.builders import an_operator
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_node, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, a_node, an_ask
 from tests.roles import as_role, as_system
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
@@ -39,7 +39,7 @@ def operator(plant: Plant) -> User:
 
 def asked(plant: Plant, lab: Lab, count: int = 1, **ask: object) -> Booking:
     with as_system():
-        request = a_wish(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
+        request = a_booking_request(lab.project, an_ask(count, **ask))  # type: ignore[arg-type]
         booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     return fresh(booking)

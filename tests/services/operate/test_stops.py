@@ -17,7 +17,7 @@ from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_tenant, an_operator
-from tests.builders_allocation import HOUR, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.decide.test_drains import laddered
 from tests.services.decide.test_restraints import pausable_lab
@@ -43,7 +43,9 @@ def operator(plant: Plant) -> User:
 
 def booked(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
 
 
 def terms(what: str, length: timedelta | None = None) -> StopTerms:

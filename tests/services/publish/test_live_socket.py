@@ -24,7 +24,7 @@ from portal.integrations.live.push import beat
 from portal.integrations.relay import outbox_relay
 from tenants.models import Membership, User
 from tests.builders import a_member, a_project
-from tests.builders_allocation import NOW, Lab, a_lab, a_wish
+from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.sessions import SessionStore
@@ -78,7 +78,9 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         ours.send("{not json")
         ours.send(b"\x00")
         with as_system():
-            booking = booking_request(actor=helix.actor, request=a_wish(helix.project), now=NOW)
+            booking = booking_request(
+                actor=helix.actor, request=a_booking_request(helix.project), now=NOW
+            )
             assert outbox_relay(NOW) == 1
         assert heard(ours, 2) == [
             {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
@@ -88,7 +90,7 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         with as_system():
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
             # Theirs, so that a leak of ours would stand before it in their socket.
-            booking_request(actor=north.actor, request=a_wish(north.project), now=NOW)
+            booking_request(actor=north.actor, request=a_booking_request(north.project), now=NOW)
             assert outbox_relay(NOW) == 2
         assert heard(theirs, 2) == [
             {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
@@ -113,7 +115,9 @@ def test_of_what_happened_together_a_page_hears_only_the_last_of_each_booking(
         assert heard(ours, 1)
         with as_system():
             for _ in range(2):
-                booking = booking_request(actor=helix.actor, request=a_wish(helix.project), now=NOW)
+                booking = booking_request(
+                    actor=helix.actor, request=a_booking_request(helix.project), now=NOW
+                )
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
             assert outbox_relay(NOW) == 3
             beat()

@@ -22,9 +22,9 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
     a_node,
-    a_wish,
     an_allocation,
     an_ask,
 )
@@ -44,7 +44,9 @@ def a_running_slice(plant: Plant) -> tuple[Lab, str]:
     lab = a_lab("helix", gpus=0)
     with as_system():
         booking = booking_request(
-            actor=lab.actor, request=a_wish(lab.project, an_ask(profile="3g.40gb")), now=NOW
+            actor=lab.actor,
+            request=a_booking_request(lab.project, an_ask(profile="3g.40gb")),
+            now=NOW,
         )
     plant.round()
     assert fresh(booking).state == "active"
@@ -195,7 +197,7 @@ def test_a_node_is_told_of_host_cores_and_memory_and_says_whether_it_keeps_to_th
 ) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        request = a_wish(lab.project, an_ask(cores=3, memory=8))
+        request = a_booking_request(lab.project, an_ask(cores=3, memory=8))
         booking_request(actor=lab.actor, request=request, now=NOW)
     plant.round()
     (wanted,) = [each for gpu in document(plant).gpus for each in gpu.allocations]

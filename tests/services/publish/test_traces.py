@@ -18,7 +18,7 @@ from allocation.services.bookings.bookings import booking_request
 from portal.integrations.relay import outbox_relay
 from portal.integrations.traces.tracer import tracer
 from portal.web.measured import MeasuredMiddleware
-from tests.builders_allocation import Lab, a_lab, a_wish
+from tests.builders_allocation import Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.services.plant import Plant
 
@@ -72,7 +72,7 @@ def booked(lab: Lab, plant: Plant) -> None:
     def answer(request: HttpRequest) -> HttpResponse:
         request.resolver_match = resolve(request.path)
         with as_system():
-            booking_request(actor=lab.actor, request=a_wish(lab.project), now=plant.now)
+            booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
         return HttpResponse(status=201)
 
     headers = {"traceparent": f"00-{TRACE}-{CALLER}-01"}

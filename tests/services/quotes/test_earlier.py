@@ -21,7 +21,7 @@ from billing.services import price_book_publish
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_tenant_admin, a_tier, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.bookings.test_approvals import COSTLY, ruled
@@ -50,7 +50,7 @@ def busy(real_db: Servers) -> tuple[Lab, Booking]:
 def asked(lab: Lab, ask: Any, tier: str = "standard") -> Booking:  # noqa: ANN401
     with tenant_tx(lab.tenant_id):
         return booking_request(
-            actor=lab.actor, request=a_wish(lab.project, ask, tier=tier), now=NOW
+            actor=lab.actor, request=a_booking_request(lab.project, ask, tier=tier), now=NOW
         )
 
 
@@ -235,7 +235,7 @@ def test_pauses_are_counted_once_a_booking_and_told_in_the_quote(lab: Lab) -> No
     with tenant_tx(lab.tenant_id):
         risk = pause_record().risk("spot", "h100", borrowed=False, quarter=1)
         quote: Quote = quote_make(
-            actor=lab.actor, request=a_wish(lab.project), now=NOW + HOUR + MINUTE
+            actor=lab.actor, request=a_booking_request(lab.project), now=NOW + HOUR + MINUTE
         )
     assert (risk.paused, risk.ended, risk.thousandths) == (5, 20, 150)
     by_tier = {option.tier: option for option in quote.options if option.kind == "as_asked"}

@@ -25,7 +25,7 @@ from tenants.models import Quota
 from tenants.platform.wall import operator_tx, tenant_tx
 from tests.api.builders import Api, a_token, said
 from tests.builders import UNITS_PER_GPU, a_gpu_class, a_quota, a_user
-from tests.builders_allocation import HOUR, Lab, a_booking, a_lab, a_row, a_wish, an_ask
+from tests.builders_allocation import HOUR, Lab, a_booking, a_booking_request, a_lab, a_row, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -204,7 +204,7 @@ class World:
 
     def quote(self, ask: AskDocument) -> Quote:
         with tenant_tx(self.mine.tenant_id):
-            request = a_wish(self.mine.project, ask)
+            request = a_booking_request(self.mine.project, ask)
             return quote_make(actor=self.mine.actor, request=request, now=self.now)
 
 

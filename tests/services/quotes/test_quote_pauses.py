@@ -13,7 +13,7 @@ from billing.models import Price, PriceBook
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, a_tier
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh
 
@@ -24,12 +24,14 @@ GRACE = timedelta(minutes=10)
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=plant.now)
+        return booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
+        )
 
 
 def quoted(lab: Lab, ask: AskDocument, now: datetime) -> Quote:
     with tenant_tx(lab.tenant_id):
-        return quote_make(actor=lab.actor, request=a_wish(lab.project, ask), now=now)
+        return quote_make(actor=lab.actor, request=a_booking_request(lab.project, ask), now=now)
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_who_of_the_own_organisation_is_asked_to_leave_is_said(plant: Plant) -> 
     plant.round()
     plant.later(HOUR)
     with tenant_tx(lab.tenant_id):
-        request = a_wish(lab.project, an_ask(2, hours=1), tier="assured")
+        request = a_booking_request(lab.project, an_ask(2, hours=1), tier="assured")
         option = quote_make(actor=lab.actor, request=request, now=plant.now).options[0]
     assert (option.starts, option.pauses) == (NOW + HOUR + GRACE, 1)
     assert option.notes[0] == (

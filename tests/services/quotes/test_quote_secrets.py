@@ -29,9 +29,9 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
     a_row,
-    a_wish,
     an_ask,
 )
 from tests.roles import as_system
@@ -97,7 +97,7 @@ class World:
             yield self._answer("spot", (), an_ask(profile="3g.40gb"))
 
     def _answer(self, tier: str, pin: tuple[str, ...], ask: AskDocument) -> str:
-        request = a_wish(self.mine.project, replace(ask, pin=pin), tier=tier)
+        request = a_booking_request(self.mine.project, replace(ask, pin=pin), tier=tier)
         try:
             # The lock is a signature with the time of signing in it.
             return repr(

@@ -16,7 +16,7 @@ from billing.models import Price, PriceBook
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_project, a_tier
-from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -41,9 +41,9 @@ def labs(real_db: Servers) -> tuple[Lab, Lab]:
 def booked(
     lab: Lab, minute: int, tier: str = "standard", ask: AskDocument | None = None
 ) -> Booking:
-    wish = a_wish(lab.project, ask or an_ask(2), tier=tier)
+    request = a_booking_request(lab.project, ask or an_ask(2), tier=tier)
     with as_system():
-        return booking_request(actor=lab.actor, request=wish, now=NOW + minute * MINUTE)
+        return booking_request(actor=lab.actor, request=request, now=NOW + minute * MINUTE)
 
 
 def decided(minute: int) -> None:

@@ -23,8 +23,8 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
-    a_wish,
     an_allocation,
     an_ask,
 )
@@ -46,7 +46,7 @@ def requested_booking(
     lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = NOW
 ) -> Booking:
     """Asked for, not decided yet."""
-    request = a_wish(lab.project, ask, tier=tier)
+    request = a_booking_request(lab.project, ask, tier=tier)
     with tenant_tx(lab.tenant_id):
         return booking_request(actor=lab.actor, request=request, now=now)
 
@@ -166,7 +166,7 @@ def test_a_borrower_is_told_when_the_lender_asks_and_when_that_is_over(real_db: 
     assert event.at_risk_from == borrower.at_risk_from
 
     with tenant_tx(helix.tenant_id):
-        request = a_wish(helix.project, an_ask(3, hours=1), tier="flex")
+        request = a_booking_request(helix.project, an_ask(3, hours=1), tier="flex")
         later = quote_make(actor=helix.actor, request=request, now=NOW + timedelta(minutes=1))
         (line,) = quota_of(project=helix.project, now=NOW + timedelta(minutes=2))
     assert later.options[0].notes[0] == "2 own + 1 borrowed"
@@ -197,13 +197,13 @@ def test_who_is_asked_at_once_is_told_once(real_db: Servers) -> None:
 def test_a_quote_says_what_is_borrowed_and_offers_the_tier_that_may(real_db: Servers) -> None:
     helix, _ = two_labs()
     with tenant_tx(helix.tenant_id):
-        request = a_wish(helix.project, an_ask(2), tier="standard")
+        request = a_booking_request(helix.project, an_ask(2), tier="standard")
         found = quote_make(actor=helix.actor, request=request, now=NOW)
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
             ("standard", ()),
             ("flex", ("may be paused",)),
         ]
-        request = a_wish(helix.project, an_ask(4), tier="flex")
+        request = a_booking_request(helix.project, an_ask(4), tier="flex")
         found = quote_make(actor=helix.actor, request=request, now=NOW)
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
             ("flex", ("2 own + 2 borrowed",))

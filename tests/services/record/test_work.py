@@ -24,10 +24,10 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
     a_model,
     a_node,
-    a_wish,
     an_allocation,
 )
 from tests.roles import as_system
@@ -69,7 +69,9 @@ def training(hours: float = 2, **more: object) -> AskDocument:
 
 def booked(lab: Lab, ask: AskDocument) -> Booking:
     with tenant_tx(lab.tenant_id):
-        found = booking_request(actor=lab.actor, request=a_wish(lab.project, ask), now=LATER)
+        found = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, ask), now=LATER
+        )
     with as_system():
         assert cycle_run(LATER).outcome == "decided"
     return fresh(found)
@@ -151,14 +153,14 @@ def test_work_that_lost_its_place_before_it_began_may_go_to_any_of_its_classes(l
 
 def test_a_quote_offers_work_on_other_classes_for_longer(lab: Lab) -> None:
     with tenant_tx(lab.tenant_id):
-        request = a_wish(lab.project, training(classes=("h100",)))
+        request = a_booking_request(lab.project, training(classes=("h100",)))
         quote = quote_make(actor=lab.actor, request=request, now=LATER)
         (other,) = (each for each in quote.options if each.kind == "other_class")
         assert (other.ends - other.starts, other.speed) == (timedelta(seconds=21_660), 332)
         assert other.price == Decimal("12.033333")
         assert other.request == "1 l40s 6h1m kind:training"
         assert "0.33× as fast" in other.notes
-        both = a_wish(lab.project, training(deadline=LATER + 9 * HOUR))
+        both = a_booking_request(lab.project, training(deadline=LATER + 9 * HOUR))
         best = quote_make(actor=lab.actor, request=both, now=LATER).options[0]
     assert (best.gpu_class, best.kind) == ("l40s", "as_asked"), "as the cycle would decide"
     assert best.speed == 332, "relative to the first class"

@@ -13,7 +13,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.publish.desired import desired_documents
 from tenants.models import User
 from tests.builders import an_operator
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_node, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, a_node, an_ask
 from tests.roles import as_system
 from tests.services.broken import booked, fails, gpu, held, nothing_is_broken, occupied, said
 from tests.services.plant import NAME, Plant, fresh, rows_of
@@ -76,7 +76,7 @@ def test_a_lost_place_is_nobodys_quota_and_keeps_no_booking_from_ending(plant: P
 def test_the_members_of_a_gang_are_those_of_its_last_run(plant: Plant, lab: Lab) -> None:
     there = a_node("gpu-b1-01", gpus=1)
     with as_system():
-        request = a_wish(lab.project, an_ask(3))
+        request = a_booking_request(lab.project, an_ask(3))
         gang = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.cycle()
     a_node("gpu-c1-01", gpus=1)
@@ -189,7 +189,7 @@ def test_work_that_can_not_start_still_fails_where_the_gpu_answers(plant: Plant,
         "NVML_ERROR_INVALID_ARGUMENT"
     )
     with as_system():
-        request = a_wish(lab.project, an_ask(1, profile="2g.20gb"))
+        request = a_booking_request(lab.project, an_ask(1, profile="2g.20gb"))
         booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.round()
     assert fresh(booking).state == State.FAILED

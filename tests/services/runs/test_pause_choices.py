@@ -20,8 +20,8 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
-    a_wish,
     an_allocation,
     an_ask,
 )
@@ -65,7 +65,9 @@ def pausing(
     at = NOW + 30 * MINUTE
     ask = an_ask(hours=1, starts=at + GRACE if starts_at else None)
     with as_system():
-        strong = booking_request(actor=rival.actor, request=a_wish(rival.project, ask), now=at)
+        strong = booking_request(
+            actor=rival.actor, request=a_booking_request(rival.project, ask), now=at
+        )
         plan = pause_plan(booking, strong, at + GRACE, is_placed=is_placed)
     plan_written(plan, at)
     return fresh(booking), fresh(strong)
@@ -209,7 +211,9 @@ def test_a_pending_extension_ends_with_the_notice(lab: Lab, rival: Lab) -> None:
     with as_system():
         an_allocation(booking, Gpu.objects.get(), state="active")
         Booking.objects.filter(id=booking.id).update(extension_until=NOW + 3 * HOUR)
-        strong = booking_request(actor=rival.actor, request=a_wish(rival.project), now=NOW)
+        strong = booking_request(
+            actor=rival.actor, request=a_booking_request(rival.project), now=NOW
+        )
         plan = pause_plan(booking, strong, NOW + GRACE)
     plan_written(plan, NOW)
     assert fresh(booking).extension_until is None

@@ -9,7 +9,7 @@ from allocation.rules.nodes.node_policy import NodePolicy
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.runs.start import slow_starts_notify
 from allocation.words.reasons import stored_sentence
-from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import NAME, Plant, fresh
 
@@ -34,7 +34,7 @@ def slow() -> list[tuple[str, bool]]:
 def starting(plant: Plant, lab: Lab) -> Booking:
     """A booking that starts on a node whose agent does nothing."""
     with as_system():
-        request = a_wish(lab.project, an_ask(2))
+        request = a_booking_request(lab.project, an_ask(2))
         booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.cycle()
     assert fresh(booking).state == "starting"

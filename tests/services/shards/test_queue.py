@@ -102,7 +102,7 @@ def twice(server: Server, found: list[dict[str, Any]]) -> None:
 
 
 def other_code(server: Server, found: list[dict[str, Any]]) -> None:
-    """A worker says so at once, and one that lies about its input or its code is not believed."""
+    """A worker says so at once; one that is wrong about its input or code is not believed."""
     first, second, third = found
     shard_decide(server, **first | {"code": "older"})
     data = server.get(key_of(second["job"], "input", second["shard"]))
@@ -152,7 +152,7 @@ def test_the_bytes_are_the_same_whatever_a_worker_answers(
     assert encode(solve(site, POLICY, run.shards.decide)) == expected
     assert (counts["answered"], counts["unusable"]) == counted
     assert counts["here"] == 4 - answers
-    # Nothing stays, and the same leader goes on: also after everything was flushed.
+    # Nothing stays, and the same leader continues: also after everything was flushed.
     kept = {key for key in run.server.keys("shards:*") if b"_kombu" not in key}
     assert kept <= {b"shards:over:answers:"}
     assert encode(solve(site, POLICY, run.shards.decide)) == expected

@@ -24,7 +24,7 @@ from billing.services import price_book_publish
 from tenants.models import Quota, Tier
 from tenants.platform.errors import Refused
 from tests.builders import a_tier
-from tests.builders_allocation import HOUR, NOW, PRICE, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, PRICE, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_role, as_system
 from tests.servers.servers import Servers
 from tests.services.plant import Plant
@@ -96,7 +96,7 @@ def test_what_the_feed_misses_is_noticed_within_a_minute(
     monkeypatch.setattr(kept, "drift_note", noted)
     keeper = SnapshotKeeper()
     with as_system():
-        booking = booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
         keeper.lead(1)
         keeper.take(NOW, MAX_NEW)
     with psycopg.connect(real_db.owner_dsn) as owner:
@@ -177,9 +177,9 @@ def happen(dice: random.Random, labs: list[Any], plant: Plant) -> None:
                     starts=dice.choice((None, None, now + HOUR)),
                 )  # fmt: skip
                 tier = dice.choice(("standard", "spot"))
-                wish = a_wish(lab.project, ask, tier=tier)
+                asked = a_booking_request(lab.project, ask, tier=tier)
                 with suppress(Refused):
-                    booking_request(actor=lab.actor, request=wish, now=now)
+                    booking_request(actor=lab.actor, request=asked, now=now)
             case 4 if mine:
                 booking_cancel(actor=lab.actor, booking=dice.choice(mine), now=now)
             case 5:
@@ -202,7 +202,7 @@ def test_of_writers_that_commit_in_any_order_none_is_lost(real_db: Servers) -> N
     lab = a_lab("helix", gpus=1)
     with as_system():
         bookings = [
-            booking_request(actor=lab.actor, request=a_wish(lab.project), now=NOW)
+            booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
             for _ in range(40)
         ]
     ids = [each.id for each in bookings]

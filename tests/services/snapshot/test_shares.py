@@ -19,11 +19,11 @@ from tests.builders_allocation import (
     PRICE,
     Lab,
     a_booking,
+    a_booking_request,
     a_lab,
     a_policy,
     a_row,
     a_share_row,
-    a_wish,
     an_ask,
 )
 from tests.roles import as_system
@@ -150,9 +150,9 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     assert write(other, 800, 0, 2)
     with tenant_tx(lab.tenant_id):
         shared = quote_make(
-            actor=lab.actor, request=a_wish(lab.project, an_ask(share=200)), now=NOW
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask(share=200)), now=NOW
         )
-        request = a_wish(lab.project, an_ask(share=250))
+        request = a_booking_request(lab.project, an_ask(share=250))
         later = quote_make(actor=lab.actor, request=request, now=NOW)
         assert [row.place.share for row in published_snapshot(NOW, Policy(1)).held] == [800]
     assert shared.options[0].starts == NOW
@@ -162,14 +162,16 @@ def test_a_quote_of_a_share_knows_what_others_have_and_says_that_it_is_not_isola
     assert later.options[0].starts == NOW + 2 * HOUR
     a_policy()
     with tenant_tx(lab.tenant_id):
-        alone = quote_make(actor=lab.actor, request=a_wish(lab.project, an_ask(share=200)), now=NOW)
+        alone = quote_make(
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask(share=200)), now=NOW
+        )
     assert alone.options[0].starts == NOW + 2 * HOUR
 
 
 def test_two_shares_and_their_money_through_a_cycle(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        request = a_wish(lab.project, an_ask(share=400, cores=2))
+        request = a_booking_request(lab.project, an_ask(share=400, cores=2))
         one, two = (
             booking_request(actor=lab.actor, request=request, now=plant.now) for _ in range(2)
         )
@@ -195,7 +197,9 @@ def test_a_node_whose_agent_is_too_old_takes_no_shares_and_keeps_its_document(
     with as_system():
         Node.objects.update(agent_version="0.2.0")
         assert {gpu.shares for gpu in snapshot_take(plant.now).gpus} == {False}
-        whole = booking_request(actor=lab.actor, request=a_wish(lab.project, an_ask()), now=NOW)
+        whole = booking_request(
+            actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW
+        )
         Node.objects.update(agent_version="0.3.0")
         assert {gpu.shares for gpu in snapshot_take(plant.now).gpus} == {True}
         Node.objects.update(agent_version="0.2.0")

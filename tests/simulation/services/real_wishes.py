@@ -20,7 +20,7 @@ from allocation.services.bookings.waiting.offers import offer_accept, offer_decl
 from tenants.access import Actor
 from tenants.models import Project
 from tenants.platform.errors import Refused
-from tests.builders_allocation import a_wish
+from tests.builders_allocation import a_booking_request
 from tests.roles import as_system
 from tests.simulation.tables.people import UserRequest
 from tests.simulation.wishes.tables import Edit, Repeats, Waits
@@ -44,7 +44,7 @@ def wish_of(project: Project, asked: UserRequest, waits: Waits | None = None) ->
         share=asked.share,
         pin=asked.pin,
     )
-    wish = a_wish(project, ask, tier=asked.tier)
+    wish = a_booking_request(project, ask, tier=asked.tier)
     if waits is None:
         return wish
     windows = tuple((when(since), when(until)) for since, until in waits.windows)

@@ -33,7 +33,7 @@ def asks(
     count: int = 1,
     project: str = "p",
     owner: str = "ann",
-    wish: int | None = None,
+    earliest: int | None = None,
     fixed: bool = False,
     patience: int | None = None,
 ) -> Job:
@@ -47,7 +47,7 @@ def asks(
         tier=TIERS[tier],
         ask=an_ask(count),
         seconds=int(hours * HOUR),
-        earliest=NOON + (at if wish is None else wish),
+        earliest=NOON + (at if earliest is None else earliest),
         fixed=fixed,
         patience=patience,
         really=int(hours * HOUR),
@@ -78,7 +78,7 @@ class Story:
         }
 
 
-def told(
+def story_of(
     jobs: list[Job],
     limits: tuple[Limit, ...] = (),
     *,
@@ -87,7 +87,7 @@ def told(
     policy: Policy | None = None,
     heavy: str = "",
 ) -> Story:
-    """Lives it, and tells what happened until then. The tenant `heavy` had the whole fleet for a
+    """Lives it, and returns what happened until then. The tenant `heavy` had the whole fleet for a
     week."""
     policy = policy or Policy(1, cool_down=1_800)
     drawn = Drawn(

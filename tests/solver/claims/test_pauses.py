@@ -1,4 +1,4 @@
-"""Who may pause whom: the worked examples of decision 0063, and the edges of its table."""
+"""Who may pause which booking: the worked examples of decision 0063, and the edges of its table."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -126,8 +126,8 @@ class TestInsideAGuarantee:
         plan = solve(base, POLICY)
         rested = -600 + POLICY.cool_down
         assert given(plan) == {"b0": ("wait", rested + 30 + 120)}
-        beside = (*spot, *runs("d1", 1, tenant="d", since=60))
-        after = solve(replace(later(base, plan, 60), held=beside), POLICY)
+        alongside = (*spot, *runs("d1", 1, tenant="d", since=60))
+        after = solve(replace(later(base, plan, 60), held=alongside), POLICY)
         assert given(after) == given(plan)
 
     @pytest.mark.parametrize("is_newcomer_ahead", [False, True])
@@ -239,8 +239,8 @@ class TestInsideAGuarantee:
         alone = site(claim, held=low, limits=sure(a=2, b=0), fleet=2)
         assert set(rules(solve(alone, POLICY)).values()) == {"higher_tier"}
         others = runs("other", 2, 3, tenant="b")
-        beside = site(claim, held=[*low, *others], limits=sure(a=2, b=0), fleet=4)
-        assert rules(solve(beside, POLICY)) == {"other": "taken_back"}
+        alongside = site(claim, held=[*low, *others], limits=sure(a=2, b=0), fleet=4)
+        assert rules(solve(alongside, POLICY)) == {"other": "taken_back"}
 
     def test_a_borrowed_claim_never_has_own_work_inside_paused(self) -> None:
         """Example 8, the flex beyond the guarantee."""

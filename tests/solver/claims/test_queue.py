@@ -7,7 +7,7 @@ import pytest
 from allocation.solver import Policy, Snapshot, solve
 from allocation.solver.model.inputs import Strength
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_snapshot, gpus, whole
-from tests.solver.claims.story import MINUTE, TIERS, asks, many, told
+from tests.solver.claims.story import MINUTE, TIERS, asks, many, story_of
 from tests.solver.pausing import a_claim, a_site, given, later, running
 from tests.worlds.jobs import Job
 
@@ -17,7 +17,7 @@ def test_2_without_limits_a_newcomer_starts_at_the_next_end_whatever_the_backlog
     tier: str, rule: str
 ) -> None:
     jobs = [*many(24, "a", "a", "std", 4), asks("b", "b", tier, 4, at=MINUTE)]
-    story = told(jobs, hours=4)
+    story = story_of(jobs, hours=4)
     assert story.started["b"] == 4 * HOUR
     assert not story.pauses
     assert set().union(*story.delayed().values()) == {(rule, 0)}
@@ -30,7 +30,7 @@ def test_2_without_limits_a_newcomer_starts_at_the_next_end_whatever_the_backlog
      (asks("new", "a", "std", 1 / 6, at=60, owner="eve"), "share")],
 )  # fmt: skip
 def test_3_inside_one_guarantee_the_own_queue_decides(newcomer: Job, rule: str) -> None:
-    story = told([*many(24, "a", "a", "std", 4), newcomer], (a_limit("a", 8),), hours=4)
+    story = story_of([*many(24, "a", "a", "std", 4), newcomer], (a_limit("a", 8),), hours=4)
     assert story.started["new"] == 4 * HOUR
     assert not story.pauses
     assert set().union(*story.delayed().values()) == {(rule, 1)}
@@ -40,11 +40,11 @@ def test_3_inside_one_guarantee_the_own_queue_decides(newcomer: Job, rule: str) 
 
 def test_own_work_that_starts_in_a_guarantee_makes_later_starts_expected_at_once() -> None:
     jobs = [
-        asks("later", "a", "flex", 1, wish=HOUR),
+        asks("later", "a", "flex", 1, earliest=HOUR),
         asks("now", "a", "flex", 3, at=MINUTE),
         asks("other", "b", "std", 4, at=2 * MINUTE),
     ]
-    story = told(jobs, (a_limit("a", 1, borrow=None), a_limit("b", 1)), fleet=2, hours=1)
+    story = story_of(jobs, (a_limit("a", 1, borrow=None), a_limit("b", 1)), fleet=2, hours=1)
     waits = [(at, w) for at, plan in story.plans for w in plan.waits if w.booking == "later"]
     strengths = {at: wait.strength for at, wait in waits}
     assert (strengths[0], strengths[MINUTE]) == ("guaranteed", "expected")
@@ -55,10 +55,10 @@ def test_own_work_that_starts_in_a_guarantee_makes_later_starts_expected_at_once
 def test_what_another_project_does_not_lend_makes_no_start_guaranteed() -> None:
     limits = (a_limit("a", 1, borrow=1), a_limit("a-q", 1, parent="a", lend=0), a_limit("b", 1))
     jobs = [
-        asks("mine", "a", "flex", 2, wish=HOUR),
-        asks("other", "b", "std", 4, at=MINUTE, wish=2 * HOUR, fixed=True),
+        asks("mine", "a", "flex", 2, earliest=HOUR),
+        asks("other", "b", "std", 4, at=MINUTE, earliest=2 * HOUR, fixed=True),
     ]
-    story = told(jobs, limits, fleet=2, hours=1)
+    story = story_of(jobs, limits, fleet=2, hours=1)
     strengths = {w.strength for _, plan in story.plans for w in plan.waits if w.booking == "mine"}
     assert strengths == {"expected"}, "the tenant who lends may need it"
 
@@ -70,7 +70,7 @@ def test_5_who_is_overtaken_within_its_own_limit_is_told_so() -> None:
         asks("spot", "a", "spot", 1, at=MINUTE, count=2),
         asks("flex", "a", "flex", 3, at=2 * MINUTE),
     ]
-    story = told(jobs, limits, fleet=2, hours=5)
+    story = story_of(jobs, limits, fleet=2, hours=5)
     assert (story.started["flex"], story.started["spot"]) == (1 * HOUR, 4 * HOUR)
     why = {"booking": "flex", "own_tenant": 1, "rule": "tier"}
     assert story.moved == {"spot": [(2 * MINUTE, 4 * HOUR, why)]}
@@ -78,9 +78,9 @@ def test_5_who_is_overtaken_within_its_own_limit_is_told_so() -> None:
 
 def test_10_a_fixed_window_goes_over_expected_work_and_moves_for_nobody() -> None:
     limits = (a_limit("a", 0, borrow=None), a_limit("b", 4, borrow=0), a_limit("c", 4, borrow=0))
-    window = asks("window", "b", "std", 2, at=MINUTE, wish=HOUR, count=4, fixed=True)
+    window = asks("window", "b", "std", 2, at=MINUTE, earliest=HOUR, count=4, fixed=True)
     jobs = [*many(24, "a", "a", "flex", 1), window, asks("c", "c", "prem", 1, at=90, count=4)]
-    story = told(jobs, limits, hours=3)
+    story = story_of(jobs, limits, hours=3)
     assert story.started["window"] == HOUR
     rows = {name: rows for name, rows in story.delayed().items() if ("firm", 0) in rows}
     assert len(rows) >= 4
@@ -96,7 +96,7 @@ def aged(*, patience: int) -> dict[str, int]:
     claims = [asks("c", "c", "std", 1, at=int(3.5 * HOUR))]
     policy = Policy(1, patience=patience, cool_down=1, epoch=60)
     jobs = [first, *heavy, *light, *claims]
-    return told(jobs, limits, fleet=1, hours=9, policy=policy, heavy="a").started
+    return story_of(jobs, limits, fleet=1, hours=9, policy=policy, heavy="a").started
 
 
 def test_11_who_has_waited_too_long_starts_at_the_next_end() -> None:

@@ -32,8 +32,8 @@ def held_window(booking: str, numbers: range, first: int, last: int) -> tuple[He
     )
 
 
-def a_change(wish: Request, *, booking: str = "mine", strength: Strength = "firm") -> Change:
-    return Change(booking, replace(wish, booking=f"change of {booking}", revision=1), strength)
+def a_change(request: Request, *, booking: str = "mine", strength: Strength = "firm") -> Change:
+    return Change(booking, replace(request, booking=f"change of {booking}", revision=1), strength)
 
 
 def given(plan: Plan) -> dict[str, tuple[int, int, int]]:
@@ -54,8 +54,8 @@ def decided(snapshot: Snapshot) -> Plan:
 
 def test_a_window_in_the_way_keeps_the_booking_where_it_is() -> None:
     held = (*held_window("mine", range(4), 2, 4), *held_window("other", range(8), 4, 5))
-    wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
-    plan = decided(a_snapshot(held=held, changes=(a_change(wish),)))
+    request = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
+    plan = decided(a_snapshot(held=held, changes=(a_change(request),)))
     (answer,) = plan.changes
     assert [each.code for each in answer.reasons][:2] == ["change_no_room", "gpus_busy"]
     assert (plan.assigns, plan.waits, plan.moves, plan.refusals) == ((), (), (), ())
@@ -64,8 +64,8 @@ def test_a_window_in_the_way_keeps_the_booking_where_it_is() -> None:
 def test_a_change_that_waits_for_room_is_answered_by_a_grant_alone() -> None:
     held = held_window("mine", range(4), 2, 4)
     full = (*held, *held_window("other", range(8), 4, 5))
-    wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
-    waiting = replace(a_change(wish), waiting=True)
+    request = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
+    waiting = replace(a_change(request), waiting=True)
     assert decided(a_snapshot(held=full, changes=(waiting,))).changes == ()
     plan = decided(a_snapshot(held=held, changes=(waiting,)))
     assert (plan.changes[0].granted, given(plan)) == (True, {"mine": (2, 5, 4)})
@@ -73,8 +73,8 @@ def test_a_change_that_waits_for_room_is_answered_by_a_grant_alone() -> None:
 
 def test_any_earlier_start_becomes_the_fixed_one() -> None:
     held = (*held_window("mine", range(8), 6, 8), *held_window("other", range(8), 0, 3))
-    wish = a_request(ask=an_ask(8), hours=2, latest=8 * HOUR - 300)
-    flexible = a_change(wish)
+    request = a_request(ask=an_ask(8), hours=2, latest=8 * HOUR - 300)
+    flexible = a_change(request)
     plan = decided(a_snapshot(held=held, changes=(flexible,)))
     assert [each.code for each in plan.changes[0].reasons] == ["change_weaker"]
     plan = decided(a_snapshot(held=held, changes=(replace(flexible, sooner=True),)))
@@ -84,9 +84,9 @@ def test_any_earlier_start_becomes_the_fixed_one() -> None:
 
 def test_its_own_old_room_and_quota_count_as_free_for_the_change() -> None:
     held = held_window("mine", range(6), 2, 4)
-    wish = a_request(ask=an_ask(8), hours=2, earliest=3 * HOUR, fixed=True)
+    request = a_request(ask=an_ask(8), hours=2, earliest=3 * HOUR, fixed=True)
     limits = (a_limit("lab", 8),)
-    plan = decided(a_snapshot(held=held, limits=limits, changes=(a_change(wish),)))
+    plan = decided(a_snapshot(held=held, limits=limits, changes=(a_change(request),)))
     assert plan.changes[0].granted
     assert given(plan) == {"mine": (3, 5, 8)}
 
@@ -97,11 +97,11 @@ def test_an_expected_start_behind_makes_way_for_a_change_as_for_a_newcomer() -> 
         "behind", an_ask(8), hours=1, earliest=4 * HOUR, submitted=100,
         promise=a_promise(4 * HOUR, 1, *(whole(f"n1-{n}") for n in range(8))),
     )  # fmt: skip
-    wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True, submitted=50)
-    plan = decided(a_snapshot(behind, held=held, changes=(a_change(wish),)))
+    request = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True, submitted=50)
+    plan = decided(a_snapshot(behind, held=held, changes=(a_change(request),)))
     assert plan.changes[0].granted
     assert given(plan) == {"mine": (2, 5, 4), "behind": (5, 6, 8)}
-    late = replace(a_change(wish), target=replace(a_change(wish).target, submitted=NOON))
+    late = replace(a_change(request), target=replace(a_change(request).target, submitted=NOON))
     kept = decided(a_snapshot(behind, held=held, changes=(late,)))
     assert not kept.changes[0].granted
     assert "behind" not in given(kept) or given(kept)["behind"] == (4, 5, 8)
@@ -118,14 +118,14 @@ def test_a_waiting_booking_is_exchanged_only_within_the_bound_that_was_accepted(
             ("mine", 1, "n1-0", 2), ("b", 2, "n1-1", 2), ("c", 3, "n1-0", 6),
         )
     )  # fmt: skip
-    wish = a_request(ask=an_ask(2), hours=4, submitted=100)
+    request = a_request(ask=an_ask(2), hours=4, submitted=100)
     site = {"fleet": gpus(2), "held": busy}
-    bound = replace(wish, latest=NOON + 6 * HOUR)
+    bound = replace(request, latest=NOON + 6 * HOUR)
     kept = decided(
         a_snapshot(a, b, c, **site, changes=(a_change(bound, strength="expected"),))  # type: ignore[arg-type]  # as a_snapshot takes
     )
     assert not kept.changes[0].granted
-    free = replace(wish, latest=NOON + 15 * HOUR)
+    free = replace(request, latest=NOON + 15 * HOUR)
     plan = decided(
         a_snapshot(a, b, c, **site, changes=(a_change(free, strength="expected"),))  # type: ignore[arg-type]  # as a_snapshot takes
     )
@@ -141,19 +141,19 @@ def test_a_guaranteed_start_is_not_exchanged_for_one_that_others_may_delay() -> 
         "mine", an_ask(4), hours=2, promise=a_promise(2 * HOUR, 2, *places, strength="guaranteed"),
     )  # fmt: skip
     limits = (a_limit("lab", 4, borrow=None), a_limit("other", 4))
-    wish = a_request(ask=an_ask(6), hours=2, submitted=9, tier="flex")
+    request = a_request(ask=an_ask(6), hours=2, submitted=9, tier="flex")
     site = a_snapshot(replace(mine, tier="flex"), held=busy, limits=limits)
-    kept = decided(replace(site, changes=(a_change(wish, strength="guaranteed"),)))
+    kept = decided(replace(site, changes=(a_change(request, strength="guaranteed"),)))
     assert [each.code for each in kept.changes[0].reasons] == ["change_weaker"]
-    plan = decided(replace(site, changes=(a_change(wish, strength="expected"),)))
+    plan = decided(replace(site, changes=(a_change(request, strength="expected"),)))
     assert plan.changes[0].granted
     assert given(plan) == {"mine": (2, 4, 6)}
 
 
 def test_a_booking_that_begins_in_this_cycle_keeps_what_it_has() -> None:
     held = tuple(replace(r, starts=NOON + 30) for r in held_window("own", range(4), 1, 2))
-    wish = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
-    plan = decided(a_snapshot(held=held, changes=(a_change(wish, booking="own"),)))
+    request = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True)
+    plan = decided(a_snapshot(held=held, changes=(a_change(request, booking="own"),)))
     assert [each.code for each in plan.changes[0].reasons] == ["change_begun"]
 
 
@@ -163,7 +163,8 @@ def a_group() -> tuple[tuple[Held, ...], tuple[Change, ...]]:
     later = a_request("mine", ask=an_ask(6), hours=2, earliest=4 * HOUR, fixed=True)
     sooner = a_request("own", ask=an_ask(6), hours=2, earliest=2 * HOUR, fixed=True)
     changes = tuple(
-        replace(a_change(wish, booking=wish.booking), group="series") for wish in (later, sooner)
+        replace(a_change(request, booking=request.booking), group="series")
+        for request in (later, sooner)
     )
     return held, changes
 

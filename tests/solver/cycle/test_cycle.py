@@ -65,7 +65,7 @@ class TestFlexible:
         plan = alone(a_request(), held=all_busy(ends=MINUTE))
         assert [given.booking for given in plan.assigns] == ["b1"]
 
-    def test_a_wish_for_later_is_kept_on_the_grid(self) -> None:
+    def test_a_request_for_later_is_kept_on_the_grid(self) -> None:
         plan = alone(a_request(earliest=HOUR + 1))
         assert starts(plan) == {"b1": HOUR + 300}
         assert codes(plan, "b1") == ["not_before"]

@@ -44,7 +44,7 @@ def test_13_the_queue_is_first_then_one_after_the_other_in_its_order() -> None:
     assert [each.booking for each in plan.assigns] == ["w1"]
     assert [each.booking for each in plan.offers] == ["w2"]
     assert offered(site, w2, w3) == {"w2": (DAY, LONGEST)}
-    # After an offer without an answer it stands behind those who had none.
+    # After an offer without an answer it stands behind people who had none.
     assert offered(site, replace(w2, expired=1), w3) == {"w3": (DAY, LONGEST)}
     full = a_site(fixed("w1", 8), fleet=gpus(8), limits=LIMITS)
     assert offered(full, w2, w3) == {}

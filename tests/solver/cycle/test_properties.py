@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 def assert_true(site: Snapshot, plan: Plan) -> None:
     """Nobody has a slot twice, only what the hardware can make, whole gangs, within limits."""
-    # Who can no longer be in time waits without a reservation, and keeps the places as a wish.
+    # Who can no longer be in time waits without a reservation, and prefers its places.
     proven = (w for w in plan.waits if all(r.code != "deadline_at_risk" for r in w.reasons))
     plan = replace(plan, waits=tuple(proven))
     assert truth.overlaps(site, plan) == []

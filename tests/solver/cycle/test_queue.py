@@ -146,7 +146,7 @@ class TestLine:
         soon = a_request("a", submitted=2)
         assert line(self.solved(soon, a_request("b", submitted=1))) == ["b", "a"]
 
-    def test_time_before_the_own_wish_is_no_waiting(self) -> None:
+    def test_time_before_the_own_request_is_no_waiting(self) -> None:
         patient = a_request("a", earliest=HOUR // 2)
         waited = a_request("b", earliest=-DAY, submitted=9)
         assert line(self.solved(patient, waited)) == ["b", "a"]

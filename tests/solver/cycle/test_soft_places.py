@@ -35,7 +35,7 @@ def decided(site: Snapshot, *pending: Request) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("guaranteed", "found"),
     [
-        # Example 8: laid 2 h ahead for the time to decide; shorter work uses the wait.
+        # Example 8: reserved 2 h ahead for the time to decide; shorter work uses the wait.
         (4, {"a": 2 * HOUR, "short": 0, "long": 6 * HOUR}),
         # Example 9: without a guarantee it has no place.
         (0, {"short": 0, "long": HOUR}),
@@ -111,9 +111,9 @@ def test_it_takes_no_quota_and_pushes_nobody_out_of_a_guarantee() -> None:
     pending = awaiting(a_claim("a", 4, hours=4), until=2 * HOUR, decided_in=HOUR)
     colleague = a_claim("c", 4, hours=4, submitted=60)
     plan = solve(a_site(colleague, limits=limits), POLICY)
-    beside = solve(replace(a_site(colleague, limits=limits), pending=(pending,)), POLICY)
-    assert given(plan) == given(beside)
-    assert [borrow.borrowed for borrow in beside.borrows] == [b.borrowed for b in plan.borrows]
+    alongside = solve(replace(a_site(colleague, limits=limits), pending=(pending,)), POLICY)
+    assert given(plan) == given(alongside)
+    assert [borrow.borrowed for borrow in alongside.borrows] == [b.borrowed for b in plan.borrows]
 
 
 def test_it_keeps_its_start_and_gives_it_up_in_time() -> None:
@@ -188,22 +188,22 @@ def _is_sure(request: Request, theirs: set[str]) -> bool:
 def _compared(site: Snapshot, pending: tuple[Request, ...], chance: Random) -> int:
     """Checks one cycle with soft places against the same without; returns how many were kept."""
     plan = solve(site, RESTLESS)
-    beside = solve(replace(site, pending=pending), RESTLESS)
+    alongside = solve(replace(site, pending=pending), RESTLESS)
     mixed = list(pending)
     chance.shuffle(mixed)
-    assert encode(solve(replace(site, pending=tuple(mixed)), RESTLESS)) == encode(beside)
-    assert notices(beside).keys() <= notices(plan).keys(), "nobody is paused for a soft place"
+    assert encode(solve(replace(site, pending=tuple(mixed)), RESTLESS)) == encode(alongside)
+    assert notices(alongside).keys() <= notices(plan).keys(), "nobody is paused for a soft place"
     theirs = {each.tenant for each in pending}
     promised = {
         each.booking: each.promise.starts - NOON
         for each in site.requests
         if each.promise is not None and _is_sure(each, theirs)
     }
-    alone, together = starts(plan), starts(beside)
+    alone, together = starts(plan), starts(alongside)
     for booking, start in promised.items():
         if booking in alone and booking in together:
             assert together[booking] <= max(start, alone[booking]), "no sure start moves"
-    kept = [each for each in beside.soft if each.places]
+    kept = [each for each in alongside.soft if each.places]
     models = {
         gpu.id: model for gpu in site.gpus for model in site.models if model.slug == gpu.model
     }
@@ -213,10 +213,10 @@ def _compared(site: Snapshot, pending: tuple[Request, ...], chance: Random) -> i
         units = sum(units_of(models[p.gpu], p) for each in mine for p in each.places)
         assert units <= MOST_UNITS
     assert all(each.starts - MARGIN > site.now for each in kept)
-    given = [(r.places, r.starts, r.ends) for r in beside.assigns]
-    given += [(r.places, r.starts, r.ends) for r in beside.waits]
+    given = [(r.places, r.starts, r.ends) for r in alongside.assigns]
+    given += [(r.places, r.starts, r.ends) for r in alongside.waits]
     taken = [(place, since, until) for places, since, until in given for place in places]
-    leaves = {pause.booking: pause.at for pause in beside.pauses}
+    leaves = {pause.booking: pause.at for pause in alongside.pauses}
     taken += [(row.place, row.starts, leaves.get(row.booking, row.ends)) for row in site.held]
     for at, row in enumerate(kept):
         others = [(p, k.starts, k.ends) for k in kept[at + 1 :] for p in k.places]

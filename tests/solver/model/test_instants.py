@@ -17,7 +17,7 @@ POLICY = Policy(1)
 
 
 def planned(site: Snapshot) -> dict[str, Any]:
-    """What a decision would store: of those who wait, and ("") of all else that it does."""
+    """What a decision would store: of people who wait, and ("") of all else that it does."""
     plan = solve(replace(site, running=tuple(running_requests(site))), POLICY)
     waits = {each.booking: (each.starts, each.strength, each.places) for each in plan.waits}
     acts = plan.assigns or plan.pauses or plan.moves or plan.refusals or plan.withdrawn

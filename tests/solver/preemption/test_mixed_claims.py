@@ -51,8 +51,8 @@ def a_mixed_site(claim: Request, held: tuple[Held, ...], limits=BOTH) -> Snapsho
     by_name = {row.booking: [row] for row in held}
     asks = {name: Ask(1, (CLASS_OF[rows[0].place.gpu],), None, "any", required=False)
             for name, rows in by_name.items()}  # fmt: skip
-    wishes = (replace(rest_of(rows, NOON), ask=asks[name]) for name, rows in by_name.items())
-    return replace(site, running=tuple(wishes))
+    rests = (replace(rest_of(rows, NOON), ask=asks[name]) for name, rows in by_name.items())
+    return replace(site, running=tuple(rests))
 
 
 def by_class(plan: Plan) -> dict[str, int]:
@@ -71,9 +71,9 @@ def test_it_takes_what_is_borrowed_in_each_class_at_one_second() -> None:
     assert {at for _, at in notices(plan).values()} == {GRACE}
     assert given(plan)["claim"][1] == GRACE
     assert plan.dropped == ()
-    # Those who have notice leave for it: the next cycle keeps it and tells nobody else.
-    told = after(site, plan)
-    again = solve(replace(told, running=()), POLICY)
+    # All that have notice leave for it: the next cycle keeps it and notifies nobody else.
+    notified = after(site, plan)
+    again = solve(replace(notified, running=()), POLICY)
     assert given(again)["claim"][1] == GRACE
     assert notices(again) == {}
 
@@ -135,17 +135,19 @@ def test_every_pause_raises_the_potential_of_its_class_and_takes_nobody_inside(s
     true = with_room_made(site, plan)
     assert not overlaps(true, plan)
     assert not over_limit(true, plan)
-    told = set(notices(plan))
+    notified = set(notices(plan))
     there = {row.booking for row in held}
     before = blocks_of(site, there, None)
-    after_it = blocks_of(site, there - told, claim if told else None)
+    after_it = blocks_of(site, there - notified, claim if notified else None)
     levels = [(tier.priority, not tier.pausable) for tier in TIERS]
     for name in by_class(plan):
         assert potential_of(after_it[name], BOTH, levels, name) > potential_of(
             before[name], BOTH, levels, name
         )
         inside = inside_of(before[name], BOTH)
-        assert not [b for b in before[name] if b.name in told & inside.keys() and b.tenant != "lab"]
+        assert not [
+            b for b in before[name] if b.name in notified & inside.keys() and b.tenant != "lab"
+        ]
     for row in given_by(plan):
         if row.booking == "claim":
             counts = [sum(CLASS_OF[p.gpu] == n for p in row.places) for n in ("h100", "l40s")]

@@ -40,8 +40,8 @@ def mixed_site(
     site = a_site(*requests, held=held, fleet=FLEET, limits=limits)
     names = sorted({row.booking for row in held})
     rows = {name: [row for row in held if row.booking == name] for name in names}
-    wishes = (replace(rest_of(each, NOON), ask=_ask_of(each)) for each in rows.values())
-    return replace(site, running=tuple(wishes))
+    rests = (replace(rest_of(each, NOON), ask=_ask_of(each)) for each in rows.values())
+    return replace(site, running=tuple(rests))
 
 
 def _ask_of(rows: list[Held]) -> Ask:
@@ -60,8 +60,8 @@ def resume_of(plan: Plan, name: str = "both") -> tuple[int, dict[str, int]]:
 def test_a_claim_on_one_class_pauses_all_of_it_and_it_resumes_on_all_classes() -> None:
     """Example 16 of the design: borrowed `1 h100 + 4 l40s` runs; a claim inside of 1 l40s."""
     claim = a_claim(ask=an_ask(1, "l40s"), hours=2)
-    beside = a_claim("next", ask=an_ask(1), tier="flex", tenant="inst")
-    site = mixed_site(claim, beside, held=mixed())
+    alongside = a_claim("next", ask=an_ask(1), tier="flex", tenant="inst")
+    site = mixed_site(claim, alongside, held=mixed())
     plan = solve(site, POLICY)
     assert notices(plan) == {"both": ("claim", GRACE)}
     # Its H100 is free from then on, too.
@@ -149,8 +149,8 @@ def test_the_host_cores_of_all_its_nodes_come_free() -> None:
     rows = tuple(replace(row, cores=8_000) for row in mixed())
     hosts = (Host("n1", 8_000, 0), Host("n2", 32_000, 0))
     claim = a_claim(ask=replace(an_ask(1, "l40s"), cores=8_000), hours=2)
-    beside = a_claim("next", ask=replace(an_ask(1), cores=8_000), tier="flex", tenant="inst")
-    plan = solve(replace(mixed_site(claim, beside, held=rows), hosts=hosts), POLICY)
+    alongside = a_claim("next", ask=replace(an_ask(1), cores=8_000), tier="flex", tenant="inst")
+    plan = solve(replace(mixed_site(claim, alongside, held=rows), hosts=hosts), POLICY)
     assert notices(plan) == {"both": ("claim", GRACE)}
     assert given(plan)["next"] == ("wait", GRACE)
 
@@ -176,7 +176,9 @@ def test_suspended_it_waits_for_its_own_gpus_of_all_classes() -> None:
 def test_what_it_borrows_is_the_sum_of_its_classes_also_once_it_has_notice() -> None:
     plan = solve(mixed_site(held=mixed()), POLICY)
     assert [(each.own, each.borrowed) for each in plan.borrows] == [(0, 5 * 56_000)]
-    told = tuple(replace(row, pausing=True, ends=NOON + GRACE) for row in mixed())
-    rest = replace(rest_of(told, NOON), ask=BOTH, duration=HOUR, earliest=NOON + GRACE, paused=True)
-    plan = solve(replace(mixed_site(rest, held=told), running=()), POLICY)
+    notified = tuple(replace(row, pausing=True, ends=NOON + GRACE) for row in mixed())
+    rest = replace(
+        rest_of(notified, NOON), ask=BOTH, duration=HOUR, earliest=NOON + GRACE, paused=True
+    )
+    plan = solve(replace(mixed_site(rest, held=notified), running=()), POLICY)
     assert {each.borrowed for each in plan.borrows} == {5 * 56_000}

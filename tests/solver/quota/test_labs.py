@@ -256,7 +256,7 @@ def test_owners_name_the_limits_of_their_person_once() -> None:
 
 
 def test_a_lab_and_a_person_make_two_wait_on_two_classes() -> None:
-    """Ann's three are too many for the lab beside P; Bob has the one A100 that he may have."""
+    """Ann's three are too many for the lab next to P; Bob has the one A100 that he may have."""
     fleet = gpus(8) + gpus(4, node="n2", gpu_class="a100", model="a100-40gb")
     limits = (*TestCycle.LIMITS, a_limit("b", 2, "a100"))
     second = LabLimit("lab-2", "b", "a100", 2 * GPU, None, 0, ("b-x",))

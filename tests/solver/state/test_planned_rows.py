@@ -251,7 +251,7 @@ def test_nobody_is_over_quota_by_a_move_and_quota_is_not_made_by_one() -> None:
     assert truth.over_limit(site, plan) == []
 
 
-def test_a_flexible_booking_starts_at_its_wish_and_not_after_what_can_lie_elsewhere() -> None:
+def test_a_flexible_booking_starts_at_its_start_and_not_after_what_can_lie_elsewhere() -> None:
     site = scattered()
     site = replace(site, requests=(a_request("new", hours=2),))
     plan = checked(site)

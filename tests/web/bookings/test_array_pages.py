@@ -16,7 +16,7 @@ from portal.integrations.notifications.delivery import people_notify
 from tenants.models import Mail, OutboxMessage, Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant
-from tests.builders_allocation import NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 
 pytestmark = pytest.mark.turn
@@ -38,9 +38,9 @@ def lab(db: None) -> Lab:
 def array(lab: Lab) -> BookingArray:
     """An array of 120 elements of which 60 may be open."""
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(hours=1))
+        request = a_booking_request(lab.project, an_ask(hours=1))
         first = array_request(
-            actor=lab.actor, request=wish, array=ArrayRequest(120, 60), now=NOW, key=uuid4()
+            actor=lab.actor, request=request, array=ArrayRequest(120, 60), now=NOW, key=uuid4()
         )
     assert first.array is not None
     return first.array
@@ -64,9 +64,9 @@ def test_an_array_has_a_page_with_counts_and_is_cancelled_there(
     viewer = client_of(lab, Role.VIEWER)
     assert "Cancel all elements" not in viewer.get(address).content.decode()
     assert viewer.post(f"{address}/cancel").status_code == 403
-    stranger = Client()
-    stranger.force_login(a_member(a_project(a_tenant())).user)
-    assert stranger.get(address).status_code == 404
+    outsider = Client()
+    outsider.force_login(a_member(a_project(a_tenant())).user)
+    assert outsider.get(address).status_code == 404
     assert "Cancel 120 elements" in lead.get(f"{address}/cancel").content.decode()
     over = lead.post(f"{address}/cancel", follow=True).content.decode()
     assert "120 elements" in over

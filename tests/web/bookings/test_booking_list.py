@@ -85,11 +85,11 @@ def test_words_search_the_list_and_stay_in_its_links() -> None:
 
 def test_csv_has_the_filter_and_no_cell_begins_a_formula() -> None:
     mine = a_member(a_project())
-    stranger = a_member(a_project(a_tenant()))
+    outsider = a_member(a_project(a_tenant()))
     now = timezone.now()
     a_booking(mine, now=now, name="=HYPERLINK(1)")
     a_booking(mine, now=now, name="quiet, with a comma", state=State.ENDED)
-    a_booking(stranger, now=now, name="theirs")
+    a_booking(outsider, now=now, name="theirs")
     rows = list(csv.DictReader(io.StringIO(_get(mine, "bookings.csv"))))
     assert {row["name"] for row in rows} == {"'=HYPERLINK(1)", "quiet, with a comma"}
     assert [
@@ -142,8 +142,8 @@ def test_cancelling_names_the_start_that_is_lost_and_strangers_are_not_asked() -
     now = timezone.now()
     booking = a_booking(mine, now=now, state=State.SCHEDULED, starts_in=timedelta(hours=30))
     assert "Others can get its start" in _get(mine, f"bookings/{booking.label}/cancel")
-    stranger = a_member(a_project(mine.tenant))
+    outsider = a_member(a_project(mine.tenant))
     client = Client()
-    client.force_login(stranger.user)
+    client.force_login(outsider.user)
     answer = client.get(f"/t/{mine.tenant.slug}/bookings/{booking.label}/cancel")
     assert answer.status_code == 404

@@ -339,8 +339,8 @@ def test_the_page_of_a_series_takes_all_dates_back_for_its_owner_only() -> None:
     viewer = a_member(member.project, Role.VIEWER)
     assert "Cancel every date" not in _client(viewer).get(address).content.decode()
     assert _client(viewer).post(f"{address}/cancel").status_code == 403
-    stranger = a_member(a_project(a_tenant()))
-    assert _client(stranger).get(address).status_code == 404
+    outsider = a_member(a_project(a_tenant()))
+    assert _client(outsider).get(address).status_code == 404
     page = _client(member).post(f"{address}/cancel", follow=True).content.decode()
     assert "3 dates are cancelled" in page
     assert {booking.state for booking in _bookings(member)} == {"cancelled"}

@@ -23,7 +23,7 @@ from allocation.web.bookings.booking_pages import page_context
 from allocation.web.changes.change_page import preview_of
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
-from tests.builders_allocation import a_wish, an_ask
+from tests.builders_allocation import a_booking_request, an_ask
 from tests.roles import as_system
 from tests.services.bookings.test_approvals import COSTLY, ruled
 from tests.web.flat import flat
@@ -41,7 +41,7 @@ def booking(site: Site) -> Booking:
     """A firm window of two GPUs, tomorrow."""
     now = timezone.now()
     starts = (now + timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
-    request = a_wish(site.project, an_ask(2, starts=starts))
+    request = a_booking_request(site.project, an_ask(2, starts=starts))
     with tenant_tx(site.tenant.id):
         return booking_request(actor=site.actor(), request=request, now=now)
 
@@ -196,7 +196,7 @@ def test_a_change_that_was_just_made_can_be_undone_on_the_page(
 def test_a_date_of_a_series_changes_alone_or_with_others(site: Site) -> None:
     now = timezone.now()
     starts = (now + timedelta(days=1)).replace(hour=12, minute=0, second=0, microsecond=0)
-    request = a_wish(site.project, an_ask(2, starts=starts))
+    request = a_booking_request(site.project, an_ask(2, starts=starts))
     with tenant_tx(site.tenant.id):
         series_request(
             actor=site.actor(),

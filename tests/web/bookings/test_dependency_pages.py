@@ -12,7 +12,7 @@ from allocation.services.bookings.dependencies import dependencies_add, dependen
 from tenants.models import Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member
-from tests.builders_allocation import HOUR, NOW, Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.web.flat import flat
 
@@ -64,8 +64,8 @@ def test_a_booking_says_what_it_waits_for_and_what_if_that_fails() -> None:
 
 def _booked(lab: Lab) -> Booking:
     with tenant_tx(lab.tenant_id):
-        wish = a_wish(lab.project, an_ask(hours=1))
-        return booking_request(actor=lab.actor, request=wish, now=NOW)
+        request = a_booking_request(lab.project, an_ask(hours=1))
+        return booking_request(actor=lab.actor, request=request, now=NOW)
 
 
 def _page(lab: Lab, path: str) -> str:

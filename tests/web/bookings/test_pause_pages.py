@@ -27,7 +27,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @dataclass
-class Told:
+class Noticed:
     """A booking of `member` whose pause was announced three minutes ago."""
 
     member: Membership
@@ -51,7 +51,7 @@ class Told:
             return Pause.objects.get(id=self.pause.id)
 
 
-def told(*, now: datetime, label: str = "", may_wait: bool = True) -> Told:
+def noticed(*, now: datetime, label: str = "", may_wait: bool = True) -> Noticed:
     member, rival = a_member(a_project()), a_member(a_project())
     booking = a_booking(member, now=now, name="ablation-7", hours=3, held="12")
     strong = a_booking(rival, now=now, name="secret-run", state=State.QUEUED)
@@ -66,7 +66,7 @@ def told(*, now: datetime, label: str = "", may_wait: bool = True) -> Told:
         booking = Booking.objects.select_related("tenant", "project", "tier", "owner").get(
             id=booking.id
         )
-    return Told(member, booking, strong, pause)
+    return Noticed(member, booking, strong, pause)
 
 
 def scene(now: datetime, *pauses: Pause) -> PageContext:
@@ -74,7 +74,7 @@ def scene(now: datetime, *pauses: Pause) -> PageContext:
 
 
 def test_the_notice_says_who_why_what_is_lost_and_what_happens_by_itself() -> None:
-    case = told(now=NOW)
+    case = noticed(now=NOW)
     notice = notice_of(case.booking, case.pause, scene(NOW))
     assert (notice.left, notice.left_text, notice.at) == (420, "7:00", "10:07")
     assert (notice.whole, notice.percent) == (600, 70)
@@ -90,19 +90,19 @@ def test_the_notice_says_who_why_what_is_lost_and_what_happens_by_itself() -> No
 
 
 def test_a_save_of_minutes_ago_is_what_is_lost_since_then() -> None:
-    case = told(now=NOW)
+    case = noticed(now=NOW)
     case.booking.saved_at = NOW - 4 * MINUTE
     assert "Last saved 4 min ago" in notice_of(case.booking, case.pause, scene(NOW)).lost
 
 
 def test_the_own_organisations_claim_is_named() -> None:
-    case = told(now=NOW, label="BK-77")
+    case = noticed(now=NOW, label="BK-77")
     notice = notice_of(case.booking, case.pause, scene(NOW))
     assert notice.who == "BK-77 of your organisation needs its GPUs."
 
 
 def test_a_silent_node_is_said_once_the_time_is_over() -> None:
-    case = told(now=NOW)
+    case = noticed(now=NOW)
     silent = ["gpu-a1-01"]
     assert notice_of(case.booking, case.pause, scene(NOW), silent).stuck == ""
     late = notice_of(case.booking, case.pause, scene(NOW + GRACE), silent)
@@ -111,7 +111,7 @@ def test_a_silent_node_is_said_once_the_time_is_over() -> None:
 
 
 def test_the_page_counts_down_and_offers_every_choice_as_a_form() -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     page = case.page()
     left = int(page.partition('data-countdown="')[2].partition('"')[0])
     assert 415 <= left <= 420
@@ -126,7 +126,7 @@ def test_the_page_counts_down_and_offers_every_choice_as_a_form() -> None:
 
 
 def test_nothing_of_the_stronger_claim_of_another_tenant_is_on_the_page() -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     page = case.page().partition('id="main"')[2]
     assert "ablation-7 pauses at" in page
     for secret in ("secret-run", case.strong.label, case.strong.id.hex, str(case.strong.id)):
@@ -134,7 +134,7 @@ def test_nothing_of_the_stronger_claim_of_another_tenant_is_on_the_page() -> Non
 
 
 def test_a_reader_who_may_not_change_it_sees_the_notice_without_choices() -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     client = Client()
     client.force_login(a_member(case.booking.project, Role.VIEWER).user)
     page = client.get(case.url()).content.decode()
@@ -144,7 +144,7 @@ def test_a_reader_who_may_not_change_it_sees_the_notice_without_choices() -> Non
 
 
 def test_saying_that_all_is_saved_works_by_form_and_shows_on_the_page() -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     response = case.client().post(case.url("/saved"), follow=True)
     page = response.content.decode()
     assert "Confirmed that your work is saved." in page
@@ -154,14 +154,14 @@ def test_saying_that_all_is_saved_works_by_form_and_shows_on_the_page() -> None:
 
 
 def test_more_time_works_by_form_and_waits_for_its_answer() -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     page = case.client().post(case.url("/more-time"), follow=True).content.decode()
     assert "you get an answer in a few seconds" in page
     assert case.fresh().more_asked_at is not None
 
 
 def test_more_time_that_is_not_to_be_had_says_which_rule() -> None:
-    case = told(now=timezone.now(), may_wait=False)
+    case = noticed(now=timezone.now(), may_wait=False)
     assert "fixed time and can&#x27;t start later" in case.page()
     response = case.client().post(case.url("/more-time"))
     assert response.status_code == 409
@@ -169,7 +169,7 @@ def test_more_time_that_is_not_to_be_had_says_which_rule() -> None:
 
 
 def test_releasing_works_while_it_counts_down() -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     case.client().post(case.url("/release"))
     with as_system():
         assert Booking.objects.get(id=case.booking.id).state == State.ENDING
@@ -177,13 +177,13 @@ def test_releasing_works_while_it_counts_down() -> None:
 
 @pytest.mark.parametrize("action", ["saved", "more-time"])
 def test_a_link_never_answers_a_notice(action: str) -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     assert case.client().get(case.url(f"/{action}")).status_code == 405
 
 
 @pytest.mark.parametrize("path", ["", "bookings"])
 def test_the_notice_is_on_home_and_in_the_list_for_its_owner_alone(path: str) -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     url = f"/t/{case.booking.tenant.slug}/{path}"
     page = case.client().get(url).content.decode()
     assert "ablation-7 pauses at" in page
@@ -194,7 +194,7 @@ def test_the_notice_is_on_home_and_in_the_list_for_its_owner_alone(path: str) ->
 
 
 def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
-    case = told(now=NOW)
+    case = noticed(now=NOW)
     pause, booking = case.pause, case.booking
     pause.emptied_at, pause.acknowledged_at = NOW, NOW - MINUTE
     pause.lost_seconds = pause.credit_seconds = 600
@@ -220,7 +220,7 @@ def test_the_receipt_and_the_bill_say_what_the_run_cost() -> None:
 
 
 def test_while_it_pauses_nothing_more_is_charged() -> None:
-    case = told(now=NOW)
+    case = noticed(now=NOW)
     with tenant_tx(case.booking.tenant_id):
         costs = booking_summary(case.booking, scene(NOW, case.pause), may_change=True).costs
         later = booking_summary(
@@ -230,7 +230,7 @@ def test_while_it_pauses_nothing_more_is_charged() -> None:
 
 
 def test_a_paused_booking_shows_where_it_goes_on_and_not_where_it_was() -> None:
-    case = told(now=timezone.now())
+    case = noticed(now=timezone.now())
     node = a_node(now=timezone.now(), gpus=2)
     first, second = node.gpus.order_by("index")
     with as_system():

@@ -167,9 +167,9 @@ def test_a_pools_calendar_has_what_one_may_see_and_its_maintenance() -> None:
     now = timezone.now()
     node = a_node(now=now)
     member = a_member(a_project())
-    stranger = a_member(a_project(member.tenant))
+    outsider = a_member(a_project(member.tenant))
     a_booking(member, now=now, name="mine")
-    a_booking(stranger, now=now, name="not my project")
+    a_booking(outsider, now=now, name="not my project")
     with as_system():
         Maintenance.objects.create(
             node=node, starts=now, ends=now + timedelta(hours=2), drain_by=now, created=now,

@@ -70,8 +70,8 @@ def test_nothing_of_another_tenant_or_of_a_foreign_project_is_found() -> None:
     now = timezone.now()
     mine = a_member(a_project(name="Mine"))
     colleague = a_member(a_project(mine.tenant, name="Orchid"), user=a_user("orchid-person"))
-    stranger = a_member(a_project(a_tenant(), name="Orchid"), user=a_user("orchid-stranger"))
-    for member in (colleague, stranger):
+    outsider = a_member(a_project(a_tenant(), name="Orchid"), user=a_user("orchid-outsider"))
+    for member in (colleague, outsider):
         a_booking(member, now=now, name="orchid-run")
     with tenant_tx(mine.tenant_id):
         found = search_results(an_actor(mine), "orchid")

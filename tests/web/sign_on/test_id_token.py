@@ -78,12 +78,12 @@ def test_wrong_audience_issuer_nonce_and_clock_are_refused(
 
 
 def test_only_signatures_of_the_providers_keys_count() -> None:
-    stranger = RSAKey.generate_key(2048, {"kid": "1"})
+    outsider = RSAKey.generate_key(2048, {"kid": "1"})
     valid = signed(VALID)
     unsigned = urlsafe_b64encode(b'{"alg": "none"}').decode().rstrip("=")
     head, body, signature = valid.split(".")
     for forged in [
-        signed(VALID, stranger),
+        signed(VALID, outsider),
         jwt.encode(
             {"alg": "HS256"},
             VALID,

@@ -122,7 +122,7 @@ def person_of(subject: str) -> User:
 def test_the_first_sign_in_makes_an_account_and_groups_give_its_roles(provider: Provider) -> None:
     site = a_site(provider)
     site.group("admins", "tenant_admin")
-    groups = ["gpu-users", "strangers"]
+    groups = ["gpu-users", "outsiders"]
     provider.person("mara-1", preferred_username="Mára.Lind@x", name="Mara Lind", groups=groups)
     browser = Client()
     way = sent_to(browser, "helix", after="/t/helix/bookings")
@@ -169,7 +169,7 @@ def test_a_person_without_a_role_leaves_nothing_behind(provider: Provider) -> No
     a_site(provider)
     with as_system():
         before = User.objects.count()
-    provider.person("nobody", groups=["*", "strangers", 7])
+    provider.person("nobody", groups=["*", "outsiders", 7])
     assert sign_in_by(provider, Client(), "helix", "nobody").status_code == 403
     with as_system():
         assert User.objects.count() == before

@@ -129,9 +129,9 @@ def test_people_are_found_by_name_and_leave_by_themselves(admin: Client, tenant:
     assert "Vision of Own" in _text(own.get("/account").content)
     form = {"act": "leave", "membership": str(member.id)}
     assert "your only role in Own" in _text(own.post("/account", form).content)
-    stranger = Client()
-    stranger.force_login(a_user())
-    assert stranger.post("/account", form | {"sure": "1"}).status_code == 404
+    outsider = Client()
+    outsider.force_login(a_user())
+    assert outsider.post("/account", form | {"sure": "1"}).status_code == 404
     assert own.get("/t/own/people").status_code == 200
     assert own.post("/account", form | {"sure": "1"}).status_code == 302
     assert own.get("/t/own/people").status_code == 404

@@ -1,4 +1,4 @@
-"""The pages of webhooks: made, tried, switched and deleted, by whom it concerns."""
+"""The pages of webhooks: made, tried, switched and deleted, by the people that it concerns."""
 
 import re
 from ipaddress import ip_network
@@ -95,9 +95,9 @@ def test_leads_see_their_projects_and_others_nothing() -> None:
     researcher = signed_in(a_member(project, Role.RESEARCHER))
     assert researcher.get(base).status_code == 403
     assert base not in researcher.get("/t/helix/settings").content.decode()
-    stranger = signed_in(a_tenant_admin(a_tenant("north")))
-    assert stranger.get(base).status_code == 404
-    assert stranger.get(f"/t/north/settings/webhooks/{whole[-36:]}").status_code == 404
+    outsider = signed_in(a_tenant_admin(a_tenant("north")))
+    assert outsider.get(base).status_code == 404
+    assert outsider.get(f"/t/north/settings/webhooks/{whole[-36:]}").status_code == 404
 
 
 def test_operators_make_and_see_those_of_the_platform() -> None:
