@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from allocation.agent.act.apply import Applier, Outcome
 from allocation.agent.act.endings import Endings
 from allocation.agent.act.leases import Leases, lapsed_mark_failed, lapsed_of
+from allocation.agent.act.step_times import StepTimes
 from allocation.agent.act.suspensions import Suspensions
 from allocation.agent.act.unbooked_processes import UnbookedProcesses
 from allocation.agent.node import Node
@@ -46,7 +47,8 @@ class Agent:
         self._store = node.store
         self._clock = clock or Clock()
         self._follower = DocumentFollower(node.keys, node.store)
-        self._reports = ReportSender(node.keys, node.store, self._clock.steady())
+        self._times = StepTimes(self._clock)
+        self._reports = ReportSender(node.keys, node.store, self._clock.steady(), self._times)
         records = Records(node.store)
         self._suspensions = Suspensions(
             port=node.port,
@@ -69,7 +71,7 @@ class Agent:
             records=records,
             endings=self._endings,
             look=self._owners.look,
-            clock=self._clock,
+            times=self._times,
         )
         inventory = node.inventory()
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
@@ -221,6 +223,7 @@ class Agent:
                 ready = state.state == "ready"
                 since = self._node.handover.given.get(name) if ready else None
                 self._reports.entered(name, state.state, since.since if since else int(now))
+        self._times.retain(self._store.held)
         self._nvlinks_unreported = self._owners.files_sync(now)
         self._slices_error = self._owners.slices_sync(targets)
         self._owners.suspended_resume(now)

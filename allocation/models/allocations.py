@@ -85,6 +85,11 @@ class Allocation(models.Model):
     # Run
     state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
     devices = models.JSONField(default=list, help_text="Device names that the agent reported.")
+    agent_steps = models.JSONField(
+        null=True, blank=True,
+        help_text="Name, start and length in ms of what its agent did until it was ready; null "
+        "unless traces are on.",
+    )  # fmt: skip
     error = models.CharField(max_length=200, blank=True, help_text="Why the agent failed to start.")
     saved_at = models.DateTimeField(
         null=True, blank=True, help_text="Last save here, as the agent reported it."

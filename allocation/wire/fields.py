@@ -40,6 +40,9 @@ SlotOffset = Annotated[int, range(-1 << 15, 1 << 15)]
 Count = Annotated[int, range(1 << 31)]
 """A larger count that fits a column of the portal."""
 
+Milliseconds = Annotated[int, range(1 << 43)]
+"""Since 1970, until the year 2248."""
+
 Mode = Literal["whole", "sliced", "shared"]
 """shared: whole in hardware, which reports it so, and used by several allocations at once."""
 AllocationState = Literal["preparing", "ready", "ending", "empty", "failed"]
@@ -47,6 +50,9 @@ PciePath = Literal["board", "switch", "switches", "bridge", "numa", "system"]
 """From nearest to farthest: one board, one PCIe switch, several switches, one host bridge, one
 NUMA node, across the machine."""
 HostLimits = Literal["counted", "enforced"]
+StepName = Literal["clear", "mode", "slice", "hand_over"]
+"""Removing what was in the way, changing the GPU's mode, making the slice, giving the device to its
+owner."""
 CheckState = Literal["ok", "warn", "fail", "unknown"]
 PauseMethod = Literal["stop", "signal", "suspend"]
 """stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:

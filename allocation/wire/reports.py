@@ -12,6 +12,7 @@ from allocation.wire.fields import (
     HostLimits,
     Label,
     Line,
+    Milliseconds,
     Mode,
     Name,
     PciePath,
@@ -20,6 +21,7 @@ from allocation.wire.fields import (
     Recovery,
     SlotOffset,
     Small,
+    StepName,
 )
 
 
@@ -113,10 +115,21 @@ class ReportedGpu:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedStep:
+    """A step of the agent on an allocation's way to `ready`, from its first try to its success, by
+    the node's clock."""
+
+    name: StepName
+    began: Milliseconds
+    took: Count
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedAllocation:
     """An allocation on the node. `devices` are the UUIDs handed over. Times are of the node's
     clock: `since` the start of `state`, `noticed` the delivery of the notice, `saved` the owner's
-    last report that everything is saved. `suspended`: its programs are suspended here."""
+    last report that everything is saved. `suspended`: its programs are suspended here. `steps` led
+    to `ready`; they are sent until a report with them was delivered."""
 
     id: Name
     state: AllocationState
@@ -126,6 +139,7 @@ class ReportedAllocation:
     noticed: int | None = dataclasses.field(default=None, metadata=ADDED)
     saved: int | None = dataclasses.field(default=None, metadata=ADDED)
     suspended: bool = dataclasses.field(default=False, metadata=ADDED)
+    steps: tuple[PreparedStep, ...] = dataclasses.field(default=(), metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,7 +152,9 @@ def test_after_kill_and_restart_running_slices_are_adopted_as_they_are(tmp_path:
         rig.agent.turn(rig.sent)
         after = rig.sent.report()
 
-        assert after.allocations == before.allocations
+        # The steps of the first agent were for its own reports.
+        same = tuple(dataclasses.replace(each, steps=()) for each in before.allocations)
+        assert after.allocations == same
         assert rig.hardware.gpus[0].instances == made
         assert len(rig.hardware.gpus[0].processes) == 1
         assert after.seq > before.seq

@@ -224,7 +224,9 @@ def test_after_kill_nine_the_agent_finds_its_slices_and_needs_no_second_token(
     agent.start(GPU_AGENT_TOKEN="")
     seen(lambda: portal.states() == {"a1": "ready"})
     after = portal.reports()[0]
-    assert after.allocations == before.allocations
+    # The steps of the first agent were for its own reports.
+    same = tuple(dataclasses.replace(each, steps=()) for each in before.allocations)
+    assert after.allocations == same
     assert after.gpus == before.gpus
     assert after.seq > before.seq
     assert len(portal.enrolments) == 1

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable
 
 from allocation.agent.act.endings import Endings
+from allocation.agent.act.step_times import StepTimes
 from allocation.agent.plan import reconcile, steps
 from allocation.agent.plan.pauses import ProgramsSeen
 from allocation.agent.plan.reconcile import GpuTarget, Plan, Problem, State
-from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.gpu import PERMANENT, GpuError, GpuPort, Truth
 from allocation.agent.ports.handover import Handover
 from allocation.agent.state.records import Records
@@ -109,7 +109,7 @@ class Applier:
         records: Records,
         endings: Endings,
         look: Callable[[GpuTarget], ProgramsSeen],
-        clock: Clock,
+        times: StepTimes,
     ) -> None:
         """`look` returns the programs of a target's allocations; it may raise GpuError."""
         self._port = port
@@ -117,8 +117,9 @@ class Applier:
         self._records = records
         self._endings = endings
         self._look = look
-        self._clock = clock.wall
-        self._changes = ModeChanges(clock.steady)
+        self._clock = times.clock.wall
+        self._times = times
+        self._changes = ModeChanges(times.clock.steady)
         self._lasting: dict[str, Problem] = {}
 
     def retry_all(self) -> None:
@@ -192,7 +193,8 @@ class Applier:
             if name in problems:
                 continue
             try:
-                moved = self._step(target.gpu, step) or moved
+                with self._times.measured(target, step):
+                    moved = self._step(target.gpu, step) or moved
             except RetryLater as later:
                 problems[name] = Problem(str(later))
             except GpuError as refused:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from allocation import wire
 from allocation.agent.act.apply import Outcome
+from allocation.agent.act.step_times import StepTimes
 from allocation.agent.owner.notices import saved_at
 from allocation.agent.plan.reconcile import Record, place_of
 from allocation.agent.ports import link as links
@@ -133,8 +134,9 @@ class Outbox(Protocol):
 class ReportSender:
     """Sends the messages. Remembers the last report, and when each allocation entered its state."""
 
-    def __init__(self, keys: Keys, store: Store, steady_now: float) -> None:
+    def __init__(self, keys: Keys, store: Store, steady_now: float, times: StepTimes) -> None:
         self._keys = keys
+        self._times = times
         self._store = store
         self._since: dict[str, tuple[str, int]] = {}
         self._last_report: wire.Report | None = None
@@ -186,10 +188,13 @@ class ReportSender:
         self._reported_empty[self._last_report.seq] = {
             a.id for a in report.allocations if a.state == "empty"
         }
-        self.send(sender, "report", self._last_report, seq=self._last_report.seq)
+        # They say nothing about the node's state, so they cause no report of their own.
+        sent = self._times.added(self._last_report)
+        self.send(sender, "report", sent, seq=sent.seq)
 
     def delivered(self, seq: int) -> None:
         """Drops records of allocations that were reported empty and are in no document."""
+        self._times.delivered(seq)
         empty = self._reported_empty.get(seq, set())
         self._reported_empty = {n: names for n, names in self._reported_empty.items() if n > seq}
         desired = self._store.desired

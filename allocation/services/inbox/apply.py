@@ -4,8 +4,10 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 from uuid import UUID
 
+from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import F
 
@@ -42,6 +44,8 @@ from allocation.words.fleet import FleetText
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)
+# One of each name.
+STEPS_MOST = len(get_args(wire.StepName))
 
 
 def message_apply(
@@ -135,6 +139,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}
     if ready:
         allocations_ready(ready, now)
+        _steps_keep(report, own)
     enforcement_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
@@ -190,6 +195,16 @@ def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict
 
 def _is_ready(item: wire.ReportedAllocation, own: Mapping[str, UUID]) -> bool:
     return item.state == "ready" and item.id in own
+
+
+def _steps_keep(report: wire.Report, own: Mapping[str, UUID]) -> None:
+    """Keeps what agents did until devices were ready, if traces will tell of it."""
+    if not settings.TRACES_URL:
+        return
+    for item in report.allocations:
+        if item.steps and _is_ready(item, own):
+            steps = [[each.name, each.began, each.took] for each in item.steps[:STEPS_MOST]]
+            Allocation.objects.filter(id=own[item.id]).update(agent_steps=steps)
 
 
 def _is_saved_news(row: Allocation, item: wire.ReportedAllocation) -> bool:

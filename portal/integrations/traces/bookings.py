@@ -1,12 +1,12 @@
-"""Spans of a booking, written when its devices are handed over.
+"""Spans of a booking, written when its devices are handed over; also those of its agents.
 
 The history knows when each stage was over, so no program has to keep a span open for the hours
 that a booking waits. The first event keeps the `traceparent` of the request that made the booking.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from uuid import UUID
 
@@ -24,6 +24,14 @@ STAGES = {
     STARTED: "prepare the devices",
 }
 """By the event that ends it, the name of a stage."""
+AGENT_STEPS = {
+    "clear": "agent: clear the place",
+    "mode": "agent: change the mode",
+    "slice": "agent: make the slice",
+    "hand_over": "agent: hand over",
+}
+REPORT = "agent: report"
+"""From the last step of an agent until the portal has its report."""
 
 
 def bookings_trace(messages: Iterable[OutboxMessage]) -> None:
@@ -42,7 +50,8 @@ def bookings_trace(messages: Iterable[OutboxMessage]) -> None:
 
 def _trace(booking: Booking, events: Sequence[BookingEvent]) -> None:
     rows = Allocation.objects.filter(booking=booking, state=Allocation.State.ACTIVE)
-    nodes = sorted(set(rows.values_list("gpu__node__name", flat=True)))
+    rows = rows.select_related("gpu__node").order_by("gpu__node__name", "gpu__index", "id")
+    nodes = sorted({row.gpu.node.name for row in rows})
     about = {
         "gpu_portal.booking": booking.label,
         "gpu_portal.tenant": booking.tenant.slug,
@@ -55,4 +64,30 @@ def _trace(booking: Booking, events: Sequence[BookingEvent]) -> None:
     caller = str(events[0].detail.get("trace", ""))
     whole = span_write(f"booking {booking.label}", caller, (events[0].at, events[-1].at), about)
     for (_, began), (name, ended) in pairwise(ends.items()):
-        span_write(name, whole, (began, ended), about)
+        stage = span_write(name, whole, (began, ended), about)
+        if name == STAGES[STARTED]:
+            for row in rows:
+                _agent_trace(row, stage, (began, ended), about)
+
+
+def _agent_trace(
+    row: Allocation, stage: str, bounds: tuple[datetime, datetime], about: Mapping[str, str]
+) -> None:
+    """Writes what the agent reported. Its clock may differ, so times are limited to the stage."""
+    if not row.agent_steps:
+        return
+    place: dict[str, str | int] = {
+        **about,
+        "gpu_portal.node": row.gpu.node.name,
+        "gpu_portal.gpu": row.gpu.index,
+    }
+    began, ended = bounds
+    last = began
+    for name, start, took in row.agent_steps:
+        since, until = (
+            min(max(datetime.fromtimestamp(at / 1000, UTC), began), ended)
+            for at in (start, start + took)
+        )
+        span_write(AGENT_STEPS[name], stage, (since, until), place)
+        last = max(last, until)
+    span_write(REPORT, stage, (last, ended), place)

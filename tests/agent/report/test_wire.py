@@ -240,11 +240,15 @@ def test_what_belongs_to_pauses_and_shares_comes_out_as_it_went_in_and_is_else_n
     desired = a_document({"GPU-1": [paused], "GPU-2": [shared]}, mode="shared")
     for full in (desired, dataclasses.replace(desired, suspended=())):
         assert wire.open_desired(signed(full), KEYS) == full
-    reported = dataclasses.replace(REPORT.allocations[0], noticed=1, saved=2, suspended=True)
+    steps = (wire.PreparedStep(name="slice", began=NOW * 1000 + 7, took=940),)
+    reported = dataclasses.replace(
+        REPORT.allocations[0], noticed=1, saved=2, suspended=True, steps=steps
+    )
     report = dataclasses.replace(REPORT, allocations=(reported,))
     assert wire.open_report(wire.seal(report, key=KEY, key_version=1), KEYS) == report
     for word in (b"notice", b"share", b"resumes", b"suspended"):
         assert word not in signed(DESIRED).body
+    assert b"steps" not in wire.seal(REPORT, key=KEY, key_version=1).body
 
 
 def test_each_node_and_key_version_has_its_own_key() -> None:

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pytest_django import Settings
 
-from allocation.models import BookingEvent
+from allocation.models import Allocation, BookingEvent
 from allocation.services.bookings.bookings import booking_request
 from portal.integrations.relay import outbox_relay
 from portal.integrations.traces.tracer import tracer
@@ -30,6 +30,8 @@ NAMES = {
     "wait for a decision",
     "wait for the start",
     "prepare the devices",
+    "agent: hand over",
+    "agent: report",
 }
 
 
@@ -93,8 +95,18 @@ def test_a_request_is_followed_to_the_device(plant: Plant, collector: "Queue[Spa
     request, booking = found["POST /api/v1/bookings"], found["booking BK-1"]
     assert request.parent_span_id.hex() == CALLER
     assert booking.parent_span_id == request.span_id
-    stages = NAMES - {request.name, booking.name}
+    of_agent = {name for name in NAMES if name.startswith("agent: ")}
+    stages = NAMES - {request.name, booking.name} - of_agent
     assert {found[name].parent_span_id for name in stages} == {booking.span_id}
+    # The agent's steps came with its report: nodes have no OpenTelemetry.
+    prepared = found["prepare the devices"]
+    for span in (found[name] for name in of_agent):
+        assert span.parent_span_id == prepared.span_id
+        assert prepared.start_time_unix_nano <= span.start_time_unix_nano
+        assert span.end_time_unix_nano <= prepared.end_time_unix_nano
+        said = {each.key: each.value for each in span.attributes}
+        assert said["gpu_portal.node"].string_value == "gpu-a1-01"
+        assert said["gpu_portal.gpu"].int_value == 0
     about = {each.key: each.value.string_value for each in booking.attributes}
     assert about["gpu_portal.nodes"] == "gpu-a1-01"
     with as_system():
@@ -105,5 +117,7 @@ def test_a_request_is_followed_to_the_device(plant: Plant, collector: "Queue[Spa
 def test_without_a_collector_nothing_is_kept(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     booked(lab, plant)
+    plant.round()
     with as_system():
         assert "trace" not in BookingEvent.objects.get(kind="requested").detail
+        assert Allocation.objects.get(state=Allocation.State.ACTIVE).agent_steps is None
