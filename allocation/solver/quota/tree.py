@@ -283,10 +283,11 @@ class Tree:
         return clear_of(full, self._usage.times, (starts, ends))
 
     def cap_changes(self, path: OwnerPath) -> list[int]:
-        """Seconds at which the cap of a node on the path rises or falls."""
+        """Seconds at which the cap of a node on the path rises or falls; ends are on the grid."""
         raised = self.exceptions.raised
         owners = {node.owner for node in path} if raised else ()
-        changes = {at for owner, _, *ends in raised if owner in owners for at in ends}
+        changes = {row[2] for row in raised if row[0] in owners}
+        changes |= {self._grid.end(row[3]) for row in raised if row[0] in owners}
         return sorted(at for at in changes if at < FOREVER)
 
     def is_within(self, path: OwnerPath, units: int = 0) -> bool:

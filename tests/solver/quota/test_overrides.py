@@ -79,6 +79,11 @@ class TestDated:
             2 * GPU,
         )
 
+    def test_a_start_is_at_the_end_of_a_lower_limit_on_the_grid(self) -> None:
+        lower = an_override(-1, ends=2 * HOUR + 212)
+        plan = solve(replace(a_site(lower), held=FULL[:2]), POLICY)
+        assert starts(plan) == {"b1": 2 * HOUR + POLICY.grid}
+
     def test_no_guarantee_rises(self) -> None:
         """Work that is never paused gets nothing above its organisation's guarantee."""
         request = a_request("b1", an_ask(2), tenant="a", project="a-x", hours=1)
