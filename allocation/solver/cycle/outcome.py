@@ -115,8 +115,12 @@ class Outcome:
         self.placed[request.booking] = found
         if not request.home:
             self.rebinding.add(request.booking, found)
-        firm = is_due and bool(found.victims)
-        strength = self.strengths.count(request, found, firm=firm or self._was_firm(request, found))
+        firm = (is_due and bool(found.victims)) or self._was_firm(request, found)
+        if request.pinned and found.victims and not firm:
+            # As soon as there is room elsewhere, nobody is paused for a pin.
+            strength: Strength = "expected"
+        else:
+            strength = self.strengths.count(request, found, firm=firm)
         self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by, strength)
 
     def take_back(self, booking: str) -> Fit:

@@ -112,6 +112,9 @@ def planned_start_reserve(
         state.reserve(standing)
         return standing
     if why is not None and why.code == "overrun" and preemption.can_be_out(found):
+        if preemption.may_lie_elsewhere(found.demand, found.starts):
+            # There is room elsewhere by now, so nobody is paused for the pin.
+            return reason("pinned", elsewhere=1, pin=",".join(found.demand.pin))
         strength = request.promise.strength if request.promise is not None else None
         if strength == "guaranteed" and not preemption.is_inside(found.demand, found.starts):
             # What its own organisation has granted since would have made it an expected one.
@@ -173,8 +176,9 @@ def _planned(
     if length <= 0 or not _matches(state, request, found):
         return None, reason("ask_changed")
     gpus = [place.gpu for place in promise.places]
+    window = (found.starts, state.grid.end(found.ends))
     for part in demand.parts:
-        away, back = state.maintenance.away(part.gpu_class, found.window, gpus)
+        away, back = state.maintenance.away(part.gpu_class, window, gpus)
         if away:
             return None, maintenance(away, "planned", back)
     return found, None

@@ -146,7 +146,7 @@ class Preemption:
         has_mode = state.all.modes.is_free(state.pools[name], found.places, found.window)
         if found.demand.share is not None or not has_mode:
             return None
-        if self._may_lie_elsewhere(found.demand, found.starts):
+        if self.may_lie_elsewhere(found.demand, found.starts):
             return None
         chosen = self._all_there(request, found)
         if chosen is None:
@@ -215,7 +215,7 @@ class Preemption:
         chosen = None if more is None else [*must, *more]
         return chosen if chosen and self._is_allowed(request.booking, claim, chosen) else None
 
-    def _may_lie_elsewhere(self, demand: Demand, starts: int) -> bool:
+    def may_lie_elsewhere(self, demand: Demand, starts: int) -> bool:
         """True when a pinned demand would fit elsewhere: a pin must not choose the victims."""
         return bool(demand.pin) and self._state.has_room_unpinned(demand, starts)
 
@@ -372,7 +372,7 @@ class Preemption:
     def _at_with_victims(
         self, booking: str, demand: Demand, starts: int, class_rank: int
     ) -> Fit | None:
-        if demand.share is not None or self._may_lie_elsewhere(demand, starts):
+        if demand.share is not None or self.may_lie_elsewhere(demand, starts):
             return None
         claim = self._victim_rules.claim(demand, starts)
         candidates = self._victim_rules.candidates(claim) if claim else ()

@@ -130,6 +130,19 @@ class TestInsideAGuarantee:
         after = solve(replace(later(base, plan, 60), held=alongside), POLICY)
         assert given(after) == given(plan)
 
+    def test_a_pin_gives_up_its_victims_when_there_is_room_elsewhere_and_says_so(self) -> None:
+        claim = asks("b0", at=HOUR)
+        claim = replace(claim, ask=replace(claim.ask, pin=("n1/0",)))
+        held = (*runs("s0", 0, tier="spot"), *runs("d0", 1, tenant="d", tier="std"))
+        base = site(claim, held=held, limits=sure(b=1, d=1, a=0), fleet=2)
+        plan = solve(base, POLICY)
+        (wait,) = plan.waits
+        assert (wait.starts, wait.strength) == (NOON + HOUR, "expected"), "it has a victim"
+        (wait,) = solve(replace(later(base, plan, 60), held=held[:1]), POLICY).waits
+        assert (wait.starts, wait.strength) == (NOON + 8 * HOUR, "guaranteed")
+        assert wait.delayed_by is not None
+        assert wait.delayed_by.code == "pinned"
+
     @pytest.mark.parametrize("is_newcomer_ahead", [False, True])
     def test_who_has_notice_for_an_earlier_plan_knows_when_it_resumes(
         self, *, is_newcomer_ahead: bool

@@ -90,6 +90,16 @@ def test_a_promise_that_maintenance_comes_to_lie_on_breaks_with_that_reason() ->
     assert wait.delayed_by.code == "maintenance"
 
 
+def test_a_promise_that_ends_in_the_last_step_before_maintenance_breaks_with_that_reason() -> None:
+    """Its room opens at the next step of the grid, when the maintenance has begun."""
+    begins, held = 2 * HOUR + POLICY.grid // 2, (a_held("n1-0", ends=HOUR),)
+    late = replace(a_request(promise=a_promise(HOUR, 1, whole("n1-0"))), duration=HOUR + 60)
+    snapshot = site(a_snapshot(late, fleet=ONE, held=held), away("n1-0", begins, 4 * HOUR))
+    (wait,) = solve(snapshot, POLICY).waits
+    assert wait.delayed_by is not None
+    assert wait.delayed_by.code == "maintenance"
+
+
 def test_a_promise_before_maintenance_is_kept() -> None:
     request = a_request(hours=1, promise=a_promise(HOUR, 1, whole("n1-0")))
     held = (a_held("n1-0", ends=HOUR),)
