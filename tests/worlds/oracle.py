@@ -323,7 +323,7 @@ class Oracle:
                 yield f"{turn.site.now}: {wait.booking} later by {code}, which did not happen"
             elif event is None and not self._may_be_later(turn, before[wait.booking], wait):
                 yield f"{turn.site.now}: {wait.booking} ({promise.strength}) later by {code}"
-            elif event is None and not self._is_true(turn, wait):
+            elif event is None and code != "pinned" and not self._is_true(turn, wait):
                 yield f"{turn.site.now}: {wait.booking} is later without the others, too"
 
     def _may_be_later(self, turn: Turn, request: Request, wait: Waiting) -> bool:
@@ -331,6 +331,8 @@ class Oracle:
         of the order, of a guaranteed one only its own organisation's: one that is new, or that an
         event from outside has made later."""
         strength = request.promise.strength if request.promise is not None else None
+        if wait.delayed_by is not None and wait.delayed_by.code == "pinned":
+            return strength == "expected" and bool(request.ask.pin)
         if wait.delayed_by is None or wait.delayed_by.code != "overtaken":
             return False
         if strength == "guaranteed":
@@ -364,6 +366,7 @@ class Oracle:
         time, and promised to nobody."""
         site, plan = turn.site, turn.plan
         planned = [(p, w.starts, w.ends) for w in plan.waits for p in w.places]
+        planned += [(p, soft.starts, soft.ends) for soft in plan.soft for p in soft.places]
         taken = [(r.place, r.starts, r.ends) for r in self.world.rows] + planned
         use = self.blocks()
         for wait in plan.waits:
@@ -402,8 +405,11 @@ class Oracle:
         )
 
     def _has_cap(self, request: Request, site: Snapshot) -> bool:
-        """True where its person may have one more GPU of the class."""
+        """True where its person may have one more GPU of the class, and its project is in no lab,
+        which has limits of its own."""
         gpu_class = request.ask.classes[0]
+        if any(request.project in lab.projects for lab in site.labs):
+            return False
         caps = {
             cap.person: cap.most
             for cap in site.persons

@@ -258,7 +258,9 @@ class People:
         )
         group = f"all of {edit.series}" if edit.series else ""
         self.changes[name] = Change(name, target, notified if edit.is_bound else None, group)
-        self._until[name] = world.now + edit.waits
+        # As the portal does: it waits until its last start.
+        last = target.earliest if target.fixed else world.now + edit.waits
+        self._until[name] = min(world.now + edit.waits, last)
         yield "change"
 
     def _edited_request(self, before: Request, edit: Edit) -> Request | None:
