@@ -32,6 +32,7 @@ INHERITED_VARIABLES = (
     "CALLS_PER_TOKEN",
     "CALLS_PER_ADDRESS",
     "QUOTES_PER_PERSON",
+    "TRACES_URL",
 )
 
 # The launcher starts this program last.

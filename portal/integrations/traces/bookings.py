@@ -30,8 +30,9 @@ AGENT_STEPS = {
     "slice": "agent: make the slice",
     "hand_over": "agent: hand over",
 }
-REPORT = "agent: report"
-"""From the last step of an agent until the portal has its report."""
+DOCUMENT, REPORT = "agent: get the document", "agent: report"
+"""From the start until the first step of an agent; from its last step until the portal has its
+report."""
 
 
 def bookings_trace(messages: Iterable[OutboxMessage]) -> None:
@@ -82,12 +83,15 @@ def _agent_trace(
         "gpu_portal.gpu": row.gpu.index,
     }
     began, ended = bounds
-    last = began
-    for name, start, took in row.agent_steps:
-        since, until = (
-            min(max(datetime.fromtimestamp(at / 1000, UTC), began), ended)
-            for at in (start, start + took)
-        )
+    steps = [(name, *_within(bounds, start, took)) for name, start, took in row.agent_steps]
+    span_write(DOCUMENT, stage, (began, min(since for _, since, _ in steps)), place)
+    for name, since, until in steps:
         span_write(AGENT_STEPS[name], stage, (since, until), place)
-        last = max(last, until)
-    span_write(REPORT, stage, (last, ended), place)
+    span_write(REPORT, stage, (max(until for _, _, until in steps), ended), place)
+
+
+def _within(bounds: tuple[datetime, datetime], start: int, took: int) -> tuple[datetime, datetime]:
+    """The times of a step, limited to its stage."""
+    began, ended = bounds
+    since, until = (datetime.fromtimestamp(at / 1000, UTC) for at in (start, start + took))
+    return min(max(since, began), ended), min(max(until, began), ended)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
@@ -16,9 +17,10 @@ from pytest_django import Settings
 from allocation.models import Allocation, BookingEvent
 from allocation.services.bookings.bookings import booking_request
 from portal.integrations.relay import outbox_relay
+from portal.integrations.traces.bookings import _within
 from portal.integrations.traces.tracer import tracer
 from portal.web.measured import MeasuredMiddleware
-from tests.builders_allocation import Lab, a_booking_request, a_lab
+from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.services.plant import Plant
 
@@ -30,6 +32,7 @@ NAMES = {
     "wait for a decision",
     "wait for the start",
     "prepare the devices",
+    "agent: get the document",
     "agent: hand over",
     "agent: report",
 }
@@ -121,3 +124,16 @@ def test_without_a_collector_nothing_is_kept(plant: Plant) -> None:
     with as_system():
         assert "trace" not in BookingEvent.objects.get(kind="requested").detail
         assert Allocation.objects.get(state=Allocation.State.ACTIVE).agent_steps is None
+
+
+def test_a_wrong_clock_of_a_node_stays_inside_the_stage() -> None:
+    began, ended = NOW, NOW + timedelta(seconds=9)
+    at = round(NOW.timestamp() * 1000)
+    step = timedelta(seconds=2)
+    for start, times in (
+        (at + 2000, (began + step, began + 2 * step)),
+        (at - 1000, (began, began + timedelta(seconds=1))),
+        (at - 9000, (began, began)),
+        (at + 9_000_000, (ended, ended)),
+    ):
+        assert _within((began, ended), start, 2000) == times
