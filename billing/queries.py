@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -13,6 +14,8 @@ from django.db.models.functions import Coalesce
 from billing.models import Budget, Guardrail, Transfer
 from billing.rules import Period
 from tenants.models import Project
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 
 PLATFORM_NAME = "The platform"
 OWNERS = ("tenant", "lab", "project", "campaign", "person")
@@ -122,8 +125,8 @@ def tree_figures(
 
 def budget_figures_of(budget_ids: Iterable[UUID]) -> dict[UUID, BudgetFigures]:
     """The figures of these budgets, as they are now."""
-    budgets = Budget.objects.filter(id__in=list(budget_ids))
-    return {figures.budget_id: figures for figures in _effects(budgets)}
+    rows = _budgets_by_id(ASKED_AT, list(budget_ids))
+    return {row.id: _effect(row, row.reversed_credits, row.corrected) for row in rows}
 
 
 def tightest_figures(
@@ -232,10 +235,13 @@ def reference_totals(*, tenant_id: UUID, reference: UUID) -> tuple[Decimal, Deci
 
 
 def _effects(budgets: QuerySet[Budget]) -> list[BudgetFigures]:
-    rows = budgets.select_related(*OWNERS, "account").annotate(
+    return [_effect(row, row.reversed_credits, row.corrected) for row in _with_sums(budgets)]
+
+
+def _with_sums(budgets: QuerySet[Budget]) -> QuerySet[Any]:
+    return budgets.select_related(*OWNERS, "account").annotate(
         reversed_credits=_reversed("debit"), corrected=_reversed("credit")
     )
-    return [_effect(row, row.reversed_credits, row.corrected) for row in rows]
 
 
 def _reversed(side: str) -> Coalesce:
@@ -249,6 +255,11 @@ def _reversed(side: str) -> Coalesce:
     )
     money = DecimalField(max_digits=20, decimal_places=6)
     return Coalesce(Subquery(sums), Value(Decimal(0)), output_field=money)
+
+
+_budgets_by_id = Compiled(
+    lambda _, keys: _with_sums(Budget.objects.filter(id__in=keys)), keys="uuid"
+)
 
 
 def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> BudgetFigures:

@@ -21,6 +21,7 @@ from billing.words import refusal_text
 from tenants.audit import audit_record
 from tenants.models import Project
 from tenants.outbox import outbox_add
+from tenants.platform.database.compiled import Compiled
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.reference import by_version
 
@@ -101,7 +102,7 @@ def ladder_set(
             now=now,
             detail={"before": _named(before), "after": _named(rungs)},
         )
-        _evaluate([budget.id], now)
+        _evaluate(list(Guardrail.objects.filter(budget=budget)), now)
 
 
 def _named(rungs: Iterable[Rung | Guardrail]) -> dict[str, list[str]]:
@@ -109,14 +110,15 @@ def _named(rungs: Iterable[Rung | Guardrail]) -> dict[str, list[str]]:
     return {"rungs": [f"{each.measure} {each.percent} {each.action}" for each in rungs]}
 
 
+_current = Compiled(lambda now, _: Guardrail.objects.filter(budget__ends__gt=now.date()))
+
+
 def guardrails_evaluate(now: datetime) -> int:
     """Marks the rungs that act from now on and those that stop; returns how many changed.
 
     Each change is an event in the outbox. Safe to run twice, and for several at once.
     """
-    today = now.astimezone(UTC).date()
-    budgets = Guardrail.objects.filter(budget__ends__gt=today).values_list("budget", flat=True)
-    return _evaluate(sorted(set(budgets)), now)
+    return _evaluate(_current(now), now)
 
 
 def rungs_of_holds(parts: Iterable[BudgetShare]) -> list[Guardrail]:
@@ -316,11 +318,11 @@ def _rungs_check(rungs: Collection[Rung]) -> None:
         raise invalid("rung_twice", refusal_text("rung_twice"), "percent")
 
 
-def _evaluate(budget_ids: Sequence[UUID], now: datetime) -> int:
-    figures = budget_figures_of(budget_ids)
+def _evaluate(rungs: Sequence[Guardrail], now: datetime) -> int:
+    figures = budget_figures_of(sorted({rung.budget_id for rung in rungs}))
     changed = [
         rung
-        for rung in Guardrail.objects.filter(budget__in=budget_ids)
+        for rung in rungs
         if reached(rung, figures[rung.budget_id]) != (rung.reached_at is not None)
     ]
     for rung in changed:

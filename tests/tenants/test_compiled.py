@@ -66,3 +66,16 @@ def test_a_compiled_query_refuses_what_it_would_not_replace() -> None:
     one = Compiled(lambda _, keys: Membership.objects.filter(tenant=keys[0]))
     with pytest.raises(ValueError, match="with IN only"):
         one(AT, [a_tenant().id])
+
+
+def test_a_compiled_query_takes_the_date_of_its_time() -> None:
+    def of_day(now: datetime, _keys: Sequence[int]) -> QuerySet[OutboxMessage]:
+        return OutboxMessage.objects.filter(created__date=now.date())
+
+    compiled = Compiled(of_day)
+    with as_system():
+        tenant = a_tenant()
+        OutboxMessage.objects.create(tenant=tenant, kind="any", created=AT, payload={})
+        found = {now: len(compiled(now)) for now in (AT - HOUR, AT, AT + 30 * HOUR)}
+        assert found == {now: of_day(now, ()).count() for now in found}
+    assert [*found.values()] == [0, 1, 0]

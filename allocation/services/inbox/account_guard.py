@@ -5,6 +5,7 @@ streams, a few times a second. A node that exceeds its share is disconnected bef
 """
 
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -17,14 +18,18 @@ from django.db import DatabaseError, connections
 
 from allocation import wire
 from allocation.models import Node
-from allocation.services.inbox.report_streams import stream_trim, streams_oversize
+from allocation.services.inbox.report_streams import (
+    enrolled_names,
+    stream_trim,
+    streams_oversize,
+)
 from allocation.services.inbox.throttle import FLOOD_SECONDS, WATCHED_SECONDS
 from allocation.services.nodes.fleet import node_flooded
 from allocation.services.nodes.redis_accounts import PREFIX, agent_account_replace, agents_redis
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS, LIST_SECONDS = 0.25, 1.0
 # An agent holds two or three; after a restart the old ones stay open for a while.
 CONNECTIONS_MOST = 24
 # A large node sends and reads about 20 KB per second.
@@ -52,6 +57,7 @@ class AccountGuard:
         self._looked = steady()
         self._over: dict[str, list[float]] = {}
         self._names: list[str] = []
+        self._named = -math.inf
 
     def run(self, stopped: threading.Event) -> None:
         """Checks until stopped."""
@@ -75,10 +81,13 @@ class AccountGuard:
         return found
 
     def _enrolled(self) -> list[str]:
-        """Names of enrolled nodes; the last known ones if the database does not answer."""
+        """Names of enrolled nodes, looked up once a second; the last known ones if the database
+        does not answer."""
+        if self._steady() - self._named < LIST_SECONDS:
+            return self._names
         try:
-            nodes = Node.objects.filter(link_digest__isnull=False)
-            self._names = list(nodes.values_list("name", flat=True))
+            self._names = list(enrolled_names(self._clock()))
+            self._named = self._steady()
         except DatabaseError as error:
             logger.warning("The database does not answer, so known nodes are checked: %s", error)
             connections.close_all()

@@ -13,7 +13,6 @@ import redis
 from django.db import OperationalError, close_old_connections
 
 from allocation import wire
-from allocation.models import Node
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.inbox.account_guard import AccountGuard
@@ -21,6 +20,7 @@ from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.inbox.report_streams import (
     GROUP,
     Entry,
+    enrolled_names,
     node_of,
     stream_trim,
     streams_read,
@@ -175,8 +175,7 @@ class Reader:
         now = self._steady()
         if self._known and now - self._listed < LIST_EVERY_SECONDS:
             return self._streams
-        nodes = Node.objects.filter(link_digest__isnull=False).values_list("name", flat=True)
-        streams = [wire.report_stream(name) for name in nodes]
+        streams = [wire.report_stream(name) for name in enrolled_names(self._clock())]
         fresh = [stream for stream in streams if stream not in self._known]
         if fresh:
             agent_accounts_ensure()

@@ -10,9 +10,16 @@ from functools import cache
 from typing import Any
 
 from allocation import wire
+from allocation.models import Node
 from allocation.services.nodes.redis_accounts import agents_redis
+from tenants.platform.database.compiled import Compiled
 
 GROUP = "portal"
+enrolled_names = Compiled(
+    lambda _now, _keys: Node.objects.filter(link_digest__isnull=False).values_list(
+        "name", flat=True
+    )
+)
 # Agents trim their stream to about 1,000 entries, a few MiB for a large node.
 ENTRIES_MOST = 2 * wire.REPORT_STREAM_LENGTH
 BYTES_MOST = 16 << 20

@@ -34,6 +34,8 @@ from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.wall import operator_tx, require_operators_process
 
@@ -71,10 +73,16 @@ def enrolment_token_create(
     return clear
 
 
+_live_document = Compiled(
+    lambda _now, _keys: PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE).values_list(
+        "document", flat=True
+    )
+)
+
+
 def node_policy() -> NodePolicy:
     """The node policy of the live version, or the defaults if there is none."""
-    live = PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
-    return node_policy_of(live.values_list("document", flat=True).first() or {})
+    return node_policy_of(next(iter(_live_document(ASKED_AT)), {}))
 
 
 def _escalation_of_policy() -> dict[str, int | None]:

@@ -14,6 +14,8 @@ from allocation.rules.states import State
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.nodes.restore_fence import epoch_now
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 
 logger = logging.getLogger(__name__)
 
@@ -83,20 +85,30 @@ def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
     return all(agent_supports(node, wire.LEASES_SINCE) for node in nodes)
 
 
+# The reader asks these each second.
+_leased = Compiled(
+    lambda _now, _keys: (
+        Allocation.objects.filter(ON_LEASE)
+        .values_list("gpu__node_id", "gpu__node__heartbeat_seq")
+        .distinct()
+    )
+)
+_long = Compiled(
+    lambda _now, _keys: Node.objects.filter(outage_lease_seconds__gt=0).values_list(
+        "id", "outage_lease_seq", "outage_lease_seconds"
+    )
+)
+
+
 def leased_heartbeats() -> dict[UUID, int]:
     """The newest heartbeat of each node with work on a lease."""
-    rows = Allocation.objects.filter(ON_LEASE)
-    return dict(rows.values_list("gpu__node_id", "gpu__node__heartbeat_seq").distinct())
+    return dict(_leased(ASKED_AT))
 
 
 def long_leases() -> dict[UUID, tuple[int, int]]:
     """Nodes whose lease for a planned outage may still be valid: the heartbeat that the last one
     answered, and the seconds of the longest."""
-    rows = Node.objects.filter(outage_lease_seconds__gt=0)
-    return {
-        node: (seq, seconds)
-        for node, seq, seconds in rows.values_list("id", "outage_lease_seq", "outage_lease_seconds")
-    }
+    return {node: (seq, seconds) for node, seq, seconds in _long(ASKED_AT)}
 
 
 def long_leases_end(over: Mapping[UUID, int]) -> None:

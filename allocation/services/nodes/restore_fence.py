@@ -10,6 +10,8 @@ from allocation.models import Node, SolverState
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +44,15 @@ def epoch_raise(now: datetime, operator: User | None = None) -> int:
     return fence.epoch
 
 
+_epoch = Compiled(
+    lambda _now, _keys: SolverState.objects.filter(id=1).values_list("epoch", flat=True)
+)
+
+
 def epoch_now() -> int:
     """The current epoch."""
-    return SolverState.objects.values_list("epoch", flat=True).get(id=1)
+    (epoch,) = _epoch(ASKED_AT)
+    return epoch
 
 
 def restore_notify(node_name: str) -> None:

@@ -15,16 +15,26 @@ from allocation.rules.nodes.unreachable import AnswerStates, Beat
 from allocation.services.record.site_events import node_event
 from allocation.words.fleet import fleet_text
 from tenants.outbox import task_request
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 
 logger = logging.getLogger(__name__)
 
 
+# The reader asks these each second.
+_beats = Compiled(
+    lambda _now, _keys: Node.objects.filter(
+        link_digest__isnull=False, heartbeat_seq__gt=0
+    ).values_list("id", "heartbeat_seq", "observed_generation", "published_generation")
+)
+_marked = Compiled(
+    lambda _, keys: Node.objects.filter(id__in=keys, unreachable_since__isnull=False)
+)
+
+
 def signs_read() -> dict[UUID, Beat]:
     """The sign of life of each node whose agent has sent a heartbeat."""
-    rows = Node.objects.filter(link_digest__isnull=False, heartbeat_seq__gt=0).values_list(
-        "id", "heartbeat_seq", "observed_generation", "published_generation"
-    )
-    return {node: Beat(seq, seen, behind=seen < sent) for node, seq, seen, sent in rows}
+    return {node: Beat(seq, seen, behind=seen < sent) for node, seq, seen, sent in _beats(ASKED_AT)}
 
 
 def unreachable_mark(verdict: AnswerStates[UUID], now: datetime) -> None:
@@ -34,7 +44,7 @@ def unreachable_mark(verdict: AnswerStates[UUID], now: datetime) -> None:
     newly = Node.objects.filter(unreachable_since__isnull=False, long_unreachable=False)
     for node in newly.filter(id__in=verdict.long_unreachable).order_by("id"):
         _partition_note(node)
-    for node in Node.objects.filter(id__in=verdict.heard, unreachable_since__isnull=False):
+    for node in _marked(now, verdict.heard) if verdict.heard else ():
         _reachable_note(node, now)
 
 

@@ -7,7 +7,7 @@ objects. Its text is the same for any number of keys, so connections keep it pre
 
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from uuid import UUID
@@ -31,8 +31,8 @@ _IN = "IN ("
 
 
 class Compiled(Generic[Row]):
-    """A query that depends on a time, on times at a fixed distance from it, and on keys of the
-    given type in `IN`, and on nothing else that changes."""
+    """A query that depends on a time, its UTC date, times at a fixed distance from it, and on keys
+    of the given type in `IN`, and on nothing else that changes."""
 
     def __init__(self, query: "Query[Row]", *, keys: Literal["uuid", "bigint"] = "uuid") -> None:
         """Takes the query. Nothing is compiled before the first use."""
@@ -71,6 +71,8 @@ class Compiled(Generic[Row]):
 
 
 def _param(value: object) -> Param:
+    if value == ASKED_AT.date():
+        return lambda now, _: now.astimezone(UTC).date()
     if not isinstance(value, datetime):
         return lambda _now, _keys: value
     distance = value - ASKED_AT
