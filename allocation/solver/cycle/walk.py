@@ -75,7 +75,7 @@ class Walk:
         self._running = {request.booking: request for request in running}
         for at, turn in enumerate(self._turns):
             self._at = at
-            self._resume_before(turn)
+            self._resume_before(turn, soft)
             soft.keep_before(turn.key, self._freed.values())
             if self._later and self.changes and self.changes.is_uncounted(turn.request):
                 # Nothing that counts may take its quota after it was granted.
@@ -85,10 +85,10 @@ class Walk:
                 self._take(turn)
         self._settle(len(self._turns))
         self._taken_late = set()  # Classes in which spot may lose its quota from now on.
-        self._resume_before(None)
+        self._resume_before(None, soft)
         soft.keep_before(None)
         self._take_later(soft)
-        self._resume_before(None)
+        self._resume_before(None, soft)
         self._place_pushed_out()
 
     def _take_later(self, soft: SoftPlaces) -> None:
@@ -124,10 +124,8 @@ class Walk:
         """Bookings with starts before `until` that one more request at this index would free."""
         if not request.ask.classes or needs_no_way(self._outcome.state, request):
             return []
-        places = self._places.of(request)
-        behind = (
-            self._turns[n].request.booking for each in places for n in each[bisect_left(each, at) :]
-        )
+        rows = (n for each in self._places.of(request) for n in each[bisect_left(each, at) :])
+        behind = (self._turns[n].request.booking for n in rows)
         return [booking for booking in behind if self._kept[booking].starts < until]
 
     def undo(self) -> None:
@@ -479,11 +477,12 @@ class Walk:
                 heapq.heappush(self._resumes, (turn.key, request.booking, turn))
         self._told = len(pauses)
 
-    def _resume_before(self, turn: Turn | None) -> None:
+    def _resume_before(self, turn: Turn | None, soft: SoftPlaces) -> None:
         """Plan the resumes of bookings with notice that are ahead of this turn."""
         while self._resumes and (turn is None or self._resumes[0][0] <= turn.key):
             self._settle(len(self._turns))
             _, booking, paused = heapq.heappop(self._resumes)
+            soft.keep_before(paused.key, self._freed.values())
             found = self._outcome.resume(paused.request)
             if found is not None:
                 self._reserved[booking] = found

@@ -163,6 +163,19 @@ class TestInsideAGuarantee:
         assert notices(plan) == {"a00": ("b0", FIRST)}
         assert given(plan)["a00"][1] >= FIRST + HOUR
 
+    def test_a_resume_goes_round_a_place_that_is_kept_ahead_of_it(self) -> None:
+        mine = backlog(1)
+        held = (*mine, *runs("d0", 1, tenant="d", tier="std", hours=1))
+        asked = replace(asks("p0", tenant="c", hours=2), until=NOON + 3 * HOUR)
+        base = site(
+            asks("b0", hours=2), held=held, limits=sure(a=0, b=1, c=1, d=0), fleet=2, now=600
+        )
+        rest = (rest_of(mine, NOON + 600),)
+        plan = solve(replace(base, running=rest, pending=(asked,)), POLICY)
+        assert notices(plan) == {"a00": ("b0", 600 + 120)}
+        assert [soft.starts for soft in plan.soft] == [NOON + HOUR]
+        assert given(plan)["a00"] >= ("wait", 2 * HOUR)
+
     def test_a_resume_that_takes_the_quota_of_spot_moves_it_at_once(self) -> None:
         """Limits ignore spot for the resume, so the planned start of the spot booking gives way."""
         mine = backlog(1)
