@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Request
+from allocation.solver.state.cycle_state import CycleState
 
 _TRIES = 2
 _MOST_LIFTED = 5_000
@@ -42,7 +43,7 @@ def _with_planned_moved(
         return None
     if demand.duration >= outcome.failed_claims.get(kind, demand.duration + 1):
         return None
-    rows = movable.near(name, (first, last + demand.duration))
+    rows = outcome.rebinding.near(name, (first, last + demand.duration))
     if not rows:
         return None
     with state.trial(name) as keep:
@@ -92,6 +93,17 @@ def _searched(
     return found, None
 
 
+def _has_quota(state: CycleState, claim: Fit) -> bool:
+    """True when a reserved claim is within its quota next to all others."""
+    uses = state.uses(claim.demand)
+    for use in uses:
+        state.quota.add(use, claim.window, -1)
+    are_over = [state.quota.over(use, claim.window) is not None for use in uses]
+    for use in uses:
+        state.quota.add(use, claim.window)
+    return not any(are_over)
+
+
 def _again_beside(
     outcome: Outcome, claim: Fit, rows: Mapping[str, Fit], *, pausing: bool
 ) -> tuple[dict[str, Fit], str]:
@@ -111,6 +123,9 @@ def _again_beside(
             break
         state.reserve(there)
         again[booking] = there
+    if not stuck and again and not _has_quota(state, claim):
+        # Only without the quota of those that were lifted it was within its own.
+        stuck = next(iter(again))
     state.free(claim)
     for there in again.values() if stuck else ():
         state.free(there)

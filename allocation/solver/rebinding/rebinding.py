@@ -116,10 +116,14 @@ class Rebinding:
             return None
         return self.movable.found(booking, before.demand.gpu_class)
 
+    def near(self, gpu_class: str, window: tuple[int, int]) -> Mapping[str, Fit]:
+        """The reservations that overlap the window and may move, written ones as well."""
+        self._read()
+        return self.movable.near(gpu_class, window)
+
     def last_end(self, gpu_class: str, window: tuple[int, int]) -> int:
         """The last end of what overlaps the window and may move; the window's without any."""
-        self._read()
-        near = self.movable.near(gpu_class, window).values()
+        near = self.near(gpu_class, window).values()
         return max((found.ends for found in near), default=window[1])
 
     def forget_written(self, booking: str) -> None:

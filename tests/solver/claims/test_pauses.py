@@ -231,6 +231,17 @@ class TestInsideAGuarantee:
             place.gpu for row in plan.waits if row.booking == "c0" for place in row.places
         ]
 
+    def test_a_planned_start_that_moves_keeps_what_it_does_not_lend(self) -> None:
+        """Inside the tenant's guarantee, the claim still borrows: its other project lends nothing.
+        What it borrows is another tenant's, which needs it from half an hour on."""
+        limits = (*sure(a=2, b=1), a_limit("a-q", 1, parent="a", borrow=None, lend=0))
+        planned = PlannedStart(NOON + HOUR // 2, NOON + 5400, (whole("n1-1"),), "guaranteed")
+        other = replace(asks("b0", hours=1, at=HOUR // 2), promise=planned)
+        claim = asks("a1", tenant="a", tier="flex", hours=2)
+        base = site(other, claim, held=runs("a0", 0), limits=limits, fleet=3)
+        plan = solve(base, POLICY)
+        assert given(plan) == {"a1": ("wait", 5400), "b0": ("wait", HOUR // 2)}
+
     def test_nobody_is_paused_inside_for_who_is_guaranteed_nothing(self) -> None:
         """Example 4: the guarantee is the tenant's, whatever its projects have."""
         limits = (
