@@ -63,6 +63,8 @@ class Drawn:
     is_plain: bool
     """Whole single GPUs only, and all that borrows can be paused: what claims.md bounds."""
     wishes: Wishes = NO_WISHES
+    search_every: int = 0
+    """Seconds after which planned starts of a class are searched again though it is quiet."""
 
 
 def world_draw(seed: int) -> Drawn:
@@ -88,6 +90,7 @@ def world_draw(seed: int) -> Drawn:
         events=() if is_plain else tuple(_events(chance, size, fleet, limits)),
         is_plain=is_plain,
         wishes=wishes,
+        search_every=0 if seed % 5 else 1_800,
     )
 
 

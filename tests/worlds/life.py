@@ -18,6 +18,8 @@ from allocation.solver import (
     Waiting,
     solve,
 )
+from allocation.solver.model.rows import rows_of
+from allocation.solver.state.quiet import QuietClasses
 from tests.solver.builders import MODELS, NOON
 from tests.worlds.draw import Drawn, Event, world_draw
 from tests.worlds.jobs import DAY, Job
@@ -80,9 +82,11 @@ class World:
     _grants: int = 0
     _quiet: int = 0
     people: People = field(init=False)
+    _classes: QuietClasses = field(init=False)
 
     def __post_init__(self) -> None:
         self.people = People(self, self.drawn.wishes)
+        self._classes = QuietClasses(self.drawn.search_every, least=0)
 
     @classmethod
     def of(cls, seed: int) -> "World":
@@ -103,6 +107,7 @@ class World:
             outside = frozenset(self._happen())
             self._quiet = 0 if outside else self._quiet + 1
             site = self.snapshot()
+            site = replace(site, quiet=self._classes.of(rows_of(site)))
             plan = solve(site, self.drawn.policy)
             self.cycles += 1
             turn = Turn(site, plan, outside, tuple(self.people.weakened))

@@ -25,6 +25,7 @@ from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.due import Work
 from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.rest import Rest
+from allocation.services.decide.searches import Searches
 from allocation.services.decide.self_check import cycle_failure_note
 from allocation.services.decide.turn_lock import (
     TurnSession,
@@ -80,6 +81,7 @@ LOCKED_TURNS = range(1, 4)
 # What the solver of this process made of held work; each turn has the lock of its session.
 _kept = Kept()
 _rest = Rest()
+_searches = Searches()
 _live_policy = Compiled(
     lambda _now, _keys: PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
 )
@@ -246,8 +248,13 @@ def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool =
     (live,) = _live_policy(now)
     if _rest.lasts(taken, live):
         return _Attempt("unchanged")
+    if is_last:
+        _searches.forget()
+    taken = _searches.mark(taken, live)
     done = _decide(taken.snapshot, live, term, now, is_last=is_last, rows=taken.rows)
-    if done.is_settled:
+    if done.outcome in ("stale", "failed") or done.has_unanswered:
+        _searches.forget()
+    if done.is_settled and not taken.snapshot.quiet:
         _rest.begin(taken, live)
     return done
 

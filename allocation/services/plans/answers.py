@@ -189,7 +189,7 @@ def _wait_change(
     facts = {
         **plan_facts(booking, wait, decision),
         "planned_places": [place_data(place) for place in wait.places],
-        "reasons": [reason_data(reason) for reason in wait.reasons],
+        **({} if wait.as_before else {"reasons": [reason_data(each) for each in wait.reasons]}),
         **announcement.facts,
     }
     if booking.state == State.REQUESTED:

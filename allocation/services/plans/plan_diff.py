@@ -103,5 +103,5 @@ def _is_known(wait: Waiting, booking: Booking | None) -> bool:
         and booking.planned_starts == instant(wait.starts)
         and booking.planned_strength == (wait.strength if has_planned_start(wait) else None)
         and booking.planned_places == [place_data(place) for place in wait.places]
-        and booking.reasons == [reason_data(reason) for reason in wait.reasons]
+        and (wait.as_before or booking.reasons == [reason_data(each) for each in wait.reasons])
     )

@@ -146,6 +146,14 @@ class Outcome:
         strength = self.strengths.count(request, kept, firm=self._was_firm(request, kept))
         self.wait(request, kept, (*reasons, *slow), None, strength)
 
+    def keep_as_before(self, request: Request, kept: Fit) -> None:
+        """Keep a planned start where it is reserved, with the reasons that it had."""
+        self.rebinding.add(request.booking, kept)
+        self.placed[request.booking] = kept
+        strength = self.strengths.count(request, kept, firm=self._was_firm(request, kept))
+        self.wait(request, kept, (), None, strength)
+        self.waits[-1] = replace(self.waits[-1], as_before=True)
+
     def is_weaker(self, request: Request, kept: Fit, found: Fit) -> bool:
         """True when an earlier start would lose the guarantee, and is not assigned at once."""
         if found.starts <= self.state.frozen_for(found.demand) or found.victims:
@@ -226,7 +234,10 @@ class Outcome:
         assigns = map(self._with_current_places, self.assigns)
         return Plan(
             tuple(with_borrowed_reason(row, by_booking) for row in sorted(assigns, key=_booking)),
-            tuple(with_borrowed_reason(row, by_booking) for row in sorted(waits, key=_booking)),
+            tuple(
+                row if row.as_before else with_borrowed_reason(row, by_booking)
+                for row in sorted(waits, key=_booking)
+            ),
             tuple(sorted(self.refusals, key=_booking)),
             extensions,
             borrows,

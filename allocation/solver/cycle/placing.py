@@ -9,6 +9,7 @@ from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import (
     is_as_asked,
     is_at_its_earliest,
+    is_quiet,
     planned_start_improve,
     unproven_start,
 )
@@ -29,6 +30,9 @@ def place_planned(outcome: Outcome, request: Request, kept: Fit) -> Fit:
     it is assigned at once.
     """
     state, mark = outcome.state, outcome.rebinding.movable.mark()
+    if is_quiet(state, request, kept):
+        outcome.keep_as_before(request, kept)
+        return kept
     demands = demands_of(request)
     _, slow = in_time(state, request, demands)
     if is_as_asked(state, request, kept):

@@ -77,6 +77,23 @@ def is_as_asked(state: CycleState, request: Request, kept: Fit) -> bool:
     return is_far and kept.starts == state.first_start(request.earliest)
 
 
+def is_quiet(state: CycleState, request: Request, kept: Fit) -> bool:
+    """True when a reserved planned start needs no search: it is as it was, it is not near, and
+    nothing of its classes was given back since it was searched.
+
+    A start is planned on the grid; once its requested second is over it may be earlier.
+    """
+    promise = request.promise
+    if promise is None or promise.strength is None or kept.starts != promise.starts:
+        return False
+    if request.fixed or request.pinned or request.home or kept.victims:
+        return False
+    if request.earliest <= state.now and kept.starts < request.earliest + state.policy.grid:
+        return False
+    is_far = kept.starts > state.frozen_for(kept.demand)
+    return is_far and state.is_quiet(request.ask.all_classes)
+
+
 def is_at_its_earliest(
     state: CycleState,
     preemption: Preemption,

@@ -192,14 +192,14 @@ class Walk:
 
     def _is_overdue(self, turn: Turn) -> bool:
         """True when it came ahead of others after it was planned, because it is inside its
-        guarantee now or has waited too long, and held work leaves room before its start.
-
-        Others that come ahead with a new share keep their starts until somebody needs a place.
+        guarantee now or has waited too long, and held work leaves room before its start. Others
+        that come ahead with a new share keep their starts until somebody needs a place.
         """
-        request = turn.request
-        if not (turn.inside or turn.key[0] == AGED) or request.fixed or request.home:
+        request, state = turn.request, self._outcome.state
+        is_left = request.fixed or request.home or state.is_quiet(request.ask.all_classes)
+        if is_left or not (turn.inside or turn.key[0] == AGED):
             return False
-        state, part = self._outcome.state, self._places.part_of(request)
+        part = self._places.part_of(request)
         kept, first = self._kept[request.booking], state.first_start(request.earliest)
         behind = self._behind(self._places.expected(part))
         if kept.starts <= max(first, state.frozen_for(kept.demand)) or not behind:

@@ -458,7 +458,8 @@ class Snapshot:
     now, for its planned resume. A booking without one is paused without a resume. `unneeded`
     bookings have notice for a preemptor that no longer needs their room; `until` is their original
     end. `pending` requests wait for an approval: they get soft places only. `entries` get offers of
-    what all others leave. `idle` bookings end or pause if somebody starts earlier by it.
+    what all others leave. `idle` bookings end or pause if somebody starts earlier by it. Planned
+    starts in `quiet` classes are kept without a search for earlier ones.
     """
 
     now: int
@@ -484,6 +485,7 @@ class Snapshot:
     labs: tuple[LabLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     persons: tuple[PersonLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     cooling: tuple[Cooling, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    quiet: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 def _quota_owners(tenant: str, project: str, override: str) -> tuple[str, ...]:

@@ -46,7 +46,8 @@ class Waiting:
 
     `starts` is never later than its last planned start, unless `delayed_by` gives the reason.
     `strength` says who may still delay it. `key` is its place in the queue: the band, the keys of
-    the policy's `order` and the time of submission; of two, the lower goes first.
+    the policy's `order` and the time of submission; of two, the lower goes first. A start that is
+    kept `as_before`, without a search, keeps the reasons that it had.
     """
 
     booking: str
@@ -58,6 +59,7 @@ class Waiting:
     delayed_by: Reason | None = None
     strength: Strength | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
     key: tuple[int, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    as_before: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class CycleState(HeldSpace):
         work = (kept or Kept()).held_work(snapshot.gpus, snapshot.models, snapshot.held)
         super().__init__(snapshot, policy, work)
         self.no_room = NoRoomCache(self.all.gpus)
+        self._quiet = frozenset(snapshot.quiet)
         self.frees: dict[str, int] = {}
         """By class, a number that changes when room has become free."""
         self._freed_last = 0
@@ -47,6 +48,10 @@ class CycleState(HeldSpace):
     def end_of(self, held: Held) -> int:
         """When its room opens: overdue work stays for one more grid step."""
         return self.grid.end(self.free_from(held.ends))
+
+    def is_quiet(self, classes: Iterable[str]) -> bool:
+        """True when nothing of these classes was given back since their last search."""
+        return self._quiet.issuperset(classes)
 
     def frozen_until(self, gpu_class: str) -> int:
         """Starts up to then are final: the freeze horizon plus the time of a mode change."""

@@ -2,9 +2,9 @@
 
 All GPUs are busy, three times the fleet is waiting, quotas are near their limits, part of the work
 can be paused, and all times are in seconds. Measured are the first cycle, one that keeps all
-planned starts, one with one booking more at the end and one at the head of the queue, and one
-after an early end. JSON on stdout; seconds of processor time, because wall time depends on what
-else runs.
+planned starts, one with one booking more at the end and one at the head of the queue, each also
+where all classes are quiet, and one after an early end. JSON on stdout; seconds of processor time,
+because wall time depends on what else runs.
 """
 
 import argparse
@@ -222,6 +222,11 @@ def one_more(site: Snapshot, classes: int, *, is_first: bool, split: bool = Fals
     return replace(site, requests=(*site.requests, request))
 
 
+def quiet(site: Snapshot) -> Snapshot:
+    """The site when nothing has been given back since the last search."""
+    return replace(site, quiet=tuple(sorted({gpu.gpu_class for gpu in site.gpus})))
+
+
 def early_end(site: Snapshot) -> Snapshot:
     """The site without one of its running bookings."""
     gone = min(row.booking for row in site.held if row.started)
@@ -250,8 +255,10 @@ def measured(asked: argparse.Namespace) -> dict[str, object]:
     kept = {wait.booking: wait.starts for wait in plan.waits}
     more = one_more(settled, classes, is_first=False, split=split)
     _, at_end, at_end_wall = timed(more, policy, decide)
+    _, at_end_quiet, _ = timed(quiet(more), policy, decide)
     more = one_more(settled, classes, is_first=True, split=split)
     _, at_head, _ = timed(more, policy, decide)
+    _, at_head_quiet, _ = timed(quiet(more), policy, decide)
     _, ended, _ = timed(early_end(settled), policy, decide)
     return {
         **vars(asked),
@@ -261,7 +268,9 @@ def measured(asked: argparse.Namespace) -> dict[str, object]:
         "one_more_wall_s": at_end_wall,
         "keep_s": keep,
         "one_more_s": at_end,
+        "one_more_quiet_s": at_end_quiet,
         "one_more_at_the_head_s": at_head,
+        "one_more_at_the_head_quiet_s": at_head_quiet,
         "early_end_s": ended,
         "assigned": len(plan.assigns),
         "waiting": len(plan.waits),
