@@ -88,10 +88,17 @@ EVENT_TYPES = {
     "maintenance.started": "Maintenance has begun; its GPUs take no bookings.",
     "maintenance.ended": "Maintenance is over.",
     "maintenance.cancelled": "Maintenance was cancelled before it began.",
+    "outage.begun": "An outage of the portal was announced, or got another end.",
+    "outage.closed": "Changes of members are refused until the outage of the portal is over.",
+    "outage.ended": "An operator ended an outage of the portal.",
+    "freeze.begun": "Decisions are frozen: nothing new starts.",
+    "freeze.ended": "An operator ended a freeze of decisions.",
+    "stop.begun": "New work of the site, a tenant, a tier or a GPU class was stopped.",
+    "stop.ended": "An operator ended a stop of new work.",
 }
 """Names and what they mean, in the order of a booking's life."""
 
-SITE_GROUPS = ("node.", "gpu.", "policy.", "maintenance.")
+SITE_GROUPS = ("node.", "gpu.", "policy.", "maintenance.", "outage.", "freeze.", "stop.")
 """Events of no tenant, which webhooks of the platform and of whole organisations get."""
 
 SITE_TYPES = tuple(name for name in EVENT_TYPES if name.startswith(SITE_GROUPS))

@@ -19,6 +19,7 @@ from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.nodes.leases import LONGEST_OUTAGE, MARGIN_SECONDS
 from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.leases import ON_LEASE
+from allocation.services.record.site_events import mode_event
 from allocation.words.fleet import fleet_text
 from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
@@ -186,6 +187,7 @@ def _audit(
         before=before,
         after=_values(mode),
     )
+    mode_event(what, mode, now)
     logger.warning("%s: %s %s (%s)", operator.username, WORDS[mode.kind], what, mode.reason)
 
 

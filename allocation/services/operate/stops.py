@@ -14,6 +14,7 @@ from django.db import transaction
 from allocation.models import Booking, Stop
 from allocation.queries.fleet.stops import STARTS_LATER, bookings_covered
 from allocation.rules.states import RUNNING, State
+from allocation.services.record.site_events import stop_event
 from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import GpuClass, Tenant, Tier, User
@@ -134,6 +135,7 @@ def _audit(
         before=before,
         after=_values(stop),
     )
+    stop_event(what, stop, now)
     logger.warning("%s: stop of %s %s (%s)", operator.username, stop.of, what, stop.reason)
 
 

@@ -1,7 +1,8 @@
-"""Events of nodes, GPUs, maintenance and the policy for programs.
+"""Events of nodes, GPUs, maintenance, the policy, outages, freezes and stops for programs.
 
 They belong to no tenant. The platform's webhooks get them, and so does each organisation that is
-open, for webhooks of the whole organisation and its admins: its pages of the fleet show the same.
+open, for webhooks of the whole organisation and its admins: its pages show the same. A stop of one
+organisation goes to no other.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from allocation.models import Gpu, Maintenance, Node, PolicyVersion
+from allocation.models import Gpu, Maintenance, Node, PolicyVersion, PortalMode, Stop
 from allocation.words.fleet import FleetText
 from tenants.models import OutboxMessage, Tenant
 from tenants.outbox import outbox_put
@@ -60,9 +61,44 @@ _MAINTENANCE = {
 }
 
 
-def _put(kind: str, subject: UUID, what: Mapping[str, Any], sentence: str, now: datetime) -> None:
+def mode_event(what: str, mode: PortalMode, now: datetime) -> None:
+    """Adds `outage.begun`, `freeze.ended` and so on, in the caller's transaction."""
+    name = {"outage": "outage of the portal", "freeze": "freeze of decisions"}[mode.kind]
+    said = {**_period(mode), "closed_at": mode.closed_at.isoformat() if mode.closed_at else None}
+    sentence = f"The {name} has {_STAGES[what]}: {mode.reason}."
+    _put(f"{mode.kind}.{what}", mode.id, {str(mode.kind): said}, sentence, now)
+
+
+def stop_event(what: str, stop: Stop, now: datetime) -> None:
+    """Adds `stop.begun` or `stop.ended`, in the caller's transaction. A pause of one booking is a
+    stop, too, and has events of its own."""
+    if stop.scope == Stop.Scope.BOOKING:
+        return
+    said = {**_period(stop), "scope": stop.scope, "name": stop.name, "id": str(stop.id)}
+    sentence = f"The stop of new work of {stop.of} has {_STAGES[what]}: {stop.reason}."
+    _put(f"stop.{what}", stop.id, {"stop": said}, sentence, now, only=stop.tenant_id)
+
+
+_STAGES = {"begun": "begun", "closed": "closed the portal to changes", "ended": "ended"}
+
+
+def _period(row: PortalMode | Stop) -> dict[str, Any]:
+    until = row.until.isoformat() if row.until else None
+    return {"reason": row.reason, "since": row.since.isoformat(), "until": until}
+
+
+def _put(
+    kind: str,
+    subject: UUID,
+    what: Mapping[str, Any],
+    sentence: str,
+    now: datetime,
+    only: UUID | None = None,
+) -> None:
+    """Adds the event for the platform and for all open tenants, or `only` for one of them."""
     payload = {"subject": str(subject), "data": dict(what), "message": sentence}
-    tenants = Tenant.objects.filter(is_open=True).order_by("slug").values_list("id", flat=True)
+    rows = Tenant.objects.filter(is_open=True).order_by("slug")
+    tenants = (rows if only is None else rows.filter(id=only)).values_list("id", flat=True)
     outbox_put(
         [
             OutboxMessage(tenant_id=tenant, kind=kind, payload=payload, created=now)

@@ -29,7 +29,7 @@ class EventBooking(serializers.Serializer[Any]):
 
 class EventDetails(serializers.Serializer[Any]):
     """What happened, to one of these: a booking, a budget, a dispute, the prices, a node, a GPU,
-    maintenance or the policy."""
+    maintenance, an outage, a freeze, a stop or the policy."""
 
     booking = EventBooking(required=False)
     budget = serializers.DictField(
@@ -52,6 +52,15 @@ class EventDetails(serializers.Serializer[Any]):
         required=False,
         help_text="For `maintenance.…`: id, where, reason, starts, ends, drain_by, series and the "
         "number of later dates that are planned or cancelled with it.",
+    )
+    outage = serializers.DictField(
+        required=False, help_text="For `outage.…`: reason, since, until and closed_at."
+    )
+    freeze = serializers.DictField(
+        required=False, help_text="For `freeze.…`: reason, since, until and closed_at."
+    )
+    stop = serializers.DictField(
+        required=False, help_text="For `stop.…`: id, scope, name, reason, since and until."
     )
     policy = serializers.DictField(required=False, help_text="For `policy.…`: the version.")
     message = serializers.CharField(help_text="A sentence for people.")

@@ -314,7 +314,9 @@ def _row(delivery: WebhookDelivery) -> DeliveryRow:
     return DeliveryRow(
         delivery=delivery,
         booking=data.get("booking", {}).get("number", ""),
-        about=place or data.get("maintenance", {}).get("where", ""),
+        about=place
+        or data.get("maintenance", {}).get("where")
+        or data.get("stop", {}).get("name", ""),
         attempts=tuple(
             AttemptRow(
                 at=datetime.fromisoformat(each["at"]),
