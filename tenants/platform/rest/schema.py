@@ -1,6 +1,7 @@
 """Declares operations for the OpenAPI document."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 from drf_spectacular.types import OpenApiTypes
@@ -76,8 +77,9 @@ def described(  # noqa: PLR0913 (named parts of one description)
     )
 
 
+@cache
 def page(item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
-    """A page of items with the next page's cursor."""
+    """A page of items with the next page's cursor; one for all lists of the items."""
     return inline_serializer(
         f"{item.__name__}Page",
         {

@@ -148,8 +148,7 @@ def test_an_operator_is_asked_for_one_and_gives_it_again_before_dangerous_acts()
         old = timezone.now() - timedelta(minutes=16)
         Session.objects.filter(digest=session_digest(key_of(client))).update(verified=old)
     for route in filter(lambda each: each.startswith("/ops/"), routes()):
-        names = ("maintenance_id", "stop_id", "draft_id", "budget_id")
-        ids = dict.fromkeys(names, str(uuid4()))
+        ids = dict.fromkeys(re.findall(r"<uuid:(\w+)>", route), str(uuid4()))
         asked = client.post(filled(route, ids, "1"), {"act": "x"})
         assert asked.status_code in (403, 405), route
         assert asked.status_code == 405 or b"at most 15 minutes old" in asked.content, route
