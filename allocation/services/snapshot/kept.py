@@ -85,7 +85,8 @@ class _Places:
 class _State:
     """The rows of a snapshot, with what is needed to bring them up to date.
 
-    `horizon`: transactions from here on may not have been read. `is_changed`: as in `Taken`.
+    `horizon`: transactions from here on may not have been read. `timed`: the bookings whose places
+    change with time alone. `is_changed`: as in `Taken`.
     """
 
     rows: Rows
@@ -93,6 +94,7 @@ class _State:
     horizon: int
     compared: datetime
     use: KeptUse
+    timed: frozenset[UUID]
     is_changed: bool = True
 
 
@@ -172,7 +174,12 @@ def drift_note(sections: Collection[str]) -> None:
 
 def _fresh(now: datetime) -> _State:
     rows = rows_of(snapshot_read(now))
-    return _State(rows, _places(None, now), horizon_read(), now, KeptUse(now))
+    places = _places(None, now)
+    return _State(rows, places, horizon_read(), now, KeptUse(now), _timed(places))
+
+
+def _timed(places: Mapping[UUID, _Places]) -> frozenset[UUID]:
+    return frozenset(key for key, each in places.items() if each.over or each.regrant)
 
 
 def _compare_after(state: _State) -> timedelta:
@@ -214,9 +221,11 @@ def _advanced(state: _State, now: datetime) -> _State | None:
     places = dict(state.places)
     for booking in bookings:
         places.pop(booking, None)
-    places.update(_places(bookings, now))
+    read = _places(bookings, now)
+    places.update(read)
+    timed = (state.timed - bookings) | _timed(read)
     is_changed = _is_other(state.rows, put, drop) or _any_waits(rows, changed.bookings)
-    return _State(rows, places, horizon, state.compared, use, is_changed)
+    return _State(rows, places, horizon, state.compared, use, timed, is_changed)
 
 
 def _is_other(
@@ -314,7 +323,8 @@ def _clocked(state: _State, now: datetime, present: Collection[str]) -> set[UUID
     soon = now + timedelta(seconds=CLEARING_SECONDS + 1)
     found = {
         booking
-        for booking, each in state.places.items()
+        for booking in state.timed
+        for each in (state.places[booking],)
         if (each.over is not None and each.over <= soon)
         or (each.regrant is not None and each.regrant <= now)
     }

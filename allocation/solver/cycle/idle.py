@@ -61,6 +61,8 @@ def idle_releases(plan: Plan, snapshot: Snapshot, solve: Solve) -> tuple[IdleRel
 
 def _candidates(plan: Plan, snapshot: Snapshot) -> list[Idle]:
     """Bookings whose owners had their time to answer; none that leave or move already."""
+    if not snapshot.idle:
+        return []
     leaving = {pause.booking for pause in plan.pauses}
     leaving |= {row.booking for row in snapshot.held if row.pausing}
     leaving |= {move.booking for order in snapshot.orders for move in order.moves}

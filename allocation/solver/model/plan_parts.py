@@ -97,6 +97,8 @@ class Parts:
 
     def _pauses(self) -> None:
         """A pause frees room and quota for others; its beneficiary has to be written with it."""
+        if not self._plan.pauses:
+            return
         held = defaultdict(list)
         for row in self._snapshot.held:
             held[row.booking].append(row)

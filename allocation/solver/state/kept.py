@@ -7,14 +7,17 @@ from allocation.solver.state.held_work import HeldWork
 
 COMPARE_EVERY = 60
 """Seconds after which what is kept is compared with a fresh one."""
+COMPARED_A_MINUTE = 2_500
+"""What is kept of more bookings is compared less often, so that this takes the same part of the
+time."""
 
 
 class Kept:
     """What is kept of held work, one for each shard. The plan is the same without it.
 
     It depends on nothing that a leader has to tell: it compares all rows with those that it has
-    read. Once a minute, by the clock of the snapshots, a cycle compares what it begins with. What
-    has drifted is thrown away, never mended.
+    read. Once a minute, by the clock of the snapshots, or less often where many are held, a cycle
+    compares what it begins with. What has drifted is thrown away, never mended.
     """
 
     def __init__(self) -> None:
@@ -51,7 +54,8 @@ class Kept:
         """True when the next comparison is due; what is fresh needs none."""
         if self._compared is None or now < self._compared:
             self._compared = now
-        if now - self._compared < COMPARE_EVERY:
+        held = 0 if self._work is None else len(self._work.uses)
+        if now - self._compared < COMPARE_EVERY * max(1, held // COMPARED_A_MINUTE):
             return False
         self._compared = now
         return True

@@ -58,12 +58,13 @@ def _late(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
 
 def _offered(snapshot: Snapshot, late: Mapping[str, int]) -> list[str]:
     """Bookings with an open offer in a class for which one of these claims waits."""
-    if not late or not any(row.offered for row in snapshot.held):
+    offered = [row for row in snapshot.held if row.offered] if late else []
+    if not offered:
         return []
     asked = (request.ask.classes for request in snapshot.requests if request.booking in late)
     wanted = {name for classes in asked for name in classes}
     class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
-    rows = (row for row in snapshot.held if row.offered and class_of[row.place.gpu] in wanted)
+    rows = (row for row in offered if class_of[row.place.gpu] in wanted)
     return sorted({row.booking for row in rows})[:MOST]
 
 
