@@ -180,6 +180,7 @@ class Migration(migrations.Migration):
                         ),
                     ),
                     ("state_reason", models.CharField(blank=True, max_length=200)),
+                    ("state_text", models.JSONField(blank=True, help_text="Code and facts of `state_reason`; null in old rows.", null=True)),
                     ("drain_by", models.DateTimeField(blank=True, help_text="When work must have left; null: it runs to its end.", null=True)),
                     ("cores", models.PositiveIntegerField(default=0)),
                     ("memory_mb", models.PositiveIntegerField(default=0)),
@@ -197,7 +198,7 @@ class Migration(migrations.Migration):
                         ),
                     ),
                     ("host_note", models.CharField(blank=True, db_default="", default="", help_text="Why it does not.", max_length=200)),
-                    ("differences", models.JSONField(db_default=[], default=list, help_text="Inventory changes that wait for an operator.")),
+                    ("differences", models.JSONField(db_default=[], default=list, help_text="Texts of inventory changes that wait for an operator; sentences in old rows.")),
                     ("link_digest", models.BinaryField(help_text="SHA-256 of the agent's Redis password; null without an agent.", max_length=32, null=True)),
                     ("key_version", models.PositiveIntegerField(default=1, help_text="Newest valid signing key.")),
                     ("key_confirmed", models.PositiveIntegerField(default=1, help_text="Oldest valid key: the one before, until the agent uses the newest.")),
@@ -240,6 +241,10 @@ class Migration(migrations.Migration):
                 options={
                     "ordering": ["name"],
                     "constraints": [
+                        models.CheckConstraint(
+                            condition=models.Q(("state_text__isnull", True), models.Q(("state_reason", ""), _negated=True), _connector="OR"),
+                            name="node_state_text_is_reason",
+                        ),
                         models.CheckConstraint(
                             condition=models.Q(
                                 ("key_confirmed", models.F("key_version")),
@@ -374,6 +379,7 @@ class Migration(migrations.Migration):
                     ("peers", models.JSONField(blank=True, db_default=[], default=list, help_text="Other GPUs of the node: [index, NVLinks, PCIe path].")),
                     ("health", models.CharField(choices=[("ok", "Healthy"), ("draining", "Draining"), ("lost", "Lost")], default="ok", max_length=10)),
                     ("health_reason", models.CharField(blank=True, max_length=200)),
+                    ("health_text", models.JSONField(blank=True, help_text="Code and facts of `health_reason`; null in old rows.", null=True)),
                     ("drain_by", models.DateTimeField(blank=True, help_text="When work must have left; null: it runs to its end.", null=True)),
                     ("needs_operator", models.BooleanField(db_default=False, default=False, help_text="Only an operator can make it healthy again.")),
                     (
@@ -412,6 +418,10 @@ class Migration(migrations.Migration):
                 options={
                     "ordering": ["number"],
                     "constraints": [
+                        models.CheckConstraint(
+                            condition=models.Q(("health_text__isnull", True), models.Q(("health_reason", ""), _negated=True), _connector="OR"),
+                            name="gpu_health_text_is_reason",
+                        ),
                         models.UniqueConstraint(fields=("node", "index"), name="gpu_index_on_node"),
                         models.UniqueConstraint(fields=("id", "number", "model"), name="gpu_identity"),
                         models.CheckConstraint(
@@ -885,6 +895,12 @@ class Migration(migrations.Migration):
                         ),
                     ),
                     ("devices", models.JSONField(default=list, help_text="Device names that the agent reported.")),
+                    (
+                        "agent_steps",
+                        models.JSONField(
+                            blank=True, help_text="Name, start and length in ms of what its agent did until it was ready; null unless traces are on.", null=True
+                        ),
+                    ),
                     ("error", models.CharField(blank=True, help_text="Why the agent failed to start.", max_length=200)),
                     ("saved_at", models.DateTimeField(blank=True, help_text="Last save here, as the agent reported it.", null=True)),
                     ("suspended", models.BooleanField(db_default=False, default=False, help_text="Its processes are suspended on the node.")),
@@ -1818,13 +1834,26 @@ class Migration(migrations.Migration):
                     ("created", models.DateTimeField()),
                     ("created_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to=settings.AUTH_USER_MODEL)),
                     ("ended_at", models.DateTimeField(blank=True, help_text="Set if it was cancelled or ended early.", null=True)),
+                    (
+                        "last_event",
+                        models.CharField(
+                            choices=[("planned", "Planned"), ("started", "Started"), ("ended", "Ended"), ("cancelled", "Cancelled")],
+                            db_default="planned",
+                            default="planned",
+                            help_text="The last of its events that was sent to programs.",
+                            max_length=9,
+                        ),
+                    ),
                     ("series", models.UUIDField(blank=True, null=True)),
                     ("rule", models.CharField(blank=True, db_default="", default="", help_text="RRULE, in local time.", max_length=120)),
                     ("zone", models.CharField(blank=True, db_default="", default="", help_text="Time zone of the rule.", max_length=64)),
                 ],
                 options={
                     "ordering": ["starts", "id"],
-                    "indexes": [models.Index(condition=models.Q(("ended_at", None)), fields=["ends"], name="maintenance_open")],
+                    "indexes": [
+                        models.Index(condition=models.Q(("ended_at", None)), fields=["ends"], name="maintenance_open"),
+                        models.Index(condition=models.Q(("last_event__in", ("planned", "started"))), fields=["starts"], name="maintenance_to_announce"),
+                    ],
                     "constraints": [
                         models.CheckConstraint(
                             condition=models.Q(
@@ -1886,6 +1915,7 @@ class Migration(migrations.Migration):
                     ("at", models.DateTimeField()),
                     ("until", models.DateTimeField(blank=True, null=True)),
                     ("sentence", models.CharField(max_length=300)),
+                    ("text", models.JSONField(blank=True, help_text="Code and facts of `sentence`; null in old rows.", null=True)),
                 ],
                 options={
                     "ordering": ["-id"],

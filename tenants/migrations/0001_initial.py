@@ -1305,7 +1305,16 @@ class Migration(migrations.Migration):
                 name="PublishedEvent",
                 fields=[
                     ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: for the platform's own webhooks.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            to="tenants.tenant",
+                        ),
+                    ),
                     ("key", models.UUIDField(default=uuid.uuid4, help_text="The public id.", unique=True)),
                     (
                         "project",
@@ -1331,7 +1340,16 @@ class Migration(migrations.Migration):
                 name="Webhook",
                 fields=[
                     ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: of the platform, for its operators only.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            to="tenants.tenant",
+                        ),
+                    ),
                     (
                         "project",
                         models.ForeignKey(
@@ -1370,6 +1388,10 @@ class Migration(migrations.Migration):
                 ],
                 options={
                     "constraints": [
+                        models.CheckConstraint(
+                            condition=models.Q(("tenant__isnull", False), models.Q(("kind", "webhook"), ("labels", {}), ("project", None)), _connector="OR"),
+                            name="webhook_of_platform_is_plain",
+                        ),
                         models.UniqueConstraint(fields=("tenant", "id"), name="webhook_id_in_tenant"),
                         models.CheckConstraint(condition=models.Q(("events__len__gte", 1)), name="webhook_has_events"),
                         models.CheckConstraint(
@@ -1395,7 +1417,16 @@ class Migration(migrations.Migration):
                 name="WebhookDelivery",
                 fields=[
                     ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="That of the webhook.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            to="tenants.tenant",
+                        ),
+                    ),
                     (
                         "webhook",
                         models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name="deliveries", to="tenants.webhook"),

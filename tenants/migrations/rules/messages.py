@@ -1,6 +1,6 @@
 """Messages: mails, notifications, webhooks, chat and announcements."""
 
-from tenants.platform.wall import open_table, protect, tenant_key
+from tenants.platform.wall import callable_by, open_table, protect, tenant_key
 
 # The relay writes notifications; their readers only mark them.
 MAILS = (
@@ -25,6 +25,31 @@ ALTER TABLE tenants_webhook ADD CONSTRAINT webhook_labels_sane
     + tenant_key("tenants_webhookdelivery", "event_id", "tenants_publishedevent")
 )
 
+# Foreign keys with a tenant do not look at rows without one: this guards those, and only those.
+OF_PLATFORM = """
+CREATE FUNCTION portal_delivery_of_platform() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  PERFORM FROM tenants_webhook WHERE id = NEW.webhook_id AND tenant_id IS NULL FOR KEY SHARE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'a delivery of the platform is for a webhook of the platform'
+      USING ERRCODE = '23503';
+  END IF;
+  IF NEW.event_id IS NOT NULL THEN
+    PERFORM FROM tenants_publishedevent
+    WHERE id = NEW.event_id AND tenant_id IS NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'a delivery of the platform is of an event of the platform'
+        USING ERRCODE = '23503';
+    END IF;
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER of_platform BEFORE INSERT OR UPDATE OF tenant_id, webhook_id, event_id
+  ON tenants_webhookdelivery FOR EACH ROW WHEN (NEW.tenant_id IS NULL)
+  EXECUTE FUNCTION portal_delivery_of_platform();
+""" + callable_by("portal_delivery_of_platform()", roles="")
+
 # A web process writes test messages, and deletes a channel with its log.
 CHAT = (
     protect("tenants_chatchannel", grants="SELECT, INSERT, DELETE")
@@ -48,4 +73,4 @@ GRANT SELECT ON tenants_announcement TO portal_web;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tenants_announcement TO portal_system, portal_ops;
 """ + open_table("tenants_announcementdismissal", web="SELECT, INSERT")
 
-SQL = MAILS + WEBHOOKS + CHAT + ANNOUNCEMENTS
+SQL = MAILS + WEBHOOKS + OF_PLATFORM + CHAT + ANNOUNCEMENTS
