@@ -151,11 +151,7 @@ def redis_client(servers: Servers) -> Iterator["redis.Redis"]:
 @pytest.fixture(autouse=True)
 def _nothing_left_in_valkey(pytestconfig: pytest.Config) -> None:
     """A counter or a cached answer of one test is never seen by the next."""
-    servers = pytestconfig.stash[SERVERS]
-    for access in (servers.access, servers.agents_access):
-        if access.name in servers.running:
-            with redis.Redis.from_url(access.url) as client:
-                client.flushall()
+    pytestconfig.stash[SERVERS].valkey_flush()
 
 
 @pytest.fixture(autouse=True)

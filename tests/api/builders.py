@@ -217,12 +217,12 @@ def some_money(project: Project, amount: str) -> Budget:
 def row_counts() -> dict[str, int]:
     """How many rows every table has."""
     with as_system(), connection.cursor() as cursor:
-        tables = connection.introspection.table_names(cursor)
-        counts = {}
-        for table in tables:
-            cursor.execute(f"SELECT count(*) FROM {connection.ops.quote_name(table)}")  # noqa: S608 (names come from the catalogue)
-            counts[table] = cursor.fetchone()[0]
-    return counts
+        counts = (
+            f"SELECT '{table}', count(*) FROM {connection.ops.quote_name(table)}"  # noqa: S608 (names come from the catalogue)
+            for table in connection.introspection.table_names(cursor)
+        )
+        cursor.execute(" UNION ALL ".join(counts))
+        return dict(cursor.fetchall())
 
 
 def awaited(response: HttpResponse, *, applied: bool = True, is_due: bool = True) -> HttpResponse:

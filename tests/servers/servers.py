@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+import redis
 from psycopg import sql
 
 from portal.launch.embedded import (
@@ -54,6 +55,7 @@ class Servers:
         self.running: dict[str, tuple[subprocess.Popen[bytes], Program]] = {}
         self.renewal: Renewal | None = None
         self.renewals = 0
+        self.clients: dict[str, redis.Redis] = {}
 
     @property
     def sockets(self) -> Path:
@@ -94,6 +96,14 @@ class Servers:
             if access.name not in self.running:
                 home = server_home_make(self.folder / "run")
                 self._start(valkey_prepare(home, access, durable=False).program)
+
+    def valkey_flush(self) -> None:
+        """Empty the Valkeys that run. A connection for each test would take longer than that."""
+        for access in (self.access, self.agents_access):
+            if access.name in self.running:
+                if access.url not in self.clients:
+                    self.clients[access.url] = redis.Redis.from_url(access.url)
+                self.clients[access.url].flushall()
 
     def postgres_killed(self) -> None:
         """kill -9 of PostgreSQL with all its children, as when a machine's memory runs out."""
@@ -207,6 +217,8 @@ class Servers:
     def close(self) -> None:
         """Stop what runs and remove all files."""
         self._renewal_close()
+        for client in self.clients.values():
+            client.close()
         for process, program in reversed(self.running.values()):
             stop(process, program)
         self.running.clear()
