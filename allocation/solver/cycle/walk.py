@@ -7,7 +7,7 @@ Nobody ahead is touched.
 """
 
 import heapq
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -391,7 +391,7 @@ class Walk:
         for at in self._behind(self._places.guaranteed(tenant, part)):
             if self._turns[at].request.booking in self._kept:
                 self._free(self._turns[at])
-                self._lifted.append(at)
+                insort(self._lifted, at)  # Those of other classes may be freed already.
 
     def _free_behind(self, turn: Turn) -> None:
         """Free the expected starts behind, once for all classes that are connected."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import Availability, Plan, Snapshot, solve
+from allocation.solver import Availability, Plan, Request, Snapshot, solve
 from tests.solver.builders import (
     HOUR,
     NOON,
@@ -144,3 +144,24 @@ def test_who_gets_a_start_after_all_is_named_by_those_that_it_makes_later() -> N
         "overtaken",
         "risky",
     )
+
+
+def test_starts_of_two_classes_that_their_tenant_frees_get_their_turns_in_queue_order() -> None:
+    """The second newcomer frees a start ahead of the one that the first has freed."""
+    limits = (a_limit("lab", 2), a_limit("lab", 2, "a100"))
+    late = 2 * HOUR
+
+    def at(booking: str, gpu: str, *classes: str, submitted: int) -> Request:
+        promise = a_promise(late, 1, whole(gpu), strength="guaranteed")
+        return a_request(booking, an_ask(1, *classes), submitted=submitted, promise=promise)
+
+    site = a_snapshot(
+        a_request("new", submitted=-9, earliest=HOUR),
+        a_request("new-2", an_ask(1, "a100"), submitted=-8, earliest=HOUR),
+        at("ahead", "n2-0", "a100", submitted=-7),
+        at("behind", "n1-0", submitted=-6),
+        fleet=(*gpus(1), *gpus(1, node="n2", gpu_class="a100")),
+        held=(a_held("n1-0", ends=late), a_held("n2-0", ends=late)),
+        limits=limits,
+    )
+    assert starts(solve(site, POLICY)) == {"new": 120, "new-2": 120, "ahead": 180, "behind": 180}
