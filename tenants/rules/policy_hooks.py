@@ -13,6 +13,8 @@ MESSAGE_MAX = 300
 TIER_MAX = 40
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _FIELDS = {"decision", "message", "tier", "window"}
+_YEARS = range(2000, 2200)
+"""Those of every time in a request."""
 
 
 class BadAnswer(Exception):
@@ -117,6 +119,9 @@ def _time(data: Mapping[str, Any], name: str) -> datetime | None:
         return None
     text = value.upper() if isinstance(value, str) and _TIME.fullmatch(value) else ""
     try:
-        return datetime.fromisoformat(text).astimezone(UTC)
+        found = datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadAnswer(f"`{name}` is not a time such as 2026-11-24T09:00:00Z.") from None
+    if found.year not in _YEARS:
+        raise BadAnswer(f"`{name}` is not between the years {_YEARS[0]} and {_YEARS[-1]}.")
+    return found

@@ -38,6 +38,8 @@ def test_valid_answers() -> None:
         '{"decision": "admit", "window": {"deadline": "2026-12-01T09:00:00"}}',
         '{"decision": "admit", "window": {"deadline": "2026-13-01T09:00:00Z"}}',
         '{"decision": "admit", "window": {"deadline": "0001-01-01T00:00:00+14:00"}}',
+        '{"decision": "admit", "window": {"not_before": "9999-12-31T23:59:59Z"}}',
+        '{"decision": "admit", "window": {"deadline": "1999-12-31T23:59:59Z"}}',
         '{"decision": "admit", "message": NaN}', "[" * 100_000, '"\\ud800"', "1" * 5_000,
         '{"decisions": []}', '{"decisions": [{"decision": "admit"}], "decision": "admit"}',
         '{"decisions": ["admit"]}', '{"decisions": {"decision": "admit"}}',
