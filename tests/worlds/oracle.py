@@ -19,6 +19,7 @@ from tests.worlds.found import Found
 from tests.worlds.jobs import Job
 from tests.worlds.life import Turn, World
 from tests.worlds.messages import Messages
+from tests.worlds.planned import planned_look
 from tests.worlds.replay import is_true, said_again
 
 EMPTY = Plan((), (), (), ())
@@ -60,6 +61,7 @@ class Oracle:
         found.violations += [f"{turn.site.now}: {drop} dropped" for drop in turn.plan.dropped]
         found.violations += self._hardware(turn)
         found.violations += self._idle(turn)
+        found.violations += planned_look(self.world, turn, is_cut=self._cut)
         found.inside_guarantee += self._inside(turn)
         found.later += self._later(turn)
         self._messages.read(turn)

@@ -16,6 +16,7 @@ from tests.worlds.__main__ import world_check
 from tests.worlds.life import Turn, World
 from tests.worlds.messages import Messages
 from tests.worlds.oracle import EMPTY, Oracle
+from tests.worlds.planned import planned_look
 
 PLAIN = 48
 """A large world of whole GPUs."""
@@ -208,6 +209,28 @@ def test_a_cut_of_limits_is_a_true_reason_in_its_own_turn_only() -> None:
     plan, oracle = replace(turn.plan, waits=(late,)), Oracle(world)
     assert list(oracle._later(Turn(site, plan, frozenset({"limits"})))) == []
     assert any("did not happen" in each for each in oracle._later(Turn(site, plan, frozenset())))
+
+
+def test_planned_starts_in_one_place_or_over_a_limit_are_found() -> None:
+    world = World.of(PLAIN)
+    for turn in world.turns():
+        wait = next((each for each in turn.plan.waits if each.strength == "guaranteed"), None)
+        row = next((each for each in world.rows if not each.started), None)
+        if wait is not None and row is not None:
+            break
+    assert wait is not None
+    assert row is not None
+
+    def found(turn: Turn) -> list[str]:
+        return list(planned_look(world, turn, is_cut=False))
+
+    assert found(turn) == []
+    late = replace(wait, places=(row.place,), starts=row.starts, ends=row.ends)
+    assert any("is planned where" in each for each in found(replace_turn(turn, waits=(late,))))
+    tenant = world.runs[wait.booking].job.tenant
+    site = replace(turn.site, limits=(a_limit(tenant, 0, borrow=0),))
+    alone = replace(turn.plan, waits=(replace(wait, reasons=()),))
+    assert any("over the limit" in each for each in found(Turn(site, alone, frozenset())))
 
 
 def test_a_start_is_told_once_when_it_leaves_the_announced_range() -> None:

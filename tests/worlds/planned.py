@@ -1,0 +1,136 @@
+"""What must hold of the planned starts of one plan next to each other: room and limits.
+
+The next cycle would find what does not, and say a reason that has nothing to do with it.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from allocation.reasons.catalogue import UNPROVEN
+from allocation.solver import Place, Waiting
+from tests.solver.builders import MODELS
+from tests.solver.standing import units_of
+from tests.worlds.asked import requests_after
+from tests.worlds.life import Turn, World
+
+
+class Span(NamedTuple):
+    """Places that a booking has, or will have, for a time. `stays`: nobody is paused there."""
+
+    booking: str
+    owners: tuple[str, str]
+    gpu_class: str
+    units: int
+    counts: bool
+    places: tuple[Place, ...]
+    starts: int
+    ends: int
+    stays: bool
+
+
+def planned_look(world: World, turn: Turn, *, is_cut: bool) -> Iterator[str]:
+    """Planned starts in each other's room, or over a limit; after its plan was made true. After a
+    cut of limits what runs may be over them."""
+    planned = list(_planned(world, turn))
+    rows = list(_written(world))
+    now = turn.site.now
+    for number, one in enumerate(planned):
+        others = (*planned[number + 1 :], *(row for row in rows if row.stays))
+        for other in others:
+            if one.booking != other.booking and _meet(one, other):
+                yield f"{now}: {one.booking} is planned where {other.booking} is"
+    makes_room = any(_makes_room(wait) for wait in turn.plan.waits)
+    if not is_cut and not makes_room and not turn.site.overrides:
+        # Else some of what runs leaves before its end, or a limit is another one for some time.
+        yield from (f"{now}: {each}" for each in _over(turn, planned, [*planned, *rows]))
+
+
+def _over(turn: Turn, planned: list[Span], every: list[Span]) -> Iterator[str]:
+    """Planned starts with which their tenant or project is over its limit."""
+    most = {
+        (row.owner, row.gpu_class): row.guaranteed + row.borrow
+        for row in turn.site.limits
+        if row.borrow is not None
+    }
+    for one in planned:
+        for owner in one.owners:
+            limit = most.get((owner, one.gpu_class))
+            if limit is None:
+                continue
+            mine = [
+                each
+                for each in every
+                if owner in each.owners
+                and each.gpu_class == one.gpu_class
+                and (each.counts or not one.counts)
+            ]
+            instants = {max(one.starts, each.starts) for each in mine if _overlap(one, each)}
+            used = (
+                sum(each.units for each in mine if each.starts <= at < each.ends) for at in instants
+            )
+            if max(used, default=0) > limit:
+                yield f"{one.booking} is planned over the limit of {owner}"
+
+
+def _planned(world: World, turn: Turn) -> Iterator[Span]:
+    """Starts that the plan proves."""
+    requests = {request.booking: request for request in requests_after(turn)}
+    for wait in turn.plan.waits:
+        is_guess = any(reason.code in UNPROVEN for reason in wait.reasons[:1])
+        at_risk = any(reason.code == "deadline_at_risk" for reason in wait.reasons)
+        if is_guess or at_risk or not wait.places:
+            continue
+        request, job = requests.get(wait.booking), world.runs[wait.booking].job
+        tenant, project = job.tenant, job.project
+        slug = request.tier if request is not None else job.tier.slug
+        yield from _spans(world, wait.booking, (tenant, project), slug, wait.places,
+                          (wait.starts, wait.ends), stays=not _makes_room(wait))  # fmt: skip
+
+
+def _written(world: World) -> Iterator[Span]:
+    for row in world.rows:
+        tier = next((t for t in world.drawn.tiers if t.slug == row.tier), None)
+        stays = tier is None or not tier.pausable or row.pausing or not row.started
+        yield from _spans(world, row.booking, (row.tenant, row.project), row.tier, (row.place,),
+                          (row.starts, row.ends), stays=stays)  # fmt: skip
+
+
+def _spans(
+    world: World,
+    booking: str,
+    owners: tuple[str, str],
+    slug: str,
+    places: tuple[Place, ...],
+    window: tuple[int, int],
+    *,
+    stays: bool,
+) -> Iterator[Span]:
+    """One for each class."""
+    classes = {gpu.id: gpu for gpu in world.drawn.gpus}
+    models = {model.slug: model for model in MODELS}
+    tier = next(each for each in world.drawn.tiers if each.slug == slug)
+    counts = tier.counts and not (world.runs[booking].job.ask.groups and tier.pausable)
+    for name in sorted({classes[place.gpu].gpu_class for place in places}):
+        here = tuple(place for place in places if classes[place.gpu].gpu_class == name)
+        units = sum(units_of(models[classes[place.gpu].model], place) for place in here)
+        yield Span(booking, owners, name, units, counts, here, *window, stays)
+
+
+def _makes_room(wait: Waiting) -> bool:
+    return any(reason.code == "makes_room" for reason in wait.reasons)
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.starts < other.ends and other.starts < one.ends
+
+
+def _meet(one: Span, other: Span) -> bool:
+    """Whether they have a slot at one time; shares may be next to each other."""
+    return _overlap(one, other) and any(
+        a.gpu == b.gpu
+        and a.start < b.start + b.size
+        and b.start < a.start + a.size
+        and not (a.share and b.share)
+        for a in one.places
+        for b in other.places
+    )
