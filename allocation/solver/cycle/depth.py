@@ -7,7 +7,7 @@ long the queue is.
 
 from collections.abc import Callable, Iterable
 
-from allocation.reasons.reason import reason
+from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import able_demands
@@ -34,9 +34,9 @@ def behind_the_depth(
     return found
 
 
-def start_or_wait(outcome: Outcome, request: Request) -> Fit | None:
-    """Start a booking behind the depth if it has room now. Returns what is reserved; None: it waits
-    without a planned start, or is refused."""
+def start_or_wait(outcome: Outcome, request: Request, broken: Reason | None) -> Fit | None:
+    """Start a booking behind the depth if it has room now; `broken` is the reason why it lost its
+    start. Returns what is reserved; None: it waits without a planned start, or is refused."""
     state, able = outcome.state, able_demands(outcome, request)
     if able is None:
         return None
@@ -46,7 +46,8 @@ def start_or_wait(outcome: Outcome, request: Request) -> Fit | None:
         outcome.place(request, found, None, slow)
         return found
     why = reason("behind_the_plan", depth=state.policy.plan_depth)
-    outcome.wait(request, unproven_start(state, request, demands[0]), (why, *slow), None)
+    late = broken if request.promise is not None and request.promise.places else None
+    outcome.wait(request, unproven_start(state, request, demands[0]), (why, *slow), late)
     return None
 
 

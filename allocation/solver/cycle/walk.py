@@ -213,7 +213,7 @@ class Walk:
         """Place a booking that has no start, and whoever is placed with it."""
         request, outcome = turn.request, self._outcome
         if request.booking in self._behind_depth:
-            self._start_or_wait(turn)
+            self._start_or_wait(turn, self._broken.get(request.booking))
             return
         is_member = request.promise is None and request.fixed and request.series is not None
         if is_member and request.series not in self._series:
@@ -267,9 +267,9 @@ class Walk:
         outcome.rebinding.attempts = attempts
         self._put_back(self._freed.keys() - freed)
 
-    def _start_or_wait(self, turn: Turn) -> None:
+    def _start_or_wait(self, turn: Turn, why: Reason | None) -> None:
         """Start a booking behind the depth of planning, or let it wait without a planned start."""
-        found = start_or_wait(self._outcome, turn.request)
+        found = start_or_wait(self._outcome, turn.request, why)
         if found is not None:
             self._placed(turn.request, found, turn)
         self._done.add(turn.request.booking)
@@ -433,9 +433,6 @@ class Walk:
             self._kept[request.booking] = answer
             self._keep(request, answer)
             return
-        if request.booking in self._behind_depth:
-            self._start_or_wait(turn)
-            return
         self._place_anew(turn, old)
 
     def _place_anew(self, turn: Turn, old: Fit) -> None:
@@ -449,6 +446,9 @@ class Walk:
         # Of another tenant's booking nobody may learn the name.
         name = cause.request.booking if cause is not None and is_own else None
         why = reason("overtaken", rule=rule, own_tenant=int(is_own), booking=name)
+        if request.booking in self._behind_depth:
+            self._start_or_wait(turn, why)
+            return
         found = newcomer(outcome, request, why)
         if found is not None:
             self._placed(request, found, cause or turn)

@@ -47,6 +47,19 @@ def test_who_is_behind_the_depth_waits_without_a_planned_start_until_it_is_its_t
     ]
 
 
+def test_who_falls_behind_the_depth_is_told_who_went_first() -> None:
+    site = a_site(*(waiting(number) for number in range(2)))
+    plan = solve(site, TWO)
+    ahead = [waiting(number, priority=90) for number in (7, 8)]
+    later = the_next(site, plan)
+    following = solve(replace(later, requests=(*later.requests, *ahead)), TWO)
+    wait = next(wait for wait in following.waits if wait.booking == "b1")
+    assert wait.reasons[0].code == "behind_the_plan"
+    why = wait.delayed_by
+    assert why is not None
+    assert (why.code, dict(why.numbers)["rule"]) == ("overtaken", "tier")
+
+
 def test_who_is_behind_the_depth_starts_at_once_where_nobody_is_delayed() -> None:
     gang = waiting(1, ask=an_ask(2))
     site = a_site(waiting(0, hours=2), gang, waiting(2, hours=3), waiting(3, hours=2), count=2)
