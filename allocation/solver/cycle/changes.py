@@ -63,7 +63,7 @@ class Changes:
         standing.counted = outcome.strengths.use.has(booking)
         for found in standing.fits:
             standing.movable |= self._take(booking, found)
-            outcome.state.free(found)
+            outcome.state.lift(found)
         outcome.strengths.lift(booking)
         return standing
 
@@ -71,7 +71,7 @@ class Changes:
         """Undo `lift`."""
         outcome, booking = self.outcome, change.booking
         for found in standing.fits:
-            outcome.state.reserve(found)
+            outcome.state.put_back(found)
             if standing.movable:
                 outcome.rebinding.add(booking, found)
             if standing.counted:

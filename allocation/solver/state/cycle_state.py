@@ -139,6 +139,20 @@ class CycleState(HeldSpace):
             self._add_resources(part, -1)
             self.quota.add(self.use(part.demand), fit.window, -1)
 
+    def lift(self, fit: Fit) -> None:
+        """Free what a booking has; maintenance that lies on it stays."""
+        self.free(fit)
+        for part in self.parts(fit):
+            gpus = {place.gpu for place in part.places}
+            for calendar in self._gpu_layers(part.demand.gpu_class):
+                self.maintenance.add(part.demand.gpu_class, calendar, gpus)
+
+    def put_back(self, fit: Fit) -> None:
+        """Undo `lift`, also where maintenance lies on it."""
+        self.take(fit)
+        for use in self.uses(fit.demand):
+            self.quota.add(use, fit.window)
+
     def notify(self, booking: str, instant: int) -> None:
         """Give a running booking notice to leave at that second; its room is free from then on."""
         until = self.running.ends(self.running[booking])

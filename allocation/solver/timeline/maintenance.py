@@ -1,6 +1,6 @@
 """Maintenance windows of GPUs over time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from allocation.solver.model.inputs import SLOTS_PER_GPU, Maintenance, Place
 from allocation.solver.timeline.gpu_calendar import GpuCalendar, Window
@@ -21,9 +21,13 @@ class MaintenanceCalendar:
         found = self._by_class.get(gpu_class, ())
         return [moment for blackout in found for moment in (blackout.starts, blackout.ends)]
 
-    def add(self, gpu_class: str, calendar: GpuCalendar) -> None:
-        """Take the whole GPUs, whatever runs on them."""
+    def add(
+        self, gpu_class: str, calendar: GpuCalendar, gpus: Container[str] | None = None
+    ) -> None:
+        """Take the whole GPUs of the class, or of `gpus`, whatever runs on them."""
         for blackout in self._by_class.get(gpu_class, ()):
+            if gpus is not None and blackout.gpu not in gpus:
+                continue
             whole = Place(blackout.gpu, None, 0, SLOTS_PER_GPU)
             calendar.add((whole,), blackout.starts, blackout.ends)
 

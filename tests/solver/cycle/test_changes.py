@@ -2,7 +2,19 @@
 
 from dataclasses import replace
 
-from allocation.solver import Assign, Plan, Request, Snapshot, Waiting, decode, encode, solve
+import pytest
+
+from allocation.solver import (
+    Assign,
+    Maintenance,
+    Plan,
+    Request,
+    Snapshot,
+    Waiting,
+    decode,
+    encode,
+    solve,
+)
 from allocation.solver.model.inputs import Change, Held, Strength
 from tests.solver.builders import (
     HOUR,
@@ -12,6 +24,7 @@ from tests.solver.builders import (
     a_limit,
     a_promise,
     a_request,
+    a_share,
     a_snapshot,
     an_ask,
     gpus,
@@ -59,6 +72,22 @@ def test_a_window_in_the_way_keeps_the_booking_where_it_is() -> None:
     (answer,) = plan.changes
     assert [each.code for each in answer.reasons][:2] == ["change_no_room", "gpus_busy"]
     assert (plan.assigns, plan.waits, plan.moves, plan.refusals) == ((), (), (), ())
+
+
+@pytest.mark.parametrize("share", [None, 250], ids=["whole", "share"])
+def test_maintenance_that_lies_on_a_booking_is_in_the_way_of_its_change(share: int | None) -> None:
+    """The booking keeps what it has, and the cycle goes on."""
+    (row,) = held_window("mine", range(1), 2, 4)
+    row = replace(row, place=replace(row.place, share=share))
+    ask = an_ask(1) if share is None else a_share(share)
+    longer = a_change(a_request(ask=ask, hours=3, earliest=2 * HOUR, fixed=True))
+    asked = a_request("new", an_ask(1), hours=1, earliest=3 * HOUR, fixed=True)
+    site = a_snapshot(asked, fleet=gpus(1), held=(row,), changes=(longer,))
+    away = Maintenance("n1-0", NOON + 3 * HOUR, NOON + 4 * HOUR)
+    plan = decided(replace(site, blackouts=(away,)))
+    assert [each.granted for each in plan.changes] == [False]
+    assert [each.booking for each in plan.refusals] == ["new"]
+    assert decided(site).changes[0].granted
 
 
 def test_a_change_that_waits_for_room_is_answered_by_a_grant_alone() -> None:
