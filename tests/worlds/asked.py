@@ -3,13 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from allocation.solver import Request
+from allocation.reasons.catalogue import UNPROVEN
+from allocation.solver import Request, Waiting
 from tests.worlds.life import Turn
 
 
 def is_unproven(request: Request) -> bool:
     """Whether its start is a guess, which nobody is shown."""
     return request.promise is not None and request.promise.strength is None
+
+
+def is_proven(wait: Waiting) -> bool:
+    """Whether the plan proves its start; else its places may be those that it has lost."""
+    is_guess = any(reason.code in UNPROVEN for reason in wait.reasons[:1])
+    at_risk = any(reason.code == "deadline_at_risk" for reason in wait.reasons)
+    return bool(wait.places) and not (is_guess or at_risk)
 
 
 def without_start(turn: Turn) -> Iterator[str]:

@@ -37,7 +37,8 @@ MIXED = Size(2, (2, 4), 2 * HOUR, 10)
 
 @dataclass(frozen=True)
 class Event:
-    """Something from outside: a quota is changed, or a node is in maintenance from then on."""
+    """Something from outside: a quota is changed, a node is in maintenance from then on, or the GPU
+    `node` fails or returns."""
 
     at: int
     kind: str

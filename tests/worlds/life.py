@@ -24,6 +24,7 @@ from tests.solver.builders import MODELS, NOON
 from tests.worlds.draw import Drawn, Event, world_draw
 from tests.worlds.jobs import DAY, Job
 from tests.worlds.people import People, Weakened
+from tests.worlds.rare import with_rare
 
 EVERY = 300
 """Seconds between two cycles in which nothing happens."""
@@ -70,6 +71,7 @@ class World:
     waiting: dict[str, Request] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     blackouts: tuple[Maintenance, ...] = ()
+    broken: set[str] = field(default_factory=set)
     limits: tuple[Limit, ...] = ()
     used: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class World:
     @classmethod
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
-        return cls.of_drawn(world_draw(seed))
+        return cls.of_drawn(with_rare(seed, world_draw(seed)))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
@@ -121,7 +123,9 @@ class World:
         return Snapshot(
             now=self.now,
             models=MODELS,
-            gpus=drawn.gpus,
+            gpus=tuple(
+                replace(gpu, usable=False) if gpu.id in self.broken else gpu for gpu in drawn.gpus
+            ),
             held=tuple(self.rows),
             requests=tuple(self.waiting.values()),
             extensions=tuple(self._extensions()),
@@ -231,6 +235,10 @@ class World:
     def _outside(self, event: Event) -> str:
         if event.kind == "limits":
             self.limits = event.limits
+        elif event.kind == "failure":
+            self._break(event.node)
+        elif event.kind == "repair":
+            self.broken.discard(event.node)
         else:
             starts = event.until - 2 * 3_600
             self.blackouts += tuple(
@@ -239,6 +247,17 @@ class World:
                 if gpu.node == event.node
             )
         return event.kind
+
+    def _break(self, gpu: str) -> None:
+        """What runs on a GPU that fails is over; what is written there waits again."""
+        self.broken.add(gpu)
+        for name in sorted({row.booking for row in self.rows if row.place.gpu == gpu}):
+            if any(row.started for row in self.rows_of(name)):
+                self._leave(name, self.now, is_paused=False)
+            elif name not in self.people.offers:
+                self.rows = [row for row in self.rows if row.booking != name]
+                job = self.runs[name].job
+                self.waiting[name] = replace(self.request_of(job), series=None)
 
     # What the solver is asked.
 

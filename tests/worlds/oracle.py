@@ -12,7 +12,7 @@ from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, 
 from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
-from tests.worlds.asked import is_unproven, requests_after, without_start
+from tests.worlds.asked import is_proven, is_unproven, requests_after, without_start
 from tests.worlds.asked_again import Wished
 from tests.worlds.bound import Bound
 from tests.worlds.found import Found
@@ -67,7 +67,9 @@ class Oracle:
         self._messages.read(turn)
         self._without_start = set(without_start(turn))
         found.rings += self._rings(turn)
-        if len(turn.site.requests) and found.cycles % SAMPLED == self._turn:
+        # A quote does not count who waits behind the depth of planning.
+        is_asked = len(turn.site.requests) > 0 and not self.world.drawn.policy.plan_depth
+        if is_asked and found.cycles % SAMPLED == self._turn:
             found.violations += said_again(turn, self.world.drawn.policy)
         found.violations += self._potential(turn)
         for pause in turn.plan.pauses:
@@ -105,7 +107,7 @@ class Oracle:
         notified = {pause.booking for pause in turn.plan.pauses}
         resuming = (wish for wish in turn.site.running if wish.booking in notified)
         asked = replace(turn.site, requests=(*requests_after(turn), *resuming))
-        plan = replace(turn.plan, waits=tuple(wait for wait in turn.plan.waits if wait.places))
+        plan = replace(turn.plan, waits=tuple(filter(is_proven, turn.plan.waits)))
         for place in truth.illegal(asked, plan):
             yield f"{site.now}: {place} can't be made"
         for name in truth.torn(asked, plan):
@@ -177,6 +179,12 @@ class Oracle:
     def _counts(self, job: Job) -> bool:
         """False for spot, and for a booking of several classes that may be paused."""
         return job.tier.counts and not (job.ask.groups and job.tier.pausable)
+
+    def _may_be_paused(self, name: str) -> bool:
+        """True for a booking that was paused no more often than its tier allows."""
+        run = self.world.runs[name]
+        most = self._tiers[run.job.tier.slug].pauses
+        return most is None or run.pauses <= most
 
     def inside(self, blocks: Iterable[Block], last: str = "") -> dict[str, bool]:
         """Those inside their tenant's guarantee (section 1 of the claims page), by name; whether
@@ -268,6 +276,8 @@ class Oracle:
             is_inside = name in self.inside(of_class, last=name)
             if is_inside and claimant.tenant != victim.tenant:
                 yield f"{turn.site.now}: {name} inside its guarantee, for {pause.beneficiary}"
+            if not self._may_be_paused(name):
+                yield f"{turn.site.now}: {name} is paused more often than its tier allows"
             if not self._counts(claimant):
                 yield f"{turn.site.now}: {name} is paused for {claimant.name}, which may not pause"
 
@@ -381,6 +391,7 @@ class Oracle:
                 gpu.id
                 for gpu in site.gpus
                 if gpu.gpu_class == request.ask.classes[0]
+                and gpu.usable
                 and gpu.mode in (None, "whole")
                 and not any(
                     place.gpu == gpu.id and starts < until and site.now < ends

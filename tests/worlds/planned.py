@@ -6,11 +6,10 @@ The next cycle would find what does not, and say a reason that has nothing to do
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from allocation.reasons.catalogue import UNPROVEN
 from allocation.solver import Place, Waiting
 from tests.solver.builders import MODELS
 from tests.solver.standing import units_of
-from tests.worlds.asked import requests_after
+from tests.worlds.asked import is_proven, requests_after
 from tests.worlds.life import Turn, World
 
 
@@ -76,9 +75,7 @@ def _planned(world: World, turn: Turn) -> Iterator[Span]:
     """Starts that the plan proves."""
     requests = {request.booking: request for request in requests_after(turn)}
     for wait in turn.plan.waits:
-        is_guess = any(reason.code in UNPROVEN for reason in wait.reasons[:1])
-        at_risk = any(reason.code == "deadline_at_risk" for reason in wait.reasons)
-        if is_guess or at_risk or not wait.places:
+        if not is_proven(wait):
             continue
         request, job = requests.get(wait.booking), world.runs[wait.booking].job
         tenant, project = job.tenant, job.project

@@ -26,6 +26,8 @@ IN_TIME = (1013, 1186, 369, 5014, 20039)
 """Worlds with a resume that is planned while its pause is under way, with a pause that is right
 because of what starts later, with a booking at risk that gets a start after all, with a start that
 is later because of a resume, and with a limit of nothing after an exception ends."""
+FAILING = 79
+"""A world in which a GPU fails and returns."""
 MIXED = 37
 """A world with bookings of two classes."""
 GPU = 56_000
@@ -147,6 +149,28 @@ def test_what_is_inside_a_guarantee_and_paused_for_another_tenant_is_found() -> 
     pause = Pause(victim.booking, others[0], NOON, 0, ())
     plan = Plan((), (), (), (), pauses=(pause,))
     assert list(Oracle(world)._inside(Turn(site, plan, frozenset()))) != []
+
+
+def test_a_pause_above_the_maximum_of_the_tier_is_found() -> None:
+    world = World.of(PLAIN)
+    turn = a_turn_of(world)
+    victim = next(row for row in world.rows if row.started)
+    other = next(name for name in world.runs if name != victim.booking)
+    pause = Pause(victim.booking, other, NOON, 0, ())
+    site = replace(turn.site, held=tuple(counted(world, [victim])))
+    late, oracle = Turn(site, Plan((), (), (), (), pauses=(pause,)), frozenset()), Oracle(world)
+    tier = world.runs[victim.booking].job.tier
+    oracle._tiers[tier.slug] = replace(tier, pauses=1)
+    for pauses, is_found in ((1, False), (2, True)):
+        world.runs[victim.booking].pauses = pauses
+        assert any("more often" in each for each in oracle._inside(late)) is is_found
+
+
+def test_gpus_fail_and_return_in_some_worlds() -> None:
+    world = World.of(FAILING)
+    kinds = {kind for turn in world.turns() for kind in turn.outside}
+    assert {"failure", "repair"} <= kinds
+    assert world.broken == set()
 
 
 def counted(world: World, rows: list[Held]) -> list[Held]:
