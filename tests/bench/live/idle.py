@@ -24,7 +24,7 @@ WAITING, LENGTH = 5, timedelta(minutes=15)
 # The demo's seed has no booking later than this.
 FREE_FROM = timedelta(days=10)
 NODE = "gpu-a1-01"
-AGENTS = "agent"
+AGENTS = "gpu-"
 
 
 def held_add(count: int, now: datetime) -> None:
@@ -82,7 +82,8 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     from django.db import connection  # noqa: PLC0415 (Django is there only now)
     from django.utils import timezone  # noqa: PLC0415
 
-    held_add(options.held, timezone.now())
+    if options.held:
+        held_add(options.held, timezone.now())
     connection.close()
     time.sleep(options.settle)
     before, began = processor_seconds(site), time.monotonic()
@@ -103,7 +104,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live.idle", description=__doc__)
-    parser.add_argument("--held", type=int, default=10_000)
+    parser.add_argument("--held", type=int, default=10_000, help="0: as the site is")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--settle", type=float, default=60, help="seconds before it is measured")
     site_options(parser)
