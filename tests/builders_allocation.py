@@ -187,10 +187,6 @@ def a_booking_request(
     )
 
 
-# The name that it had before.
-a_wish = a_booking_request
-
-
 def a_booking(
     project: Project,
     owner_id: int,

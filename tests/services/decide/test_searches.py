@@ -10,7 +10,7 @@ from allocation.services.decide import cycle, searches
 from allocation.services.decide.decision_log import decision_chain, decision_rebuild
 from allocation.services.decide.replay import decision_replay
 from allocation.solver.state.quiet import QuietClasses
-from tests.builders_allocation import Lab, a_lab, a_wish, an_ask
+from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant
 
@@ -26,8 +26,8 @@ def plant(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> Plant:
 def requested(plant: Plant, lab: Lab) -> Booking:
     """One more booking of an hour, decided a second later."""
     with as_system():
-        wish = a_wish(lab.project, an_ask(hours=1))
-        booking = booking_request(actor=lab.actor, request=wish, now=plant.now)
+        request = a_booking_request(lab.project, an_ask(hours=1))
+        booking = booking_request(actor=lab.actor, request=request, now=plant.now)
     plant.later(timedelta(seconds=1))
     plant.cycle()
     return booking
