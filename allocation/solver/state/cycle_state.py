@@ -140,7 +140,7 @@ class CycleState(HeldSpace):
             self.quota.add(self.use(part.demand), fit.window, -1)
 
     def lift(self, fit: Fit) -> None:
-        """Free what a booking has; maintenance that lies on it stays."""
+        """Free what a booking has; maintenance of its GPUs stays."""
         self.free(fit)
         for part in self.parts(fit):
             gpus = {place.gpu for place in part.places}
@@ -148,7 +148,7 @@ class CycleState(HeldSpace):
                 self.maintenance.add(part.demand.gpu_class, calendar, gpus)
 
     def put_back(self, fit: Fit) -> None:
-        """Undo `lift`, also where maintenance lies on it."""
+        """Undo `lift`, also where its GPUs are in maintenance."""
         self.take(fit)
         for use in self.uses(fit.demand):
             self.quota.add(use, fit.window)

@@ -75,8 +75,8 @@ def test_a_window_in_the_way_keeps_the_booking_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("share", [None, 250], ids=["whole", "share"])
-def test_maintenance_that_lies_on_a_booking_is_in_the_way_of_its_change(share: int | None) -> None:
-    """The booking keeps what it has, and the cycle goes on."""
+def test_maintenance_of_a_bookings_gpu_is_in_the_way_of_its_change(share: int | None) -> None:
+    """The booking keeps what it has, and the cycle decides the others."""
     (row,) = held_window("mine", range(1), 2, 4)
     row = replace(row, place=replace(row.place, share=share))
     ask = an_ask(1) if share is None else a_share(share)
