@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from allocation.solver.model.inputs import Held, Request
 from allocation.solver.model.rows import Delta, Key, Rows, difference
 
-EVERY = 30
+EVERY = 60
 """Seconds after which the planned starts of a class are searched again, whatever has happened."""
 LEAST = 300
 """Waiting bookings from which on classes are quiet; where fewer wait, each cycle searches all."""
