@@ -53,6 +53,7 @@ from allocation.services.plans.plan_diff import Changes, changes_of
 from allocation.services.publish.publish import publish_due, republish_all
 from allocation.services.runs.lost_runs import node_bookings_requeue
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
+from allocation.services.snapshot import kept_use
 from allocation.services.snapshot import snapshot as snapshots
 from allocation.solver import Plan, Snapshot, digest
 from tenants.access import Actor
@@ -350,6 +351,7 @@ class BothPortals:
             mock.patch.object(apply_assignments, "uuid4", self._ids),
             mock.patch.object(apply_pauses, "uuid4", self._pause_ids),
             mock.patch.object(snapshots, "used_read", return_value=()),
+            mock.patch.object(kept_use, "stretches_read", return_value=[]),
         ):
             cycle_run(when(now))
             real = snapshots.snapshot_take(when(now))
