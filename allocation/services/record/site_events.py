@@ -46,6 +46,7 @@ def maintenance_event(
         "starts": row.starts.isoformat(),
         "ends": row.ends.isoformat(),
         "drain_by": row.drain_by.isoformat(),
+        "ended_at": row.ended_at.isoformat() if row.ended_at else None,
         "series": str(row.series) if row.series else None,
         "later_dates": later_dates,
     }
@@ -65,7 +66,7 @@ def mode_event(what: str, mode: PortalMode, now: datetime) -> None:
     """Adds `outage.begun`, `freeze.ended` and so on, in the caller's transaction."""
     name = {"outage": "outage of the portal", "freeze": "freeze of decisions"}[mode.kind]
     said = {**_period(mode), "closed_at": mode.closed_at.isoformat() if mode.closed_at else None}
-    sentence = f"The {name} has {_STAGES[what]}: {mode.reason}."
+    sentence = f"The {name} has {_STAGES[what]}: {_why(mode)}."
     _put(f"{mode.kind}.{what}", mode.id, {str(mode.kind): said}, sentence, now)
 
 
@@ -75,7 +76,7 @@ def stop_event(what: str, stop: Stop, now: datetime) -> None:
     if stop.scope == Stop.Scope.BOOKING:
         return
     said = {**_period(stop), "scope": stop.scope, "name": stop.name, "id": str(stop.id)}
-    sentence = f"The stop of new work of {stop.of} has {_STAGES[what]}: {stop.reason}."
+    sentence = f"The stop of new work of {stop.of} has {_STAGES[what]}: {_why(stop)}."
     _put(f"stop.{what}", stop.id, {"stop": said}, sentence, now, only=stop.tenant_id)
 
 
@@ -83,8 +84,14 @@ _STAGES = {"begun": "begun", "closed": "closed the portal to changes", "ended": 
 
 
 def _period(row: PortalMode | Stop) -> dict[str, Any]:
-    until = row.until.isoformat() if row.until else None
-    return {"reason": row.reason, "since": row.since.isoformat(), "until": until}
+    times = {"until": row.until, "ended_at": row.ended_at}
+    said = {name: at.isoformat() if at else None for name, at in times.items()}
+    return {"reason": row.reason, "since": row.since.isoformat(), **said}
+
+
+def _why(row: PortalMode | Stop) -> str:
+    """The reason inside of a sentence, which ends with a full stop of its own."""
+    return row.reason.rstrip(".")
 
 
 def _put(

@@ -117,7 +117,8 @@ def _waiting(
         blocker if blocker.check == "quota" or blocker.code in _OUT else frees(blocker, until)
         for blocker in blockers
     ]
-    if request.earliest > state.now:
+    if request.earliest > state.now and not request.paused:
+        # Of a paused booking it is when its notice ends, which nobody asked for.
         said.append(reason("not_before", request.earliest))
     if said and request.ask.groups and state.quota.tier(request.tier).pausable:
         said.append(reason("free_room_only"))

@@ -50,17 +50,19 @@ class EventDetails(serializers.Serializer[Any]):
     )
     maintenance = serializers.DictField(
         required=False,
-        help_text="For `maintenance.…`: id, where, reason, starts, ends, drain_by, series and the "
-        "number of later dates that are planned or cancelled with it.",
+        help_text="For `maintenance.…`: id, where, reason, starts, ends as planned, drain_by, "
+        "ended_at by an operator, series and the number of later dates that are planned or "
+        "cancelled with it.",
     )
     outage = serializers.DictField(
-        required=False, help_text="For `outage.…`: reason, since, until and closed_at."
+        required=False, help_text="For `outage.…`: reason, since, until, closed_at and ended_at."
     )
     freeze = serializers.DictField(
-        required=False, help_text="For `freeze.…`: reason, since, until and closed_at."
+        required=False, help_text="For `freeze.…`: reason, since, until, closed_at and ended_at."
     )
     stop = serializers.DictField(
-        required=False, help_text="For `stop.…`: id, scope, name, reason, since and until."
+        required=False,
+        help_text="For `stop.…`: id, scope, name, reason, since, until and ended_at.",
     )
     policy = serializers.DictField(required=False, help_text="For `policy.…`: the version.")
     message = serializers.CharField(help_text="A sentence for people.")

@@ -24,7 +24,7 @@ def test_modes_and_stops_are_events_for_those_whom_they_concern(lab: Lab) -> Non
     neighbour = a_lab("neighbours", gpus=0)
     with as_system():
         otto = an_operator()
-        outage_begin(operator=otto, length=timedelta(minutes=20), reason="Upgrade", now=NOW)
+        outage_begin(operator=otto, length=timedelta(minutes=20), reason="Upgrade.", now=NOW)
         outage_close(operator=otto, now=NOW)
         outage_close(operator=otto, now=NOW)
         mode_end(kind="outage", operator=otto, now=NOW)
@@ -55,5 +55,5 @@ def test_modes_and_stops_are_events_for_those_whom_they_concern(lab: Lab) -> Non
     assert (first["outage"]["closed_at"], closed["outage"]["closed_at"]) == (None, NOW.isoformat())
     assert theirs[-1].data["stop"] | {"id": ""} == {
         "id": "", "scope": "site", "name": "", "reason": "Fire", "since": NOW.isoformat(),
-        "until": None,
+        "until": None, "ended_at": NOW.isoformat(),
     }  # fmt: skip

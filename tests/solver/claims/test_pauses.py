@@ -191,6 +191,9 @@ class TestInsideAGuarantee:
         resumes = next(wait for wait in plan.waits if wait.booking == "a00")
         moved = next(wait for wait in plan.waits if wait.booking == "e0")
         assert moved.starts >= resumes.ends
+        codes = {why.code for why in resumes.reasons}
+        assert codes, "it resumes at once, and this shows nothing"
+        assert "not_before" not in codes, "its owner asked for no later start"
         assert moved.delayed_by is not None
         assert (moved.delayed_by.code, dict(moved.delayed_by.numbers)["rule"]) == (
             "overtaken",
