@@ -81,17 +81,16 @@ def is_quiet(state: CycleState, request: Request, kept: Fit) -> bool:
     """True when a reserved planned start needs no search: it is as it was, it is not near, and
     nothing of its classes was given back since it was searched.
 
-    A start is planned on the grid; once its requested second is over it may be earlier.
+    Near is a step of the grid: what ends, and what may begin, between two steps was planned for the
+    next one.
     """
     promise = request.promise
     if promise is None or promise.strength is None or kept.starts != promise.starts:
         return False
     if request.fixed or request.pinned or request.home or kept.victims:
         return False
-    if request.earliest <= state.now and kept.starts < request.earliest + state.policy.grid:
-        return False
-    is_far = kept.starts > state.frozen_for(kept.demand)
-    return is_far and state.is_quiet(request.ask.all_classes)
+    near = max(state.frozen_for(kept.demand), state.now + state.policy.grid)
+    return kept.starts > near and state.is_quiet(request.ask.all_classes)
 
 
 def is_at_its_earliest(

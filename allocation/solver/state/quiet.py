@@ -83,7 +83,11 @@ def _given_back_by_held(before: Rows, delta: Delta) -> Iterator[str]:
     held: Mapping[Key, Held] = before.tables["held"]
     put: Mapping[Key, Held] = delta.put.get("held", {})
     for key in (*delta.drop.get("held", ()), *put):
-        if key in held and (key not in put or _is_less(held[key], put[key])):
+        if key not in held:
+            continue
+        old, new = held[key], put.get(key)
+        # What ends as planned makes room for near starts only, which are always searched.
+        if old.ends > delta.head if new is None else _is_less(old, new):
             yield before.tables["gpus"][held[key].place.gpu].gpu_class
 
 

@@ -88,6 +88,13 @@ def test_held_work_that_takes_room_leaves_its_class_quiet(held: tuple[Held, ...]
     assert after(a_site(), a_site(held=held)) == ("a100", "h100")
 
 
+def test_held_work_that_ends_as_planned_leaves_its_class_quiet() -> None:
+    ending = replace(BUSY[0], ends=NEXT)
+    assert after(a_site(held=instead(BUSY[0], ending)), a_site(held=BUSY[1:])) == ("a100", "h100")
+    ending = replace(BUSY[0], ends=NEXT + 1)
+    assert after(a_site(held=instead(BUSY[0], ending)), a_site(held=BUSY[1:])) == ("a100",)
+
+
 def test_a_request_that_leaves_its_planned_start_makes_its_classes_searched() -> None:
     other = a_request("b1")
     assert after(a_site(WAITS, other), a_site(other)) == ("a100",)
@@ -141,18 +148,14 @@ def test_a_planned_start_in_a_quiet_class_is_kept_without_a_search() -> None:
     assert row.starts == NEXT
 
 
-def test_a_quiet_class_has_no_say_in_a_start_that_is_near_or_whose_second_has_come() -> None:
-    near = replace(a_site(), now=PLANNED.starts - 5, quiet=("h100",))
-    (row,) = solve(replace(near, held=BUSY[1:2]), POLICY).assigns
-    assert row.starts == near.now
-    # It asked for a second between two steps of the grid, which is over by now.
-    earliest = PLANNED.starts - 7
-    asked = replace(WAITS, earliest=earliest)
-    site = replace(a_site(asked, held=BUSY[1:]), quiet=("h100",))
-    (wait,) = solve(replace(site, now=earliest - 1), replace(POLICY, freeze_horizon=0)).waits
+def test_a_quiet_class_has_no_say_in_a_start_that_is_near() -> None:
+    site = replace(a_site(held=BUSY[1:2]), quiet=("h100",))
+    far = replace(site, now=PLANNED.starts - POLICY.grid - 1)
+    (wait,) = solve(far, POLICY).waits
     assert wait.as_before
-    (row,) = solve(replace(site, now=earliest), replace(POLICY, freeze_horizon=0)).assigns
-    assert row.starts == earliest
+    near = replace(site, now=PLANNED.starts - POLICY.grid)
+    (row,) = solve(near, POLICY).assigns
+    assert row.starts == near.now
 
 
 def test_a_newcomer_in_a_quiet_class_gets_the_start_that_it_would_get_after_a_search() -> None:
