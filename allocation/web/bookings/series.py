@@ -15,6 +15,7 @@ from allocation.models import Series
 from allocation.queries.bookings.series import failed_dates_of, local_start, series_shown
 from allocation.services.bookings.series import BEFORE_START, series_cancel
 from allocation.web.bookings.booking_pages import booking_row, page_context
+from allocation.web.parts.changes import open_changes
 from allocation.web.parts.labels import labels_context
 from billing.rules import money_text
 from tenants.access import Actor
@@ -31,6 +32,8 @@ def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespo
     shown = series_shown(series)
     conflicts = failed_dates_of(shown)
     ctx = page_context(actor, timezone.now())
+    booked = [each.booking for each in shown.dates if each.booking]
+    changes = open_changes(booked, ctx.zone, ctx.now)
     context = {
         "series": series,
         "shown": shown,
@@ -40,6 +43,7 @@ def series_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespo
                 "starts": _words(series, each.starts),
                 "line": booking_row(each.booking, ctx) if each.booking else None,
                 "sentence": each.sentence,
+                "change": changes.get(each.booking.id, "") if each.booking else "",
             }
             for each in shown.dates
         ],

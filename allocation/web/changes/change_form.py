@@ -155,11 +155,16 @@ class ChangeForm:
             value = self.values[name]
             return Field(name, label, value, hint=hint, error=error, id=f"change-{name}", **more)
 
+        is_paused = self.is_begun and not self.can_give_back
+        length = ("Length", "Such as 6h or 1h30m.")
+        if is_paused:
+            label = "Length, with the pause" if self.is_fixed else "Time left"
+            length = (label, "Until it resumes, it can only become shorter.")
         first = [
             field("name", "Name", required=False, maxlength=80),
-            field("length", "Length", "Such as 6h or 1h30m."),
+            field("length", *length),
         ]
-        if self.is_begun and not self.can_give_back:
+        if is_paused:
             return first
         if self.is_begun:
             hint = "Such as n0003/2, or unused: all without a process."

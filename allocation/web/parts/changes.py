@@ -1,8 +1,10 @@
 """The latest change of a booking, as its page shows it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
+from uuid import UUID
 
 from django.db.models import F
 
@@ -52,20 +54,16 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
     is_kept = change.state == BookingChange.State.KEPT
     if not is_open and not (is_kept and change.decided_at and now - change.decided_at < SHOWN):
         return None
-    title = "A change is being decided" if is_open else "The change was not possible"
     decides = ""
     if change.state == BookingChange.State.AWAITING_APPROVAL:
-        title = "A change waits for its approval"
         decides = _who_decides(change, zone, now)
     waits = ""
     is_waiting = change.is_waiting or (change.is_sooner and is_open)
     if is_waiting and change.keep_trying_until is not None:
-        title = "A change waits for room"
         until = moment_words(change.keep_trying_until, zone, now)
-        title = "It waits for an earlier start" if change.is_sooner else title
         waits = f"It is made as soon as there is room, until {until}. The booking stays as it is."
     return ShownChange(
-        title=title,
+        title=_open_title(change) if is_open else "The change was not possible",
         is_open=is_open,
         decides=decides,
         differences=tuple(wish_lines(change, zone, now)),
@@ -74,6 +72,28 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
         waits=waits,
         can_wait=is_kept and can_wait(change, booking, now),
     )
+
+
+def open_changes(bookings: Iterable[Booking], zone: tzinfo, now: datetime) -> dict[UUID, str]:
+    """Returns for each booking with an open change what it is:
+    `A change waits for room: Number: 1 → 3`."""
+    rows = BookingChange.objects.filter(
+        booking__in=[each.id for each in bookings],
+        strength=Strength.STRONGER,
+        state__in=BookingChange.OPEN,
+    )
+    return {
+        row.booking_id: f"{_open_title(row)}: {'; '.join(wish_lines(row, zone, now))}"
+        for row in rows.order_by("asked_at")
+    }
+
+
+def _open_title(change: BookingChange) -> str:
+    if change.state == BookingChange.State.AWAITING_APPROVAL:
+        return "A change waits for its approval"
+    if change.is_sooner and change.keep_trying_until is not None:
+        return "It waits for an earlier start"
+    return "A change waits for room" if change.is_waiting else "A change is being decided"
 
 
 def wish_lines(change: BookingChange, zone: tzinfo, now: datetime) -> list[str]:

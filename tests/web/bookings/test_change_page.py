@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
@@ -20,6 +21,7 @@ from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.quotes.changes import ChangeQuote
 from allocation.services.record.terms import terms_of
 from allocation.web.bookings.booking_pages import page_context
+from allocation.web.changes.change_form import ChangeForm
 from allocation.web.changes.change_page import preview_of
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
@@ -61,6 +63,13 @@ def posted(site: Site, booking: Booking, **values: str) -> tuple[int, str]:
     shown.pop("csrfmiddlewaretoken", None)
     answer = client.post(url, {**shown, **values})
     return answer.status_code, flat(answer.content.decode())
+
+
+def series_page(site: Site, booking: Booking) -> str:
+    client, series_id = Client(), fresh(booking).series_id
+    client.force_login(site.people["researcher"])
+    assert series_id is not None
+    return flat(client.get(f"/t/{site.tenant.slug}/series/sr_{series_id.hex}").content.decode())
 
 
 def fresh(booking: Booking) -> Booking:
@@ -219,9 +228,25 @@ def test_a_date_of_a_series_changes_alone_or_with_others(site: Site) -> None:
         )
         assert lengths == [7200, 3600, 3600]
         assert Series.objects.count() == 2
+        Booking.objects.filter(series=fresh(booking).series).update(
+            state=State.SCHEDULED, planned_starts=F("starts"), planned_class="h100"
+        )
+    send, headers = site.researcher.send, {"if_match": "*"}
+    asked = send("PATCH", f"bookings/{booking.label}", {"count": 3}, headers=headers)
+    assert asked.status_code == 202, asked.content
+    assert series_page(site, booking).count("A change is being decided: Number: 2 → 3") == 1
     other = (starts + timedelta(days=3)).strftime("%Y-%m-%dT%H:%M")
     status, page = posted(site, booking, scope="all", parts="fit", own="overwrite", starts=other)
     assert (status, "The dates of a series keep their days." in page) == (409, True)
+
+
+def test_the_form_of_a_paused_booking_names_the_time_that_is_left(booking: Booking) -> None:
+    booking.state = State.PAUSED
+    length = ChangeForm.of(booking, UTC).fields(None)[1]
+    assert length.label == "Length, with the pause", "its window is fixed"
+    booking.starts, booking.ask = None, {**booking.ask, "starts": None}
+    length = ChangeForm.of(booking, UTC).fields(None)[1]
+    assert (length.label, "only become shorter" in length.hint) == ("Time left", True)
 
 
 def test_a_later_end_that_looks_busy_can_be_asked_for_and_waited_for(
