@@ -9,6 +9,7 @@ from django.utils import timezone
 from allocation.models import Booking, BookingChange
 from allocation.rules.states import State
 from allocation.services.snapshot.snapshot import asked_changes_read
+from tenants.services.policy_hooks import calls
 from tests.api.builders import said
 from tests.builders_allocation import a_booking
 from tests.policy_hook.conftest import Hooked
@@ -81,6 +82,25 @@ def test_what_it_made_of_a_change_is_stored_for_the_decision(hooked: Hooked) -> 
         assert read.target.tier == "spot"
         assert read.target.earliest == int(later.timestamp())
     assert [each["act"] for each in hooked.hook.questions] == ["change"]
+
+
+def test_what_another_change_makes_of_it_meanwhile_is_not_admitted(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two changes at once get together what the hook would not admit."""
+    number, post = said(hooked.book("1 h100 for 20m"))["number"], calls.hook_post
+
+    def post_while_it_changes(*args: Any, **more: Any) -> calls.Reply:  # noqa: ANN401 (as it is)
+        with as_system():
+            booking = Booking.objects.get()
+            Booking.objects.update(ask={**booking.ask, "count": 4})
+        return post(*args, **more)
+
+    monkeypatch.setattr(calls, "hook_post", post_while_it_changes)
+    answer = changed(hooked, number, {"duration": "PT40M"})
+    assert (answer.status_code, said(answer)["code"]) == (409, "policy_hook_moved")
+    with as_system():
+        assert Booking.objects.get().duration_seconds == 1200
 
 
 def test_a_booking_that_has_begun_keeps_its_tier(hooked: Hooked) -> None:

@@ -23,6 +23,7 @@ from tenants.services.policy_hooks.questions import (
     HookAnswer,
     HookAnswers,
     HookQuestion,
+    asked_of,
     hook_answered,
 )
 
@@ -223,4 +224,5 @@ def _answers(question: HookQuestion, said: _Said, tenant: str, call: UUID) -> Ho
         failed = ADMITTED if is_admitted else Decision(is_admitted=False)
         decisions = (failed,) * len(question.items)
     found = tuple(HookAnswer(each, tenant, call, said.error) for each in decisions)
-    return HookAnswers(question.act, found, is_dry_run=question.hook.is_dry_run)
+    asked = asked_of(question.items)
+    return HookAnswers(question.act, found, question.hook.is_dry_run, asked)

@@ -43,11 +43,13 @@ class HookAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HookAnswers:
-    """The answers to one question; none in a dry run."""
+    """The answers to one question; none in a dry run. `asked`: what it was about, without money,
+    which others spend meanwhile."""
 
     act: str
     answers: tuple[HookAnswer, ...]
     is_dry_run: bool = False
+    asked: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(eq=False)
@@ -94,10 +96,22 @@ def hook_consult(
         raise HookQuestion(hook, actor, act, found, now)
     if known.is_dry_run and act != TEST:
         return None
-    if known.act != act or len(known.answers) != len(found):
+    if known.act != act or known.asked != asked_of(found):
         sentence = "What this asks for changed while the policy hook was asked. Send it again."
         raise Refused("policy_hook_moved", sentence)
     return known.answers
+
+
+def asked_of(items: Sequence[HookItem]) -> tuple[Mapping[str, Any], ...]:
+    """What the items ask for, without costs and budgets."""
+    return tuple(
+        _without_money({**item.data, "change": _without_money(item.data.get("change", {}))})
+        for item in items
+    )
+
+
+def _without_money(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in data.items() if name not in ("cost", "budget")}
 
 
 @contextmanager
