@@ -10,6 +10,7 @@ from allocation.models import Booking, BookingChange
 from allocation.rules.states import State
 from allocation.services.snapshot.snapshot import asked_changes_read
 from tenants.services.policy_hooks import calls
+from tenants.services.policy_hooks.post import Reply, hook_post
 from tests.api.builders import said
 from tests.builders_allocation import a_booking
 from tests.policy_hook.conftest import Hooked
@@ -88,9 +89,9 @@ def test_what_another_change_makes_of_it_meanwhile_is_not_admitted(
     hooked: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else two changes at once get together what the hook would not admit."""
-    number, post = said(hooked.book("1 h100 for 20m"))["number"], calls.hook_post
+    number, post = said(hooked.book("1 h100 for 20m"))["number"], hook_post
 
-    def post_while_it_changes(*args: Any, **more: Any) -> calls.Reply:  # noqa: ANN401 (as it is)
+    def post_while_it_changes(*args: Any, **more: Any) -> Reply:  # noqa: ANN401 (as it is)
         with as_system():
             booking = Booking.objects.get()
             Booking.objects.update(ask={**booking.ask, "count": 4})
