@@ -300,6 +300,7 @@ def _extend(tables: Tables, extend: Extend, now: float) -> None:
         tables.bump(rows)
         booking.bought += extend.until - (booking.ends or extend.until)
         booking.ends = extend.until
+        booking.revision += 1
         booking.duration = granted_seconds(booking)
     last = booking.extension_waits_until
     can_wait = not extend.granted and extend.reasons[0].code != "not_live"
