@@ -27,6 +27,7 @@ from allocation.services.decide.queue_places import queue_places
 from allocation.services.decide.rest import Rest
 from allocation.services.decide.searches import Searches
 from allocation.services.decide.self_check import cycle_failure_note
+from allocation.services.decide.set_aside import decided_without
 from allocation.services.decide.turn_lock import (
     TurnSession,
     lock_give,
@@ -63,7 +64,7 @@ from allocation.services.shards.choice import decide_of, shards_count
 from allocation.services.snapshot.intake import open_bookings_lock
 from allocation.services.snapshot.kept import drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
-from allocation.solver import LEFT, Kept, Part, Snapshot, digest, solve
+from allocation.solver import LEFT, Kept, Part, Plan, Snapshot, digest, solve
 from allocation.solver.model.rows import Rows
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
@@ -285,13 +286,14 @@ def _decide(
 ) -> _Attempt:
     began = time.perf_counter()
     try:
-        with gc_paused(), session_kept():
-            plan = solve(snapshot, policy_of(live), decide_of(snapshot), kept=_kept)
+        plan = _solved(snapshot, live)
     except SOLVER_FAULTS as error:
-        _kept.forget()
-        # Starts and ends need no decision.
         cycle_failure_note(error, digest(snapshot))
-        return _Attempt("failed")
+        found = decided_without(snapshot, lambda part: _solved(part, live))
+        if found is None:
+            # Starts and ends need no decision.
+            return _Attempt("failed")
+        (snapshot, plan), rows = found, None
     solve_ms = round((time.perf_counter() - began) * 1000)
     if _kept.drifts_take():
         drift_note(["solver"])
@@ -319,6 +321,16 @@ def _decide(
     written = changes.plan
     answered = len(written.assigns) + len(written.waits) + len(written.refusals)
     return _Attempt("decided", decision.id, _has_unanswered(withheld), answered)
+
+
+def _solved(snapshot: Snapshot, live: PolicyVersion) -> Plan:
+    """The plan for a snapshot; after an error the solver begins without what it has kept."""
+    try:
+        with gc_paused(), session_kept():
+            return solve(snapshot, policy_of(live), decide_of(snapshot), kept=_kept)
+    except SOLVER_FAULTS:
+        _kept.forget()
+        raise
 
 
 def _drop_record(error: PlanStale | IntegrityError) -> _Attempt:

@@ -1,17 +1,19 @@
 """The promises are asked for by themselves, and a solver that fails stops nobody else."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Allocation, Decision, Occupancy
+from allocation.models import Allocation, Booking, Decision, Occupancy
 from allocation.services.bookings.bookings import booking_release, booking_request
 from allocation.services.decide import cycle
 from allocation.services.decide.cycle import cycle_run
+from allocation.services.decide.replay import decision_replay
 from allocation.services.decide.self_check import invariants_run
-from allocation.solver import Plan, solve
+from allocation.solver import Plan, Snapshot, solve
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -91,3 +93,39 @@ def test_a_solver_that_fails_keeps_nothing_from_ending_or_starting(
     monkeypatch.setattr(cycle, "solve", solve)
     with as_system():
         assert cycle_run(NOW + HOUR).outcome == "decided"
+
+
+def test_a_request_on_which_the_solver_fails_stops_no_other(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with as_system():
+        asked = [
+            booking_request(
+                actor=lab.actor,
+                request=a_booking_request(lab.project),
+                now=NOW + number * timedelta(seconds=1),
+            )
+            for number in range(6)
+        ]
+    culprit, now = str(asked[2].id), NOW + HOUR
+
+    def broken(site: Snapshot, *others: Any, **more: Any) -> Plan:  # noqa: ANN401  as `solve`
+        if any(request.booking == culprit for request in site.requests):
+            raise IndexError("a mistake")
+        return solve(site, *others, **more)
+
+    monkeypatch.setattr(cycle, "solve", broken)
+    with as_system():
+        assert cycle_run(now).outcome == "decided"
+        states = [Booking.objects.get(id=each.id).state for each in asked]
+        assert states.pop(2) == "requested"
+        assert "requested" not in states
+        assert decision_replay(Decision.objects.latest("id")).is_equal
+        cycle_run(now)
+        assert Booking.objects.get(id=culprit).state == "requested"
+    assert shown()["failed_cycles"] == 2
+    assert f"Decided without {culprit}, on which the solver failed" in caplog.text
+    monkeypatch.setattr(cycle, "solve", solve)
+    with as_system():
+        cycle_run(now)
+        assert Booking.objects.get(id=culprit).state != "requested"
