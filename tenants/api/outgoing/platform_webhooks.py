@@ -82,7 +82,7 @@ class PlatformWebhooks(PlatformView, Webhooks):
 
     @described(
         "create_platform_webhook",
-        "Send events of nodes, GPUs, maintenance and the policy to an address (operators)",
+        "Send events of nodes, GPUs, maintenance, stops and the policy to an address (operators)",
         answer=WebhookMade,
         status=201,
         request=PlatformWebhookIn,
