@@ -1,6 +1,7 @@
-"""Values from environment variables, validated when a process starts, not when they are used."""
+"""Values from the environment, validated when a process starts, and the commit of its code."""
 
 import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -11,6 +12,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+COMMIT_DIGITS = 16
+"""Hexadecimal digits that are kept of a commit: enough to identify it in any repository."""
+_TIMEOUT_SECONDS = 10
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 SECRET_LENGTH_MIN = 32
@@ -244,3 +248,31 @@ def password_weakness(user: str, password: str) -> str:
     if plain == user.lower() or any(word in plain for word in PLACEHOLDERS):
         return "has a default password"
     return secret_weakness(password).replace("has", "has a password that has")
+
+
+def code_commit(root: Path, named: str) -> str:
+    """Returns the commit of the code in `root`, as `1a2b3c4d5e6f7a8b`, or `unknown`.
+
+    `named` is the commit that the image was built with. If it is empty, the commit is read from
+    git, with `+changes` after it if files differ. Returns `unknown` if git is missing, or if `root`
+    is not the top folder of a repository.
+    """
+    if named:
+        return named[:COMMIT_DIGITS]
+    top, commit = (_git(root, "rev-parse", what) for what in ("--show-toplevel", "HEAD"))
+    if not top or not commit or Path(top).resolve() != root.resolve():
+        return "unknown"
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    return commit[:COMMIT_DIGITS] + ("+changes" if changed != "" else "")
+
+
+def _git(root: Path, *words: str) -> str | None:
+    """Returns the output of git, or None if the command fails."""
+    try:
+        done = subprocess.run(  # noqa: S603  fixed arguments
+            ["git", "-C", str(root), *words],  # noqa: S607  the path of git differs
+            capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -9,10 +9,10 @@ import psycopg
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from psycopg.types.numeric import Int2, Int2Dumper, Int4, Int4Dumper, Int8, Int8Dumper
 
-from portal.code_commit import code_commit
 from portal.deploy import production_check
 from portal.env import (
     BadSetting,
+    code_commit,
     env_bool,
     env_choice,
     env_collector,
@@ -301,7 +301,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
     "POSTPROCESSING_HOOKS": [
-        "tenants.api.outgoing.event_shapes.webhooks_describe",
+        "tenants.api.outgoing.events.webhooks_describe",
         "drf_spectacular.hooks.postprocess_schema_enums",
     ],
 }

@@ -1,7 +1,6 @@
 """The only writers of money. Each call is one transaction or joins the caller's."""
 
-from billing.services.budget_labels import budget_labels_set
-from billing.services.budgets import budget_put, budget_set
+from billing.services.budgets import budget_labels_set, budget_put, budget_set
 from billing.services.campaigns import (
     CampaignMatch,
     campaign_create,
@@ -25,7 +24,7 @@ from billing.services.holds import (
     holds_place,
     new_holds_place,
 )
-from billing.services.months import month_close
+from billing.services.ledger import month_close
 from billing.services.price_drafts import (
     DraftTerms,
     PriceChange,

@@ -1,5 +1,6 @@
 """Writes budgets: the amounts that may be spent in a period, at each level of the tree."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
@@ -25,6 +26,7 @@ from billing.words import refusal_text
 from tenants.audit import audit_record
 from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.labels import labels_check, reference_check
 
 
 def budget_set(
@@ -215,3 +217,34 @@ def _below_spent_and_held(budget: Budget) -> Refused:
         param="amount",
         numbers={"used": str(used), "amount": str(floor_to_cents(effect.amount))},
     )
+
+
+def budget_labels_set(
+    *,
+    actor_id: int | None,
+    budget: Budget,
+    labels: Mapping[str, str] | None,
+    external_ref: str | None,
+    now: datetime,
+) -> None:
+    """Sets labels and reference; None keeps them. The caller has checked the actor's right.
+
+    Raises:
+        Refused: `bad_label`, `too_many_labels` or `bad_reference`.
+    """
+    before = {"labels": budget.labels, "external_ref": budget.external_ref}
+    if labels is not None:
+        budget.labels = labels_check(labels)
+    if external_ref is not None:
+        budget.external_ref = reference_check(external_ref)
+    after = {"labels": budget.labels, "external_ref": budget.external_ref}
+    if after != before:
+        budget.save(update_fields=["labels", "external_ref"])
+        audit_record(
+            tenant_id=budget.tenant_id,
+            actor_id=actor_id,
+            action="budget.labels_set",
+            target=("budget", budget.id),
+            now=now,
+            detail={"before": before, "after": after},
+        )

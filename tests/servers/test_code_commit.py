@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from portal.code_commit import code_commit
+from portal.env import code_commit
 
 WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
 

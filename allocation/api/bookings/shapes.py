@@ -27,8 +27,8 @@ from allocation.words.reasons import reason_shown
 from billing.peak_text import peak_words
 from tenants.models import Tier
 from tenants.platform.labels import Labels
+from tenants.platform.rest.body import Shape
 from tenants.platform.rest.fields import Money, iso_duration
-from tenants.platform.rest.shape import Shape
 
 _FIELDS = (
     "name labels external_ref state outcome version revision submitted ask alternatives "

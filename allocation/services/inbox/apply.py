@@ -22,11 +22,10 @@ from allocation.rules.nodes.fencing import (
     is_stale,
 )
 from allocation.services.inbox.heartbeats import Received, received_store
-from allocation.services.nodes.examinations import examination_apply
 from allocation.services.nodes.fleet import agent_supports, key_confirm, node_key
 from allocation.services.nodes.gpu_modes import modes_apply
 from allocation.services.nodes.health import errors_apply, missing_gpus_apply, unbooked_use_apply
-from allocation.services.nodes.inventories import inventory_apply
+from allocation.services.nodes.inventories import examination_apply, inventory_apply
 from allocation.services.nodes.restore_fence import epoch_now, restore_notify
 from allocation.services.nodes.unbooked_use import enforcement_apply
 from allocation.services.runs.end import (

@@ -1,5 +1,7 @@
-"""Inventories that agents report: GPUs, their geometry, and GPUs whose model is not known yet."""
+"""What agents report of their hardware: GPUs, geometry, unknown models, results of `doctor`."""
 
+import dataclasses
+import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -7,8 +9,9 @@ from datetime import datetime
 from django.db.models import Max
 
 from allocation import wire
-from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeInventory
+from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeExamination, NodeInventory
 from allocation.queries.fleet.reported import inventory_read, is_plannable, model_of
+from allocation.rules.nodes.examination import essential_failed
 from allocation.services.nodes.health import gpu_found, gpus_lost
 from allocation.words.fleet import FleetText, fleet_sentence, fleet_text
 from tenants.outbox import task_request
@@ -16,6 +19,7 @@ from tenants.outbox import task_request
 # Indexes from here on belong to missing GPUs whose index another GPU has taken.
 _PARKED_INDEX = 1 << 14
 DIFFERENCES_KEPT = 50
+logger = logging.getLogger(__name__)
 
 
 def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> None:
@@ -246,3 +250,33 @@ def _moved(index: int, *domains: int | None) -> FleetText:
         for number in domains
     )
     return fleet_text("gpu_moved", index=index, before=before, after=after)
+
+
+def examination_apply(
+    *, node: Node, examination: wire.Examination, at: datetime, now: datetime
+) -> bool:
+    """Stores an examination that is newer than the known one. Returns whether it was.
+
+    An essential check that newly fails quarantines the node: it takes no new work until an operator
+    approves it. Callers have locked `node`.
+    """
+    before = NodeExamination.objects.filter(node=node).first()
+    if before is not None and before.seq >= examination.seq:
+        return False
+    checks = [dataclasses.asdict(check) for check in examination.checks[: wire.CHECKS_MAX]]
+    known = essential_failed(before.checks) if before is not None else {}
+    news = [
+        fleet_text("check_failed", check=name, seen=check["seen"], fix=check["do"])
+        for name, check in essential_failed(checks).items()
+        if name not in known
+    ]
+    NodeExamination.objects.update_or_create(
+        node=node, defaults={"checks": checks, "seq": examination.seq, "at": at}
+    )
+    node.last_seen = now
+    if news:
+        logger.warning("%s is not fit for work: %s", node.name, "; ".join(map(str, news)))
+        differences_add(node, news)
+        task_request("allocation.cycle")
+    node.save(update_fields=["last_seen", *Node.STATE_FIELDS, "drain_by", "differences"])
+    return True

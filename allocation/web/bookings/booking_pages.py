@@ -35,7 +35,7 @@ from allocation.services.bookings.change.sooner import Sooner, is_sooner_possibl
 from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.lengths import planned_end_of
-from allocation.services.quotes.extensions import later_ends
+from allocation.services.quotes.changes import later_ends
 from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
 from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request

@@ -1,7 +1,7 @@
 """Builds mails: the outcome in the subject, a few sentences, and a link."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
 
 from django.conf import settings
@@ -18,7 +18,7 @@ from allocation.models import (
     WaitOffer,
 )
 from allocation.queries.bookings.approvals import approvers_of
-from allocation.queries.bookings.calendar import booking_events, by_start
+from allocation.queries.bookings.calendar import Event, booking_events, by_start
 from allocation.queries.bookings.money.statement_files import StatementFile, statement_file_make
 from allocation.queries.bookings.money.statements import StatementOf, statement_of
 from allocation.rules.states import State
@@ -30,7 +30,6 @@ from allocation.web.home.calendar_file import calendar_file
 from allocation.web.parts.times import clock, length_words
 from billing.rules import Period, money_text
 from portal.integrations.mail.queueing import PASSWORD_RESET
-from portal.integrations.mail.sections import Attached, Section
 from portal.integrations.notifications.override_people import ASKED as OVERRIDE_ASKED
 from portal.integrations.notifications.override_people import KINDS as OVERRIDE_KINDS
 from portal.integrations.notifications.override_people import note_of
@@ -48,6 +47,32 @@ from tenants.services.sign_in.mail_links import (
 )
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A file of a mail."""
+
+    name: str
+    content_type: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a mail: a headline, sentences, the page that it is about, and its calendar entry.
+
+    `ends` is the address that ends mails of this kind.
+    """
+
+    headline: str
+    sentences: tuple[str, ...]
+    href: str
+    entry: Event | None = None
+    link: str = "Open the booking"
+    files: tuple[Attached, ...] = ()
+    ends: str = ""
+
 
 NOTICE = "booking.pause_noticed"
 

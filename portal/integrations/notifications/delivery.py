@@ -1,20 +1,23 @@
-"""Writes what a person wants: an entry of the inbox, a mail, chat messages, or nothing."""
+"""Writes what a person wants: an entry of the inbox, a mail, chat messages, or nothing.
 
-from collections.abc import Iterator, Mapping, Sequence
+Operators get what tenants ask of them, and what budgets of the platform say, by inbox and mail.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 
-from portal.integrations.notifications.chats import chat_messages
-from portal.integrations.notifications.operators import (
-    asked_of_operators,
-    entry_of,
-    mails_to_operators,
-)
+from allocation.services.operate.disputes import RAISED
+from allocation.services.record.variances import VARIANCE
+from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
 from portal.integrations.notifications.recipients import Recipient, recipients_of
+from portal.integrations.notifications.words_of_payloads import BUDGET, words_of
 from tenants.models import (
+    ChatChannel,
     ChatMessage,
     KnownPerson,
     Mail,
@@ -27,6 +30,7 @@ from tenants.models import (
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
 from tenants.rules.notifications import (
+    BUNDLING_DELAY,
     TYPE_OF_KIND,
     URGENT,
     MailTimes,
@@ -37,6 +41,8 @@ from tenants.services.outgoing.chat import TASK as CHAT_TASK
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 
+OF_PLATFORM = (BUDGET, VARIANCE)
+_channels = Compiled(lambda _, keys: ChatChannel.objects.filter(tenant_id__in=keys))
 Place = tuple[UUID, int]
 """A tenant and an account."""
 
@@ -159,3 +165,162 @@ def _mails(
 
 def _place(recipient: Recipient) -> Place:
     return recipient.message.owner, recipient.user_id
+
+
+def chat_messages(
+    recipients: Sequence[Recipient],
+    people: Mapping[Place, User],
+    chosen: Mapping[Place, NotificationSettings],
+    now: datetime,
+) -> list[ChatMessage]:
+    """Returns the messages, not saved; a channel gets each message once."""
+    tenants = {each.message.owner for each in recipients}
+    channels = _channels(now, tenants)
+    if not channels:
+        return []
+    own: dict[Place, list[ChatChannel]] = {}
+    shared: dict[UUID, list[ChatChannel]] = {}
+    for channel in channels:
+        if channel.user_id is not None:
+            own.setdefault((channel.tenant_id, channel.user_id), []).append(channel)
+        elif channel.project_id is not None:
+            shared.setdefault(channel.project_id, []).append(channel)
+    found = {
+        (row.channel_id, row.message): row
+        for row in (
+            *_own_chats(recipients, own, people, chosen, now),
+            *_shared_chats(recipients, shared, now),
+        )
+    }
+    return list(found.values())
+
+
+def _own_chats(
+    recipients: Sequence[Recipient],
+    channels: Mapping[Place, Sequence[ChatChannel]],
+    people: Mapping[Place, User],
+    chosen: Mapping[Place, NotificationSettings],
+    now: datetime,
+) -> Iterator[ChatMessage]:
+    """Yields messages of people, after their quiet hours unless they are urgent."""
+    for each in recipients:
+        place = each.message.owner, each.user_id
+        settings = chosen.get(place)
+        stored = settings.choices if settings else {}
+        if place not in channels or not choice_of(stored, TYPE_OF_KIND[each.kind].name).chat:
+            continue
+        times = MailTimes()
+        if settings is not None:
+            times = MailTimes(settings.quiet_from, settings.quiet_until, settings.daily_at)
+        zone = zone_of(people[place].time_zone)
+        due = mail_due(now, zone, "now", times, can_wait=each.can_wait) or now
+        for channel in channels[place]:
+            yield _chat_message(each, channel, due)
+
+
+def _shared_chats(
+    recipients: Sequence[Recipient], channels: Mapping[UUID, Sequence[ChatChannel]], now: datetime
+) -> Iterator[ChatMessage]:
+    """Yields messages of projects, at once."""
+    for each in recipients:
+        for channel in channels.get(each.project, ()) if each.project else ():
+            if TYPE_OF_KIND[each.kind].name in channel.events:
+                yield _chat_message(each, channel, now)
+
+
+def _chat_message(each: Recipient, channel: ChatChannel, due: datetime) -> ChatMessage:
+    return ChatMessage(
+        tenant_id=each.message.owner,
+        channel=channel,
+        message=each.message.id,
+        kind=each.message.kind,
+        title=each.title[:160],
+        text=each.text[:400],
+        path=each.path,
+        created=each.message.created,
+        due=due,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request to an operator. `path` is the operators' page on which it is answered."""
+
+    message: OutboxMessage
+    operator: User
+    title: str
+    text: str
+    path: str
+
+
+def asked_of_operators(messages: Sequence[OutboxMessage]) -> Iterator[Asked]:
+    """Yields each request for each operator, who need not be a member of the organisation."""
+    for message in messages:
+        if message.kind == ASKED:
+            yield from _overrides(message)
+        if message.kind == RAISED:
+            yield from _disputes(message)
+        if message.payload.get("audience") == "operators":
+            said = message.payload
+            yield from _to_each(message, said["title"], said["text"], said["path"])
+        if message.kind in OF_PLATFORM and message.tenant_id is None:
+            yield from _platform(message)
+
+
+def entry_of(asked: Asked) -> Notification:
+    """Returns the unsaved entry of the operator's inbox."""
+    return Notification(
+        tenant_id=asked.message.tenant_id,
+        user_id=asked.operator.pk,
+        message=asked.message.id,
+        kind=asked.message.kind,
+        title=asked.title[:160],
+        text=asked.text[:400],
+        path=asked.path,
+        at=asked.message.created,
+    )
+
+
+def mails_to_operators(found: Iterable[Asked], now: datetime) -> Iterator[Mail]:
+    """Yields the mails about them to operators who have an address and want mails."""
+    for asked in found:
+        if not asked.operator.email or asked.operator.mails == User.Mails.NONE:
+            continue
+        is_urgent = asked.message.kind == ASKED
+        yield Mail(
+            # A member of the organisation reads about a dispute by their own settings.
+            tenant_id=asked.message.tenant_id if is_urgent else None,
+            user_id=asked.operator.pk,
+            message=asked.message.id,
+            kind=asked.message.kind,
+            at=asked.message.created,
+            due=now if is_urgent else now + BUNDLING_DELAY,
+        )
+
+
+def _overrides(message: OutboxMessage) -> Iterator[Asked]:
+    note = note_of(message)
+    if note is None:
+        return
+    for operator in operators_of_note(message.kind, note.row):
+        yield Asked(message, operator, note.title, note.text, "/ops/overrides")
+
+
+def _disputes(message: OutboxMessage) -> Iterator[Asked]:
+    yield from _to_all(message, "/ops/disputes")
+
+
+def _platform(message: OutboxMessage) -> Iterator[Asked]:
+    yield from _to_all(message, f"/ops/budgets/{message.payload['budget']}")
+
+
+def _to_all(message: OutboxMessage, path: str) -> Iterator[Asked]:
+    words = words_of(message.kind, message.payload)
+    if words is None:
+        return
+    yield from _to_each(message, words.headline, " ".join(words.sentences), path)
+
+
+def _to_each(message: OutboxMessage, title: str, text: str, path: str) -> Iterator[Asked]:
+    for operator in User.objects.filter(is_staff=True, is_active=True).order_by("id"):
+        yield Asked(message, operator, title, text, path)

@@ -1,16 +1,19 @@
-"""Request bodies: strict JSON of limited size and depth, with exact decimals."""
+"""Bodies of requests and answers: strict JSON of limited size and depth, with exact decimals."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, NoReturn
 
+from rest_framework import serializers
 from rest_framework.request import Request
 
 from tenants.platform.errors import Refused, invalid
 
+Render = Callable[[Any], Any]
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 16
 # A lone surrogate can't be encoded, and PostgreSQL can't store a NUL.
@@ -110,3 +113,22 @@ def _bad(code: str, sentence: str) -> Refused:
 
 def _too_large() -> Refused:
     return _bad("body_too_large", "A request body may have one mebibyte at most.")
+
+
+class Shape(serializers.Serializer[Any]):
+    """A serializer of mappings: each field is the value under its own name, and None stays None.
+
+    It knows how to render each field after the first time. Django REST framework looks up anew, for
+    each value, where it may come from.
+    """
+
+    def to_representation(self, instance: Mapping[str, Any]) -> dict[str, Any]:
+        """Renders the values. Raises KeyError for one that is missing."""
+        return {
+            name: None if (value := instance[name]) is None else render(value)
+            for name, render in self._renders
+        }
+
+    @cached_property
+    def _renders(self) -> tuple[tuple[str, Render], ...]:
+        return tuple((name, field.to_representation) for name, field in self.fields.items())

@@ -150,5 +150,3 @@ def test_it_starts_again_after_a_kill(demo: Demo, var: Path) -> None:
     again.process.send_signal(signal.SIGINT)
     again.process.communicate(timeout=40)
     assert "Traceback" not in again.said
-
-

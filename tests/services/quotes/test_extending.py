@@ -9,7 +9,7 @@ from allocation.models import Booking, Gpu
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.decide.cycle import cycle_run
-from allocation.services.quotes.extensions import LaterEnds, later_ends
+from allocation.services.quotes.changes import LaterEnds, later_ends
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU
