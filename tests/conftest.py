@@ -164,7 +164,7 @@ def _cheap_passwords(settings: Settings) -> None:
 @pytest.fixture(autouse=True)
 def _kept_snapshots_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test keeps a snapshot of the one before, and a wrong one fails the test."""
-    from allocation.services.decide.queue_places import queue_places  # noqa: PLC0415
+    from allocation.services.decide.leading import queue_places  # noqa: PLC0415
     from allocation.services.snapshot.kept import snapshot_keeper  # noqa: PLC0415 (needs settings)
 
     def fail(sections: object) -> None:

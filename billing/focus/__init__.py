@@ -1,7 +1,6 @@
 """Lines of a statement, and their export in the columns of FOCUS 1.2. Writes no rows."""
 
-from billing.focus.csv_files import focus_csv, statement_csv
-from billing.focus.csv_rows import csv_row, instant_text
+from billing.focus.csv_files import csv_row, focus_csv, instant_text, statement_csv
 from billing.focus.lines import (
     FEES,
     ClassShare,

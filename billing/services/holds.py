@@ -19,10 +19,16 @@ from billing.services.guardrails import (
     rungs_asking,
     rungs_of_holds,
 )
-from billing.services.holding.attempts import Stopped, holds_place_each
-from billing.services.holding.guards import any_decides, rungs_guard
-from billing.services.holding.rows import hold_copy, hold_end, holds_of
-from billing.services.holding.shares import BudgetShare, HoldRequest, budgets_of_requests, shares_of
+from billing.services.holding.attempts import Stopped, any_decides, holds_place_each, rungs_guard
+from billing.services.holding.shares import (
+    BudgetShare,
+    HoldRequest,
+    budgets_of_requests,
+    hold_copy,
+    hold_end,
+    holds_of,
+    shares_of,
+)
 from billing.services.ledger import OVERSPENT, constraint_of
 from tenants.platform.errors import Refused
 from tenants.platform.rows import last_rows_allowed, rows_insert_free, rows_write

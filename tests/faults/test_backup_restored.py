@@ -16,7 +16,7 @@ from django.test import Client
 from psycopg import sql
 
 from allocation.models import Backup, Booking
-from allocation.services.nodes.restore_fence import nodes_ahead
+from allocation.services.nodes.restores import nodes_ahead
 from portal.storage.backups import BackupError, backup_read
 from tests.builders_allocation import an_ask
 from tests.faults.test_site_killed import SECONDS, Site, is_enrolled

@@ -10,7 +10,7 @@ from allocation.models import Booking, BookingChange
 from allocation.rules.states import State
 from allocation.services.snapshot.snapshot import asked_changes_read
 from tenants.services.policy_hooks import calls
-from tenants.services.policy_hooks.post import Reply, hook_post
+from tenants.services.policy_hooks.calls import Reply, hook_post
 from tests.api.builders import said
 from tests.builders_allocation import a_booking
 from tests.policy_hook.conftest import Hooked

@@ -13,8 +13,7 @@ from pytest_django import Settings
 from allocation.models import Booking
 from portal.integrations.relay import outbox_relay
 from tenants.models import Notification, PolicyHookCall, PolicyHookHealth
-from tenants.services.policy_hooks.calls import CALLS_KEPT, FAILURES_MOST
-from tenants.services.policy_hooks.post import hook_post
+from tenants.services.policy_hooks.calls import CALLS_KEPT, FAILURES_MOST, hook_post
 from tests.api.builders import said
 from tests.policy_hook.conftest import Hooked
 from tests.policy_hook.hook_server import ADMIT

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from allocation import wire
 from allocation.models import Gpu, GpuSample, Node, SolverState
 from allocation.services.inbox.batch import StreamMessage, messages_apply
-from allocation.services.nodes.restore_fence import epoch_raise, nodes_ahead
+from allocation.services.nodes.restores import epoch_raise, nodes_ahead
 from tests.builders_allocation import NOW, a_lab, a_node
 from tests.races.together import apart, at_once
 from tests.roles import as_system

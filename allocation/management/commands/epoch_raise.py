@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from allocation.management.operator import operator_argument, operator_by_name
-from allocation.services.nodes.restore_fence import epoch_raise
+from allocation.services.nodes.restores import epoch_raise
 from allocation.services.publish.publish import publish_due
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from allocation.models import EnrolmentToken, Gpu, Node, NodeExamination
-from allocation.rules.nodes.examination import ESSENTIAL
+from allocation.rules.nodes.health import ESSENTIAL
 from allocation.words.fleet import escalation_actions
 
 

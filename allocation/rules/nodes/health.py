@@ -1,10 +1,16 @@
 """The effect of a GPU error on the work on it, in one table after NVIDIA's catalogue of Xids.
 
-Pure. Errors that are not in the table are recorded only: most Xids are caused by programs.
+Also the checks of `gpu-agent doctor` whose failure quarantines a node.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+ESSENTIAL = ("driver", "driver's version", "process ids", "state folder")
+"""Without these the agent can't serve the node or can't attribute processes to bookings. Failures
+of one GPU affect only the health of that GPU. All other failures are shown as warnings."""
 
 
 class Action(StrEnum):
@@ -80,3 +86,12 @@ def finding_of(kind: str, code: int, recovery: str | None = None) -> Finding:
     if (kind, code) == ("xid", RECOVERY_CHANGED) and recovery in RECOVERIES:
         return RECOVERIES[recovery]
     return {"xid": XIDS, "ecc": ECCS}.get(kind, {}).get(code, UNKNOWN)
+
+
+def essential_failed(checks: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Returns the failed essential checks by name."""
+    return {
+        check["name"]: check
+        for check in checks
+        if check["state"] == "fail" and check["name"] in ESSENTIAL
+    }

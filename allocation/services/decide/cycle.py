@@ -23,9 +23,7 @@ from allocation.services.bookings.waiting.groups import rivals_withdraw
 from allocation.services.bookings.waiting.offers import offers_expire
 from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.due import Work
-from allocation.services.decide.queue_places import queue_places
-from allocation.services.decide.rest import Rest
-from allocation.services.decide.searches import Searches
+from allocation.services.decide.leading import Rest, Searches, queue_places
 from allocation.services.decide.self_check import cycle_failure_note
 from allocation.services.decide.set_aside import decided_without
 from allocation.services.decide.turn_lock import (
@@ -41,14 +39,15 @@ from allocation.services.plans.apply_assignments import PlanOvertaken, PlanStale
 from allocation.services.plans.apply_changes import changes_sweep
 from allocation.services.plans.apply_pauses import pauses_due
 from allocation.services.plans.idle import idle_write
-from allocation.services.plans.pieces import plan_apply
-from allocation.services.plans.plan_diff import changes_of
-from allocation.services.plans.restraints import restraints_apply
-from allocation.services.plans.soft_places import (
+from allocation.services.plans.kept_places import (
+    offers_take_back,
+    offers_write,
     soft_places_lapse,
     soft_places_write,
 )
-from allocation.services.plans.wait_offers import offers_take_back, offers_write
+from allocation.services.plans.pieces import plan_apply
+from allocation.services.plans.plan_diff import changes_of
+from allocation.services.plans.restraints import restraints_apply
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import (

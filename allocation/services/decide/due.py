@@ -23,8 +23,8 @@ from allocation.services.bookings.waiting.groups import rivals_due
 from allocation.services.bookings.waiting.offers import offers_due
 from allocation.services.nodes.gpu_modes import pins_of_modes, starts_with_a_mode
 from allocation.services.plans.apply_pauses import causes_emptied
+from allocation.services.plans.kept_places import places_lapsed
 from allocation.services.plans.restraints import marked, restraints_due
-from allocation.services.plans.soft_places import places_lapsed
 from allocation.services.publish.publish import nodes_unpublished
 from allocation.services.record.open_pauses import pauses_to_extend
 from allocation.services.runs.end import (

@@ -26,7 +26,7 @@ from allocation.services.nodes.fleet import agent_supports, key_confirm, node_ke
 from allocation.services.nodes.gpu_modes import modes_apply
 from allocation.services.nodes.health import errors_apply, missing_gpus_apply, unbooked_use_apply
 from allocation.services.nodes.inventories import examination_apply, inventory_apply
-from allocation.services.nodes.restore_fence import epoch_now, restore_notify
+from allocation.services.nodes.restores import epoch_now, restore_notify
 from allocation.services.nodes.unbooked_use import enforcement_apply
 from allocation.services.runs.end import (
     STARTED,

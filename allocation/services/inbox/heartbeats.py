@@ -18,7 +18,7 @@ from allocation.rules.nodes.leases import lease_seconds
 from allocation.rules.nodes.plausibility import clock_is_wrong
 from allocation.services.nodes.fleet import agent_supports, key_confirm
 from allocation.services.nodes.leases import OUTAGE_UNTIL, lease_note, leases_grant
-from allocation.services.nodes.restore_fence import epoch_now, restore_notify
+from allocation.services.nodes.restores import epoch_now, restore_notify
 from allocation.services.nodes.telemetry import samples_store
 from tenants.outbox import task_request
 

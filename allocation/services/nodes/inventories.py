@@ -11,7 +11,7 @@ from django.db.models import Max
 from allocation import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeExamination, NodeInventory
 from allocation.queries.fleet.reported import inventory_read, is_plannable, model_of
-from allocation.rules.nodes.examination import essential_failed
+from allocation.rules.nodes.health import essential_failed
 from allocation.services.nodes.health import gpu_found, gpus_lost
 from allocation.words.fleet import FleetText, fleet_sentence, fleet_text
 from tenants.outbox import task_request

@@ -13,7 +13,7 @@ from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.rules.states import State
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.nodes.restore_fence import epoch_now
+from allocation.services.nodes.restores import epoch_now
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.database.look import ASKED_AT
 

@@ -19,9 +19,9 @@ from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.plans.apply_pauses import operator_pause_begin
 from allocation.services.record.history import Event, events_add
 from allocation.services.runs.transition import booking_lock
-from allocation.words.bulk import bulk_effect, bulk_refusal
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
+from allocation.words.site_refusals import bulk_effect, bulk_refusal
 from tenants.audit import audit_entry, audit_write
 from tenants.models import User
 from tenants.outbox import task_request

@@ -17,8 +17,7 @@ from allocation.services.plans.apply_assignments import (
     PlanStale,
 )
 from allocation.services.plans.borrowing import BorrowingMark, borrowing_marks_write
-from allocation.services.plans.plan_diff import Changes
-from allocation.services.plans.stale_parts import parts_stale, revisions_of
+from allocation.services.plans.plan_diff import Changes, parts_stale, revisions_of
 from allocation.services.publish.live import decided_hint
 from allocation.solver import (
     CONFLICT,

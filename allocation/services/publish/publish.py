@@ -14,7 +14,7 @@ from allocation import wire
 from allocation.models import Node
 from allocation.services.nodes.fleet import node_key
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.nodes.restore_fence import epoch_now
+from allocation.services.nodes.restores import epoch_now
 from allocation.services.publish.desired import desired_documents
 from allocation.services.runs.resume import suspended_work_forget
 

@@ -19,21 +19,18 @@ from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.demands import resources_asked, solver_ask
-from allocation.services.snapshot.entries import entries_of, entries_waiting
 from allocation.services.snapshot.hardware import (
     gpus_read,
     hosts_read,
     maintenance_read,
     models_read,
 )
-from allocation.services.snapshot.idle import idle_read
 from allocation.services.snapshot.inner_limit_rows import (
     InnerLimits,
     inner_limits_read,
     window_steps_of,
 )
-from allocation.services.snapshot.intake import deferred_bookings
-from allocation.services.snapshot.original_gpus import paused_on, running_on, with_original_gpus
+from allocation.services.snapshot.intake import deferred_bookings, entries_of, entries_waiting
 from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.quota_rows import (
     caps_of,
@@ -50,6 +47,12 @@ from allocation.services.snapshot.rows.of_bookings import (
     paused_rows,
     running_rows,
     waiting_rows,
+)
+from allocation.services.snapshot.running import (
+    idle_read,
+    paused_on,
+    running_on,
+    with_original_gpus,
 )
 from allocation.services.snapshot.sections import INNER_LIMITS
 from allocation.solver import (

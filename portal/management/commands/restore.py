@@ -16,8 +16,7 @@ from django.utils import timezone
 
 from allocation.management.operator import operator_argument, operator_by_name
 from allocation.rules.states import TERMINAL, State
-from allocation.services.inbox.restored import bookings_lost
-from allocation.services.nodes.restore_fence import epoch_raise
+from allocation.services.nodes.restores import bookings_lost, epoch_raise
 from portal.env import BadSetting, env_str
 from portal.storage.backups import (
     BackupError,

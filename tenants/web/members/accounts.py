@@ -13,7 +13,7 @@ from tenants.platform.errors import missing
 from tenants.platform.forms.actions import form_action_run
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.services import whole_read
-from tenants.services.members.accounts import account_erase, account_open_set
+from tenants.services.members.people import account_erase, account_open_set
 from tenants.services.sign_in.second_factor import factor_remove
 from tenants.web.frame import operator_page
 

@@ -8,7 +8,7 @@ import pytest
 from allocation.models import Booking
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide import cycle
-from allocation.services.decide.rest import MOST_SECONDS
+from allocation.services.decide.leading import MOST_SECONDS
 from allocation.solver import solve
 from tenants.models import Quota
 from tests.builders_allocation import a_booking_request, a_lab, an_ask

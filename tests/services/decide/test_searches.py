@@ -6,7 +6,7 @@ import pytest
 
 from allocation.models import Booking, Decision
 from allocation.services.bookings.bookings import booking_release, booking_request
-from allocation.services.decide import cycle, searches
+from allocation.services.decide import cycle, leading
 from allocation.services.decide.decision_log import decision_chain, decision_rebuild
 from allocation.services.decide.replay import decision_replay
 from allocation.solver.state.quiet import QuietClasses
@@ -18,8 +18,8 @@ from tests.services.plant import Plant
 @pytest.fixture
 def plant(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> Plant:
     """A portal for which one booking that waits is a backlog."""
-    monkeypatch.setattr(searches, "QuietClasses", lambda: QuietClasses(least=1))
-    monkeypatch.setattr(cycle, "_searches", searches.Searches())
+    monkeypatch.setattr(leading, "QuietClasses", lambda: QuietClasses(least=1))
+    monkeypatch.setattr(cycle, "_searches", leading.Searches())
     return plant
 
 

@@ -16,9 +16,13 @@ from allocation.models import Node, SolverState
 from allocation.services.bookings.bookings import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox.batch import StreamMessage, messages_apply
-from allocation.services.inbox.restored import FATE_NOT_ENROLLED, bookings_lost
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
-from allocation.services.nodes.restore_fence import epoch_now, nodes_ahead
+from allocation.services.nodes.restores import (
+    FATE_NOT_ENROLLED,
+    bookings_lost,
+    epoch_now,
+    nodes_ahead,
+)
 from allocation.services.publish.publish import republish_all
 from tests.builders_allocation import Lab, a_booking_request, a_lab
 from tests.roles import as_system

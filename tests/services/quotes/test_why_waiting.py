@@ -9,7 +9,7 @@ from allocation.queries.bookings.queue_ahead import queue_ahead
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.decide.cycle import cycle_run
-from allocation.services.decide.queue_places import queue_places
+from allocation.services.decide.leading import queue_places
 from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
 from allocation.solver.model.policy import ORDER_KEYS
 from billing.models import Price, PriceBook

@@ -1,4 +1,4 @@
-"""The model's waiting list: see services/bookings/waiting and services/plans/wait_offers.py."""
+"""The model's waiting list: see services/bookings/waiting and services/plans/kept_places.py."""
 
 import dataclasses
 from collections.abc import Callable
