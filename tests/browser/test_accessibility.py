@@ -34,6 +34,8 @@ ON_LOOKS = (
     *("label-content-name-mismatch", "aria-hidden-focus", "nested-interactive"),
 )
 """Rules whose answer depends on theme and width; the others answer by the markup alone."""
+ZONE = "Europe/Berlin"
+"""The time zone of all people of the seeded site."""
 Look: TypeAlias = tuple[str, int, int, tuple[str, ...]]
 LOOKS: tuple[Look, ...] = (("light", 1440, 900, ()), ("dark", 390, 844, ON_LOOKS))
 MORE = {
@@ -161,6 +163,8 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
         if address[0] != "/":
             view = resolve(urlsplit(page.url).path).view_name
             assert view.removeprefix("ops-") == SEEDED[address.partition(":")[0]]
+        if role != "nobody" and page.locator("body").get_attribute("data-zone") != ZONE:
+            faults.append(f"{name} does not have the reader's time zone")
         seen = LOOKS if looks > 1 else ((*LOOKS[turn % 2][:3], ()),)
         faults += [f"{name} {fault}" for fault in _looked(page, seen)]
     if role == "researcher":

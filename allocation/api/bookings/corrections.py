@@ -5,12 +5,19 @@ from typing import Any
 from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
-from allocation.services.operate.corrections import Correction, booking_correct, booking_named
+from allocation.services.operate.corrections import (
+    Correction,
+    booking_correct,
+    booking_named,
+    corrections_latest,
+)
 from allocation.services.record.costs import paid_for
+from tenants.api.base import list_response
 from tenants.platform.rest.fields import Money, Strict, Text
-from tenants.platform.rest.schema import described
+from tenants.platform.rest.schema import described, page
 
 
 class CorrectionIn(Strict):
@@ -34,8 +41,28 @@ class CorrectionOut(serializers.Serializer[Any]):
     paid = Money(max_digits=20)
 
 
+class CorrectionMadeOut(serializers.Serializer[Any]):
+    """A correction that was made: above zero for a charge, below for a refund."""
+
+    at = serializers.DateTimeField()
+    operator = serializers.CharField()
+    tenant = serializers.CharField(source="booking.tenant.slug")
+    project = serializers.CharField(source="booking.project.slug")
+    booking = serializers.CharField(source="booking.label")
+    currency = serializers.CharField(source="booking.currency")
+    amount = Money(max_digits=20)
+    paid = Money(max_digits=20, help_text="What the booking had paid after it.")
+    reason = serializers.CharField()
+
+
 class Corrections(OperatorView):
     """Corrections of charges."""
+
+    @described("list_corrections", "Latest corrections (operators)", answer=page(CorrectionMadeOut))
+    def get(self, request: Request) -> Response:
+        """Lists the latest 50 corrections of all tenants, the newest first."""
+        with self.operator_tx():
+            return list_response(dict(CorrectionMadeOut(row).data) for row in corrections_latest())
 
     @described(
         "create_correction",

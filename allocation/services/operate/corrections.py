@@ -1,8 +1,10 @@
-"""Operators' corrections of charges, e.g. after a run that its node falsely ended."""
+"""Operators' corrections of charges, e.g. after a run that its node falsely ended: the latest ones,
+what one of a booking can be, and how it is made."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from uuid import UUID
 
 from django.db import transaction
 
@@ -16,7 +18,7 @@ from allocation.words.refusals import refusal_text
 from billing.rules import ledger_amount, money_text
 from billing.services import charge_add, charge_refund
 from tenants.audit import audit_entry, audit_write
-from tenants.models import User
+from tenants.models import AuditEntry, User
 from tenants.platform.errors import Refused, invalid
 from tenants.services.input_values import name_read
 
@@ -28,6 +30,62 @@ class Correction:
     amount: Decimal
     reason: str
     more: bool = False
+
+
+LATEST = 50
+"""Corrections that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionMade:
+    """A correction: `amount` is above zero for a charge, and below for a refund. `paid` is what the
+    booking had paid after it."""
+
+    at: datetime
+    operator: str
+    booking: Booking
+    amount: Decimal
+    paid: Decimal
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionRoom:
+    """What a booking that is over has paid: a correction can refund all of it, or charge `more`."""
+
+    booking: Booking
+    paid: Decimal
+    more: Decimal
+
+
+def corrections_latest() -> list[CorrectionMade]:
+    """The latest corrections of all tenants, from the platform's log."""
+    entries = AuditEntry.objects.filter(
+        tenant=None, object_kind="booking", action="booking.corrected"
+    ).select_related("actor")
+    found = list(entries.order_by("-at", "-id")[:LATEST])
+    bookings = Booking.objects.select_related("tenant", "project")
+    by_id = bookings.in_bulk({UUID(entry.object_id) for entry in found})
+    return [_made(entry, by_id[UUID(entry.object_id)]) for entry in found]
+
+
+def _made(entry: AuditEntry, booking: Booking) -> CorrectionMade:
+    after = entry.detail["after"]
+    paid = Decimal(after["paid"])
+    amount = paid - Decimal(entry.detail["before"]["paid"])
+    operator = entry.actor.username if entry.actor else ""
+    return CorrectionMade(entry.at, operator, booking, amount, paid, after["reason"])
+
+
+def correction_room(booking: Booking) -> CorrectionRoom:
+    """What a correction of the booking can be. Raises Refused `booking_not_over`."""
+    if booking.charged is None:
+        raise Refused(
+            "booking_not_over",
+            refusal_text("booking_not_over", booking=booking.label),
+        )
+    paid = paid_for(booking)
+    return CorrectionRoom(booking, paid, booking.hold_amount - booking.late_refunded - paid)
 
 
 def booking_named(tenant_slug: str, label: str) -> Booking:
@@ -57,13 +115,7 @@ def booking_correct(
     booking = Booking.objects.select_for_update(of=("self",)).get(id=booking.id)
     if amount <= 0:
         raise invalid("bad_amount", refusal_text("amount_not_positive"), "amount")
-    if booking.charged is None:
-        raise Refused(
-            "booking_not_over",
-            refusal_text("booking_not_over", booking=booking.label),
-        )
-    paid = paid_for(booking)
-    _within(booking, paid, amount, more=correction.more)
+    _within(correction_room(booking), amount, more=correction.more)
     write = charge_add if correction.more else charge_refund
     write(
         tenant_id=booking.tenant_id,
@@ -108,12 +160,12 @@ def _reason_read(text: str) -> str:
         raise invalid("bad_reason", sentence, "reason") from refusal
 
 
-def _within(booking: Booking, paid: Decimal, amount: Decimal, *, more: bool) -> None:
+def _within(room: CorrectionRoom, amount: Decimal, *, more: bool) -> None:
     """Refuses a refund above the paid amount and a charge above the held amount."""
-    if not more and amount > paid:
-        was = money_text(paid, booking.currency)
-        raise invalid("refund_too_large", refusal_text("refund_too_large", was=was), "amount")
-    room = booking.hold_amount - paid - booking.late_refunded
-    if more and amount > room:
-        sentence = refusal_text("charge_too_large", room=money_text(room, booking.currency))
+    currency = room.booking.currency
+    if not more and amount > room.paid:
+        sentence = refusal_text("refund_too_large", was=money_text(room.paid, currency))
+        raise invalid("refund_too_large", sentence, "amount")
+    if more and amount > room.more:
+        sentence = refusal_text("charge_too_large", room=money_text(room.more, currency))
         raise invalid("charge_too_large", sentence, "amount")

@@ -61,7 +61,6 @@ def reports(request: HttpRequest, actor: Actor) -> HttpResponse:
         "formats": ReportSubscription.Format.choices,
         "typed": typed,
         "refusal": refusal,
-        "zone": actor.time_zone,
         "mail_on": settings.MAIL_ON,
     }
     status = 422 if refusal else 200

@@ -189,3 +189,19 @@ def test_the_page_corrects_and_says_what_is_wrong_beside_the_field(
     answer = client.post("/ops/corrections", form | {"amount": "2"}, follow=True)
     assert "Refunded: €2.00." in answer.content.decode()
     assert fresh(ended).corrected == -2
+
+
+def test_the_page_shows_what_can_be_corrected_and_what_was(
+    site: Site, ended: Booking, client: Client
+) -> None:
+    site.operator.post("corrections", asked(ended, "refund", "1.25"), idempotency_key="k")
+    client.force_login(site.people["operator"])
+    shown = client.get(f"/ops/corrections?tenant=helix&booking={ended.label}").content.decode()
+    assert f"Correct {ended.label}" in shown
+    [made] = said(site.operator.get("corrections"))["items"]
+    assert (made["booking"], made["amount"], made["paid"]) == (ended.label, "-1.250000", "0.750001")
+    for text in ("€2.00", "−€1.25", "€0.75", made["reason"]):
+        assert text in shown
+    unknown = client.get("/ops/corrections?tenant=helix&booking=BK-999999")
+    assert "This tenant has no booking with that number." in unknown.content.decode()
+    assert site.researcher.get("corrections").status_code == 403
