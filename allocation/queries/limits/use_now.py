@@ -21,7 +21,8 @@ ClassKey = tuple[UUID, str]
 
 @dataclass(frozen=True, slots=True)
 class UseNow:
-    """Units of a class that an owner's bookings have now; `borrowed` is above its guarantee.
+    """Units of a class that an owner's bookings have now. `borrowed` is above its guarantee, or
+    in a tier that uses no guarantee.
 
     `running` and `waiting` count bookings; those that wait have a planned start in the class.
     """
