@@ -178,8 +178,9 @@ class Walk:
         booking = turn.request.booking
         kept = self._outcome.rebinding.take(booking, self._kept) or self._kept[booking]
         self._kept[booking] = kept
-        if is_pushed_out(self._outcome.state, self._changed, turn.request, kept):
+        if is_pushed_out(self._outcome, self._changed, turn.request, kept):
             self._free(turn)
+            self._make_way(turn)
             self._again(turn)
             if booking in self._done:
                 return
@@ -489,11 +490,11 @@ class Walk:
                 self._note_taken(found, paused)
 
     def _place_pushed_out(self) -> None:
-        """Place anew what has lost its quota after its turn, to work ahead of it that counts."""
-        outcome, late = self._outcome, self._taken_late
-        for turn in self._turns if late else ():
+        """Place anew what has lost its quota, or the right to pauses, after its turn."""
+        outcome, late = self._outcome, self._taken_late or ()
+        for turn in self._turns if late or outcome.awaiting_pauses else ():
             found = outcome.placed.get(turn.request.booking)
-            if found is not None and is_pushed_out(outcome.state, late or (), turn.request, found):
+            if found is not None and is_pushed_out(outcome, late, turn.request, found):
                 queues, found = dict(outcome.queues), outcome.take_back(turn.request.booking)
                 self._place_anew(turn, found)
                 outcome.queues = queues  # It is counted already.

@@ -124,6 +124,10 @@ class InPlace:
             self._grants.setdefault((use.owners[0], use.gpu_class), []).append(block)
             self._touch(booking, use)
 
+    def has_grants(self, tenant: str, gpu_class: str) -> bool:
+        """True when this cycle has written something for the tenant on the class."""
+        return (tenant, gpu_class) in self._grants
+
     def forget_grants(self) -> None:
         """Undo all `grant`s."""
         blocks = [block for each in self._grants.values() for block in each]

@@ -239,6 +239,13 @@ class Preemption:
         """Count an allocation that is written in this cycle as in place."""
         self._victim_rules.in_place.grant(booking, found)
 
+    def is_older_than_grants(self, found: Fit) -> bool:
+        """True for a start whose victims have no notice yet, if this cycle has written something
+        for its tenant on one of its classes."""
+        in_place, demand = self._victim_rules.in_place, found.demand
+        rows = (in_place.has_grants(demand.owners[0], each.gpu_class) for each in demand.parts)
+        return bool(self._to_notify(found)) and any(rows)
+
     def forget_grants(self) -> None:
         """Undo all `grant`s of this cycle."""
         self._victim_rules.in_place.forget_grants()

@@ -1,13 +1,16 @@
 """Planned starts that may be freed for bookings ahead of them, and who needs them to be."""
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.order.takers import connected_classes
+from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.model.demand import Fit, demands_of
 from allocation.solver.model.inputs import Request
+from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.blockers import out_of_service
 from allocation.solver.reasons.explain import possible_demands
 from allocation.solver.state.cycle_state import CycleState
@@ -79,9 +82,13 @@ def needs_no_way(state: CycleState, request: Request) -> bool:
     return not request.fixed and out_of_service(state, demands, first) is not None
 
 
-def is_pushed_out(state: CycleState, changed: Container[str], request: Request, kept: Fit) -> bool:
+def is_pushed_out(outcome: Outcome, changed: Container[str], request: Request, kept: Fit) -> bool:
     """True when work that counts has taken the quota of a start that does not count: the limits
-    of the former ignore the latter."""
+    of the former ignore the latter. True also when nobody may be paused any more for a start with
+    victims, because of what its tenant was given since."""
+    state = outcome.state
+    if outcome.preemption.is_older_than_grants(kept):
+        return not _may_still_pause(state, outcome.preemption, request, kept)
     uses = [use for use in state.uses(kept.demand) if use.gpu_class in changed]
     if not uses or state.quota.tier(request.quota_tier).counts:
         return False
@@ -91,3 +98,15 @@ def is_pushed_out(state: CycleState, changed: Container[str], request: Request, 
     for use in uses:
         state.quota.add(use, kept.window)
     return any(blocks)
+
+
+def _may_still_pause(
+    state: CycleState, preemption: Preemption, request: Request, kept: Fit
+) -> bool:
+    """Whether the next cycle would reserve a start with victims on its places."""
+    with state.trial(kept.demand.gpu_class):
+        state.free(kept)
+        found = preemption.on_the_same_places(request, replace(kept, victims=()))
+        is_free = state.is_free(kept) and state.over(kept.demand, kept.starts) is None
+        state.reserve(kept)
+    return found is not None or is_free

@@ -1,0 +1,40 @@
+"""Plans that are true in the next cycle, too: what a cycle writes decides whether the pauses that
+it plans are still allowed."""
+
+from dataclasses import replace
+
+from allocation.solver import solve
+from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
+from tests.solver.pausing import a_claim, a_site, given, later, running
+
+QUARTER = HOUR // 4
+
+
+def test_a_start_that_may_pause_nobody_any_more_is_placed_anew_in_the_same_plan() -> None:
+    """An end frees a GPU early, and the own tenant's next booking starts there at once. When the
+    one behind it wants to start, their guarantee is in use, so nobody is paused for it."""
+    limits = (a_limit("lab", 2, borrow=None, weight=0), a_limit("firm", 0, borrow=None))
+    victim = running("victim", whole("n1-0"), ends=8 * HOUR)
+    own = running("own", whole("n1-1"), tenant="lab", tier="standard", ends=5 * HOUR)
+    first = running("first", whole("n1-2"), tenant="lab", tier="standard", ends=HOUR)
+    follower = a_claim("follower", hours=0.5)
+    more = a_claim("more", tier="flex", hours=2, earliest=5 * QUARTER - 300)
+    site = a_site(follower, more, held=(*victim, *own, *first), fleet=gpus(3), limits=limits)
+    plan = solve(site, POLICY)
+    assert given(plan) == {
+        "follower": ("wait", HOUR),
+        "more": ("wait", 5 * QUARTER - 300),
+    }
+    early = later(site, plan, 3 * QUARTER)
+    plan = solve(replace(early, held=(*victim, *own)), POLICY)
+    assert given(plan) == {
+        "follower": ("assign", 3 * QUARTER),
+        "more": ("wait", 5 * QUARTER),
+    }
+    why = plan.waits[0].delayed_by
+    assert why is not None
+    assert (why.code, dict(why.numbers)) == (
+        "overtaken",
+        {"booking": "follower", "own_tenant": 1, "rule": "guarantee"},
+    )
+    assert plan.waits[0].ends - NOON == 13 * QUARTER
