@@ -36,7 +36,7 @@ class Wished:
             *self._overlaps(turn),
             *self._answers(turn),
         ]
-        policy = self._world.drawn.policy
+        policy = self._world.policy
         site, plan = turn.site, turn.plan
         if any(each.granted for each in plan.changes) and self._is_due("change"):
             found += ahead_of_changes(site, plan, policy)
@@ -115,12 +115,13 @@ class Wished:
             names = [row.booking for row in rows]
             if len(set(names)) < len(names):
                 yield f"two answers for one of {sorted(names)}"
-        asked = {row.booking: row.duration for row in turn.site.requests}
-        asked |= {each.booking: each.target.duration for each in turn.site.changes
+        asked = {row.booking: row for row in turn.site.requests}
+        asked |= {each.booking: each.target for each in turn.site.changes
                   if each.booking not in asked or _is_granted(plan, each.booking)}  # fmt: skip
         for given in (*truth.given_by(plan), *plan.offers):
             entry = next((e for e in turn.site.entries if e.booking == given.booking), None)
-            length = asked.get(given.booking) if entry is None else entry.request.duration
+            request = asked.get(given.booking) if entry is None else entry.request
+            length = None if request is None else request.length_on(given.gpu_class)
             rest = self._rest(turn, given.booking)
             if length is not None and not rest and given.ends - given.starts != length:
                 yield f"{given.booking} gets {given.ends - given.starts} s and asked for {length}"

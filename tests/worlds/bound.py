@@ -44,8 +44,8 @@ class Bound:
                 self._due[name] = run.job.earliest + self._patience()
 
     def _patience(self) -> int:
-        tiers: list[Tier] = [t for t in self._world.drawn.tiers if t.pausable]
-        protected = max(*(t.protected for t in tiers), self._world.drawn.policy.cool_down)
+        tiers: list[Tier] = [t for t in self._world.tiers if t.pausable]
+        protected = max(*(t.protected for t in tiers), self._world.policy.cool_down)
         return protected + max(t.grace for t in tiers) + MARGIN + EVERY
 
     def _check(self, name: str, due: int) -> Iterator[str]:

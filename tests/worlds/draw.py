@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from allocation.solver import Ask, Gpu, Host, Limit, Policy, Tier
+from allocation.solver import Ask, Cap, Gpu, Host, Limit, Policy, Tier
 from allocation.solver.model.inputs import Together
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.jobs import HOUR, Job
@@ -37,14 +37,16 @@ MIXED = Size(2, (2, 4), 2 * HOUR, 10)
 
 @dataclass(frozen=True)
 class Event:
-    """Something from outside: a quota is changed, a node is in maintenance from then on, or the GPU
-    `node` fails or returns."""
+    """Something from outside: limits, tiers or the policy are others from then on, a node is in
+    maintenance, or its maintenance is cancelled, or the GPU `node` fails or returns."""
 
     at: int
     kind: str
     limits: tuple[Limit, ...] = ()
     node: str = ""
     until: int = 0
+    tiers: tuple[Tier, ...] = ()
+    policy: Policy | None = None
 
 
 NO_WISHES = Wishes()
@@ -66,6 +68,9 @@ class Drawn:
     wishes: Wishes = NO_WISHES
     search_every: int = 0
     """Seconds after which planned starts of a class are searched again though it is quiet."""
+    caps: tuple[Cap, ...] = ()
+    suspends: bool = False
+    """Whole single GPUs are suspended in a pause: their work can continue there only."""
 
 
 def world_draw(seed: int) -> Drawn:

@@ -26,3 +26,12 @@ class Job:
     cancelled_after: int | None
     extended_by: int
     series: str | None = None
+    durations: tuple[tuple[str, int], ...] = ()
+    """Seconds by class, where these differ; `seconds` is the shortest."""
+    cheapest: bool = False
+    within: bool = False
+
+
+def owners_of(job: Job) -> tuple[str, str]:
+    """Whose quota it uses."""
+    return job.tenant, job.project

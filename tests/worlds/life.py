@@ -10,10 +10,13 @@ from allocation.solver import (
     Held,
     Limit,
     Maintenance,
+    Place,
     Plan,
     PlannedStart,
+    Policy,
     Request,
     Snapshot,
+    Tier,
     Used,
     Waiting,
     solve,
@@ -21,8 +24,10 @@ from allocation.solver import (
 from allocation.solver.model.rows import rows_of
 from allocation.solver.state.quiet import QuietClasses
 from tests.solver.builders import MODELS, NOON
+from tests.worlds.conditions import with_conditions
 from tests.worlds.draw import Drawn, Event, world_draw
 from tests.worlds.jobs import DAY, Job
+from tests.worlds.outside import outside_happen
 from tests.worlds.people import People, Weakened
 from tests.worlds.rare import with_rare
 
@@ -79,27 +84,30 @@ class World:
     started: dict[str, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     cycles: int = 0
-    _arrivals: list[Job] = field(default_factory=list)
+    arrivals: list[Job] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
     _grants: int = 0
     _quiet: int = 0
     people: People = field(init=False)
-    _classes: QuietClasses = field(init=False)
+    policy: Policy = field(init=False)
+    tiers: tuple[Tier, ...] = field(init=False)
+    classes: QuietClasses = field(init=False)
 
     def __post_init__(self) -> None:
+        self.policy, self.tiers = self.drawn.policy, self.drawn.tiers
         self.people = People(self, self.drawn.wishes)
-        self._classes = QuietClasses(self.drawn.search_every, least=0)
+        self.classes = QuietClasses(self.drawn.search_every, least=0)
 
     @classmethod
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
-        return cls.of_drawn(with_rare(seed, world_draw(seed)))
+        return cls.of_drawn(with_conditions(seed, with_rare(seed, world_draw(seed))))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
         """A world of the caller's, before anything has happened."""
         world = cls(drawn, limits=drawn.limits)
-        world._arrivals = sorted(drawn.jobs, key=lambda job: (job.at, job.name))
+        world.arrivals = sorted(drawn.jobs, key=lambda job: (job.at, job.name))
         world._events = sorted(drawn.events, key=lambda event: event.at)
         return world
 
@@ -109,8 +117,8 @@ class World:
             outside = frozenset(self._happen())
             self._quiet = 0 if outside else self._quiet + 1
             site = self.snapshot()
-            site = replace(site, quiet=self._classes.of(rows_of(site)))
-            plan = solve(site, self.drawn.policy)
+            site = replace(site, quiet=self.classes.of(rows_of(site)))
+            plan = solve(site, self.policy)
             self.cycles += 1
             turn = Turn(site, plan, outside, tuple(self.people.weakened))
             self._make_true(plan)
@@ -130,7 +138,8 @@ class World:
             requests=tuple(self.waiting.values()),
             extensions=tuple(self._extensions()),
             limits=self.limits,
-            tiers=drawn.tiers,
+            tiers=self.tiers,
+            caps=drawn.caps,
             used=tuple(
                 Used(tenant, project, gpu_class, day, seconds)
                 for (tenant, project, gpu_class, day), seconds in sorted(self.used.items())
@@ -147,7 +156,7 @@ class World:
         return [row for row in self.rows if row.booking == name]
 
     def _is_going_on(self) -> bool:
-        is_busy = self._arrivals or self.rows or self.waiting or self.people.is_open()
+        is_busy = self.arrivals or self.rows or self.waiting or self.people.is_open()
         return bool(is_busy) and self.now < NOON + LONGEST
 
     def _next(self) -> int:
@@ -155,13 +164,13 @@ class World:
         is_busy = bool(self.waiting) or self.people.is_awaited()
         is_open = is_busy and self._quiet < QUIET
         times = [self.now + EVERY] if is_open else [NOON + LONGEST]
-        times += [job.at for job in self._arrivals[:1]]
+        times += [job.at for job in self.arrivals[:1]]
         times += [event.at for event in self._events[:1]]
         times += [time for row in self.rows for time in (row.starts, row.ends)]
         times += [self._real_end(row) for row in self.rows if row.since is not None]
         starts = [r.promise.starts for r in self.waiting.values() if r.promise is not None]
         # Notice is given in time only if there is a cycle in time.
-        margin, graces = self.drawn.policy.notice_margin, {t.grace for t in self.drawn.tiers}
+        margin, graces = self.policy.notice_margin, {t.grace for t in self.tiers}
         times += [*starts, *(at - grace - margin for at in starts for grace in graces)]
         times += self.people.times()
         return min((time for time in times if time > self.now), default=NOON + LONGEST)
@@ -179,15 +188,15 @@ class World:
                 self.rows[index] = replace(row, started=True, since=row.starts)
                 self.runs[row.booking].began = row.starts
                 self.started.setdefault(row.booking, row.starts)
-        while self._arrivals and self._arrivals[0].at <= self.now:
-            job = self._arrivals.pop(0)
+        while self.arrivals and self.arrivals[0].at <= self.now:
+            job = self.arrivals.pop(0)
             if not self.people.takes(job):
                 self.arrive(job)
             yield "arrival"
         yield from self._cancel()
         yield from self.people.happen()
         while self._events and self._events[0].at <= self.now:
-            yield self._outside(self._events.pop(0))
+            yield outside_happen(self, self._events.pop(0))
 
     def arrive(self, job: Job) -> None:
         """Somebody waits in the queue from now on."""
@@ -205,17 +214,17 @@ class World:
             is_over = rows[0].since is not None and self._real_end(rows[0]) <= self.now
             if is_over or rows[0].ends <= self.now:
                 is_paused = run.notified is not None and not is_over
-                self._leave(name, min(rows[0].ends, self.now), is_paused=is_paused)
+                self.leave(name, min(rows[0].ends, self.now), is_paused=is_paused)
                 yield "pause" if is_paused else "end"
 
-    def _leave(self, name: str, at: int, *, is_paused: bool) -> None:
+    def leave(self, name: str, at: int, *, is_paused: bool) -> None:
+        """What somebody has is free from then on."""
         rows, run = self.rows_of(name), self.runs[name]
         self.rows = [row for row in self.rows if row.booking != name]
-        had = max(0, at - (run.began if run.began is not None else at))
+        began = run.began if run.began is not None else at
+        had = max(0, at - began)
         for row in rows:
-            gpu_class = next(g.gpu_class for g in self.drawn.gpus if g.id == row.place.gpu)
-            key = (row.tenant, row.project, gpu_class, self.now // DAY * DAY)
-            self.used[key] = self.used.get(key, 0) + had * UNITS * row.place.size // 8
+            self._use(row, began, at)
         run.began, run.notified, run.is_preemptor = None, None, False
         if is_paused:
             run.planned, run.really = run.planned - had, run.really - had
@@ -223,41 +232,22 @@ class World:
             self.waiting.pop(name, None)
             self.ended[name] = at
 
+    def _use(self, row: Held, starts: int, ends: int) -> None:
+        """Count what a row has used, by day."""
+        gpu_class = self.class_of(row)
+        for day in range(starts // DAY * DAY, ends, DAY):
+            seconds = max(0, min(ends, day + DAY) - max(starts, day))
+            key = (row.tenant, row.project, gpu_class, day)
+            self.used[key] = self.used.get(key, 0) + seconds * UNITS * row.place.size // 8
+
     def _cancel(self) -> Iterator[str]:
         for name in [*self.waiting, *sorted({row.booking for row in self.rows})]:
             job = self.runs[name].job
             after = job.cancelled_after
             if after is not None and job.at + after <= self.now and name not in self.ended:
                 self.waiting.pop(name, None)
-                self._leave(name, self.now, is_paused=False)
+                self.leave(name, self.now, is_paused=False)
                 yield "cancel"
-
-    def _outside(self, event: Event) -> str:
-        if event.kind == "limits":
-            self.limits = event.limits
-        elif event.kind == "failure":
-            self._break(event.node)
-        elif event.kind == "repair":
-            self.broken.discard(event.node)
-        else:
-            starts = event.until - 2 * 3_600
-            self.blackouts += tuple(
-                Maintenance(gpu.id, starts, event.until)
-                for gpu in self.drawn.gpus
-                if gpu.node == event.node
-            )
-        return event.kind
-
-    def _break(self, gpu: str) -> None:
-        """What runs on a GPU that fails is over; what is written there waits again."""
-        self.broken.add(gpu)
-        for name in sorted({row.booking for row in self.rows if row.place.gpu == gpu}):
-            if any(row.started for row in self.rows_of(name)):
-                self._leave(name, self.now, is_paused=False)
-            elif name not in self.people.offers:
-                self.rows = [row for row in self.rows if row.booking != name]
-                job = self.runs[name].job
-                self.waiting[name] = replace(self.request_of(job), series=None)
 
     # What the solver is asked.
 
@@ -277,22 +267,41 @@ class World:
             fixed=job.fixed,
             promise=None,
             owner=job.owner,
+            durations=job.durations,
+            cheapest=job.cheapest,
             series=job.series,
+            within=job.within,
         )
 
     def _running(self) -> Iterator[Request]:
         for name in sorted({row.booking for row in self.rows}):
             run, row = self.runs[name], self.rows_of(name)[0]
             if run.job.tier.pausable and row.started and not row.pausing:
-                yield replace(
-                    self.request_of(run.job),
-                    duration=row.ends - self.now,
-                    earliest=self.now,
-                    latest=None,
-                    fixed=False,
-                    series=None,
-                    pauses=run.pauses,
-                )
+                yield self._rest(name, row.ends - self.now, self.now)
+
+    def _rest(self, name: str, left: int, earliest: int) -> Request:
+        """What is asked for the rest of a run, on its class if its time depends on the class."""
+        run, row = self.runs[name], self.rows_of(name)[0]
+        request = self.request_of(run.job)
+        ask = request.ask
+        home: tuple[Place, ...] = ()
+        if run.job.durations:
+            ask = replace(ask, classes=(self.class_of(row),))
+        if self.drawn.suspends and ask.count == 1 and not (ask.profile or ask.share or ask.groups):
+            home = (row.place,)
+        return replace(
+            request,
+            ask=ask,
+            duration=left,
+            earliest=earliest,
+            latest=None,
+            fixed=False,
+            series=None,
+            durations=(),
+            pauses=run.pauses,
+            home=home,
+            home_wait=self.now - (run.began or self.now) if home else 0,
+        )
 
     def _extensions(self) -> Iterator[Extension]:
         """Each asks once, in the first cycle of its run's second half."""
@@ -309,15 +318,18 @@ class World:
             self.request_of(job),
             booking=f"longer {job.name}",
             submitted=self.now,
-            ask=job.ask if job.ask.groups else replace(job.ask, classes=(self._class_of(row),)),
+            ask=job.ask if job.ask.groups else replace(job.ask, classes=(self.class_of(row),)),
             duration=job.extended_by,
             earliest=row.ends,
             latest=None,
             fixed=True,
             series=None,
+            durations=(),
+            cheapest=False,
         )
 
-    def _class_of(self, row: Held) -> str:
+    def class_of(self, row: Held) -> str:
+        """The class of a row's GPU."""
         return next(gpu.gpu_class for gpu in self.drawn.gpus if gpu.id == row.place.gpu)
 
     def _ask_on(self, ask: Ask, gpu: str) -> Ask:
@@ -366,16 +378,7 @@ class World:
             replace(each, ends=at, pausing=True) if each.booking == name else each
             for each in self.rows
         ]
-        self.waiting[name] = replace(
-            self.request_of(run.job),
-            duration=row.ends - at,
-            earliest=at,
-            latest=None,
-            fixed=False,
-            series=None,
-            paused=True,
-            pauses=run.pauses,
-        )
+        self.waiting[name] = replace(self._rest(name, row.ends - at, at), paused=True)
 
     def _keep(self, name: str) -> None:
         run = self.runs[name]
@@ -407,6 +410,9 @@ class World:
         run = self.runs[asked.booking]
         self._grants += 1
         run.granted = self._grants
+        if asked.durations:
+            # The class decides how long it takes.
+            run.really = max(1, run.really * (ends - starts) // run.planned)
         run.planned = ends - starts
         is_started = starts <= self.now
         if is_started:

@@ -16,7 +16,7 @@ from tests.worlds.asked import is_proven, is_unproven, requests_after, without_s
 from tests.worlds.asked_again import Wished
 from tests.worlds.bound import Bound
 from tests.worlds.found import Found
-from tests.worlds.jobs import Job
+from tests.worlds.jobs import Job, owners_of
 from tests.worlds.life import Turn, World
 from tests.worlds.messages import Messages
 from tests.worlds.planned import planned_look
@@ -26,6 +26,8 @@ EMPTY = Plan((), (), (), ())
 CUTS = {"limits", "maintenance"}
 NAMED = {"quota_cut": "limits", "maintenance": "maintenance", "hardware_lost": "failure"}
 """Reasons that name an event from outside, and the event."""
+OTHER_RULES = {"tiers", "policy"}
+"""Events after which every start may be another one."""
 SAMPLED = 24
 """Of so many turns one is asked what else would have changed it."""
 REPLAYED = 2
@@ -38,7 +40,7 @@ class Oracle:
     def __init__(self, world: World) -> None:
         self.world = world
         self.found = Found()
-        self._tiers = {tier.slug: tier for tier in world.drawn.tiers}
+        self._tiers = {tier.slug: tier for tier in world.tiers}
         self._classes = {gpu.id: gpu.gpu_class for gpu in world.drawn.gpus}
         self._models = {model.slug: model for model in world.snapshot().models}
         self._model_of = {gpu.id: self._models[gpu.model] for gpu in world.drawn.gpus}
@@ -58,6 +60,8 @@ class Oracle:
         found.cycles += 1
         found.pauses += len(turn.plan.pauses)
         self._cut = self._cut or bool(turn.outside & CUTS)
+        if turn.outside & OTHER_RULES:
+            self._tiers = {tier.slug: tier for tier in self.world.tiers}
         found.violations += [f"{turn.site.now}: {drop} dropped" for drop in turn.plan.dropped]
         found.violations += self._hardware(turn)
         found.violations += self._idle(turn)
@@ -68,9 +72,9 @@ class Oracle:
         self._without_start = set(without_start(turn))
         found.rings += self._rings(turn)
         # A quote does not count who waits behind the depth of planning.
-        is_asked = len(turn.site.requests) > 0 and not self.world.drawn.policy.plan_depth
+        is_asked = len(turn.site.requests) > 0 and not self.world.policy.plan_depth
         if is_asked and found.cycles % SAMPLED == self._turn:
-            found.violations += said_again(turn, self.world.drawn.policy)
+            found.violations += said_again(turn, self.world.policy)
         found.violations += self._potential(turn)
         for pause in turn.plan.pauses:
             self._pairs[pause.booking, pause.beneficiary] += 1
@@ -81,6 +85,8 @@ class Oracle:
         """What can be said only afterwards: everybody was served, and in time."""
         world = self.world
         left = sorted(world.runs.keys() - world.ended.keys() - world.refused.keys())
+        capped = {cap.owner for cap in world.drawn.caps}
+        left = [name for name in left if not capped & {*owners_of(world.runs[name].job)}]
         self.found.violations += [f"{name} was never served" for name in left]
         self.found.bookings = len(world.runs)
         self.found.mixed = sum(bool(world.runs[name].job.ask.groups) for name in world.started)
@@ -222,7 +228,7 @@ class Oracle:
     def _there(self, turn: Turn, rows: Iterable[Held], at: int) -> list[Held]:
         """Rows in place when somebody leaves: they have not ended by then, and start by then or
         within a notice from now."""
-        policy = self.world.drawn.policy
+        policy = self.world.policy
         notice = max(tier.grace for tier in self._tiers.values()) + policy.notice_margin
         until = max(at, turn.site.now + policy.freeze_horizon + notice)
         return [row for row in rows if row.starts <= until and row.ends > at]
@@ -236,8 +242,8 @@ class Oracle:
                 name,
                 job.tenant,
                 job.project,
-                ask.classes[0],
-                self._units_asked(ask),
+                gpu_class,
+                self._units_asked(ask, gpu_class),
                 (job.tier.priority, not job.tier.pausable),
                 10**9,
                 self._counts(job),
@@ -245,10 +251,18 @@ class Oracle:
             for name in sorted(names & set(self.world.waiting))
             for job in (runs[name].job,)
             for ask in (job.ask, *job.ask.groups)
+            for gpu_class in (self._class_awaited(name, ask),)
         ]
 
-    def _units_asked(self, ask: Ask) -> int:
-        gpu = next(g for g in self.world.drawn.gpus if g.gpu_class == ask.classes[0])
+    def _class_awaited(self, name: str, ask: Ask) -> str:
+        """The class on which somebody has notice for it."""
+        promise = self.world.waiting[name].promise
+        if len(ask.classes) == 1 or promise is None or not promise.places:
+            return ask.classes[0]
+        return self._classes[promise.places[0].gpu]
+
+    def _units_asked(self, ask: Ask, gpu_class: str) -> int:
+        gpu = next(g for g in self.world.drawn.gpus if g.gpu_class == gpu_class)
         return ask.count * units_of(
             self._models[gpu.model], Place("", ask.profile, 0, 8, ask.share)
         )
@@ -324,7 +338,7 @@ class Oracle:
             is_kept = promise is None or row.starts <= max(promise.starts, turn.site.now)
             if promise is not None and not is_kept and promise.strength != "expected":
                 yield f"{turn.site.now}: {row.booking} ({promise.strength}) starts later"
-        for wait in turn.plan.waits:
+        for wait in () if turn.outside & OTHER_RULES else turn.plan.waits:
             promise = before[wait.booking].promise if wait.booking in before else None
             if promise is None or wait.starts <= max(promise.starts, turn.site.now):
                 continue
@@ -359,7 +373,7 @@ class Oracle:
 
     def _is_true(self, turn: Turn, wait: Waiting) -> bool:
         """Whether others are the cause, for the first starts that a world makes later."""
-        policy, causes = self.world.drawn.policy, self._new(turn) | self._moved_by_events(turn)
+        policy, causes = self.world.policy, self._new(turn) | self._moved_by_events(turn)
         return self.found.moved > REPLAYED or is_true(turn, wait, causes, policy)
 
     def _new(self, turn: Turn) -> set[str]:
@@ -414,14 +428,19 @@ class Oracle:
             is_whole
             and tier.counts
             and not (ask.cores or ask.pin or ask.groups or request.fixed or request.latest)
+            and not (request.durations or request.cheapest or request.home)
             and request.earliest <= site.now
         )
 
     def _has_cap(self, request: Request, site: Snapshot) -> bool:
-        """True where its person may have one more GPU of the class, and its project is in no lab,
-        which has limits of its own."""
+        """True where its person may have one more GPU of the class for all of its time, and it is
+        in no lab and has no GPU-hour cap, which have limits of their own."""
         gpu_class = request.ask.classes[0]
-        if any(request.project in lab.projects for lab in site.labs):
+        capped = {cap.owner for cap in site.caps if cap.gpu_class == gpu_class}
+        if any(request.project in lab.projects for lab in site.labs) or capped & {
+            request.tenant,
+            request.project,
+        }:
             return False
         caps = {
             cap.person: cap.most
@@ -434,6 +453,16 @@ class Oracle:
             for row in self.world.rows
             if (row.tenant, row.owner) == (request.tenant, request.owner)
             and self._classes[row.place.gpu] == gpu_class
+        )
+        has += sum(
+            units_of(self._model_of[place.gpu], place)
+            for other in self.world.waiting.values()
+            if (other.tenant, other.owner) == (request.tenant, request.owner)
+            and other.booking != request.booking
+            and other.promise is not None
+            and other.promise.starts < site.now + request.duration
+            for place in other.promise.places
+            if self._classes[place.gpu] == gpu_class
         )
         return most is None or has + UNITS <= most
 

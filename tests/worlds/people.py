@@ -235,7 +235,7 @@ class People:
             return
         before = world.waiting.get(name) or world.request_of(world.runs[name].job)
         after = self._edited_request(before, edit)
-        if after is None:
+        if after is None or (before.durations and edit.kind in ("longer", "shorter", "fewer")):
             return
         if edit.kind in ("shorter", "fewer"):
             self._weaken(name, before, after)
@@ -277,7 +277,7 @@ class People:
             return None if count == 1 or ask.groups else replace(before, ask=ask)
         if edit.kind == "tier":
             is_any = bool(before.ask.groups)
-            tiers = [t for t in world.drawn.tiers if t.pausable or is_any]
+            tiers = [t for t in world.tiers if t.pausable or is_any]
             tiers = [t for t in tiers if t.slug != before.tier]
             tier = tiers[edit.after % len(tiers)]
             return replace(before, tier=tier.slug, priority=tier.priority)
@@ -309,7 +309,7 @@ class People:
     def _is_now(self, name: str, request: Request) -> None:
         """The booking asks for this from now on."""
         run = self._world.runs[name]
-        tier = next(t for t in self._world.drawn.tiers if t.slug == request.tier)
+        tier = next(t for t in self._world.tiers if t.slug == request.tier)
         less = request.duration - run.planned
         run.job = replace(
             run.job,

@@ -6,10 +6,11 @@ The next cycle would find what does not, and say a reason that has nothing to do
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from allocation.solver import Place, Waiting
+from allocation.solver import Cap, Place, Waiting
 from tests.solver.builders import MODELS
 from tests.solver.standing import units_of
 from tests.worlds.asked import is_proven, requests_after
+from tests.worlds.jobs import DAY
 from tests.worlds.life import Turn, World
 
 
@@ -33,6 +34,7 @@ def planned_look(world: World, turn: Turn, *, is_cut: bool) -> Iterator[str]:
     planned = list(_planned(world, turn))
     rows = list(_written(world))
     now = turn.site.now
+    yield from (f"{now}: {each}" for each in over_caps(world, turn, planned, rows))
     for number, one in enumerate(planned):
         others = (*planned[number + 1 :], *(row for row in rows if row.stays))
         for other in others:
@@ -71,6 +73,51 @@ def _over(turn: Turn, planned: list[Span], every: list[Span]) -> Iterator[str]:
                 yield f"{one.booking} is planned over the limit of {owner}"
 
 
+def over_caps(world: World, turn: Turn, planned: list[Span], rows: list[Span]) -> Iterator[str]:
+    """Starts that were decided now with which an owner has more GPU-hours than its cap."""
+    given = {row.booking for row in turn.plan.assigns}
+    new = [*planned, *(row for row in rows if row.booking in given)]
+    for cap in world.drawn.caps:
+        mine, used = _of_cap(world, cap, [*planned, *rows])
+        for one in _of_cap(world, cap, new)[0]:
+            near = [window for window in _windows(cap, mine) if _common(one, window)]
+            sums = [
+                sum(each.units * _common(each, window) for each in mine)
+                + sum(amount for day, amount in used if _is_within(day, window))
+                for window in near
+            ]
+            if max(sums, default=0) > cap.most:
+                yield f"{one.booking} is planned over the cap of {cap.owner}"
+
+
+def _windows(cap: Cap, mine: list[Span]) -> list[tuple[int, int]]:
+    """The windows of a cap in which most may be used."""
+    if cap.rolling_days is None:
+        return [(cap.starts, cap.ends)]
+    length = cap.rolling_days * DAY
+    edges = {each.starts for each in mine} | {each.ends - length for each in mine}
+    return [(at, at + length) for at in sorted(edges)]
+
+
+def _of_cap(world: World, cap: Cap, spans: list[Span]) -> tuple[list[Span], list[tuple[int, int]]]:
+    """What counts against a cap: the spans, and what was used, by day."""
+    mine = [each for each in spans if cap.owner in each.owners and each.gpu_class == cap.gpu_class]
+    used = [
+        (day, amount)
+        for (tenant, project, gpu_class, day), amount in world.used.items()
+        if cap.owner in (tenant, project) and gpu_class == cap.gpu_class
+    ]
+    return mine, used
+
+
+def _is_within(day: int, window: tuple[int, int]) -> bool:
+    return window[0] <= day and day + DAY <= window[1]
+
+
+def _common(span: Span, window: tuple[int, int]) -> int:
+    return max(0, min(span.ends, window[1]) - max(span.starts, window[0]))
+
+
 def _planned(world: World, turn: Turn) -> Iterator[Span]:
     """Starts that the plan proves."""
     requests = {request.booking: request for request in requests_after(turn)}
@@ -86,7 +133,7 @@ def _planned(world: World, turn: Turn) -> Iterator[Span]:
 
 def _written(world: World) -> Iterator[Span]:
     for row in world.rows:
-        tier = next((t for t in world.drawn.tiers if t.slug == row.tier), None)
+        tier = next((t for t in world.tiers if t.slug == row.tier), None)
         stays = tier is None or not tier.pausable or row.pausing or not row.started
         yield from _spans(world, row.booking, (row.tenant, row.project), row.tier, (row.place,),
                           (row.starts, row.ends), stays=stays)  # fmt: skip
@@ -105,7 +152,7 @@ def _spans(
     """One for each class."""
     classes = {gpu.id: gpu for gpu in world.drawn.gpus}
     models = {model.slug: model for model in MODELS}
-    tier = next(each for each in world.drawn.tiers if each.slug == slug)
+    tier = next(each for each in world.tiers if each.slug == slug)
     counts = tier.counts and not (world.runs[booking].job.ask.groups and tier.pausable)
     for name in sorted({classes[place.gpu].gpu_class for place in places}):
         here = tuple(place for place in places if classes[place.gpu].gpu_class == name)

@@ -1,0 +1,58 @@
+"""What happens to a world from outside: hardware, limits, tiers and the policy."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from allocation.solver import Maintenance
+from tests.worlds.draw import Event
+from tests.worlds.jobs import HOUR
+
+if TYPE_CHECKING:
+    from tests.worlds.life import World
+
+
+def outside_happen(world: "World", event: Event) -> str:
+    """Makes an event true and returns its kind."""
+    if event.kind == "limits":
+        world.limits = event.limits
+    elif event.kind == "failure":
+        _break(world, event.node)
+    elif event.kind == "repair":
+        world.broken.discard(event.node)
+    elif event.kind == "tiers":
+        _new_tiers(world, event)
+    elif event.kind == "policy" and event.policy is not None:
+        world.policy = event.policy
+        world.classes.forget()
+    elif event.kind == "maintenance":
+        starts = event.until - 2 * HOUR
+        world.blackouts += tuple(
+            Maintenance(gpu.id, starts, event.until)
+            for gpu in world.drawn.gpus
+            if gpu.node == event.node
+        )
+    else:
+        gone = {gpu.id for gpu in world.drawn.gpus if gpu.node == event.node}
+        world.blackouts = tuple(each for each in world.blackouts if each.gpu not in gone)
+    return event.kind
+
+
+def _new_tiers(world: "World", event: Event) -> None:
+    """Bookings have the tiers of the same names."""
+    world.tiers = event.tiers
+    by_slug = {tier.slug: tier for tier in event.tiers}
+    for run in world.runs.values():
+        run.job = replace(run.job, tier=by_slug[run.job.tier.slug])
+    world.arrivals[:] = [replace(job, tier=by_slug[job.tier.slug]) for job in world.arrivals]
+
+
+def _break(world: "World", gpu: str) -> None:
+    """What runs on a GPU that fails is over; what is written there waits again."""
+    world.broken.add(gpu)
+    for name in sorted({row.booking for row in world.rows if row.place.gpu == gpu}):
+        if any(row.started for row in world.rows_of(name)):
+            world.leave(name, world.now, is_paused=False)
+        elif name not in world.people.offers:
+            world.rows = [row for row in world.rows if row.booking != name]
+            job = world.runs[name].job
+            world.waiting[name] = replace(world.request_of(job), series=None)
