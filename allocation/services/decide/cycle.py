@@ -59,7 +59,7 @@ from allocation.services.record.counters import (
 from allocation.services.runs.end import ends_due
 from allocation.services.runs.interrupt import hardware_vacate
 from allocation.services.runs.start import starts_due
-from allocation.services.shards.choice import decide_of, shards_count
+from allocation.services.shards import decide_of, shards_count
 from allocation.services.snapshot.intake import open_bookings_lock
 from allocation.services.snapshot.kept import drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read

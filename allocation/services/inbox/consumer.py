@@ -17,6 +17,7 @@ from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.inbox.account_guard import AccountGuard
 from allocation.services.inbox.batch import StreamMessage, messages_apply
+from allocation.services.inbox.heartbeats import signs_read, unreachable_mark
 from allocation.services.inbox.report_streams import (
     GROUP,
     Entry,
@@ -29,7 +30,6 @@ from allocation.services.inbox.throttle import Throttle
 from allocation.services.nodes.fleet import node_flooded, node_policy
 from allocation.services.nodes.leases import leased_heartbeats, long_leases, long_leases_end
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
-from allocation.services.nodes.unreachable import signs_read, unreachable_mark
 from allocation.services.publish.publish import republish_all
 from allocation.services.record.counters import counter_add
 from allocation.services.record.liveness import program_seen, reader_lag_seen

@@ -29,7 +29,7 @@ from allocation.services.snapshot.changes import (
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.hardware import gpus_read, hosts_read
 from allocation.services.snapshot.intake import deferred_bookings
-from allocation.services.snapshot.kept_use import KeptUse
+from allocation.services.snapshot.quota_rows import KeptUse
 from allocation.services.snapshot.rows.of_bookings import place_rows
 from allocation.services.snapshot.running import idle_read
 from allocation.services.snapshot.sections import sections_present

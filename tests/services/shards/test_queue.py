@@ -16,7 +16,8 @@ import redis
 from pytest_django import Settings
 
 from allocation.models import EventCounter
-from allocation.services.shards import choice
+from allocation.services import shards
+from allocation.services.shards import decide_of, shards_count
 from allocation.services.shards import queue as leader
 from allocation.services.shards.letters import BadLetter, answered, opened, sealed
 from allocation.services.shards.queue import ShardQueue
@@ -189,19 +190,19 @@ def test_the_settings_name_the_queue_and_metrics_count_its_shards(
     site: Snapshot, expected: bytes, run: Run, settings: Settings
 ) -> None:
     settings.SOLVER_SHARDS = "queue"
-    assert choice.decide_of(site) is None, "a small site is not divided"
-    run.patch.setattr(choice, "SPLIT_FROM", 1)
+    assert decide_of(site) is None, "a small site is not divided"
+    run.patch.setattr(shards, "SPLIT_FROM", 1)
     settings.BROKER_REDIS_URL = run.url
-    assert encode(solve(site, POLICY, choice.decide_of(site))) == expected
+    assert encode(solve(site, POLICY, decide_of(site))) == expected
     with as_system():
-        choice.shards_count()
-        choice.shards_count()
+        shards_count()
+        shards_count()
         assert dict(EventCounter.objects.values_list("name", "count")) == {
             "shards:sent": 3,
             "shards:here": 4,
         }
     settings.SOLVER_SHARDS = "here"
-    assert choice.decide_of(site) is None
+    assert decide_of(site) is None
 
 
 def test_an_input_is_opened_only_with_its_digest(site: Snapshot) -> None:

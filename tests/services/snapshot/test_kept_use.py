@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from allocation.models import Allocation, Booking, Gpu
-from allocation.services.snapshot.kept_use import KeptUse
-from allocation.services.snapshot.quota_rows import used_read
+from allocation.services.snapshot.quota_rows import KeptUse, used_read
 from allocation.solver import Snapshot
 from allocation.solver.model.rows import table_of
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, an_allocation

@@ -1,4 +1,4 @@
-"""The model's silent nodes: see allocation/services/nodes/unreachable.py."""
+"""The model's silent nodes: see allocation/services/inbox/heartbeats.py."""
 
 from allocation.rules.nodes.node_policy import NodePolicy
 from allocation.rules.nodes.unreachable import AnswerWatch, Beat

@@ -32,6 +32,7 @@ from allocation.services.decide import cycle as cycles
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox.apply import message_apply
+from allocation.services.inbox.heartbeats import signs_read, unreachable_mark
 from allocation.services.nodes.fleet import (
     enrolment_token_create,
     node_enrol,
@@ -40,7 +41,6 @@ from allocation.services.nodes.fleet import (
 )
 from allocation.services.nodes.leases import leased_heartbeats, long_leases, long_leases_end
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.nodes.unreachable import signs_read, unreachable_mark
 from allocation.services.operate.drain import gpu_return
 from allocation.services.operate.maintenance import (
     MaintenanceTerms,
@@ -53,7 +53,7 @@ from allocation.services.plans.plan_diff import Changes, changes_of
 from allocation.services.publish.publish import publish_due, republish_all
 from allocation.services.runs.lost_runs import node_bookings_requeue
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
-from allocation.services.snapshot import kept_use
+from allocation.services.snapshot import quota_rows
 from allocation.services.snapshot import snapshot as snapshots
 from allocation.solver import Plan, Snapshot, digest
 from tenants.access import Actor
@@ -351,7 +351,7 @@ class BothPortals:
             mock.patch.object(apply_assignments, "uuid4", self._ids),
             mock.patch.object(apply_pauses, "uuid4", self._pause_ids),
             mock.patch.object(snapshots, "used_read", return_value=()),
-            mock.patch.object(kept_use, "stretches_read", return_value=[]),
+            mock.patch.object(quota_rows, "stretches_read", return_value=[]),
         ):
             cycle_run(when(now))
             real = snapshots.snapshot_take(when(now))
