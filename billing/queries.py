@@ -107,22 +107,6 @@ def budgets_figures(
     return _effects(budgets.order_by("project_id", "starts"))
 
 
-def tree_figures(
-    *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
-) -> list[BudgetFigures]:
-    """The figures of all levels in the period: of the tenant, of the labs of these projects and
-    below the projects, by start."""
-    mine = Project.objects.filter(id__in=list(project_ids))
-    labs = mine.filter(lab__isnull=False).values("lab")
-    budgets = Budget.objects.filter(
-        Q(level="tenant") | Q(project__in=mine) | Q(lab__in=labs),
-        tenant_id=tenant_id,
-        starts__lt=period.ends,
-        ends__gt=period.starts,
-    )
-    return _effects(budgets.order_by("starts", "id"))
-
-
 def budget_figures_of(budget_ids: Iterable[UUID]) -> dict[UUID, BudgetFigures]:
     """The figures of these budgets, as they are now."""
     rows = _budgets_by_id(ASKED_AT, list(budget_ids))

@@ -16,8 +16,6 @@ MAX_OPEN = 20
 MAX_OPEN_IN_TENANT = 1_000
 # Bookings that a person submitted in this time are counted together, so that none is split.
 SUMMED = timedelta(hours=24)
-# A step without a time of its own is decided within three days.
-DECIDE_WITHIN = timedelta(days=3)
 # While a request waits, its place is kept this long at most, and until so long before its start.
 PLACE_KEPT = timedelta(hours=4)
 PLACE_MARGIN = timedelta(minutes=15)

@@ -184,12 +184,6 @@ def slices_of(book: PriceBook | None) -> SlicePrices:
     }
 
 
-def setup_kept() -> SetupFees:
-    """The set-up fees of the latest version."""
-    latest = PriceBook.objects.order_by("-version").first()
-    return latest.setups if latest else NO_FEES
-
-
 def slices_kept() -> SlicePrices:
     """The prices of slices of the latest version."""
     return slices_of(PriceBook.objects.order_by("-version").first())

@@ -50,11 +50,6 @@ class ClaimsReport:
     tenants: tuple[TenantClaims, ...]
     dropped: Mapping[str, int]
 
-    @property
-    def dropped_in_all(self) -> int:
-        """All dropped pauses; more than 0 is an error of the solver."""
-        return sum(self.dropped.values())
-
 
 def claims_report(
     since: datetime, now: datetime, cool_down: timedelta, margin: timedelta

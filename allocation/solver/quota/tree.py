@@ -131,17 +131,6 @@ def guarantee_tree(limits: Iterable[Limit]) -> dict[str, Node]:
     return nodes
 
 
-def adds_within_caps(path: OwnerPath, usage: dict[str, int], units: int) -> bool:
-    """Add the units to an instant's `usage`; True when no node exceeds its cap by them."""
-    fits = True
-    for node in path:
-        used = usage.get(node.owner, 0)
-        usage[node.owner] = used + units
-        fits = fits and (units <= 0 or used + units <= node.cap)
-        units = max(0, used + units - node.local) - max(0, used - node.local)
-    return fits
-
-
 class Tree:
     """Use of each node over time: a table of instants × nodes, and of what their caps rise."""
 

@@ -19,7 +19,6 @@ from tenants.platform.errors import Refused
 
 MOVED_TOGETHER = BY_CODE["moved_together"].id
 NO_CLAIM = (BY_CODE["budget_paused"].id, BY_CODE["operator_paused"].id)
-OWN_PAUSE = BY_CODE["own_pause"].id
 METHODS = {
     "stop": "the node ends running programs, first with SIGTERM, then with SIGKILL",
     "signal": "the node kills programs that have not exited",
