@@ -47,10 +47,7 @@ def _with_planned_moved(
     if not rows:
         return None
     with state.trial(name) as keep:
-        found, again = _searched(outcome, request, demand, between, rows)
-        if found is not None and again is None:
-            # Then a planned start may have somebody paused as well.
-            found, again = _searched(outcome, request, demand, between, rows, pausing=True)
+        found, again = _with_lifted(outcome, request, demand, between, rows)
         if found is None or again is None:
             if found is not None and not found.victims:
                 # Room only gets less: the same for a longer time would fail, too.
@@ -62,6 +59,26 @@ def _with_planned_moved(
     return found
 
 
+def _with_lifted(
+    outcome: Outcome,
+    request: Request,
+    demand: Demand,
+    between: tuple[int, int],
+    rows: Mapping[str, Fit],
+) -> tuple[Fit | None, dict[str, Fit] | None]:
+    """What the claim gets without these planned starts, and their new places, reserved; without new
+    places they are reserved where they were."""
+    for row in rows.values():
+        outcome.state.free(row)
+    found, again = _searched(outcome, request, demand, between, rows)
+    if found is not None and again is None:
+        # Then a planned start may have somebody paused as well.
+        found, again = _searched(outcome, request, demand, between, rows, pausing=True)
+    for row in rows.values() if again is None else ():
+        outcome.state.reserve(row)
+    return found, again
+
+
 def _searched(
     outcome: Outcome,
     request: Request,
@@ -71,23 +88,25 @@ def _searched(
     *,
     pausing: bool = False,
 ) -> tuple[Fit | None, dict[str, Fit] | None]:
-    """What the claim gets with the planned starts lifted, and their new places, reserved. A start
-    that has no other place stays where it is, and the claim is searched once more next to it. With
-    `pausing` it may have another place where somebody is paused for it."""
-    state, lifted = outcome.state, dict(rows)
+    """What the claim gets with these planned starts, which are free on entry, and their new places,
+    reserved. A start that has no other place stays where it is, and the claim is searched once more
+    next to it. With `pausing` it may have another place where somebody is paused for it. Without
+    new places all are free again."""
+    lifted, stays = dict(rows), list[Fit]()
+    found: Fit | None = None
     for _ in range(_TRIES):
-        for row in lifted.values():
-            state.free(row)
+        for row in stays:
+            outcome.state.reserve(row)
         found = outcome.preemption.earliest(request, (demand,), *between)
         again, stuck = (
             ({}, "") if found is None else _again_beside(outcome, found, lifted, pausing=pausing)
         )
         if found is not None and not stuck:
             return found, again
-        for row in lifted.values():
-            state.reserve(row)
+        for row in stays:
+            outcome.state.free(row)
         outcome.lifted_in_vain += len(lifted)
-        lifted.pop(stuck, None)
+        stays = [lifted.pop(stuck)] if stuck else []
         if found is None or not lifted:
             break
     return found, None

@@ -11,8 +11,11 @@ from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, WHOLE_SHARE
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place
 from allocation.solver.timeline.grid import Grid
-from allocation.solver.timeline.next_taken import NextTaken
+from allocation.solver.timeline.next_taken import NextTaken, Run
 from allocation.solver.timeline.step_function import StepFunction, as_instants
+
+_WHOLE = np.uint16(WHOLE_MASK)
+_NOT_WHOLE = np.uint16(WHOLE_MASK ^ 0xFFFF)
 
 
 class Windows(NamedTuple):
@@ -74,6 +77,8 @@ class GpuCalendar:
         self._steps = StepFunction(grid, len(pool), np.uint16)
         self._next = NextTaken(self._steps)
         self._shares: StepFunction | None = None
+        # By the identity of a gang's places, which is kept alive here.
+        self._runs: dict[int, tuple[Sequence[Place], Run | None]] = {}
         self.version = 0
         """Number of changes so far."""
 
@@ -83,6 +88,7 @@ class GpuCalendar:
         twin._steps = self._steps.copy()
         twin._next = NextTaken(twin._steps)
         twin._shares = self._shares and self._shares.copy()
+        twin._runs = self._runs
         twin.version = self.version
         return twin
 
@@ -111,7 +117,7 @@ class GpuCalendar:
         rows = self._rows(starts, ends)
         run = None if rows[1] is not None else self._run(places)
         if run is not None:
-            return not (rows[0][:, run] & np.uint16(WHOLE_MASK)).any()
+            return not int(np.bitwise_or.reduce(rows[0][:, run], axis=None)) & WHOLE_MASK
         for place in places:
             column = self.pool.column[place.gpu]
             if column not in taken:
@@ -148,8 +154,8 @@ class GpuCalendar:
         rows = self._steps.values[within]
         run, until = self._run(places), self.grid.end(ends)
         if run is not None:
-            rows[:, run] |= np.uint16(WHOLE_MASK)
-            self._steps.changed(within, run.start, run.stop)
+            rows[:, run] |= _WHOLE
+            self._steps.filled(within, run)
             self._next.add(run, starts, until)
             return
         for place in places:
@@ -157,8 +163,8 @@ class GpuCalendar:
             if place.share is None:
                 taken = rows[:, column]
                 taken |= self.pool.geometries[column].mask_of(place)
-                self._steps.changed(within, column, column + 1)
-                self._next.add((column,), starts, until)
+                self._steps.filled(within, slice(column, column + 1))
+                self._next.add(slice(column, column + 1), starts, until)
             else:
                 self._share(column, place.share, starts, ends)
 
@@ -197,8 +203,8 @@ class GpuCalendar:
         rows = self._steps.values[within]
         run = self._run(places)
         if run is not None:
-            rows[:, run] &= np.uint16(WHOLE_MASK ^ 0xFFFF)
-            self._steps.changed(within, run.start, run.stop)
+            rows[:, run] &= _NOT_WHOLE
+            self._steps.changed(within, run)
             self._next.remove(run, starts)
             return
         for place in places:
@@ -206,8 +212,8 @@ class GpuCalendar:
             if place.share is None:
                 taken = rows[:, column]
                 taken &= self.pool.geometries[column].mask_of(place) ^ 0xFFFF
-                self._steps.changed(within, column, column + 1)
-                self._next.remove((column,), starts)
+                self._steps.changed(within, slice(column, column + 1))
+                self._next.remove(slice(column, column + 1), starts)
             else:
                 self._share(column, -place.share, starts, ends)
 
@@ -221,8 +227,8 @@ class GpuCalendar:
         rows = its.times.searchsorted(mine.times, side="right") - 1
         mine.values[:, columns] = its.values[rows[:, None], columns]
         for column in columns:
-            mine.changed(slice(0, len(rows)), column, column + 1)
-        self._next.remove(columns, self.grid.origin)
+            mine.changed(slice(0, len(rows)), slice(column, column + 1))
+        self._next.remove(np.array(columns, dtype=np.intp), self.grid.origin)
 
     def starts_between(self, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which something changes.
@@ -293,14 +299,22 @@ class GpuCalendar:
         shares = self._shares
         return masks, None if shares is None else shares.values[shares.rows(starts, ends)]
 
-    def _run(self, places: Sequence[Place]) -> slice | None:
-        """The columns of adjacent whole GPUs, as most gangs have, which are checked at once; None:
-        not so."""
-        if len(places) < 2 or any(p.profile or p.share for p in places):
+    def _run(self, places: Sequence[Place]) -> Run | None:
+        """The columns of whole GPUs, adjacent ones as a slice, which are read and written at once;
+        None: not all are whole."""
+        known = self._runs.get(id(places))
+        if known is None:
+            known = self._runs[id(places)] = (places, self._run_of(places))
+        return known[1]
+
+    def _run_of(self, places: Sequence[Place]) -> Run | None:
+        if not places or any(p.profile is not None or p.share is not None for p in places):
             return None
-        columns = sorted([self.pool.column[place.gpu] for place in places])
-        first, after = columns[0], columns[0] + len(columns)
-        return slice(first, after) if columns == list(range(first, after)) else None
+        columns = sorted({self.pool.column[place.gpu] for place in places})
+        if len(columns) < len(places):
+            return None
+        is_run = columns[-1] - columns[0] == len(columns) - 1
+        return slice(columns[0], columns[-1] + 1) if is_run else np.array(columns, dtype=np.intp)
 
     def _with(self, taken: int, place: Place) -> int | None:
         """The mask with the place added; None when it does not fit."""

@@ -1,7 +1,5 @@
 """When each GPU of a class is next taken, seen from a few instants that are asked about often."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
@@ -12,8 +10,8 @@ _MOST_INSTANTS = 32
 _FIRST_ROWS = 64
 _NEVER = np.iinfo(np.int64).max
 
-Run = slice | Sequence[int]
-"""Columns: adjacent ones, or some."""
+Run = slice | Index
+"""Columns: adjacent ones, or some, each once."""
 
 
 class NextTaken:
@@ -54,7 +52,7 @@ class NextTaken:
 
     def remove(self, columns: Run, starts: int) -> None:
         """Something of the columns that was taken from `starts` on has become free."""
-        if self._row and (self._next[:, columns] >= starts).any():
+        if self._row and np.maximum.reduce(self._next[:, columns], axis=None, initial=0) >= starts:
             self._stale[columns] = True
             self._is_stale = True
 

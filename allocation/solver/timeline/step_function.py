@@ -5,13 +5,15 @@ is an OR, or a maximum, over consecutive rows.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from allocation.solver.fleet.fragmentation import Ints
+from allocation.solver.fleet.pool import Index
 from allocation.solver.timeline.grid import Grid
 
 _OFTEN = 16
@@ -161,12 +163,21 @@ class StepFunction:
             bits = ~self._taken[low:high] & np.packbits(columns)
         return _merged(bits, first - low, last - low, np.bitwise_and)
 
-    def changed(self, rows: slice, first: int, after: int) -> None:
-        """Note that values of the columns [first, after) in these rows were written."""
+    def changed(self, rows: slice, columns: slice | Index) -> None:
+        """Note that values of these columns in these rows were written."""
         if self._taken is not None:
-            low, high = first // 8, -(-after // 8)
-            values = self._values[rows, 8 * low : 8 * high]
-            self._taken[rows, low:high] = np.packbits(values != 0, axis=1)
+            for first, after in _runs(columns):
+                low, high = first // 8, -(-after // 8)
+                values = self._values[rows, 8 * low : 8 * high]
+                self._taken[rows, low:high] = np.packbits(values != 0, axis=1)
+
+    def filled(self, rows: slice, columns: slice | Index) -> None:
+        """Note that no value of these columns in these rows is zero."""
+        if self._taken is not None:
+            for first, after in _runs(columns):
+                low = first // 8
+                bits = _bits(first - 8 * low, after - 8 * low)
+                self._taken[rows, low : low + len(bits)] |= bits
 
     def _touched(self, windows: tuple[Ints, int]) -> tuple[Ints, Ints]:
         """First row, and the one after the last, of each window."""
@@ -174,6 +185,22 @@ class StepFunction:
         first = np.maximum(self.times.searchsorted(starts, side="right") - 1, 0)
         ends = self.grid.ends(starts + duration)
         return first, self.times.searchsorted(ends, side="left")
+
+
+def _runs(columns: slice | Index) -> Iterator[tuple[int, int]]:
+    """Adjacent columns as [first, after)."""
+    if isinstance(columns, slice):
+        yield columns.start, columns.stop
+    else:
+        yield from ((column, column + 1) for column in columns.tolist())
+
+
+@lru_cache(maxsize=4_096)
+def _bits(first: int, after: int) -> npt.NDArray[np.uint8]:
+    """Bytes with the bits [first, after), as np.packbits has them."""
+    flags = np.zeros(-(-after // 8) * 8, dtype=np.bool_)
+    flags[first:after] = True
+    return np.packbits(flags)
 
 
 def rising(instants: Ints) -> Ints:

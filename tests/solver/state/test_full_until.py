@@ -268,7 +268,9 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     )
     monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
     monkeypatch.setattr(Quota, "has_plenty", counted("plenty", Quota.has_plenty, bool))
-    monkeypatch.setattr(GpuCalendar, "_run", counted("run", GpuCalendar._run, bool))
+    monkeypatch.setattr(
+        GpuCalendar, "_run", counted("run", GpuCalendar._run, lambda run: run is not None)
+    )
     near = counted("near", strategies._would_fit, lambda fits: not fits)
     monkeypatch.setattr(strategies, "_would_fit", near)
     for bound in ("_for_tenant", "_for_claim"):
