@@ -317,6 +317,6 @@ def _note(
         tenant_id=tenant.id,
         actor_id=operator.id,
         action=action,
-        target=("tenant", tenant.id),
+        target=("tenant", tenant.slug),
         now=now,
     )

@@ -57,6 +57,7 @@ OPS_LINKS = {
     "workload": "/ops/speeds",
 }
 TENANT_LINKS = {
+    "array": "arrays/{}",
     "booking": "bookings/{}",
     "budget": "budgets",
     "invitation": "people",

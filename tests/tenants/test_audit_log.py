@@ -1,9 +1,11 @@
 """The logs as people read them: pages, CSV and REST, with filters, and behind the wall."""
 
+import ast
 import csv
 import io
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,15 +15,18 @@ from django.test import Client
 from portal.storage.audit_sources import audit_seal_all
 from tenants.audit import acting_from, audit_record, platform_record
 from tenants.models import AuditEntry, Tenant, User
-from tenants.rules.audit_words import changes_of
+from tenants.rules.audit_words import ACTIONS, changes_of
 from tenants.services.sealed_log.search import PAGE
 from tests.api.builders import Api, Site, a_site, said
 from tests.builders import a_tenant, a_tenant_admin, a_user, an_operator
 from tests.roles import as_system
+from tests.servers.servers import ROOT
 from tests.web.flat import flat
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 22, 30, tzinfo=UTC)
+WRITES_LOG = re.compile(r"audit|_note|_record|platform_record|_entry$")
+ACTION = re.compile(r"[a-z_]+\.[a-z_]+")
 HOSTILE = "=cmd()|<script>"
 
 
@@ -221,3 +226,25 @@ def test_the_log_shows_no_name_of_an_erased_account_and_its_seal_verifies(page: 
     assert "account.created" not in page.get("/ops/log.csv?about=mara.lind").content.decode()
     with as_system():
         call_command("audit_verify", stdout=io.StringIO())
+
+
+def test_the_log_has_words_for_every_action_that_the_code_writes() -> None:
+    unknown = {
+        f"{path.relative_to(ROOT)}: {action}"
+        for app in ("allocation", "billing", "portal", "tenants")
+        for path in (ROOT / app).rglob("*.py")
+        for action in _actions_written(ast.parse(path.read_text(encoding="utf-8")))
+        if action not in ACTIONS
+    }
+    assert unknown == set()
+
+
+def _actions_written(module: ast.Module) -> Iterator[str]:
+    """The literal actions in calls of the functions that write to the log."""
+    for call in ast.walk(module):
+        if isinstance(call, ast.Call) and WRITES_LOG.search(ast.unparse(call.func)):
+            given = (*call.args, *(each.value for each in call.keywords))
+            texts = (part for each in given for part in ast.walk(each))
+            for text in texts:
+                if isinstance(text, ast.Constant) and ACTION.fullmatch(str(text.value)):
+                    yield str(text.value)

@@ -21,7 +21,7 @@ from pytest_django import Settings
 
 from portal.storage.audit_sources import audit_seal_all
 from tenants.models import AuditEntry
-from tenants.rules.audit_words import ACTIONS
+from tenants.rules.audit_words import ACTIONS, is_uuid_text, object_name
 from tests.api.builders import Site, a_site
 from tests.roles import as_system
 from tests.web.acts import Act
@@ -90,6 +90,11 @@ def _fault(site: Site, key: str, act: Act) -> str:
         "before": bool(entry.detail["before"]) == act.has_before,
         "after": bool(entry.detail.get("after")) == act.has_after,
         "a change": entry.detail.get("after") != entry.detail["before"],
+        "a name": not is_uuid_text(
+            object_name(entry.object_kind, entry.object_id, entry.detail)
+            if "{object}" in ACTIONS[act.action]
+            else ""
+        ),
         "from where": entry.detail.get("address") == address,
         "when": abs(entry.at - timezone.now()) < timedelta(minutes=1),
     }

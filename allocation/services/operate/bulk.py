@@ -233,12 +233,9 @@ def _audit(done: Sequence[Booking], act: BulkAct, operator: User, now: datetime)
             target=("booking", booking.id),
             now=now,
             detail={
+                "label": booking.label,
                 "before": None,
-                "after": {
-                    "message": act.text,
-                    "number": booking.label,
-                    **({"seconds": seconds} if seconds else {}),
-                },
+                "after": {"message": act.text, **({"seconds": seconds} if seconds else {})},
             },
         )
         for booking in done

@@ -136,8 +136,9 @@ def _correct(operator: User, booking: Booking, change: Decimal, reason: str, now
     booking_change(booking, event=event, now=now, corrected=booking.corrected + change)
     paid = paid_for(booking)
     detail = {
+        "label": booking.label,
         "before": {"paid": str(paid - change)},
-        "after": {"paid": str(paid), "reason": reason, "number": booking.label},
+        "after": {"paid": str(paid), "reason": reason},
     }
     audit_write(
         audit_entry(

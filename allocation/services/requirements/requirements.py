@@ -92,8 +92,8 @@ def class_requirement_end(*, operator: User, requirement_id: UUID, now: datetime
         action="requirement.ended",
         target=("requirement", row.id),
         now=now,
-        before={"ended": None},
-        after={"ended": now.isoformat()},
+        before={"name": row.name, "ended": None},
+        after={"name": row.name, "ended": now.isoformat()},
     )
     return row
 
