@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 
 from portal.api.errors import DOCS, PROBLEM_JSON
+
+AnyResponse = TypeVar("AnyResponse", bound=HttpResponseBase)
 
 API = "/api/"
 _KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
@@ -31,15 +34,16 @@ class ProblemMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """The answer; an error in another format is replaced by problem JSON with its status."""
         response = self.get_response(request)
-        if response.status_code < 400 or not request.path_info.startswith(API):
-            return response
-        if response.get("Content-Type") == PROBLEM_JSON:
-            return response
-        kept = {name: response[name] for name in _KEPT_HEADERS if name in response}
-        status = response.status_code
-        return JsonResponse(
-            problem_of(status), status=status, content_type=PROBLEM_JSON, headers=kept
-        )
+        return as_problem(response) if request.path_info.startswith(API) else response
+
+
+def as_problem(response: AnyResponse) -> AnyResponse | JsonResponse:
+    """Returns the response; an error in another format as problem JSON with its status."""
+    if response.status_code < 400 or response.get("Content-Type") == PROBLEM_JSON:
+        return response
+    kept = {name: response[name] for name in _KEPT_HEADERS if name in response}
+    status = response.status_code
+    return JsonResponse(problem_of(status), status=status, content_type=PROBLEM_JSON, headers=kept)
 
 
 def problem_of(status: int) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from allocation.services.record.liveness import program_seen
-from portal.integrations.traces.tracer import Attributes, span_open
+from portal.integrations.traces.tracer import Attributes, OpenSpan, span_open
 from portal.traffic import answer_count, traffic_add
+from tenants.api.gathered import GatheredResponse
 from tenants.platform.log_ids import log_id, log_ids
 
 EVERY_SECONDS = 2.0
@@ -47,20 +48,31 @@ class MeasuredMiddleware:
             if span is not None:
                 log_id(trace=span.parent_header)
             response = self._get_response(request)
-            if span is not None:
-                status = response.status_code
-                about = _attributes(request, status)
-                title = f"{request.method} {route_of(request)}"
-                span.describe(title, about, has_failed=status >= SERVER_ERROR)
         response[REQUEST_ID] = name
+
+        def note(answer: HttpResponseBase) -> None:
+            self._note(request, answer.status_code, time.perf_counter() - began, span)
+
+        if isinstance(response, GatheredResponse):
+            response.when_answered(note)
+        else:
+            note(response)
+        return response
+
+    def _note(
+        self, request: HttpRequest, status: int, seconds: float, span: OpenSpan | None
+    ) -> None:
+        if span is not None:
+            title = f"{request.method} {route_of(request)}"
+            has_failed = status >= SERVER_ERROR
+            span.end(title, _attributes(request, status), has_failed=has_failed)
         if not settings.SERVES_OPERATORS:
-            self._count(request, response.status_code, time.perf_counter() - began)
+            self._count(request, status, seconds)
         due = self._due()
         if due is not None:
             program = "operators" if settings.SERVES_OPERATORS else "web"
             program_seen(program, timezone.now())
             traffic_add(due)
-        return response
 
     def _count(self, request: HttpRequest, status: int, seconds: float) -> None:
         about = route_of(request), request.method or "", status, surface_of(request.path)

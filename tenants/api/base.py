@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
 from django.conf import settings
+from django.core.handlers.exception import response_for_exception
 from django.http.response import HttpResponseBase
+from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission, IsAuthenticated
@@ -18,7 +21,7 @@ from rest_framework.views import APIView
 
 from tenants.access import Actor, client_address
 from tenants.api.auth import Caller, TokenAuthentication
-from tenants.api.gathered import Intake, gathering_here
+from tenants.api.gathered import GatheredResponse, Intake, is_gathered_here
 from tenants.api.idempotency import (
     NOT_STORED,
     KeyedRequest,
@@ -39,7 +42,6 @@ from tenants.platform.rest.fields import Strict, single_values, validated
 from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
 from tenants.services.policy_hooks.calls import hook_asking
-from tenants.services.policy_hooks.questions import hook_has_answered
 from tenants.services.sign_in.rate_limits import call_limit_check
 
 
@@ -82,7 +84,7 @@ class ApiView(APIView):
         """Forbids caches to store answers, because each belongs to one caller."""
         response["Cache-Control"] = "no-store"
         final = super().finalize_response(request, response, *args, **kwargs)
-        if isinstance(final, DeferredResponse):
+        if isinstance(final, DeferredResponse | GatheredResponse):
             final.view_headers = frozenset(name for name, _ in final.items())
         return final
 
@@ -136,34 +138,64 @@ class ApiView(APIView):
         """Runs `work` in one transaction, at most once per idempotency key. If it needs an answer
         of the tenant's policy hook, the transaction is undone; `work` runs again after the call.
 
-        `is_gathered`: the transaction may be that of other requests, too; not with `secret`.
+        `is_gathered`: the transaction may be that of other requests, too, if the server gathers
+        them (`GatheredResponse`); not with `secret`.
         `wait` makes the answer deferred: it says which decision the final answer waits for. Fields
         named in `secret` are sent once and not stored: a replay has null there.
         """
-        keyed = self.idempotency
-        is_final = wait is None
+        keyed, is_final = self.idempotency, wait is None
 
-        def alone() -> StoredAnswer | Response:
+        def answered(kept: StoredAnswer | Response) -> HttpResponseBase:
+            if isinstance(kept, StoredAnswer) and (wait is None or kept.is_final):
+                return kept.replay()
+            response = kept.response() if isinstance(kept, StoredAnswer) else kept
+            return response if wait is None else self.deferred(response, wait(response), keyed)
+
+        def one() -> StoredAnswer | Response:
             return with_last_rows(lambda: self._work_once(work, keyed, secret, is_final=is_final))
 
-        def answer() -> StoredAnswer | Response:
-            if not is_gathered or hook_has_answered():
-                return alone()
-            intake = Intake(self.actor, keyed, work, self.now, is_final, log_ids_now())
-            return gathering_here().answer(self.actor.tenant_id, intake, alone)
+        def alone() -> HttpResponseBase:
+            try:
+                return answered(hook_asking(one))
+            except Refused as refusal:
+                if keyed is None:
+                    raise
+                return self._refused(keyed, refusal)
 
+        if not is_gathered or not is_gathered_here():
+            return alone()
+        context, complete = copy_context(), self._completed
+        return GatheredResponse(
+            Intake(
+                self.actor,
+                keyed,
+                work,
+                self.now,
+                is_final,
+                log_ids_now(),
+                answered=lambda response: complete(lambda: answered(response)),
+                alone=lambda: context.run(complete, alone),
+                refused=lambda refusal: complete(lambda: self.handle_exception(refusal)),
+            )
+        )
+
+    def _completed(self, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        """Returns the complete answer of a request that was gathered, as if its handler had
+        returned it."""
+        request: Request = self.request
         try:
-            kept = hook_asking(answer)
-        except Refused as refusal:
-            if keyed is None:
-                raise
-            return self._refused(keyed, refusal)
-        if isinstance(kept, Response):
-            response = kept
-            return self.deferred(response, wait(response), keyed) if wait else response
-        if wait and not kept.is_final:
-            return self.deferred(kept.response(), wait(kept.response()), keyed)
-        return kept.replay()
+            response = self._refusal_or(answer)
+        except Exception as error:  # noqa: BLE001 (Django answers every error with 500)
+            response = response_for_exception(request._request, error)
+        # The stubs know only REST framework's own responses.
+        final: HttpResponseBase = self.finalize_response(request, cast(Response, response))
+        return final.render() if isinstance(final, SimpleTemplateResponse) else final
+
+    def _refusal_or(self, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        try:
+            return answer()
+        except Exception as error:  # noqa: BLE001 (this raises what is no refusal)
+            return self.handle_exception(error)
 
     def _work_once(
         self,

@@ -1,12 +1,15 @@
 """Answers that take long and occupy no thread: they wait for a decision, or follow events."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 from rest_framework.response import Response
+
+_OF_THE_BYTES = frozenset({"Content-Length", "Content-Encoding"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +65,25 @@ class FollowResponse(StreamingHttpResponse):
     """An empty stream, which the server fills until the client disconnects."""
 
     follow: Follow
+
+
+class EarlyResponse(Protocol):
+    """What passed the middlewares before its answer was there. `view_headers` are the headers that
+    the view has set: all others came from middlewares."""
+
+    view_headers: frozenset[str]
+    cookies: Any
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """The headers."""
+
+
+def with_headers_of(early: EarlyResponse, answer: HttpResponseBase) -> HttpResponseBase:
+    """Returns `answer` with the headers that middlewares set on `early`, except for its bytes."""
+    for name, value in early.items():
+        if name not in early.view_headers and name not in _OF_THE_BYTES:
+            answer[name] = value
+    if isinstance(answer, HttpResponse):
+        answer["Content-Length"] = str(len(answer.content))
+    answer.cookies = early.cookies
+    return answer

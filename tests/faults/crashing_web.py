@@ -15,7 +15,7 @@ from tests.faults.crashing_cycle import dying
 POINTS = {
     "before anything is written": ("allocation.services.bookings.bookings", "new_holds_place"),
     "in the middle of writing": ("allocation.services.bookings.bookings", "audit_write"),
-    "before the commit": ("tenants.api.idempotency", "statement_later"),
+    "before the commit": ("tenants.api.idempotency", "_answer"),
     "after the commit": ("tenants.outbox", "_send"),
 }
 

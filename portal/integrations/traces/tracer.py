@@ -32,26 +32,28 @@ class OpenSpan:
         at = self.span.get_span_context()
         return f"00-{at.trace_id:032x}-{at.span_id:016x}-{at.trace_flags:02x}"
 
-    def describe(self, name: str, attributes: Attributes, *, has_failed: bool) -> None:
-        """Names the span by what is known only at its end."""
+    def end(self, name: str, attributes: Attributes, *, has_failed: bool) -> None:
+        """Ends the span, and names it by what is known only now."""
         from opentelemetry.trace import StatusCode  # noqa: PLC0415 (an optional extra)
 
         self.span.update_name(name)
         self.span.set_attributes(attributes)
         if has_failed:
             self.span.set_status(StatusCode.ERROR)
+        self.span.end()
 
 
 @contextmanager
 def span_open(name: str, parent_header: str) -> Iterator[OpenSpan | None]:
-    """Opens a span for the block, after the `traceparent` of a caller; None without TRACES_URL."""
+    """Opens a span, the current one in the block, after the `traceparent` of a caller; None without
+    TRACES_URL. It lasts until it is ended, which may be after the block."""
     if not settings.TRACES_URL:
         yield None
         return
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 (an optional extra)
 
     with tracer().start_as_current_span(
-        name, context=_after(parent_header), kind=SpanKind.SERVER
+        name, context=_after(parent_header), kind=SpanKind.SERVER, end_on_exit=False
     ) as span:
         yield OpenSpan(span)
 

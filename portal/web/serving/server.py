@@ -123,9 +123,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _conclude() -> None:
-    from portal.web.serving.streams import streams_here  # noqa: PLC0415 (Django is set up by then)
+    from portal.web.serving.gathering import gathering_here  # noqa: PLC0415 (Django is set up)
+    from portal.web.serving.streams import streams_here  # noqa: PLC0415
     from portal.web.serving.waiting import waiting_here  # noqa: PLC0415
 
+    gathering_here().close()
     waiting_here().close()
     streams_here().close()
 

@@ -4,7 +4,7 @@ Django's handler uses a new thread and new connections per request, switches thr
 middleware and holds three tasks for each request. All code here is synchronous, so the event loop
 reads the body, one thread serves the whole request with one hand-over, and the event loop sends the
 answer. Requests queue while all threads are busy: overload takes longer and is not refused. A
-request that waits for a decision returns its thread first.
+request that is written with others or waits for a decision returns its thread first.
 """
 
 import asyncio
@@ -21,13 +21,15 @@ from typing import IO, Any, TypeVar
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
-from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import FileResponse, HttpRequest, StreamingHttpResponse
 from django.urls import ResolverMatch, get_resolver, set_script_prefix
 
 from portal.api.errors import PROBLEM_JSON
 from portal.api.problems import API, problem_of
+from portal.web.serving.gathering import gathering_here
 from portal.web.serving.streams import streams_here
 from portal.web.serving.waiting import waiting_here
+from tenants.api.gathered import GatheredResponse, requests_gathered
 from tenants.platform.deferred import DeferredResponse, FollowResponse
 
 Message = Mapping[str, Any]
@@ -127,6 +129,9 @@ class ThreadedHandler(ASGIHandler):
         # Kept for a request that is forwarded (portal.web.operators).
         scope[BODY] = body
         answer = await self._in_thread(self.served, scope, body)
+        if isinstance(answer, GatheredResponse):
+            complete = await gathering_here().answer(answer, self._in_thread)
+            answer = complete if isinstance(complete, Later) else self._answer(complete)
         if isinstance(answer, Answer):
             await send(answer.start)
             if answer.rest is not None:
@@ -154,17 +159,22 @@ class ThreadedHandler(ASGIHandler):
             finally:
                 self._free.append(thread)
 
-    def served(self, scope: dict[str, Any], body: IO[bytes]) -> Answer | Later:
+    def served(self, scope: dict[str, Any], body: IO[bytes]) -> Answer | Later | GatheredResponse:
         """Returns the answer to a request, complete and closed, or a large file that is open.
 
-        One that waits for a decision, or is a stream of events, is returned as a response.
+        One that is written with others, waits for a decision, or is a stream of events is returned
+        as a response.
         """
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         request, refused = self.create_request(scope, body)
-        response: Any = refused if request is None else self.get_response(request)
+        with requests_gathered():
+            response: Any = refused if request is None else self.get_response(request)
         response._handler_class = self.__class__
         if isinstance(response, Later):
+            return response
+        if isinstance(response, GatheredResponse):
+            response.close()
             return response
         answer: Answer | None = None
         try:
@@ -175,7 +185,7 @@ class ThreadedHandler(ASGIHandler):
             body.close()
         return answer
 
-    def _answer(self, response: HttpResponse | StreamingHttpResponse) -> Answer:
+    def _answer(self, response: Any) -> Answer:  # noqa: ANN401 (of HttpResponseBase)
         headers = [(n.encode("ascii"), v.encode("latin1")) for n, v in response.items()]
         headers += [
             (b"Set-Cookie", cookie.output(header="").encode("ascii").strip())

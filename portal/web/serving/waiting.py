@@ -16,12 +16,12 @@ from uuid import UUID
 import redis.asyncio
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections
-from django.http.response import HttpResponse, HttpResponseBase
+from django.http.response import HttpResponseBase
 from redis.exceptions import RedisError
 
 from allocation.queries.bookings.decided import bookings_decided, decided_bookings_read
 from allocation.services.publish.live import DECIDED_CHANNEL
-from tenants.platform.deferred import Deferred, DeferredResponse
+from tenants.platform.deferred import Deferred, DeferredResponse, with_headers_of
 from tenants.platform.wall import tenant_tx
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 WAITING_MOST = 8_000
 WAITING_MOST_EACH = WAITING_MOST // 4
 LOOK_SECONDS = 1.0
-_OF_THE_BYTES = frozenset({"Content-Length", "Content-Encoding"})
 RECONNECT_SECONDS = 1.0
 
 
@@ -87,7 +86,7 @@ class Waiting:
             waiter.is_due = True
             self._wake.set()
         better = await asyncio.shield(waiter.answered)
-        return now if better is None else _with_headers_of(now, better)
+        return now if better is None else with_headers_of(now, better)
 
     def close(self) -> None:
         """Answers all requests with the current state; safe in a signal handler's thread."""
@@ -199,14 +198,3 @@ def _answers_in(waiters: Iterable[Waiter]) -> Answers:
         (waiter, waiter.deferred.conclude(found[waiter.subject], waiter.applied))
         for waiter in ready
     ]
-
-
-def _with_headers_of(now: DeferredResponse, better: HttpResponseBase) -> HttpResponseBase:
-    """Returns `better` with the headers that middleware set on `now`, except for its bytes."""
-    for name, value in now.items():
-        if name not in now.view_headers and name not in _OF_THE_BYTES:
-            better[name] = value
-    if isinstance(better, HttpResponse):
-        better["Content-Length"] = str(len(better.content))
-    better.cookies = now.cookies
-    return better

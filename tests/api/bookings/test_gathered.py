@@ -2,20 +2,22 @@
 
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.db import IntegrityError, connection, transaction
-from rest_framework.response import Response
+from django.http import HttpResponse
 
+from allocation.api.bookings import bookings
 from billing.models import Transfer
-from tenants.api import base
-from tenants.api.gathered import Intake, intakes_write
+from portal.api.problems import as_problem
+from tenants.api.gathered import GatheredResponse, Intake, intakes_write, requests_gathered
+from tenants.platform.deferred import DeferredResponse
 from tenants.services import booking_numbers
-from tests.api.builders import Site, row_counts, said
+from tests.api.builders import Site, awaited, row_counts, said
 from tests.roles import as_system
 
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
@@ -38,29 +40,15 @@ def used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(booking_numbers._taken, site.tenant.id, deque(range(100, 200)))
 
 
-class Recorder:
-    """Keeps the requests that would be gathered, and answers none of them."""
-
-    def __init__(self) -> None:
-        self.intakes: list[Intake] = []
-
-    def answer(self, _: object, intake: Intake, alone: Callable[[], Any]) -> Response:
-        self.intakes.append(intake)
-        return Response({})
-
-
-@pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    recorder = Recorder()
-    monkeypatch.setattr(base, "gathering_here", lambda: recorder)
-    return recorder
-
-
-def intakes(site: Site, recorder: Recorder, *bodies: dict[str, Any]) -> list[Intake]:
-    """The requests, each with a key of its own."""
-    for number, body in enumerate(bodies):
-        site.researcher.post("bookings", body, idempotency_key=f"k{number}")
-    return recorder.intakes[-len(bodies) :]
+def intakes(site: Site, *bodies: dict[str, Any]) -> list[Intake]:
+    """The requests, each with a key of its own, as the server gets them."""
+    with requests_gathered():
+        answers = [
+            site.researcher.post("bookings", body, idempotency_key=f"k{number}")
+            for number, body in enumerate(bodies)
+        ]
+    assert all(isinstance(answer, GatheredResponse) for answer in answers)
+    return [cast(GatheredResponse, answer).intake for answer in answers]
 
 
 def together(wanted: Sequence[Intake]) -> list[Any]:
@@ -89,13 +77,8 @@ def _common(row: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def test_bookings_written_together_leave_the_rows_of_single_ones(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        recorder = Recorder()
-        patch.setattr(base, "gathering_here", lambda: recorder)
-        wanted = intakes(site, recorder, *[GOOD] * 3)
+def test_bookings_written_together_leave_the_rows_of_single_ones(site: Site) -> None:
+    wanted = intakes(site, *[GOOD] * 3)
     counts = [row_counts()]
     alone = [site.researcher.post("bookings", GOOD, idempotency_key=f"a{n}") for n in range(3)]
     rows = [last_rows(table, 3) for table in TABLES]
@@ -113,14 +96,9 @@ def test_bookings_written_together_leave_the_rows_of_single_ones(
     assert {each["Idempotency-Replayed"] for each in replays} == {"true"}
 
 
-def test_those_that_need_a_transaction_of_their_own_leave_the_others_written(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_that_need_a_transaction_of_their_own_leave_the_others_written(site: Site) -> None:
     taken = site.researcher.post("bookings", GOOD, idempotency_key="k4")
-    with monkeypatch.context() as patch:
-        recorder = Recorder()
-        patch.setattr(base, "gathering_here", lambda: recorder)
-        wanted = intakes(site, recorder, GOOD, UNKNOWN, MANY, GOOD, GOOD, GOOD, GOOD)
+    wanted = intakes(site, GOOD, UNKNOWN, MANY, GOOD, GOOD, GOOD, GOOD)
     # Two with one key: neither knows which came first.
     wanted[6] = replace(wanted[6], keyed=wanted[5].keyed)
     before = row_counts()
@@ -136,15 +114,10 @@ def test_those_that_need_a_transaction_of_their_own_leave_the_others_written(
     assert again.content == taken.content
 
 
-def test_if_the_budget_is_short_nothing_is_written_and_each_is_answered_alone(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_if_the_budget_is_short_nothing_is_written_and_each_is_answered_alone(site: Site) -> None:
     # 4.80 an hour for 160 hours: one fits, two don't.
     long = {"project": "folding", "request": "1 h100 for 160h"}
-    with monkeypatch.context() as patch:
-        recorder = Recorder()
-        patch.setattr(base, "gathering_here", lambda: recorder)
-        wanted = intakes(site, recorder, long, long)
+    wanted = intakes(site, long, long)
     before = row_counts()
     with pytest.raises(IntegrityError):
         together(wanted)
@@ -154,9 +127,9 @@ def test_if_the_budget_is_short_nothing_is_written_and_each_is_answered_alone(
     assert said(answers[1])["code"] == "budget_exceeded"
 
 
-def test_many_take_the_statements_of_one(site: Site, recorder: Recorder) -> None:
+def test_many_take_the_statements_of_one(site: Site) -> None:
     """One statement for each table. The money is held last, with the commit."""
-    first, *wanted = intakes(site, recorder, *[ASK] * 6)
+    first, *wanted = intakes(site, *[ASK] * 6)
     seen: list[str] = []
 
     def note(execute: Any, sql: str, *rest: Any) -> Any:  # noqa: ANN401  as Django calls it
@@ -178,9 +151,42 @@ def test_many_take_the_statements_of_one(site: Site, recorder: Recorder) -> None
         assert Transfer.objects.filter(kind="hold").count() == 7
 
 
-def test_events_are_of_the_request_that_they_come_from(site: Site, recorder: Recorder) -> None:
-    wanted = intakes(site, recorder, GOOD, GOOD)
+def test_events_are_of_the_request_that_they_come_from(site: Site) -> None:
+    wanted = intakes(site, GOOD, GOOD)
     together([replace(each, ids={"trace": f"t{n}"}) for n, each in enumerate(wanted)])
     with as_system(), connection.cursor() as cursor:
         cursor.execute("SELECT detail ->> 'trace' FROM allocation_bookingevent ORDER BY id")
         assert cursor.fetchall() == [(None,), ("t0",), ("t1",)]
+
+
+def test_who_waits_for_the_decision_gets_it_after_the_batch(site: Site) -> None:
+    with requests_gathered():
+        early = site.researcher.post("bookings", GOOD, prefer="wait=5")
+    assert isinstance(early, GatheredResponse)
+    noted: list[int] = []
+    early.when_answered(lambda answer: noted.append(answer.status_code))
+    [written] = together([early.intake])
+    present = early.completed(early.intake.answered(written))
+    assert isinstance(present, DeferredResponse)
+    assert present["X-Request-Id"] == early["X-Request-Id"]
+    assert noted == [201]
+    final = awaited(cast(HttpResponse, present))
+    assert (final.status_code, final["Preference-Applied"]) == (201, "wait=5")
+
+
+def test_a_fault_is_answered_with_500_and_leaves_the_key_free(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with requests_gathered():
+        early = site.researcher.post("bookings", GOOD, idempotency_key="k")
+    assert isinstance(early, GatheredResponse)
+    with monkeypatch.context() as patch:
+        patch.setattr(bookings, "booking_create", broken)
+        with pytest.raises(ZeroDivisionError):
+            together([early.intake])
+        answer = as_problem(early.intake.alone())
+    assert (answer.status_code, said(cast(HttpResponse, answer))["code"]) == (500, "broken")
+    assert site.researcher.post("bookings", GOOD, idempotency_key="k").status_code == 201
