@@ -22,7 +22,7 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.model.rows import rows_of
-from allocation.solver.state.quiet import QuietClasses
+from allocation.solver.state.kept import QuietClasses
 from tests.solver.builders import MODELS, NOON
 from tests.worlds.conditions import with_conditions
 from tests.worlds.draw import Drawn, Event, world_draw

@@ -6,9 +6,9 @@ import pytest
 
 from allocation.reasons.reason import reason
 from allocation.solver import Held, Pause, Place, Plan, PlannedStart, Waiting
+from allocation.solver.model.inner_limits import PersonLimits
 from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.quota import quota
-from allocation.solver.quota.person_limits import PersonLimits
 from allocation.solver.quota.tree import Tree
 from tests.solver.builders import NOON, a_limit
 from tests.solver.standing import Block

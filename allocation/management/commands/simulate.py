@@ -27,8 +27,7 @@ from allocation.services.gc_paused import gc_paused
 from allocation.solver import Request, Snapshot
 from allocation.solver.simulation.metrics import Result
 from allocation.solver.simulation.simulate import simulate
-from allocation.solver.simulation.traces import trace_arrivals
-from allocation.solver.simulation.workload import workload_arrivals
+from allocation.solver.simulation.workload import trace_arrivals, workload_arrivals
 from billing.rules import LEDGER_STEP
 
 DAY = 86_400

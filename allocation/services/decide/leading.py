@@ -15,7 +15,7 @@ from allocation.services.policy.policies import policy_of
 from allocation.services.snapshot.kept import Taken
 from allocation.solver import Plan
 from allocation.solver.model.instants import next_instant
-from allocation.solver.state.quiet import QuietClasses
+from allocation.solver.state.kept import QuietClasses
 
 Key = tuple[int, ...]
 MOST_SECONDS = 60

@@ -11,8 +11,7 @@ from allocation.solver.cycle.changes import Changes
 from allocation.solver.cycle.extending.extensions import extensions_decide, withdrawals
 from allocation.solver.cycle.extending.turns import ExtensionTurns
 from allocation.solver.cycle.idle import idle_releases
-from allocation.solver.cycle.offers import offers_make
-from allocation.solver.cycle.order.offer_withdrawals import with_withdrawals
+from allocation.solver.cycle.offers import offers_make, with_withdrawals
 from allocation.solver.cycle.order.queue import BookingQueue
 from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.outcome import Outcome

@@ -14,14 +14,18 @@ from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.changes import Changes, Standing
-from allocation.solver.cycle.depth import behind_the_depth, start_or_wait
 from allocation.solver.cycle.extending.turns import ExtensionTurns
 from allocation.solver.cycle.order.criterion import criterion
-from allocation.solver.cycle.order.planned_places import PlannedPlaces, is_pushed_out, needs_no_way
 from allocation.solver.cycle.order.queue import AGED, BookingQueue, Key, Turn
-from allocation.solver.cycle.order.takers import Takers
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
+from allocation.solver.cycle.planned_places import (
+    PlannedPlaces,
+    Takers,
+    is_pushed_out,
+    needs_no_way,
+    start_or_wait,
+)
 from allocation.solver.cycle.planned_starts import planned_start_reserve
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.model.demand import Fit, demands_of
@@ -45,9 +49,7 @@ class Walk:
         self._outcome, self._queue, self._turns = outcome, queue, turns
         self._kept, self._broken = dict(kept), broken
         self._series = series_of(t.request for t in turns if t.request.promise is None)
-        self._places = PlannedPlaces(turns, self._kept, outcome.strengths)
-        depth = outcome.state.policy.plan_depth
-        self._behind_depth = behind_the_depth(turns, depth, self._places.part_of)
+        self._places = PlannedPlaces(turns, self._kept, outcome)
         self._index = {turn.request.booking: at for at, turn in enumerate(turns)}
         self._at = 0
         self._done: set[str] = set()
@@ -213,7 +215,7 @@ class Walk:
     def _newcomer(self, turn: Turn) -> None:
         """Place a booking that has no start, and whoever is placed with it."""
         request, outcome = turn.request, self._outcome
-        if request.booking in self._behind_depth:
+        if request.booking in self._places.behind_depth:
             self._start_or_wait(turn, self._broken.get(request.booking))
             return
         is_member = request.promise is None and request.fixed and request.series is not None
@@ -430,8 +432,7 @@ class Walk:
             outcome.state, outcome.preemption, request, replace(old, victims=())
         )
         if isinstance(answer, Fit):
-            self._reserved[request.booking] = answer
-            self._kept[request.booking] = answer
+            self._reserved[request.booking] = self._kept[request.booking] = answer
             self._keep(request, answer)
             return
         self._place_anew(turn, old)
@@ -442,12 +443,11 @@ class Walk:
         cause = self._takers.of(old, request) or self._opened.get(self._places.part_of(request))
         # Without one, an extension has taken the quota of work that does not count.
         is_own = cause is None or cause.request.tenant == request.tenant
-        order = outcome.state.policy.order
-        rule = "tier" if cause is None else criterion(order, cause, turn)
+        rule = "tier" if cause is None else criterion(outcome.state.policy.order, cause, turn)
         # Of another tenant's booking nobody may learn the name.
         name = cause.request.booking if cause is not None and is_own else None
         why = reason("overtaken", rule=rule, own_tenant=int(is_own), booking=name)
-        if request.booking in self._behind_depth:
+        if request.booking in self._places.behind_depth:
             self._start_or_wait(turn, why)
             return
         found = newcomer(outcome, request, why)

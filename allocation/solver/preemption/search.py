@@ -18,8 +18,7 @@ from allocation.solver.model.inputs import Place, Request, Snapshot
 from allocation.solver.model.ordering import place_order
 from allocation.solver.model.plan import DroppedPause, Pause
 from allocation.solver.placement.gang import place
-from allocation.solver.preemption.bounds import RoomAfterPauses
-from allocation.solver.preemption.quota_without import is_allowed_without, may_lift
+from allocation.solver.preemption.after_pauses import RoomAfterPauses, is_allowed_without, may_lift
 from allocation.solver.preemption.victim_rules import Candidate, Claim, Rule, VictimRules
 from allocation.solver.preemption.victims import (
     VictimSearch,

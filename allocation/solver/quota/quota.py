@@ -16,9 +16,9 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools, Index
+from allocation.solver.model.inner_limits import PersonLimits
 from allocation.solver.model.inputs import MIXED, WITHIN, Cap, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
-from allocation.solver.quota.person_limits import PersonLimits
 from allocation.solver.quota.tree import (
     PLATFORM,
     Exceptions,

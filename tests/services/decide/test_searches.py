@@ -9,7 +9,7 @@ from allocation.services.bookings.bookings import booking_release, booking_reque
 from allocation.services.decide import cycle, leading
 from allocation.services.decide.decision_log import decision_chain, decision_rebuild
 from allocation.services.decide.replay import decision_replay
-from allocation.solver.state.quiet import QuietClasses
+from allocation.solver.state.kept import QuietClasses
 from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant

@@ -18,9 +18,8 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.model.codec import decode, encode
-from allocation.solver.model.inner_limits import FOREVER
+from allocation.solver.model.inner_limits import FOREVER, PersonLimits
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps
-from allocation.solver.quota.person_limits import PersonLimits
 from allocation.solver.quota.tree import guarantee_tree, lending_tree, with_labs
 from tests.rings import holds_for
 from tests.solver.builders import (

@@ -7,8 +7,12 @@ import pytest
 from allocation.solver import Held, Host, Limit, Plan, Policy, Request, Snapshot
 from allocation.solver.simulation.metrics import TierResult
 from allocation.solver.simulation.simulate import Simulation, simulate
-from allocation.solver.simulation.traces import trace_arrivals
-from allocation.solver.simulation.workload import RandomSource, Workload, workload_arrivals
+from allocation.solver.simulation.workload import (
+    RandomSource,
+    Workload,
+    trace_arrivals,
+    workload_arrivals,
+)
 from tests.solver.builders import DAY, HOUR, MODELS, NOON, POLICY, gpus
 from tests.solver.pausing import GRACE, TIERS, a_claim
 

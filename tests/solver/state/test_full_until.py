@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import UNITS_PER_GPU, Place
-from allocation.solver.preemption.bounds import RoomAfterPauses
+from allocation.solver.preemption.after_pauses import RoomAfterPauses
 from allocation.solver.quota.quota import Quota, Use
 from allocation.solver.rebinding import strategies
 from allocation.solver.state.cycle_state import CycleState

@@ -7,8 +7,8 @@ import pytest
 
 from allocation.solver import Held, Limit, Request, Snapshot, solve
 from allocation.solver.model.rows import rows_of
-from allocation.solver.state import quiet
-from allocation.solver.state.quiet import EVERY, QuietClasses
+from allocation.solver.state import kept
+from allocation.solver.state.kept import EVERY, QuietClasses
 from tests.solver.builders import (
     HOUR,
     NOON,
@@ -170,5 +170,5 @@ def test_a_newcomer_in_a_quiet_class_gets_the_start_that_it_would_get_after_a_se
 
 
 def test_room_that_nobody_sees_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "_given_back", lambda *_: iter(()))
+    monkeypatch.setattr(kept, "_given_back", lambda *_: iter(()))
     assert world_check(GIVES_BACK)[1].violations

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.solver.cycle.order.strengths import GuaranteedUse
-from allocation.solver.cycle.order.unlent import Unlent
+from allocation.solver.cycle.order.strengths import GuaranteedUse, Unlent
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Ask, Limit, Request, Shape, Snapshot
 from allocation.solver.model.policy import Policy
