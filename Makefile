@@ -17,8 +17,10 @@ TURN := $(if $(shell git rev-parse HEAD 2>/dev/null),--turn $(shell git rev-pars
 # Files with tests that kill processes.
 FAULTS = $(shell grep -rl --include='test_*.py' 'mark\.faults' tests)
 CODE := portal tenants billing allocation gpu_client tests manage.py
+# Keeps what Python compiles, for all processes that the tests start (decision 0148).
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel clean-demo test test-all random test-pure test-long test-containers test-engines mutants check audit bench screens docs lock browser
+.PHONY: demo wheel clean-demo test test-all random test-pure collected test-long test-containers test-engines mutants check audit bench screens docs lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -33,12 +35,16 @@ clean-demo: $(RUNTIME)
 # runs all of them, and `make test-long` the longest, too.
 test:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target check random
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target collected check random
 	$(BIN)/python -m pytest -q -n 3 -m "not faults and not bench and not long and not containers and not engines" $(TURN)
 	$(BIN)/python -m pytest -q -n 4 --dist loadfile -m "faults and not long" $(TURN) $(FAULTS)
 
 test-all:
 	@$(MAKE) --no-print-directory test TURN=
+
+# Imports all tests once: says soon what can't be imported, and stores what it compiles.
+collected: $(TESTING)
+	@found=$$($(BIN)/python -m pytest -qq --collect-only -m "") || { echo "$$found"; exit 1; }
 
 random: $(TESTING)
 	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
