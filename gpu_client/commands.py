@@ -2,21 +2,23 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from gpu_client.api import Client, Document
-from gpu_client.config import config_load
+from gpu_client.availability import budget, free, offers_app, quota, waitlist
+from gpu_client.config import Config, config_load, config_path, config_save
 from gpu_client.node import NotOnThisNode, booking_environment, booking_run, motd
-from gpu_client.offers import offers_app, waitlist
 from gpu_client.output import (
+    console,
     error_print,
     errors_shown,
     facts_print,
@@ -24,16 +26,16 @@ from gpu_client.output import (
     line_print,
     table_print,
 )
-from gpu_client.problems import REFUSED, USAGE, WAITING
-from gpu_client.sign_in import login, logout
+from gpu_client.problems import REFUSED, USAGE, WAITING, Problem
 from gpu_client.words import ends, iso_length, moment, money, place, risk, starts
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, help=__doc__, rich_markup_mode=None)
 hook_app = typer.Typer(no_args_is_help=True, help="Run programs when something happens.")
 app.add_typer(hook_app, name="hook")
-app.command()(login)
-app.command()(logout)
+app.command()(free)
 app.command()(waitlist)
+app.command()(quota)
+app.command()(budget)
 app.command()(motd)
 app.add_typer(offers_app, name="offers")
 
@@ -42,7 +44,6 @@ OVER = frozenset({"ended", "refused", "rejected", "expired", "cancelled", "faile
 NOT_STARTED = frozenset(
     {"requested", "awaiting_approval", "waitlisted", "offered", "queued", "scheduled"}
 )
-GPU_UNITS = 56_000
 
 Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
 Reference = Annotated[str, typer.Argument(help="BK-2041 or bk_…", show_default=False)]
@@ -52,6 +53,7 @@ LabelOptions = Annotated[
     list[str] | None, typer.Option("--label", "-l", help="key=value; can be repeated.")
 ]
 Words = Annotated[list[str], typer.Argument(help="As in: 2 h100 6h today", show_default=False)]
+PENDING = frozenset({"authorization_pending", "slow_down"})
 
 
 @contextmanager
@@ -248,70 +250,6 @@ def result(
 
 
 @app.command()
-def free(
-    gpu: Annotated[str, typer.Option("--gpu", help="A class, such as h100.")],
-    length: Annotated[str, typer.Option("--for", help="For how long.")] = "24h",
-    is_json: Json = False,
-) -> None:
-    """Show how many whole GPUs of a class are free, from now on."""
-    now = datetime.now(UTC).replace(microsecond=0)
-    try:
-        until = now + _length(length)
-    except ValueError as error:
-        error_print(str(error))
-        raise SystemExit(USAGE) from None
-    with portal(is_json) as client:
-        found = client.availability(gpu, now.isoformat(), until.isoformat())
-    if is_json:
-        json_print(found)
-        return
-    columns = {
-        "From": lambda row: moment(row["starts"]),
-        "To": lambda row: moment(row["ends"]),
-        "Free GPUs": lambda row: str(row["whole_gpus"]),
-    }
-    table_print(columns, found["free"], "Nothing is known of that time.")
-    line_print(f"Free all the time: {min((row['whole_gpus'] for row in found['free']), default=0)}")
-
-
-@app.command()
-def quota(is_json: Json = False) -> None:
-    """Show quotas: guaranteed GPUs, and the most that can be used."""
-    with portal(is_json) as client:
-        rows = client.quotas()
-    if is_json:
-        json_print({"items": rows})
-        return
-    columns = {
-        "Project": lambda row: row["project"] or "(all)",
-        "GPU class": lambda row: row["gpu_class"],
-        "Guaranteed": lambda row: _gpus(row["guaranteed_units"]),
-        "Limit": lambda row: _gpus(row["limit_units"]),
-    }
-    table_print(columns, rows, "No quotas are set.")
-
-
-@app.command()
-def budget(project: ProjectName = "", is_json: Json = False) -> None:
-    """Show budgets: spent, held for bookings, and left."""
-    with portal(is_json) as client:
-        rows = client.budgets(**({"project": project} if project else {}))
-    if is_json:
-        json_print({"items": rows})
-        return
-    columns = {
-        "Budget": lambda row: row["name"] or row["project"] or row["level"],
-        "From": lambda row: row["starts"],
-        "To": lambda row: row["ends"],
-        "Amount": lambda row: money(row["amount"], row["currency"]),
-        "Spent": lambda row: money(row["spent"]),
-        "Held": lambda row: money(row["held"]),
-        "Left": lambda row: money(row["left"]),
-    }
-    table_print(columns, rows, "No budgets are set.")
-
-
-@app.command()
 def env(
     reference: Reference,
     part: Annotated[int | None, typer.Option(help="One device of several, from 0.")] = None,
@@ -466,16 +404,57 @@ def _followed(
                         return
 
 
-def _length(text: str) -> timedelta:
-    iso = iso_length(text).removeprefix("P").removesuffix("M")
-    days, _, rest = iso.partition("DT")
-    hours, _, minutes = rest.partition("H")
-    return timedelta(days=int(days), hours=int(hours), minutes=int(minutes))
-
-
-def _gpus(units: int | None) -> str:
-    return "no limit" if units is None else f"{units / GPU_UNITS:.3g}"
-
-
 def _compact(event: Document) -> str:
     return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+@app.command()
+def login(
+    url: Annotated[str, typer.Option(prompt="Address of the portal", envvar="GPU_URL")],
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="GPU_TOKEN", help="Save this token instead of confirming in a browser."
+        ),
+    ] = "",
+    name: Annotated[str, typer.Option(help="Name of the new token.")] = "",
+    is_json: Annotated[bool, typer.Option("--json", help="Print the API's JSON.")] = False,
+) -> None:
+    """Sign in by confirming a code in a browser. Saves the address and a token for you only."""
+    with errors_shown(is_json=is_json):
+        if not token:
+            token = _token_of_browser(url.strip(), name or f"gpu on {socket.gethostname()}"[:80])
+        config = Config(url.strip(), token.strip())
+        with Client(config) as client:
+            me = client.me()
+    path = config_save(config, os.environ)
+    if is_json:
+        json_print(me)
+    else:
+        line_print(f"Signed in to {me['tenant']['name']} as {me['name']}. Saved in {path}.")
+
+
+@app.command()
+def logout() -> None:
+    """Delete the saved token. It stays valid until you revoke it on the settings page."""
+    config_path(os.environ).unlink(missing_ok=True)
+    line_print("Signed out.")
+
+
+def _token_of_browser(url: str, name: str) -> str:
+    """Returns the token that a person grants in a browser. Raises Problem if it is declined."""
+    with Client(Config(url, "")) as client:
+        codes = client.device_sign_in(name)
+        # Standard output may be JSON that a program reads.
+        screen = console(is_error=True)
+        screen.print(Text(f"Open {codes['verification_uri']} and enter {codes['user_code']}"))
+        screen.print(Text(f"or open {codes['verification_uri_complete']}"))
+        with screen.status("Waiting for your confirmation …"):
+            while True:
+                time.sleep(int(codes["interval"]))
+                try:
+                    return str(client.device_token(codes["device_code"])["token"])
+                except Problem as problem:
+                    # The portal also says when the code has expired.
+                    if problem.code not in PENDING:
+                        raise

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 from portal.integrations.live.push import push
 from portal.integrations.mail.queueing import invitations_queue
 from portal.integrations.notifications.delivery import people_notify
-from portal.integrations.traces.bookings import bookings_trace
+from portal.integrations.traces import bookings_trace
 from portal.integrations.webhooks.publish import events_publish, publisher_lock
 from tenants.models import OutboxMessage
 from tenants.outbox import task_request

@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from allocation.services.record.liveness import program_seen
-from portal.integrations.traces.tracer import Attributes, OpenSpan, span_open
+from portal.integrations.traces import Attributes, OpenSpan, span_open
 from portal.traffic import answer_count, traffic_add
 from tenants.api.gathered import GatheredResponse
 from tenants.platform.log_ids import log_id, log_ids

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
-from gpu_client import commands, node, offers, sign_in
+from gpu_client import availability, commands, node
 from gpu_client.api import Client
 from gpu_client.node import motd_lines
 from gpu_client.words import iso_length
@@ -62,7 +62,7 @@ def portal_answer(request: httpx.Request) -> httpx.Response:
 @pytest.fixture
 def mara(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     portal = httpx.MockTransport(portal_answer)
-    for module in (commands, node, sign_in):
+    for module in (availability, commands, node):
         monkeypatch.setattr(module, "Client", lambda config: Client(config, portal))
     return Terminal(tmp_path, site.researcher.token or "")
 
@@ -245,7 +245,7 @@ def test_offers_are_listed_and_answered_by_their_booking(
         return httpx.Response(200, json={"items": rows, "next": None})
 
     transport = httpx.MockTransport(handle)
-    monkeypatch.setattr(offers, "Client", lambda config: Client(config, transport))
+    monkeypatch.setattr(availability, "Client", lambda config: Client(config, transport))
     assert "BK-2" in mara.run("waitlist").stdout
     assert "BK-1" in mara.run("offers").stdout
     assert "No open offer is for BK-9" in mara.run("offers", "accept", "BK-9", status=3).stderr

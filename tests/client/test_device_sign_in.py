@@ -17,7 +17,7 @@ from pytest_django import Settings
 from redis.exceptions import ConnectionError as NoRedis
 from typer.testing import CliRunner, Result
 
-from gpu_client import commands, sign_in
+from gpu_client import commands
 from gpu_client.api import Client
 from tenants.models import ApiToken
 from tenants.platform.errors import Refused
@@ -62,8 +62,8 @@ class Laptop:
         self.codes: dict[str, Any] = {}
         self.waits: list[Callable[[], object]] = []
         portal = httpx.MockTransport(self._answer)
-        monkeypatch.setattr(sign_in, "Client", lambda config: Client(config, portal))
-        monkeypatch.setattr("gpu_client.sign_in.time.sleep", self._sleep)
+        monkeypatch.setattr(commands, "Client", lambda config: Client(config, portal))
+        monkeypatch.setattr("gpu_client.commands.time.sleep", self._sleep)
 
     def login(self, *meanwhile: Callable[[], object], status: int = 0) -> Result:
         """Runs the command; each wait does the next of `meanwhile` instead."""

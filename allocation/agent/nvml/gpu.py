@@ -12,11 +12,17 @@ from allocation.agent.host.device_nodes import DriverDeviceNodes
 from allocation.agent.host.open_files import OpenFiles
 from allocation.agent.nvml.calls import FAULT_TEXTS, REFUSALS, Handle, attempt, indexed, with_retry
 from allocation.agent.nvml.calls import refused as _refused
+from allocation.agent.nvml.layout import (
+    Topology,
+    compute_create,
+    compute_destroy,
+    driver_placements,
+    fabric_unready,
+    slot_step,
+)
 from allocation.agent.nvml.measure import Measures
-from allocation.agent.nvml.mig import compute_create, compute_destroy, driver_placements, slot_step
 from allocation.agent.nvml.processes import DevicePrograms, Processes, lists_scrambled, residue_mb
 from allocation.agent.nvml.reset import gpu_reset
-from allocation.agent.nvml.topology import Topology, fabric_unready
 from allocation.agent.owner.cdi import DeviceNodes
 from allocation.agent.ports.gpu import FoundInstance, GpuError, Place, Reading, Truth, watched
 from allocation.wire import InventoryGpu, Mode, Peer, Placement

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from allocation.services.record.liveness import program_seen
-from portal.integrations.webhooks.sender import Sender
+from portal.integrations.webhooks.queue import Sender
 
 
 class Command(BaseCommand):

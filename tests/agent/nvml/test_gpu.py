@@ -14,10 +14,10 @@ import pytest
 
 from allocation import wire
 from allocation.agent.host.machine import process_signal
-from allocation.agent.nvml import calls, measure, mig, processes, topology, watch
+from allocation.agent.nvml import calls, layout, measure, processes, watch
 from allocation.agent.nvml import gpu as nvml_gpu
 from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.nvml.mig import slot_step
+from allocation.agent.nvml.layout import slot_step
 from allocation.agent.ports.gpu import Fault, GpuError, GpuPort, Place
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import (
@@ -36,9 +36,8 @@ NVML_MODULES = (
     calls,
     nvml_gpu,
     measure,
-    mig,
+    layout,
     processes,
-    topology,
     watch,
 )
 TWELVE = {3: (0, 3, 6, 9), 6: (0, 6), 12: (0,)}

@@ -17,8 +17,7 @@ from pytest_django import Settings
 from allocation.models import Allocation, BookingEvent
 from allocation.services.bookings.bookings import booking_request
 from portal.integrations.relay import outbox_relay
-from portal.integrations.traces.bookings import _within
-from portal.integrations.traces.tracer import tracer
+from portal.integrations.traces import _within, tracer
 from portal.web.measured import MeasuredMiddleware
 from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab
 from tests.roles import as_system

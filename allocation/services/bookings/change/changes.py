@@ -25,9 +25,7 @@ from allocation.services.bookings.approval.changes import (
 )
 from allocation.services.bookings.approval.requests import rules_in_force
 from allocation.services.bookings.change.calendar_cuts import is_awaited, plan_cut
-from allocation.services.bookings.change.give_back import gpus_give_back
-from allocation.services.bookings.change.labels import labels_change, open_changes_follow
-from allocation.services.bookings.change.paused import rest_shorten
+from allocation.services.bookings.change.give_back import gpus_give_back, rest_shorten
 from allocation.services.bookings.change.refusals import (
     change_awaited,
     not_changeable,
@@ -37,7 +35,11 @@ from allocation.services.bookings.change.refusals import (
 )
 from allocation.services.bookings.change.sooner import Sooner, approval_refuse, sooner_accept
 from allocation.services.bookings.change.waiting import change_wait_check, waiting_change
-from allocation.services.bookings.change.writer import ChangeWriter
+from allocation.services.bookings.change.writer import (
+    ChangeWriter,
+    labels_change,
+    open_changes_follow,
+)
 from allocation.services.bookings.change_rows import (
     NO_BOUNDS,
     Accept,

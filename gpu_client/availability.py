@@ -1,0 +1,160 @@
+"""Commands about what can be had: free GPUs, the waiting list, offers, quotas and budgets."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from gpu_client.api import Client
+from gpu_client.config import config_load
+from gpu_client.output import error_print, errors_shown, json_print, line_print, table_print
+from gpu_client.problems import REFUSED, USAGE
+from gpu_client.words import iso_length, moment, money
+
+offers_app = typer.Typer(help="Places that are offered to bookings on the waiting list.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+Reference = Annotated[str, typer.Argument(help="The booking, as BK-2041", show_default=False)]
+ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
+GPU_UNITS = 56_000
+
+
+def free(
+    gpu: Annotated[str, typer.Option("--gpu", help="A class, such as h100.")],
+    length: Annotated[str, typer.Option("--for", help="For how long.")] = "24h",
+    is_json: Json = False,
+) -> None:
+    """Show how many whole GPUs of a class are free, from now on."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    try:
+        until = now + _length(length)
+    except ValueError as error:
+        error_print(str(error))
+        raise SystemExit(USAGE) from None
+    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+        found = client.availability(gpu, now.isoformat(), until.isoformat())
+    if is_json:
+        json_print(found)
+        return
+    columns = {
+        "From": lambda row: moment(row["starts"]),
+        "To": lambda row: moment(row["ends"]),
+        "Free GPUs": lambda row: str(row["whole_gpus"]),
+    }
+    table_print(columns, found["free"], "Nothing is known of that time.")
+    line_print(f"Free all the time: {min((row['whole_gpus'] for row in found['free']), default=0)}")
+
+
+def quota(is_json: Json = False) -> None:
+    """Show quotas: guaranteed GPUs, and the most that can be used."""
+    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+        rows = client.quotas()
+    if is_json:
+        json_print({"items": rows})
+        return
+    columns = {
+        "Project": lambda row: row["project"] or "(all)",
+        "GPU class": lambda row: row["gpu_class"],
+        "Guaranteed": lambda row: _gpus(row["guaranteed_units"]),
+        "Limit": lambda row: _gpus(row["limit_units"]),
+    }
+    table_print(columns, rows, "No quotas are set.")
+
+
+def budget(project: ProjectName = "", is_json: Json = False) -> None:
+    """Show budgets: spent, held for bookings, and left."""
+    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+        rows = client.budgets(**({"project": project} if project else {}))
+    if is_json:
+        json_print({"items": rows})
+        return
+    columns = {
+        "Budget": lambda row: row["name"] or row["project"] or row["level"],
+        "From": lambda row: row["starts"],
+        "To": lambda row: row["ends"],
+        "Amount": lambda row: money(row["amount"], row["currency"]),
+        "Spent": lambda row: money(row["spent"]),
+        "Held": lambda row: money(row["held"]),
+        "Left": lambda row: money(row["left"]),
+    }
+    table_print(columns, rows, "No budgets are set.")
+
+
+def waitlist(is_json: Json = False) -> None:
+    """List the bookings that wait for a full window."""
+    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+        rows = client.waiting()
+    if is_json:
+        json_print(rows)
+        return
+    columns = {
+        "Booking": lambda row: row["booking"],
+        "How": lambda row: "booked" if row["mode"] == "auto" else "offered",
+        "From": lambda row: moment(row["windows"][0]["since"]) if row["windows"] else "–",
+        "Until": lambda row: moment(row["until"]),
+        "At most": lambda row: money(row["cost"]),
+    }
+    table_print(columns, rows, "Nothing waits for a window.")
+
+
+@offers_app.callback(invoke_without_command=True)
+def offers(context: typer.Context, is_json: Json = False) -> None:
+    """List the open offers."""
+    if context.invoked_subcommand is not None:
+        return
+    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+        rows = [row for row in client.offers() if row["state"] == "open"]
+    if is_json:
+        json_print(rows)
+        return
+    columns = {
+        "Booking": lambda row: row["booking"],
+        "GPU": lambda row: row["gpu_class"],
+        "Starts": lambda row: moment(row["starts"]),
+        "Answer until": lambda row: moment(row["until"]),
+        "Costs": lambda row: money(row["cost"]),
+    }
+    table_print(columns, rows, "Nothing is offered to you.")
+
+
+@offers_app.command()
+def accept(reference: Reference, is_json: Json = False) -> None:
+    """Accept the open offer of a booking."""
+    _answer(reference, is_accepted=True, is_json=is_json)
+
+
+@offers_app.command()
+def decline(reference: Reference, is_json: Json = False) -> None:
+    """Decline the open offer of a booking."""
+    _answer(reference, is_accepted=False, is_json=is_json)
+
+
+def _answer(reference: str, *, is_accepted: bool, is_json: bool) -> None:
+    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+        found = [
+            row
+            for row in client.offers()
+            if row["state"] == "open" and reference in (row["booking"], row["id"])
+        ]
+        if not found:
+            error_print(f"No open offer is for {reference}. It may have ended: see gpu waitlist.")
+            raise SystemExit(REFUSED)
+        act = client.offer_accept if is_accepted else client.offer_decline
+        answer = act(str(found[0]["id"]))
+    if is_json:
+        json_print(answer)
+        return
+    word = "Accepted" if is_accepted else "Declined"
+    line_print(f"{word}: {answer['booking']}, {moment(answer['starts'])}.")
+
+
+def _length(text: str) -> timedelta:
+    iso = iso_length(text).removeprefix("P").removesuffix("M")
+    days, _, rest = iso.partition("DT")
+    hours, _, minutes = rest.partition("H")
+    return timedelta(days=int(days), hours=int(hours), minutes=int(minutes))
+
+
+def _gpus(units: int | None) -> str:
+    return "no limit" if units is None else f"{units / GPU_UNITS:.3g}"
