@@ -10,9 +10,9 @@ from celery import shared_task
 from django.utils import timezone
 
 from allocation.services.decide.cycle import cycle_run, tick_run
+from allocation.services.decide.leading import MOST_SOLVE_SECONDS
 from allocation.services.decide.replays import replays_run, sample_request
 from allocation.services.decide.self_check import invariants_run
-from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
 from allocation.services.operate.exports import exports_make

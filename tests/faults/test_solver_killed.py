@@ -17,10 +17,10 @@ from django.db import OperationalError, connection
 from allocation import wire
 from allocation.models import Allocation, BookingEvent, Decision, Gpu
 from allocation.services.bookings.bookings import booking_release, booking_request
-from allocation.services.decide import cycle, turn_lock
+from allocation.services.decide import cycle, leading
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.decide.turn_lock import CYCLE_LOCK, stalled_turn_end
+from allocation.services.decide.leading import CYCLE_LOCK, stalled_turn_end
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.runs.end import nodes_bump
 from allocation.solver import Plan, solve
@@ -158,7 +158,7 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
 ) -> None:
     """SIGSTOP, and the connection stays open: outside a transaction, in one, and while it writes to
     the agents' server, where no transaction keeps a late word out."""
-    monkeypatch.setattr("allocation.services.decide.turn_lock.STALLED_SECONDS", 0.2)
+    monkeypatch.setattr("allocation.services.decide.leading.STALLED_SECONDS", 0.2)
     lab = a_lab("helix", gpus=0)
     with as_system():
         booking = booking_request(
@@ -211,8 +211,8 @@ def test_a_turn_that_solves_for_long_keeps_its_session_for_a_time(
 ) -> None:
     """It computes three times as long as a silent session is left alone; beyond the limit it is
     taken for one that hangs."""
-    monkeypatch.setattr(turn_lock, "STALLED_SECONDS", 0.4)
-    monkeypatch.setattr(turn_lock, "MOST_SOLVE_SECONDS", most)
+    monkeypatch.setattr(leading, "STALLED_SECONDS", 0.4)
+    monkeypatch.setattr(leading, "MOST_SOLVE_SECONDS", most)
     lab = a_lab("helix", gpus=0)
     with as_system():
         booking = booking_request(
@@ -228,7 +228,7 @@ def test_a_turn_that_solves_for_long_keeps_its_session_for_a_time(
         until = time.monotonic() + 1.2
         with psycopg.connect(**login, autocommit=True) as second:
             while time.monotonic() < until and not ended:
-                row = second.execute(turn_lock._END_STALLED, [turn_lock.CYCLE_LOCK, 0.4]).fetchone()
+                row = second.execute(leading._END_STALLED, [leading.CYCLE_LOCK, 0.4]).fetchone()
                 ended.extend(row or ())
         return solve(*given, **kept)
 

@@ -9,7 +9,7 @@ import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Decision, Gpu, SolverState
 from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
-from allocation.services.decide import cycle, turn_lock
+from allocation.services.decide import cycle, leading
 from allocation.services.decide.cycle import CycleResult, cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.runs.end import allocation_empty
@@ -102,7 +102,7 @@ def test_a_cycle_that_was_overtaken_in_its_sleep_writes_nothing(
     def another_leads() -> None:
         if not is_overtaken:
             return
-        monkeypatch.setattr(turn_lock, "CYCLE_LOCK", turn_lock.CYCLE_LOCK + 1)
+        monkeypatch.setattr(leading, "CYCLE_LOCK", leading.CYCLE_LOCK + 1)
         really, held.really = held.really, lambda *_, **__: NOTHING
         assert cycle_run(NOW).outcome == "unchanged"
         held.really = really

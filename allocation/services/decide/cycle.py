@@ -23,16 +23,18 @@ from allocation.services.bookings.waiting.groups import rivals_withdraw
 from allocation.services.bookings.waiting.offers import offers_expire
 from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.due import Work
-from allocation.services.decide.leading import Rest, Searches, queue_places
-from allocation.services.decide.self_check import cycle_failure_note
-from allocation.services.decide.set_aside import decided_without
-from allocation.services.decide.turn_lock import (
+from allocation.services.decide.leading import (
+    Rest,
+    Searches,
     TurnSession,
     lock_give,
     lock_take,
+    queue_places,
     session_kept,
     stalled_turn_end,
 )
+from allocation.services.decide.self_check import cycle_failure_note
+from allocation.services.decide.set_aside import decided_without
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.gpu_modes import modes_request
 from allocation.services.plans.apply_assignments import PlanOvertaken, PlanStale

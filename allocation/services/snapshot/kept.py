@@ -25,6 +25,7 @@ from allocation.services.snapshot.changes import (
     changes_drop,
     changes_read,
     horizon_read,
+    sections_present,
 )
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.hardware import gpus_read, hosts_read
@@ -32,7 +33,6 @@ from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.quota_rows import KeptUse
 from allocation.services.snapshot.rows.of_bookings import place_rows
 from allocation.services.snapshot.running import idle_read
-from allocation.services.snapshot.sections import sections_present
 from allocation.services.snapshot.snapshot import (
     CLEARING_SECONDS,
     asked_changes_read,

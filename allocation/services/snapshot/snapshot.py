@@ -17,6 +17,7 @@ from allocation.services.record.places import place_of, place_of_row
 from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
+from allocation.services.snapshot.changes import INNER_LIMITS
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.demands import resources_asked, solver_ask
 from allocation.services.snapshot.hardware import (
@@ -54,7 +55,6 @@ from allocation.services.snapshot.running import (
     running_on,
     with_original_gpus,
 )
-from allocation.services.snapshot.sections import INNER_LIMITS
 from allocation.solver import (
     Change,
     Cooling,

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from allocation import tasks
-from allocation.services.decide.turn_lock import MOST_SOLVE_SECONDS
+from allocation.services.decide.leading import MOST_SOLVE_SECONDS
 from portal.celery import app
 from tests.servers.deploy.test_deploy import production
 from tests.servers.servers import ROOT
