@@ -2,7 +2,8 @@
 
 Each run looks at a page in one of them, in turn; `-m long` looks in both."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, resolve
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser.chromium import chromium, sign_in
 from tests.browser.screens import PAGES, address_of
@@ -136,6 +137,10 @@ NO_PAGES = {
     *("scim-users", "scim-user", "scim-groups", "scim-group", "scim-config"),
 }
 
+SAME_VIEW = 3
+NO_PLACES = {"sign-out", "personal-data", "statement-file", "export-file", "log-csv", "ops-log-csv"}
+"""Links that end the session or make a file."""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -156,6 +161,7 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
     if role != "nobody":
         sign_in(page, running, running.people[role])
     faults: list[str] = []
+    linked: dict[str, str] = {}
     for turn, (name, address) in enumerate(_pages(role)):
         url = address_of(page, running, address)
         assert url is not None, name
@@ -165,8 +171,10 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
             assert view.removeprefix("ops-") == SEEDED[address.partition(":")[0]]
         if role != "nobody" and page.locator("body").get_attribute("data-zone") != ZONE:
             faults.append(f"{name} does not have the reader's time zone")
+        linked |= dict.fromkeys(_links(page), name)
         seen = LOOKS if looks > 1 else ((*LOOKS[turn % 2][:3], ()),)
         faults += [f"{name} {fault}" for fault in _looked(page, seen)]
+    faults += [f"{linked[href]} links to {href}" for href in _dead(context, running, linked)]
     if role == "researcher":
         faults += [f"dialog {fault}" for fault in _asked(page, running)]
         faults += [f"found {fault}" for fault in _found(page, running)]
@@ -186,6 +194,25 @@ def _pages(role: str) -> tuple[tuple[str, str], ...]:
     """Names and addresses of the pages that are looked at as `role`, each markup once."""
     pages = (*PAGES.get(role, ()), *MORE.get(role, ()))
     return tuple(each for each in pages if each[0] not in SAME_MARKUP)
+
+
+def _links(page: Page) -> list[str]:
+    """The addresses of this site that the page links to."""
+    found = page.eval_on_selector_all("a[href]", "each => each.map((a) => a.getAttribute('href'))")
+    path = urlsplit(page.url).path
+    return [path + href if href[0] == "?" else href for href in found if href[0] in "/?"]
+
+
+def _dead(context: BrowserContext, running: Site, hrefs: Iterable[str]) -> Iterator[str]:
+    """Those that lead nowhere, of at most SAME_VIEW links to each view."""
+    asked: Counter[str] = Counter()
+    for href in hrefs:
+        view = resolve(urlsplit(href).path).view_name
+        asked[view] += 1
+        if asked[view] <= SAME_VIEW and view not in NO_PLACES:
+            answer = context.request.get(running.url + href)
+            if not answer.ok:
+                yield f"{href}: {answer.status}"
 
 
 def _looked(page: Page, looks: Sequence[Look] = LOOKS) -> Iterator[str]:
