@@ -7,6 +7,7 @@ from django.db.models import Q, QuerySet
 from billing.models import Budget, Campaign
 from billing.queries import OWNERS
 from billing.rules import BudgetOwner
+from billing.words import refusal_text
 from tenants.access import Actor, access_project
 from tenants.models import Membership, Project, Role
 from tenants.platform.errors import denied, invalid, missing
@@ -26,14 +27,14 @@ def access_owner(
     """
     if lab:
         if project or campaign or person:
-            raise invalid("bad_level", "Choose either a lab or something of a project.", "lab")
+            raise invalid("bad_level", refusal_text("level_lab"), "lab")
         return BudgetOwner(actor.tenant_id, lab_id=lab_read(actor, lab, "lab").id)
     if not project:
         if campaign or person:
-            raise invalid("bad_level", "A campaign or a person needs its project.", "project")
+            raise invalid("bad_level", refusal_text("level_project"), "project")
         return BudgetOwner(actor.tenant_id)
     if campaign and person:
-        raise invalid("bad_level", "Choose either a campaign or a person.", "person")
+        raise invalid("bad_level", refusal_text("level_campaign"), "person")
     found = access_project(actor, project, "project")
     if campaign:
         owner = access_campaign(actor, found, campaign, "campaign")
@@ -64,9 +65,9 @@ def require_budget_right(actor: Actor, owner: BudgetOwner) -> None:
         return
     is_below = owner.campaign_id is not None or owner.person_id is not None
     if owner.project_id is None or not is_below:
-        raise denied("Only the tenant's admins may set this budget.")
+        raise denied(refusal_text("budget_admins"))
     if not actor.may_lead(owner.project_id):
-        raise denied("Only the project's leads and the tenant's admins may set this budget.")
+        raise denied(refusal_text("budget_leads"))
 
 
 def budgets_visible(actor: Actor) -> QuerySet[Budget]:

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from billing.rates import NO_PEAKS, PeakHours, peak_hours
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.words import refusal_text
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _PART = re.compile(
@@ -90,12 +91,8 @@ def _runs(days: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _bad_hours(param: str) -> Refused:
-    return invalid(
-        "bad_peak_hours",
-        "Write peak hours as days and whole hours, such as “Mon-Fri 8-20, Sat 10-14”.",
-        param,
-    )
+    return invalid("bad_peak_hours", refusal_text("bad_peak_hours"), param)
 
 
 def _bad_zone() -> Refused:
-    return invalid("bad_zone", "Enter a time zone such as Europe/Berlin.", "peak_zone")
+    return invalid("bad_zone", refusal_text("bad_zone"), "peak_zone")

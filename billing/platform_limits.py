@@ -4,6 +4,7 @@ Row security hides the platform's budgets from tenants, so functions of the data
 """
 
 from billing.models import Budget, Guardrail
+from billing.words import refusal_text
 from tenants.platform.errors import Refused
 
 
@@ -34,8 +35,7 @@ def platform_short() -> Refused:
     """The refusal of what the platform's budget has no money for. It names no amount."""
     return Refused(
         "budget_exceeded",
-        "The platform's own budget for this time is used up. The operators can raise it;"
-        " a booking in another period, or a smaller one, may still fit.",
+        refusal_text("platform_budget_used"),
         "budget",
         param="request",
         rule="R10",
@@ -47,8 +47,7 @@ def platform_stopped() -> Refused:
     """The refusal of a new booking by a rung of the platform's budget."""
     return Refused(
         "bookings_stopped",
-        "The platform's own budget is used so far that it takes no new bookings. That ends by"
-        " itself when less of it is used. The operators can raise the budget or change its ladder.",
+        refusal_text("platform_budget_stopped"),
         "budget",
         param="request",
         rule="R10",

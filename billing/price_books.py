@@ -13,6 +13,7 @@ from django.db.models.functions import Coalesce
 from billing.models import Price, PriceBook
 from billing.rates import NO_PEAKS, PeakHours, Rate
 from billing.rules import UNITS_PER_GPU, cost_of
+from billing.words import refusal_text
 from tenants.platform.errors import Refused
 from tenants.platform.reference import by_version
 
@@ -182,7 +183,7 @@ def _plain_and_peak(row: Price) -> tuple[Decimal, Decimal]:
 def _no_price(gpu_class: str, tier: str) -> Refused:
     return Refused(
         "no_price",
-        f"{gpu_class} has no price in the tier {tier} now. The operator publishes prices.",
+        refusal_text("no_price", gpu_class=gpu_class, tier=tier),
         rule="R32",
         owner="operator",
         numbers={"gpu_class": gpu_class, "tier": tier},

@@ -9,6 +9,7 @@ from itertools import pairwise
 from uuid import UUID
 
 from tenants.platform.errors import invalid
+from tenants.platform.words import refusal_text
 
 UNITS_PER_GPU = 56_000
 LEDGER_STEP = Decimal("0.000001")
@@ -175,14 +176,9 @@ def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
     if _GROUPED_DECIMAL.fullmatch(text):
         text = text.replace(",", "")
     if not _PLAIN_DECIMAL.fullmatch(text):
-        raise invalid(
-            "bad_amount",
-            "Write the amount in digits with a point, such as 1800.50 or 1,800.50: below one"
-            " billion, without signs or exponents.",
-            param,
-        )
+        raise invalid("bad_amount", refusal_text("bad_amount"), param)
     if len(text.partition(".")[2]) > places:
-        raise invalid("bad_amount", f"Use at most {places} digits after the point.", param)
+        raise invalid("bad_amount", refusal_text("amount_places", places=places), param)
     return Decimal(text)
 
 

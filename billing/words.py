@@ -116,4 +116,29 @@ _SENTENCES: dict[str, Promise] = {
         "Enter 1 to %(most_percent)s percent, or nothing for no notices."
     ),
     "variance_amount": gettext_lazy("Enter an amount from 0 to below one billion."),
+    "level_lab": gettext_lazy("Choose either a lab, or a project with its campaigns and people."),
+    "level_project": gettext_lazy("Choose the project of the campaign or person."),
+    "level_campaign": gettext_lazy("Choose either a campaign or a person."),
+    "budget_admins": gettext_lazy("Only the tenant's admins may set this budget."),
+    "budget_leads": gettext_lazy(
+        "Only the project's leads and the tenant's admins may set this budget."
+    ),
+    "period_backward": gettext_lazy("`ends` must be after `starts`."),
+    "price_repeated": gettext_lazy("%(gpu_class)s in %(tier)s has two prices."),
+    "platform_budget_used": gettext_lazy(
+        "The platform's own budget for this time is used up. An operator can raise it. A "
+        "shorter booking, or one in another period, may still fit."
+    ),
+    "platform_budget_stopped": gettext_lazy(
+        "The platform's own budget is nearly used, and its ladder stops new bookings. They "
+        "are possible again when less of it is used, or when an operator raises the budget "
+        "or changes its ladder."
+    ),
+    "no_price": gettext_lazy(
+        "%(gpu_class)s has no price in the tier %(tier)s now. An operator can publish one."
+    ),
+    "no_such_campaign": gettext_lazy("There is no such campaign."),
+    "month_or_days": gettext_lazy("Choose a month, or a first and a last day."),
+    "bad_warning": gettext_lazy("Enter a warning level from 1 to 100 percent."),
+    "bad_date": gettext_lazy("Enter a date and time such as 2026-12-01T00:00."),
 }

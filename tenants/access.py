@@ -15,6 +15,7 @@ from django.db import connection
 from tenants.models import Project, Role, User
 from tenants.platform.errors import denied, missing
 from tenants.platform.reference import by_version
+from tenants.words import refusal_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +205,9 @@ def access_project_to_book(actor: Actor, slug: str, param: str | None = None) ->
     """
     project = access_project(actor, slug, param)
     if not actor.may_book(project.id):
-        raise denied("Only researchers and leads of this project can book in it.")
+        raise denied(refusal_text("bookers_only"))
     if not project.is_open:
-        raise denied(f"{project.name} is closed. Its tenant admin can open it again.")
+        raise denied(refusal_text("project_closed", found=project.name))
     return project
 
 
@@ -218,4 +219,4 @@ def _project_read(tenant_id: UUID, slug: str) -> Project | None:
 def require_tenant_admin(actor: Actor) -> None:
     """Raises Refused `not_allowed` unless the actor administers the tenant."""
     if not actor.is_tenant_admin:
-        raise denied("Only the tenant's admins may do this.")
+        raise denied(refusal_text("admins_only"))

@@ -5,10 +5,17 @@ from typing import Any
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
+from tenants.platform.coded import CodedError
+
 
 def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
     """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
     return str(_SENTENCES[code]) % facts
+
+
+def fault_text(fault: CodedError) -> str:
+    """Returns the sentence of an error of pure code. KeyError: no such sentence."""
+    return refusal_text(fault.text.code, **fault.text.facts)
 
 
 _SENTENCES: dict[str, Promise] = {
@@ -217,4 +224,91 @@ _SENTENCES: dict[str, Promise] = {
     "too_many_groups": gettext_lazy("At most %(max_groups)s groups. Remove one first."),
     "group_taken": gettext_lazy("This group has a role there. Remove that first."),
     "group_role_project": gettext_lazy("Choose a role from the list."),
+    "bookers_only": gettext_lazy("Only researchers and leads of this project can book in it."),
+    "admins_only": gettext_lazy("Only the tenant's admins may do this."),
+    "operators_only": gettext_lazy("Only the platform's operators may do this."),
+    "bad_idempotency_key": gettext_lazy(
+        "An Idempotency-Key has 1 to %(key_max)s printable ASCII characters."
+    ),
+    "idempotency_key_reused": gettext_lazy(
+        "This key was sent before with another request. Use a new key for each request."
+    ),
+    "window_owner": gettext_lazy(
+        "Name one owner: a project, a lab or a tenant, or a person (in a project or in all)."
+    ),
+    "events_of_members": gettext_lazy(
+        "Operators' tokens can't follow events. Use a member's token."
+    ),
+    "unknown_event": gettext_lazy("There is no event %(event)s."),
+    "unknown_since": gettext_lazy(
+        "There is no such event, or it is older than 30 days. Start again without `since`."
+    ),
+    "clock_example": gettext_lazy("Enter a time of day such as 08:00."),
+    "limit_owner": gettext_lazy("Send exactly one of `project`, `lab` and `tenant`."),
+    "lab_weight": gettext_lazy("Labs have no weight. Leave out `weight`."),
+    "limit_twice": gettext_lazy("Send either `borrow_limit_units` or `limit_units`."),
+    "limit_below_guarantee": gettext_lazy("The limit is less than the guarantee."),
+    "scope_missing": gettext_lazy(
+        "This needs a token with the scope %(needed)s. This one has: %(held)s."
+    ),
+    "unknown_chat_event": gettext_lazy("There is no event %(event)s. Choose from: %(known)s."),
+    "chat_url_incomplete": gettext_lazy("The address is not complete. Example: %(example)s"),
+    "too_many_channels": gettext_lazy("At most %(most)s channels are possible. Delete one first."),
+    "too_many_webhooks": gettext_lazy(
+        "At most %(max_webhooks)s webhooks are possible. Delete one first."
+    ),
+    "too_many_messages": gettext_lazy(
+        "There are more than %(max_resent)s messages. Choose a later time."
+    ),
+    "webhook_disabled": gettext_lazy("This webhook is off. Switch it on first."),
+    "webhook_events": gettext_lazy("Choose 1 to %(max_patterns)s events."),
+    "webhook_admins_only": gettext_lazy(
+        "Only the tenant's admins can choose events of all projects."
+    ),
+    "policy_hook_moved": gettext_lazy(
+        "The request changed while the policy hook checked it. Send it again."
+    ),
+    "policy_hook_admins": gettext_lazy(
+        "Only the tenant's admins can see and change its policy hook."
+    ),
+    "policy_hook_timeout": gettext_lazy(
+        "Enter a time limit of %(timeout_least_ms)s to %(timeout_most_ms)s milliseconds."
+    ),
+    "policy_hook_busy": gettext_lazy("The policy hook can't be tested by this program."),
+    "read_only_access": gettext_lazy(
+        "You see this organisation's pages as %(person)s, and can change nothing there. End "
+        "the access first."
+    ),
+    "service_account_managers": gettext_lazy(
+        "Only the project's leads and the tenant's admins can manage service accounts."
+    ),
+    "bad_time": gettext_lazy("Enter a time such as 2026-11-25 18:00."),
+    "mail_choice": gettext_lazy("Choose when mails are sent."),
+    "milliseconds": gettext_lazy("Enter a whole number of milliseconds."),
+    "webhook_owners": gettext_lazy(
+        "Only the tenant's admins and the leads of its projects can have webhooks."
+    ),
+    "share_weight": gettext_lazy("Enter a weight from 0 to 1000."),
+    "share_number": gettext_lazy("Enter a whole number, or leave the field empty."),
+    "tier_slug_taken": gettext_lazy("Another tier already has this short name."),
+    "address_long": gettext_lazy("An address has at most %(most)s characters."),
+    "address_ascii": gettext_lazy("An address has only visible ASCII characters and no backslash."),
+    "address_form": gettext_lazy("This is not an address like https://example.org/hook."),
+    "address_https": gettext_lazy("An address starts with https://."),
+    "address_password": gettext_lazy("An address contains no name or password."),
+    "address_fragment": gettext_lazy("An address contains no fragment (#)."),
+    "address_ipv6": gettext_lazy("This is not an IPv6 address."),
+    "address_host": gettext_lazy("The address has no host name. Write an IDN in its form xn--…."),
+    "address_private": gettext_lazy(
+        "The name resolves to a private or reserved address. The operator can allow networks with "
+        "%(setting)s."
+    ),
+    "address_public_https": gettext_lazy("A public address needs https://."),
+    "address_public_port": gettext_lazy("A public address uses port 443 or 8443."),
+    "name_server": gettext_lazy("The name server does not answer."),
+    "name_unresolved": gettext_lazy("The name does not resolve."),
+    "address_invalid": gettext_lazy("This is not an address."),
+    "chat_address_long": gettext_lazy("An address has at most %(most)s visible ASCII characters."),
+    "chat_service": gettext_lazy("An address begins with one of the services: %(known)s."),
+    "chat_forbidden": gettext_lazy("Leave out %(name)s=."),
 }

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from tenants.platform.coded import CodedError
+
 # A clock may be off by so much, and a program has to send its message within it.
 SKEW = timedelta(minutes=5)
 # Jira sends a message again with the time of the first attempt.
@@ -23,7 +25,7 @@ VALUE_LENGTH_MAX = 300
 FIELDS_MAX = 500
 
 
-class BadMessage(Exception):
+class BadMessage(CodedError):
     """A message that cannot be read; the text is a sentence for people."""
 
 
@@ -57,7 +59,7 @@ def message_read(data: Mapping[str, Any]) -> Said:
     """
     at = _moment(data.get("timestamp"))
     if at is None:
-        raise BadMessage("`timestamp` is missing: milliseconds, or a time with its offset.")
+        raise BadMessage("jira_timestamp")
     event = data.get("webhookEvent", "")
     if event in _SPRINT_EVENTS:
         return _sprint(_SPRINT_EVENTS[event], data.get("sprint"), at)
@@ -65,7 +67,7 @@ def message_read(data: Mapping[str, Any]) -> Said:
         return Said("other", str(event)[:80], at)
     verdict = data.get("approval", "")
     if verdict not in ("", "approve", "decline"):
-        raise BadMessage("`approval` is approve or decline.")
+        raise BadMessage("jira_approval")
     return replace(_issue(data["issue"], at), verdict=verdict, reason=_text(data.get("reason")))
 
 
@@ -93,7 +95,7 @@ def request_text(template: str, values: Mapping[str, str]) -> str:
     """
     missing = [name for name in _FIELD.findall(template) if not values.get(name)]
     if missing:
-        raise BadMessage(f"The field {missing[0]} is missing or empty.")
+        raise BadMessage("jira_field", name=missing[0])
     return " ".join(_FIELD.sub(lambda found: values[found[1]], template).split())
 
 
@@ -115,10 +117,10 @@ def sprint_url(base: str, sprint: str) -> str:
 
 def _issue(issue: object, at: datetime) -> Said:
     if not isinstance(issue, Mapping) or not KEY.fullmatch(str(issue.get("key", ""))):
-        raise BadMessage("`issue.key` is missing, such as GPU-7.")
+        raise BadMessage("jira_key")
     given = issue.get("fields", {})
     if not isinstance(given, Mapping):
-        raise BadMessage("`issue.fields` is not an object.")
+        raise BadMessage("jira_fields")
     key = str(issue["key"])
     found = {name: _text(value) for name, value in list(given.items())[:FIELDS_MAX]}
     known = {name: text for name, text in found.items() if text and _NAME.fullmatch(name)}
@@ -127,10 +129,10 @@ def _issue(issue: object, at: datetime) -> Said:
 
 def _sprint(kind: str, sprint: object, at: datetime) -> Said:
     if not isinstance(sprint, Mapping):
-        raise BadMessage("`sprint` is missing.")
+        raise BadMessage("jira_sprint")
     number, board = sprint.get("id"), sprint.get("originBoardId")
     if not isinstance(number, int) or not isinstance(board, int) or not 0 < board < 2**53:
-        raise BadMessage("`sprint.id` or `sprint.originBoardId` is missing.")
+        raise BadMessage("jira_sprint_ids")
     ends = _moment(sprint.get("endDate"))
     fields = {"name": _text(sprint.get("name")), "ends": ends.isoformat() if ends else ""}
     return Said(kind, f"sprint:{number}"[:80], at, board, fields)

@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, rrule, weekday
 
 from allocation.errors import AskError
+from tenants.platform.coded import coded
 
 Freq = Literal["DAILY", "WEEKLY", "MONTHLY"]
 
@@ -87,7 +88,7 @@ def rule_read(text: str, param: str) -> Recurrence:
     if parts.get("FREQ") not in _FREQS:
         raise AskError("not_a_rule", _UNDERSTOOD, param)
     if "COUNT" in parts and "UNTIL" in parts:
-        raise AskError("end_twice", "Provide either COUNT or UNTIL, not both.", param)
+        raise AskError("end_twice", coded("rrule_end_twice"), param)
     days, nth = _days(parts.get("BYDAY", ""), param)
     rule = Recurrence(
         freq=cast(Freq, parts["FREQ"]),
@@ -106,21 +107,21 @@ def rule_read(text: str, param: str) -> Recurrence:
 def recurrence_check(rule: Recurrence, param: str) -> Recurrence:
     """Returns the rule. Raises AskError if it has no end, or is too long."""
     if rule.times is None and rule.until is None:
-        raise AskError("no_end", "Add a last day or a number of times.", param)
+        raise AskError("no_end", coded("rrule_no_end"), param)
     if rule.times is not None and rule.times > MAX_DATES:
         raise _too_long(param)
     if len(rule.text) > MAX_RULE_LENGTH:
-        raise AskError("not_a_rule", "The rule is too long. Create two series.", param)
+        raise AskError("not_a_rule", coded("rrule_long"), param)
     return rule
 
 
 def _check_month(rule: Recurrence, param: str) -> None:
     of_month = rule.nth or rule.month_days or rule.positions
     if of_month and rule.freq != "MONTHLY":
-        sentence = "Numbered weekdays (2TU), BYMONTHDAY and BYSETPOS require FREQ=MONTHLY."
-        raise AskError("not_a_rule", sentence, param)
+        why = coded("rrule_monthly")
+        raise AskError("not_a_rule", why, param)
     if rule.positions and not (rule.days or rule.nth or rule.month_days):
-        raise AskError("not_a_rule", "BYSETPOS requires BYDAY or BYMONTHDAY.", param)
+        raise AskError("not_a_rule", coded("rrule_setpos"), param)
 
 
 def dates_of(rule: Recurrence, first: datetime, zone: ZoneInfo, param: str = "repeat") -> Dates:
@@ -131,7 +132,7 @@ def dates_of(rule: Recurrence, first: datetime, zone: ZoneInfo, param: str = "re
     if len(found) > MAX_DATES:
         raise _too_long(param)
     if not found:
-        raise AskError("no_dates", "The series ends before its first date.", param)
+        raise AskError("no_dates", coded("rrule_no_dates"), param)
     last = found[-1].date()
     skipped = tuple(day for day in _skipped(rule, local.date(), last) if day < last.isoformat())
     return Dates(tuple(_at(wall, zone) for wall in found), skipped)
@@ -230,16 +231,13 @@ def _day(text: str, param: str) -> date:
     try:
         return date(*map(int, found.groups())) if found else date(0, 0, 0)
     except ValueError:
-        sentence = "UNTIL must be the last day, such as UNTIL=20270131, in your time zone."
-        raise AskError("not_a_rule", sentence, param) from None
+        why = coded("rrule_until")
+        raise AskError("not_a_rule", why, param) from None
 
 
 def _too_long(param: str) -> AskError:
-    return AskError("series_too_long", f"A series can have at most {MAX_DATES} dates.", param)
+    return AskError("series_too_long", coded("rrule_dates", max_dates=MAX_DATES), param)
 
 
 _READERS = ("FREQ", "INTERVAL", "BYDAY", "BYMONTHDAY", "BYSETPOS", "COUNT", "UNTIL")
-_UNDERSTOOD = (
-    "Use FREQ=DAILY, WEEKLY or MONTHLY with INTERVAL, BYDAY=MO,WE, and COUNT or UNTIL=20270131. "
-    "MONTHLY also takes BYDAY=2TU,-1FR, BYMONTHDAY and BYSETPOS."
-)
+_UNDERSTOOD = coded("rrule_form")

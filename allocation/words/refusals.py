@@ -7,14 +7,20 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from allocation.words import asks, request_refusals, site_refusals
 from allocation.words.amounts import Facts
-from allocation.words.site_refusals import SENTENCES
+from tenants.platform.coded import Coded
 
 
 def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
     """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
     text = _SENTENCES[code]
     return text(Facts(facts)) if callable(text) else str(text) % Facts(facts)
+
+
+def coded_text(text: Coded) -> str:
+    """Returns the sentence of a text of pure code. KeyError as `refusal_text`."""
+    return refusal_text(text.code, **text.facts)
 
 
 def _no_more_time(facts: Facts) -> str:
@@ -63,7 +69,9 @@ def _rolling_hours(facts: Facts) -> str:
 
 
 _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
-    **SENTENCES,
+    **site_refusals.SENTENCES,
+    **request_refusals.SENTENCES,
+    **asks.SENTENCES,
     # Admission
     "stopped_site": gettext_lazy("Running bookings continue. Ask again when the stop is over."),
     "stopped_tenant": gettext_lazy("Running bookings continue. Ask again when the stop is over."),

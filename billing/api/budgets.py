@@ -16,6 +16,7 @@ from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
 from billing.services import Rung, budget_labels_set, budget_put, ladder_set
+from billing.words import refusal_text
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, Labels, Reference, labelled
@@ -77,7 +78,7 @@ class BudgetQuery(Strict):
         ends = given.setdefault("ends", month_after(month_after(starts)))
         if not starts < ends:
             raise serializers.ValidationError(
-                {"ends": ["`ends` must be after `starts`."]}, code="bad_period"
+                {"ends": [refusal_text("period_backward")]}, code="bad_period"
             )
         return given
 

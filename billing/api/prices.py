@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from billing.models import PriceBook
 from billing.peak_text import peak_hours_read, peak_hours_text
 from billing.services import DraftTerms, Peaks, only_new_check, price_book_publish
+from billing.words import refusal_text
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Instant, Money, Strict, Text
@@ -153,7 +154,11 @@ def draft_terms(sent: Mapping[str, Any]) -> DraftTerms:
         if price["profile"]:
             key = price["gpu_class"], price["tier"], price["profile"]
             if key in slices:
-                raise invalid("price_repeated", f"{key[2]} in {key[1]} has two prices.", "prices")
+                raise invalid(
+                    "price_repeated",
+                    refusal_text("price_repeated", gpu_class=key[2], tier=key[1]),
+                    "prices",
+                )
             slices[key] = price["per_gpu_hour"], price["peak_per_gpu_hour"]
     return DraftTerms(
         prices=_by_class_and_tier(sent["prices"], "per_gpu_hour"),
@@ -183,7 +188,11 @@ def _by_class_and_tier(
         if price["profile"]:
             continue
         if key in found:
-            raise invalid("price_repeated", f"{key[0]} in {key[1]} has two prices.", "prices")
+            raise invalid(
+                "price_repeated",
+                refusal_text("price_repeated", gpu_class=key[0], tier=key[1]),
+                "prices",
+            )
         found[key] = price[name]
     return found
 

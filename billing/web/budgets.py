@@ -27,6 +27,7 @@ from billing.rules import (
 )
 from billing.services import CampaignMatch, budget_put, campaign_create, campaign_open_set
 from billing.web.budget_rows import BUDGET_KINDS, RefusedBudget, Row, Tree, row_key, without_budget
+from billing.words import refusal_text
 from tenants.access import Actor, access_project
 from tenants.models import Lab, Membership, Project, User
 from tenants.platform.errors import Refused, invalid
@@ -104,7 +105,7 @@ def campaign_new(request: HttpRequest, actor: Actor) -> HttpResponse:
 def _campaign_toggle(request: HttpRequest, actor: Actor, project: Project, slug: str) -> None:
     campaign = Campaign.objects.filter(project=project, slug=slug).first()
     if campaign is None:
-        raise invalid("not_found", "There is no such campaign.", "campaign")
+        raise invalid("not_found", refusal_text("no_such_campaign"), "campaign")
     is_open = not campaign.is_open
     campaign_open_set(actor=actor, campaign=campaign, is_open=is_open, now=timezone.now())
     word = "open for new bookings" if is_open else "closed for new bookings"
@@ -291,9 +292,7 @@ def _period(form: QueryDict) -> Period:
             return Period(_day(form.get("starts", "")), last + timedelta(days=1))
         return Period(_day(form.get("starts", "")), _day(form.get("ends", "")))
     except ValueError:
-        raise invalid(
-            "bad_period", "Choose a month, or a first and a last day.", "starts"
-        ) from None
+        raise invalid("bad_period", refusal_text("month_or_days"), "starts") from None
 
 
 def _day(text: str) -> date:
@@ -307,5 +306,5 @@ def _day(text: str) -> date:
 def _warn_percent(text: str) -> int:
     text = text.strip()
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 100):
-        raise invalid("bad_warning", "Enter a warning level from 1 to 100 percent.", "warn_percent")
+        raise invalid("bad_warning", refusal_text("bad_warning"), "warn_percent")
     return int(text)

@@ -11,6 +11,7 @@ from django.utils import timezone
 from billing.peak_text import peak_hours_read, peak_hours_text
 from billing.rules import amount_parse
 from billing.services import DraftTerms, Peaks, price_param, setup_param
+from billing.words import refusal_text
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid
 
@@ -170,7 +171,5 @@ def _instant_read(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise invalid(
-            "bad_date", "Enter date and time as 2026-12-01T00:00.", "valid_from"
-        ) from None
+        raise invalid("bad_date", refusal_text("bad_date"), "valid_from") from None
     return found if timezone.is_aware(found) else timezone.make_aware(found)

@@ -10,6 +10,8 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from allocation.errors import AskError
+from allocation.words.refusals import coded_text
+from portal.words import refusal_text
 from tenants.platform.errors import Refused, missing
 
 DOCS = "/api/v1/docs/"
@@ -122,7 +124,7 @@ def _as_refused(error: Exception) -> Refused | None:
     if isinstance(error, Refused):
         return error
     if isinstance(error, AskError):
-        return Refused(error.code, error.sentence, "invalid", param=error.param)
+        return Refused(error.code, coded_text(error.text), "invalid", param=error.param)
     if isinstance(error, exceptions.APIException | Http404 | PermissionDenied):
         return _from_framework(error)
     return _from_database(error)
@@ -130,28 +132,24 @@ def _as_refused(error: Exception) -> Refused | None:
 
 def _from_framework(error: Exception) -> Refused:
     if isinstance(error, exceptions.AuthenticationFailed):
-        return Refused("bad_token", "Send a valid token in the Authorization header.", "denied")
+        return Refused("bad_token", refusal_text("bad_token"), "denied")
     if isinstance(error, exceptions.NotAuthenticated):
-        return Refused(
-            "unauthenticated", "Send a token, as in `Authorization: Bearer gpup_pat_…`.", "denied"
-        )
+        return Refused("unauthenticated", refusal_text("unauthenticated"), "denied")
     if isinstance(error, exceptions.MethodNotAllowed):
-        return Refused("method_not_allowed", "This address does not take this method.", "invalid")
+        return Refused("method_not_allowed", refusal_text("method_not_allowed"), "invalid")
     if isinstance(error, exceptions.NotAcceptable):
-        return Refused("not_acceptable", "The API answers in application/json.", "invalid")
+        return Refused("not_acceptable", refusal_text("not_acceptable"), "invalid")
     if isinstance(error, Http404):
         return missing("address")
-    return Refused("malformed_json", "The request can't be understood.", "invalid")
+    return Refused("malformed_json", refusal_text("malformed_json"), "invalid")
 
 
 def _from_database(error: Exception) -> Refused | None:
     """Violated constraints, values that no column can hold, locks and outages."""
     if isinstance(error, IntegrityError):
-        return Refused(
-            "conflict", "Somebody else changed this at the same time. Reload, then retry."
-        )
+        return Refused("conflict", refusal_text("conflict"))
     if isinstance(error, DataError):
-        return Refused("bad_value", "A value is outside the range that can be stored.", "invalid")
+        return Refused("bad_value", refusal_text("bad_value"), "invalid")
     if isinstance(error, OperationalError | InterfaceError):
-        return Refused("busy", "The portal is busy. Ask again in a moment.")
+        return Refused("busy", refusal_text("busy"))
     return None

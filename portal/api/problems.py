@@ -8,20 +8,22 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 
 from portal.api.errors import DOCS, PROBLEM_JSON
+from portal.words import refusal_text
 
 AnyResponse = TypeVar("AnyResponse", bound=HttpResponseBase)
 
 API = "/api/"
 _KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
+# The code of the problem, and that of its sentence.
 _PROBLEMS = {
-    400: ("malformed_request", "The request is malformed."),
-    403: ("not_allowed", "This is not allowed."),
-    404: ("not_found", "There is no such address, or it is not open to you."),
-    405: ("method_not_allowed", "This address does not take this method."),
-    408: ("too_slow", "The request did not arrive in time."),
-    413: ("body_too_large", "A request body may have one mebibyte at most."),
-    429: ("too_many_requests", "Too many requests. Wait, then ask again."),
-    503: ("busy", "The portal is busy. Ask again in a moment."),
+    400: ("malformed_request", "malformed_request"),
+    403: ("not_allowed", "not_allowed"),
+    404: ("not_found", "address_not_found"),
+    405: ("method_not_allowed", "method_not_allowed"),
+    408: ("too_slow", "too_slow"),
+    413: ("body_too_large", "body_too_large"),
+    429: ("too_many_requests", "too_many_requests"),
+    503: ("busy", "busy"),
 }
 
 
@@ -48,13 +50,13 @@ def as_problem(response: AnyResponse) -> AnyResponse | JsonResponse:
 
 def problem_of(status: int) -> dict[str, Any]:
     """The problem JSON of an error of which only the status is known."""
-    usual = ("broken", "An internal error occurred. It was logged; please inform the operator.")
-    code, sentence = _PROBLEMS.get(status, usual if status >= 500 else _PROBLEMS[400])
+    usual = ("broken", "broken") if status >= 500 else _PROBLEMS[400]
+    code, sentence = _PROBLEMS.get(status, usual)
     return {
         "type": f"urn:gpu-portal:problem:{code}",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": sentence,
+        "detail": refusal_text(sentence),
         "code": code,
         "param": None,
         "rule": None,

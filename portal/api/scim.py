@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from portal.api.scim_frame import MOST, Answer, body_of, listed, served
+from portal.words import refusal_text
 from tenants.models import DirectoryPerson, Tenant, User
 from tenants.platform.errors import invalid
 from tenants.services.directory.people import (
@@ -78,7 +79,7 @@ def _list(request: HttpRequest, tenant: Tenant) -> Answer:
     if wanted := request.GET.get("filter", ""):
         found = _FILTER.fullmatch(wanted)
         if found is None:
-            raise invalid("invalidFilter", 'Filter by userName eq "…".', "filter")
+            raise invalid("invalidFilter", refusal_text("scim_filter_person"), "filter")
         people = _named(people, found[1].lower(), found[2])
     return listed(request, people, lambda user: _shown(tenant, user))
 
@@ -109,12 +110,12 @@ def _patch(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
     stated = _shown(tenant, user)
     operations = body_of(request).get("Operations")
     if not isinstance(operations, list):
-        raise invalid("invalidSyntax", "Operations is a list.", "Operations")
+        raise invalid("invalidSyntax", refusal_text("scim_operations"), "Operations")
     for each in operations:
         if not isinstance(each, dict):
-            raise invalid("invalidSyntax", "An operation is an object.", "Operations")
+            raise invalid("invalidSyntax", refusal_text("scim_operation"), "Operations")
         if str(each.get("op", "")).lower() not in ("replace", "add"):
-            raise invalid("invalidSyntax", "Use the operation replace.", "Operations")
+            raise invalid("invalidSyntax", refusal_text("scim_replace_only"), "Operations")
         _apply(stated, str(each.get("path") or ""), each.get("value"))
     return _changed(tenant, user, stated)
 
@@ -122,7 +123,7 @@ def _patch(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
 def _apply(stated: dict[str, Any], where: str, value: object) -> None:
     if not where:
         if not isinstance(value, dict):
-            raise invalid("invalidPath", "An operation without a path has an object.", "Operations")
+            raise invalid("invalidPath", refusal_text("scim_path"), "Operations")
         for name, inner in value.items():
             _apply(stated, str(name), inner)
         return
@@ -169,7 +170,7 @@ def _shown(tenant: Tenant, user: User) -> dict[str, Any]:
 def _terms(stated: dict[str, Any]) -> PersonTerms:
     name = stated.get("name", {})
     if not isinstance(name, dict):
-        raise invalid("invalidValue", "name is an object.", "name")
+        raise invalid("invalidValue", refusal_text("scim_name"), "name")
     active = stated.get("active", True)
     if isinstance(active, str) and active.lower() in ("true", "false"):
         # As some directories send it.
@@ -181,7 +182,7 @@ def _terms(stated: dict[str, Any]) -> PersonTerms:
         "family": name.get("familyName") or "",
     }
     if not isinstance(active, bool) or not all(isinstance(each, str) for each in texts.values()):
-        raise invalid("invalidValue", "active is true or false, names are texts.", "active")
+        raise invalid("invalidValue", refusal_text("scim_texts"), "active")
     return PersonTerms(is_active=active, **texts)
 
 

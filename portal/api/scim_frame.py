@@ -9,6 +9,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 
+from portal.words import refusal_text
 from tenants.access import client_address
 from tenants.models import Tenant
 from tenants.platform.errors import Refused, invalid
@@ -71,20 +72,20 @@ def listed(request: HttpRequest, rows: QuerySet[M], shown: Callable[[M], dict[st
 def body_of(request: HttpRequest) -> dict[str, Any]:
     """Returns the body, which is a JSON object. Raises Refused `invalidSyntax`."""
     if len(request.body) > LONGEST_BODY:
-        raise invalid("invalidSyntax", "The body is too long.", "body")
+        raise invalid("invalidSyntax", refusal_text("scim_body_long"), "body")
     try:
         found = json.loads(request.body)
     except ValueError:
-        raise invalid("invalidSyntax", "The body is no JSON.", "body") from None
+        raise invalid("invalidSyntax", refusal_text("scim_body_json"), "body") from None
     if not isinstance(found, dict):
-        raise invalid("invalidSyntax", "The body is a JSON object.", "body")
+        raise invalid("invalidSyntax", refusal_text("scim_body_object"), "body")
     return found
 
 
 def _whole(request: HttpRequest, name: str, default: int) -> int:
     text = request.GET.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise invalid("invalidValue", f"{name} is a number.", name)
+        raise invalid("invalidValue", refusal_text("scim_number", name=name), name)
     return int(text)
 
 

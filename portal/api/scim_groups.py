@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from portal.api.scim_frame import Answer, body_of, listed, served
+from portal.words import refusal_text
 from tenants.models import DirectoryGroup, Tenant
 from tenants.platform.errors import invalid
 from tenants.services.directory.groups import (
@@ -55,7 +56,7 @@ def _list(request: HttpRequest, tenant: Tenant) -> Answer:
     if wanted := request.GET.get("filter", ""):
         found = _FILTER.fullmatch(wanted)
         if found is None:
-            raise invalid("invalidFilter", 'Filter by displayName eq "…".', "filter")
+            raise invalid("invalidFilter", refusal_text("scim_filter_group"), "filter")
         name = "name__iexact" if found[1].lower() == "displayname" else "external_id"
         groups = groups.filter(**{name: found[2]})
     has_members = "members" not in request.GET.get("excludedAttributes", "").split(",")
@@ -80,13 +81,13 @@ def _patch(request: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answe
     stated = _shown(tenant, group)
     operations = body_of(request).get("Operations")
     if not isinstance(operations, list):
-        raise invalid("invalidSyntax", "Operations is a list.", "Operations")
+        raise invalid("invalidSyntax", refusal_text("scim_operations"), "Operations")
     for each in operations:
         if not isinstance(each, dict):
-            raise invalid("invalidSyntax", "An operation is an object.", "Operations")
+            raise invalid("invalidSyntax", refusal_text("scim_operation"), "Operations")
         act = str(each.get("op", "")).lower()
         if act not in ("add", "remove", "replace"):
-            raise invalid("invalidSyntax", "Use add, remove or replace.", "Operations")
+            raise invalid("invalidSyntax", refusal_text("scim_group_operations"), "Operations")
         _apply(stated, act, str(each.get("path") or ""), each.get("value"))
     return _changed(tenant, group, stated)
 
@@ -95,7 +96,7 @@ def _apply(stated: dict[str, Any], act: str, where: str, value: object) -> None:
     """Applies one operation to the group as it is stated; ignores attributes that we don't keep."""
     if not where:
         if not isinstance(value, dict):
-            raise invalid("invalidPath", "An operation without a path has an object.", "Operations")
+            raise invalid("invalidPath", refusal_text("scim_path"), "Operations")
         for name, inner in value.items():
             _apply(stated, act, str(name), inner)
         return
@@ -123,11 +124,11 @@ def _members(present: list[dict[str, Any]], act: str, value: object) -> list[dic
 def _names(rows: object) -> frozenset[str]:
     """The ids of the members in a list of objects with `value`."""
     if not isinstance(rows, list):
-        raise invalid("invalidValue", "members is a list.", "members")
+        raise invalid("invalidValue", refusal_text("scim_members"), "members")
     found = [each.get("value") if isinstance(each, dict) else None for each in rows]
     names = [each for each in found if isinstance(each, str)]
     if len(names) < len(found):
-        raise invalid("invalidValue", "A member has the id of a person as value.", "members")
+        raise invalid("invalidValue", refusal_text("scim_member"), "members")
     return frozenset(names)
 
 
@@ -144,7 +145,7 @@ def _remove(_: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
 def _terms(stated: dict[str, Any]) -> GroupTerms:
     name, external = stated.get("displayName"), stated.get("externalId") or ""
     if not isinstance(name, str) or not isinstance(external, str):
-        raise invalid("invalidValue", "displayName is a text.", "displayName")
+        raise invalid("invalidValue", refusal_text("scim_display_name"), "displayName")
     return GroupTerms(name, external, _names(stated.get("members") or []))
 
 

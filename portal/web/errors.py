@@ -10,6 +10,7 @@ from django.template import loader
 from rest_framework.renderers import JSONRenderer
 
 from portal.api.errors import PROBLEM_JSON, problem
+from portal.words import refusal_text
 from tenants.platform.errors import Refused, missing
 from tenants.web.frame import busy_page, refused_page
 
@@ -64,7 +65,7 @@ def busy(request: HttpRequest) -> HttpResponse:
     """Returns 503 as a page or as problem JSON."""
     if not request.path_info.startswith("/api/"):
         return busy_page()
-    response = problem(Refused("busy", "The portal is busy. Try again in a moment."))
+    response = problem(Refused("busy", refusal_text("busy_page")))
     return HttpResponse(
         JSONRenderer().render(response.data),
         status=response.status_code,

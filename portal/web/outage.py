@@ -22,6 +22,7 @@ from allocation.queries.fleet.portal_modes import (
 )
 from allocation.queries.fleet.stops import stop_sentence, stops_in_force
 from portal.api.errors import PROBLEM_JSON, problem
+from portal.words import refusal_text
 from tenants.platform.errors import Refused
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -76,10 +77,7 @@ class OutageMiddleware:
 
 def _refused(request: HttpRequest, until: datetime, left: timedelta) -> HttpResponse:
     seconds = min(RETRY_MOST, max(1, math.ceil(left.total_seconds())))
-    sentence = (
-        f"The portal is being upgraded until {until:%d %b %H:%M} UTC at the latest. "
-        "Nothing was changed; try again then. Running bookings continue."
-    )
+    sentence = refusal_text("portal_upgrading", until=f"{until:%d %b %H:%M}")
     refused = Refused("portal_upgrading", sentence, numbers={"retry_after_seconds": seconds})
     if request.path_info.startswith("/api/"):
         answer = problem(refused)

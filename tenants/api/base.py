@@ -43,6 +43,7 @@ from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
 from tenants.services.policy_hooks.calls import hook_asking
 from tenants.services.sign_in.rate_limits import call_limit_check
+from tenants.words import refusal_text
 
 
 class ApiView(APIView):
@@ -125,7 +126,7 @@ class ApiView(APIView):
     def require_operator(self) -> None:
         """Raises Refused `not_allowed` unless the caller is an operator."""
         if not self.caller.is_operator:
-            raise denied("Only the platform's operators may do this.")
+            raise denied(refusal_text("operators_only"))
 
     def once(
         self,

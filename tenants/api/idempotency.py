@@ -23,6 +23,7 @@ from tenants.access import Actor
 from tenants.models import IdempotencyKey
 from tenants.platform.errors import invalid
 from tenants.platform.rows import rows_write, statement_later
+from tenants.words import refusal_text
 
 KEY_MAX = 255
 # With these answers no work was done: the same request may succeed later.
@@ -78,7 +79,7 @@ def keyed_request_of(request: Request, raw: bytes) -> KeyedRequest | None:
     if not 1 <= len(key) <= KEY_MAX or not key.isascii() or not key.isprintable():
         raise invalid(
             "bad_idempotency_key",
-            f"An Idempotency-Key has 1 to {KEY_MAX} printable ASCII characters.",
+            refusal_text("bad_idempotency_key", key_max=KEY_MAX),
             "Idempotency-Key",
         )
     # The Prefer header (how long a client waits) is not part of the request's identity.
@@ -127,7 +128,7 @@ def key_take(actor: Actor, keyed: KeyedRequest, now: datetime) -> StoredAnswer |
     if (method, path, bytes(digest)) != (keyed.method, keyed.path, keyed.digest):
         raise invalid(
             "idempotency_key_reused",
-            "This key was sent before with another request. Use a new key for each request.",
+            refusal_text("idempotency_key_reused"),
             "Idempotency-Key",
         )
     kept = json.loads(answer)

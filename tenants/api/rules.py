@@ -15,6 +15,7 @@ from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.services import Share, ShareMore, TierTerms, quota_set, tenant_quota_set, tier_set
 from tenants.services.labs.limits import lab_quota_set, project_to_limit
+from tenants.words import refusal_text
 
 
 class TierTermsIn(Strict):
@@ -195,13 +196,15 @@ class QuotaIn(Strict):
         """Exactly one of project, lab and tenant. Raises ValidationError."""
         if len({"project", "lab", "tenant"} & set(given)) != 1:
             raise serializers.ValidationError(
-                {"project": ["Name either a project, a lab or a tenant."]}, code="missing_field"
+                {"project": [refusal_text("limit_owner")]}, code="missing_field"
             )
         if "lab" in given and given["weight"] != 1:
-            raise serializers.ValidationError({"lab": ["A lab has no weight."]}, code="bad_value")
+            raise serializers.ValidationError(
+                {"lab": [refusal_text("lab_weight")]}, code="bad_value"
+            )
         if "limit_units" in given and "borrow_limit_units" in given:
             raise serializers.ValidationError(
-                {"limit_units": ["Say borrow_limit_units or limit_units."]}, code="bad_value"
+                {"limit_units": [refusal_text("limit_twice")]}, code="bad_value"
             )
         return given
 
@@ -280,7 +283,7 @@ def _lab_shown(quota: LabQuota) -> dict[str, Any]:
 def _share(sent: dict[str, Any]) -> Share:
     guaranteed, limit = sent["guaranteed_units"], sent.get("limit_units")
     if limit is not None and limit < guaranteed:
-        raise invalid("bad_share", "The limit is less than the guarantee.", "limit_units")
+        raise invalid("bad_share", refusal_text("limit_below_guarantee"), "limit_units")
     more = {field: sent[field] for field in ("weight", "cap_gpu_hours", "cap_days", "cap_carries")}
     return Share(
         guaranteed,

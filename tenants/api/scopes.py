@@ -10,6 +10,7 @@ from rest_framework.request import Request
 
 from tenants.models import Scope
 from tenants.platform.errors import Refused
+from tenants.words import refusal_text
 
 # The scope of the methods other than GET, by the route's name. Creating or replacing a token needs
 # only `read`, because the new one is never stronger than the one that creates it.
@@ -195,7 +196,7 @@ def scope_check(request: Request, held: frozenset[str]) -> None:
     if needed not in held:
         raise Refused(
             "scope_missing",
-            f"This needs a token with the scope {needed}. This one has: {', '.join(sorted(held))}.",
+            refusal_text("scope_missing", needed=needed, held=", ".join(sorted(held))),
             "denied",
         )
 

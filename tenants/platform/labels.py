@@ -11,6 +11,7 @@ from rest_framework import serializers
 
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.text import first_invisible, invisible_sentence
+from tenants.platform.words import refusal_text
 
 MAX_LABELS = 32
 MAX_KEY = 63
@@ -35,7 +36,9 @@ def labels_check(labels: Mapping[str, str], param: str = "labels") -> dict[str, 
     """
     if len(labels) > MAX_LABELS:
         raise invalid(
-            "too_many_labels", f"{len(labels)} labels: at most {MAX_LABELS} are possible.", param
+            "too_many_labels",
+            refusal_text("too_many_labels", labels=len(labels), max_labels=MAX_LABELS),
+            param,
         )
     return {key: _value(key, labels[key], param) for key in sorted(labels)}
 
@@ -55,8 +58,8 @@ def labels_read(text: str, param: str = "labels") -> dict[str, str]:
     for part in filter(None, (each.strip() for each in text.split(","))):
         key, equals, value = (each.strip() for each in part.partition("="))
         if not equals or key in found:
-            problem = "is there twice" if equals else "needs a value"
-            raise _bad(f"The label {key[:MAX_KEY]} {problem}. Write labels as team=vision.", param)
+            fault = "label_twice" if equals else "label_empty"
+            raise _bad(refusal_text(fault, key=key[:MAX_KEY]), param)
         found[key] = value
     return labels_check(found, param)
 
@@ -74,10 +77,10 @@ def reference_check(text: str, param: str = "external_ref") -> str:
     """
     scheme = _SCHEME.match(text)
     if text and not _REFERENCE.fullmatch(text):
-        sentence = f"A reference is a URL or a ticket's key: {MAX_REFERENCE} characters, no spaces."
+        sentence = refusal_text("bad_reference", max_reference=MAX_REFERENCE)
         raise invalid("bad_reference", sentence, param)
     if scheme and scheme[1].lower() not in ("http", "https"):
-        raise invalid("bad_reference", "The URL of a reference starts with https://.", param)
+        raise invalid("bad_reference", refusal_text("reference_scheme"), param)
     return text
 
 
@@ -112,9 +115,7 @@ class Labels(serializers.Field[dict[str, str], Any, dict[str, str], Any]):
     def to_internal_value(self, data: Any) -> dict[str, str]:  # noqa: ANN401 (the framework's signature)
         """The labels. Raises ValidationError."""
         if not isinstance(data, dict) or not all(isinstance(each, str) for each in data.values()):
-            raise serializers.ValidationError(
-                'Labels are an object of texts, as in {"team": "vision"}.', code="wrong_type"
-            )
+            raise serializers.ValidationError(refusal_text("labels_type"), code="wrong_type")
         try:
             return labels_check(data)
         except Refused as refusal:
@@ -146,18 +147,15 @@ class Reference(serializers.CharField):
 
 def _value(key: str, value: str, param: str) -> str:
     if not _KEY.fullmatch(key):
-        sentence = (
-            f"A label's key has 1 to {MAX_KEY} lower-case letters, digits and . _ - /, and begins "
-            "and ends with a letter or a digit."
-        )
+        sentence = refusal_text("label_key", max_key=MAX_KEY)
         raise _bad(sentence, param)
     if key in RESERVED:
-        raise _bad(f"Each charge has the tag {key} anyway. Choose another key.", param)
+        raise _bad(refusal_text("label_reserved", key=key), param)
     text = unicodedata.normalize("NFC", value).strip()
     if hidden := first_invisible(text):
         raise invalid("bad_text", invisible_sentence(hidden), param)
     if not 1 <= len(text) <= MAX_VALUE or "," in text:
-        raise _bad(f"The value of {key} has 1 to {MAX_VALUE} characters and no comma.", param)
+        raise _bad(refusal_text("label_value", key=key, max_value=MAX_VALUE), param)
     return text
 
 

@@ -2,6 +2,8 @@
 
 import unicodedata
 
+from tenants.platform.words import refusal_text
+
 # Control, format (including direction), surrogate, private-use and line-breaking characters: text
 # with one of them differs from what people see, or cannot be stored.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -24,7 +26,7 @@ def without_invisible(text: str) -> str:
 
 def invisible_sentence(character: str) -> str:
     """The sentence that refuses text with this character."""
-    return f"The text has the invisible character U+{ord(character):04X}. Type it again without it."
+    return refusal_text("invisible_character", point=f"{ord(character):04X}")
 
 
 def _is_invisible(text: str, at: int) -> bool:

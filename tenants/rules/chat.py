@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tenants.platform.coded import CodedError
+
 URL_LENGTH_MAX = 500
 # Minutes until the next try; then a message is given up.
 RETRY_MINUTES = (1, 5, 30, 120, 360)
@@ -47,20 +49,20 @@ SERVICES: Mapping[str, ChatService] = {
 }
 
 
-class BadChatUrl(Exception):
+class BadChatUrl(CodedError):
     """A channel may not have this address; the message is a sentence for people."""
 
 
 def scheme_read(url: str) -> str:
     """Returns the scheme of an address. Raises BadChatUrl."""
     if len(url) > URL_LENGTH_MAX or not _VISIBLE.fullmatch(url):
-        raise BadChatUrl(f"An address has at most {URL_LENGTH_MAX} visible ASCII characters.")
+        raise BadChatUrl("chat_address_long", most=URL_LENGTH_MAX)
     found = _SCHEME.match(url)
     if found is None or found[1].lower() not in SERVICES:
         known = ", ".join(sorted({each.name for each in SERVICES.values()}))
-        raise BadChatUrl(f"An address begins with one of the services: {known}.")
+        raise BadChatUrl("chat_service", known=known)
     if forbidden := _FORBIDDEN.search(url):
-        raise BadChatUrl(f"Leave out {forbidden[1]}=.")
+        raise BadChatUrl("chat_forbidden", name=forbidden[1])
     return found[1].lower()
 
 

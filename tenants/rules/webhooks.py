@@ -14,6 +14,8 @@ from ipaddress import (
 )
 from urllib.parse import SplitResult, urlsplit
 
+from tenants.platform.coded import CodedError
+
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
@@ -37,7 +39,7 @@ RETRY_PERIOD = timedelta(hours=24)
 RETRY_AFTER_MAX = timedelta(hours=1)
 
 
-class BadTarget(Exception):
+class BadTarget(CodedError):
     """A webhook may not have this address; the message is a sentence for people."""
 
 
@@ -66,20 +68,20 @@ class Target:
 def target_read(url: str) -> Target:
     """Returns the parts of the URL. Raises BadTarget."""
     if len(url) > URL_LENGTH_MAX:
-        raise BadTarget(f"An address has at most {URL_LENGTH_MAX} characters.")
+        raise BadTarget("address_long", most=URL_LENGTH_MAX)
     if not _VISIBLE.fullmatch(url) or "\\" in url:
-        raise BadTarget("An address has only visible ASCII characters and no backslash.")
+        raise BadTarget("address_ascii")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise BadTarget("This is not an address like https://example.org/hook.") from None
+        raise BadTarget("address_form") from None
     if parts.scheme not in ("https", "http"):
-        raise BadTarget("An address starts with https://.")
+        raise BadTarget("address_https")
     if "@" in parts.netloc:
-        raise BadTarget("An address contains no name or password.")
+        raise BadTarget("address_password")
     if "#" in url:
-        raise BadTarget("An address contains no fragment (#).")
+        raise BadTarget("address_fragment")
     usual = 443 if parts.scheme == "https" else 80
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(parts.scheme, _host_read(parts), usual if port is None else port, path)
@@ -91,9 +93,9 @@ def _host_read(parts: SplitResult) -> str:
         try:
             return str(IPv6Address(host))
         except ValueError:
-            raise BadTarget("This is not an IPv6 address.") from None
+            raise BadTarget("address_ipv6") from None
     if not _NAME.fullmatch(host):
-        raise BadTarget("The address has no host name. Write an IDN in its form xn--….")
+        raise BadTarget("address_host")
     return host
 
 
@@ -114,14 +116,11 @@ def address_check(
     if any(plain in network for network in allowed if network.version == plain.version):
         return
     if not _is_public(plain):
-        raise BadTarget(
-            "The name resolves to a private or reserved address. The operator can allow networks "
-            f"with {setting}."
-        )
+        raise BadTarget("address_private", setting=setting)
     if target.scheme != "https":
-        raise BadTarget("A public address needs https://.")
+        raise BadTarget("address_public_https")
     if target.port not in PUBLIC_PORTS:
-        raise BadTarget("A public address uses port 443 or 8443.")
+        raise BadTarget("address_public_port")
 
 
 def _is_public(address: Address) -> bool:

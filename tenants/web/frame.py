@@ -35,6 +35,7 @@ from tenants.services.members.operator_access import AccessView, access_page_rea
 from tenants.services.policy_hooks.calls import hook_asking
 from tenants.services.sign_in.second_factor import is_protected
 from tenants.web.step_up import page_step_up, step_up
+from tenants.words import refusal_text
 
 View = Callable[..., HttpResponse]
 
@@ -138,8 +139,7 @@ def _read_as(
     actor = access.actor
     refusal = Refused(
         "read_only_access",
-        f"You read this organisation's pages as {access.person or 'one of its admins'}. Nothing "
-        "can be changed meanwhile; end the access first.",
+        refusal_text("read_only_access", person=access.person or "one of its admins"),
         "denied",
     )
     if request.method not in ("GET", "HEAD"):

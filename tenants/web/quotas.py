@@ -15,6 +15,7 @@ from tenants.services import (
     gpus_text,
     units_read,
 )
+from tenants.words import refusal_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,7 @@ def weights_caps_read(form: QueryDict) -> ShareMore:
     """Reads the form. Raises Refused with the field."""
     weight = _whole(form, "weight")
     if weight is None:
-        raise invalid("bad_share", "Enter a weight from 0 to 1000.", "weight")
+        raise invalid("bad_share", refusal_text("share_weight"), "weight")
     return ShareMore(
         weight=weight,
         cap_gpu_hours=_whole(form, "cap_gpu_hours"),
@@ -328,7 +329,7 @@ def _whole(form: QueryDict, name: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise invalid("bad_share", "Enter a whole number, or leave it empty.", name)
+        raise invalid("bad_share", refusal_text("share_number"), name)
     return int(text)
 
 

@@ -24,6 +24,7 @@ from tenants.services import (
 )
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import Field
+from tenants.words import refusal_text
 
 FLAGS = ("pausable", "counts", "replaces")
 TIMES = (
@@ -185,7 +186,7 @@ def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
 def _set(operator: User, form: QueryDict) -> str:
     slug = form.get("slug", "")
     if "is_new" in form and Tier.objects.filter(slug=slug).exists():
-        raise invalid("slug_taken", "Another tier already has this short name.", "slug")
+        raise invalid("slug_taken", refusal_text("tier_slug_taken"), "slug")
     tier = tier_set(operator=operator, slug=slug, terms=_terms(form), now=timezone.now())
     return f"{tier.name} saved. It applies to decisions from now on."
 

@@ -152,7 +152,7 @@ def test_a_fifth_friday_or_a_30th_that_a_month_does_not_have_is_left_out_and_sai
 
 
 def test_a_rule_that_never_matches_comes_to_an_end() -> None:
-    with pytest.raises(AskError, match="before its first"):
+    with pytest.raises(AskError, match="no_dates"):
         dates("FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=31;COUNT=2", "2026-11-22 09:00")
 
 
@@ -191,9 +191,9 @@ def test_what_is_not_understood_is_refused_and_never_guessed(rule: str, code: st
 
 def test_a_series_has_at_most_366_dates_and_at_least_one() -> None:
     assert len(dates(f"FREQ=DAILY;COUNT={MAX_DATES}", "2026-11-24 09:00").starts) == MAX_DATES
-    with pytest.raises(AskError, match="at most 366"):
+    with pytest.raises(AskError, match="series_too_long"):
         dates("FREQ=DAILY;UNTIL=20280101", "2026-11-24 09:00")
-    with pytest.raises(AskError, match="before its first"):
+    with pytest.raises(AskError, match="no_dates"):
         dates("FREQ=DAILY;UNTIL=20261101", "2026-11-24 09:00")
 
 

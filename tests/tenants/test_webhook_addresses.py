@@ -25,7 +25,7 @@ PUBLIC = ("93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c")
     ],
 )
 def test_private_addresses_are_refused_in_every_form(address: str) -> None:
-    with pytest.raises(BadTarget, match="private or reserved"):
+    with pytest.raises(BadTarget, match="address_private"):
         address_check(target_read("https://example.org/"), ip_address(address), [])
 
 
@@ -34,10 +34,10 @@ def test_a_public_address_needs_https_and_a_usual_port(address: str) -> None:
     found = ip_address(address)
     address_check(target_read("https://example.org/hook"), found, [])
     address_check(target_read("https://example.org:8443/hook"), found, [])
-    with pytest.raises(BadTarget, match="https"):
+    with pytest.raises(BadTarget, match="address_public_https"):
         address_check(target_read("http://example.org/hook"), found, [])
     for port in (22, 6379, 80, 0, 65535):
-        with pytest.raises(BadTarget, match="443"):
+        with pytest.raises(BadTarget, match="address_public_port"):
             address_check(target_read(f"https://example.org:{port}/"), found, [])
 
 
@@ -95,10 +95,10 @@ def test_one_private_address_among_public_ones_refuses_the_name(
     _resolves(monkeypatch, *PUBLIC)
     assert str(target_address(target)) == PUBLIC[0]
     _resolves(monkeypatch, PUBLIC[0], "10.0.0.1")
-    with pytest.raises(BadTarget, match="WEBHOOK_ALLOW"):
+    with pytest.raises(BadTarget, match="address_private"):
         target_address(target)
     _resolves(monkeypatch)
-    with pytest.raises(BadTarget, match="does not resolve"):
+    with pytest.raises(BadTarget, match="name_unresolved"):
         target_address(target)
     _resolves(monkeypatch, "10.0.0.1")
     settings.WEBHOOK_ALLOW = [ip_network("10.0.0.0/8")]

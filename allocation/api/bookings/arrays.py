@@ -18,6 +18,7 @@ from allocation.queries.bookings.decided import allocations_current
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request, ranges_of
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.results import booking_result
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.api.base import ApiView
 from tenants.platform.labels import Labels
@@ -55,7 +56,7 @@ class NewBookingIn(BookingIn):
         alone = {"parallel", "hold", "stop_after_failures"} & given.keys()
         if alone and "array" not in given:
             raise serializers.ValidationError(
-                {min(alone): ["Only an array has this: send `array`, too."]}, code="no_array"
+                {min(alone): [refusal_text("only_arrays")]}, code="no_array"
             )
         return super().validate(given)
 

@@ -21,6 +21,7 @@ from allocation.rules.ask import AskDocument
 from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.waiting.groups import bookings_exclude
+from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused
@@ -184,8 +185,13 @@ def _batch_refused(refused: dict[int, Refused], of: int) -> Refused:
     first = min(refused)
     return Refused(
         "batch_refused",
-        f"{len(refused)} of {of} items were refused, so none was booked. Item {first}: "
-        f"{refused[first].sentence}",
+        refusal_text(
+            "batch_refused",
+            refused=len(refused),
+            of=of,
+            first=first,
+            sentence=refused[first].sentence,
+        ),
         param=f"items.{first}",
         numbers={
             "refused": len(refused),

@@ -67,6 +67,7 @@ from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.quotes.changes import change_quote, ending_quote
 from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
+from allocation.words.refusals import refusal_text
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
@@ -372,7 +373,7 @@ class ExtendIn(Strict):
         """Requires exactly one of the two. Raises ValidationError."""
         if len(given) != 1:
             raise serializers.ValidationError(
-                {"until": ["Provide either `until` or `by`."]}, code="missing_field"
+                {"until": [refusal_text("until_or_by")]}, code="missing_field"
             )
         return given
 
@@ -475,7 +476,7 @@ def _later(booking: Booking, by: timedelta) -> datetime:
     try:
         return planned_end_of(booking) + by
     except OverflowError:
-        raise invalid("too_long", "A booking can't be that long.", "by") from None
+        raise invalid("too_long", refusal_text("booking_too_long"), "by") from None
 
 
 def booking_answer(booking: Booking, status: int = 200) -> Response:

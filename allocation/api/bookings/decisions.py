@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from allocation.models import Booking, BookingChange
 from allocation.reasons.catalogue import BY_ID
 from allocation.words.reasons import stored_sentence
+from allocation.words.refusals import refusal_text
 from tenants.platform.errors import Refused
 
 # Less than 60 s, when common proxies time out and the claim on an idempotency key ends.
@@ -67,7 +68,7 @@ def preference_applied(response: Response, seconds: int, *, applied: bool) -> Re
 
 def booking_refusal(booking: Booking) -> Refused:
     """The decision that refuses a booking, as a problem."""
-    sentence = f"{booking.label} could not be placed."
+    sentence = refusal_text("not_placed", label=booking.label)
     numbers = {"booking": booking.label, "decision_id": booking.decision_id}
     return _refusal(booking.reasons, booking.alternatives, sentence, numbers)
 
@@ -80,7 +81,7 @@ def change_refusal(booking: Booking, since: datetime) -> Refused | None:
         return None
     if changes[-1].state != BookingChange.State.KEPT:
         return None
-    sentence = f"{booking.label} keeps what it has."
+    sentence = refusal_text("keeps_places", label=booking.label)
     reasons, alternatives = changes[-1].reasons, changes[-1].alternatives
     return _refusal(reasons, alternatives, sentence, {"booking": booking.label})
 

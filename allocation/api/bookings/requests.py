@@ -19,6 +19,7 @@ from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat
 from allocation.services.bookings.wait_entries import Windows
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import invalid
 from tenants.platform.labels import Labels, Reference
@@ -87,7 +88,7 @@ class BookingIn(Strict):
         """Requires exactly one form of the request and an existing zone. Raises ValidationError."""
         if ("request" in given) == ("ask" in given):
             raise serializers.ValidationError(
-                {"request": ["Provide either `request` or `ask`."]}, code="missing_field"
+                {"request": [refusal_text("request_or_ask")]}, code="missing_field"
             )
         zone_check(given.get("zone", "UTC"))
         return given
@@ -119,9 +120,7 @@ def _time_zones() -> frozenset[str]:
 def zone_check(zone: str) -> None:
     """Raises ValidationError `bad_zone` for an unknown time zone."""
     if zone not in _time_zones():
-        raise serializers.ValidationError(
-            {"zone": ["Choose an IANA time zone, such as Europe/Berlin."]}, code="bad_zone"
-        )
+        raise serializers.ValidationError({"zone": [refusal_text("bad_zone")]}, code="bad_zone")
 
 
 def booking_request_of(
@@ -182,7 +181,7 @@ def with_array(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     said = {"array": parsed.array, "parallel": parsed.parallel}
     for name, value in said.items():
         if value is not None and given.get(name, value) != value:
-            sentence = f"`request` says another number, {value}. Send one of them."
+            sentence = refusal_text("array_twice", value=value)
             raise invalid("array_twice", sentence, name)
     return {**given, **{name: value for name, value in said.items() if value is not None}}
 
@@ -199,22 +198,20 @@ def repeat_of(given: dict[str, Any], now: datetime, zone: ZoneInfo) -> Repeat:
     if (parsed is None) == ("repeat" not in given):
         raise invalid(
             "missing_field",
-            "Provide the recurrence either in `request` or in `repeat`.",
+            refusal_text("recurrence_once"),
             "repeat",
         )
     try:
         rule = parsed or recurrence_read(given["repeat"]["rrule"])
     except AskError as error:
-        raise invalid(error.code, error.sentence, error.param) from error
+        raise invalid(error.code, coded_text(error.text), error.param) from error
     return Repeat(rule, given["partial"])
 
 
 def _tier(given: dict[str, Any], named: str | None) -> str:
     """The tier from the field or from the text. Raises Refused when they differ."""
     if named and given.get("tier", named) != named:
-        raise invalid(
-            "tier_twice", f"`request` names another tier, {named}. Provide one of them.", "tier"
-        )
+        raise invalid("tier_twice", refusal_text("tier_twice", named=named), "tier")
     return named or str(given.get("tier", STANDARD))
 
 
@@ -223,4 +220,4 @@ def _read_document(data: object) -> AskDocument:
         return AskDocument.from_json(data)
     except AskError as error:
         path = "ask" if error.param == "ask" else f"ask.{error.param}"
-        raise invalid(error.code, error.sentence, path) from error
+        raise invalid(error.code, coded_text(error.text), path) from error

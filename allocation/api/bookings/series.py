@@ -36,6 +36,7 @@ from allocation.queries.bookings.series import (
 from allocation.reasons.catalogue import BY_CODE
 from allocation.services.bookings.change.series import series_patch, series_tag
 from allocation.services.bookings.series import series_cancel, series_request
+from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
@@ -303,8 +304,12 @@ def _refusal(shown: SeriesShown) -> Refused:
     rule = BY_CODE["series_conflict"]
     return Refused(
         "series_conflict",
-        f"{len(failed)} of {len(shown.dates)} dates are not available, and the series is all or "
-        f"nothing. The first one: {failed[0]['sentence']}",
+        refusal_text(
+            "series_conflict",
+            failed=len(failed),
+            dates=len(shown.dates),
+            sentence=failed[0]["sentence"],
+        ),
         param="repeat",
         rule=rule.id,
         owner=rule.owner,

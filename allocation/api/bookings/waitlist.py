@@ -18,6 +18,7 @@ from allocation.services.bookings.bookings import booking_create
 from allocation.services.bookings.change.waiting import entry_wake
 from allocation.services.bookings.waiting.groups import entries_exclude
 from allocation.services.bookings.waiting.offers import offer_accept, offer_cost, offer_decline
+from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.rest.fields import Instant, Money, Strict
@@ -98,9 +99,7 @@ class WaitIn(BookingIn):
     def validate_windows(self, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Requires 1 to 50 windows with an end after their start. Raises ValidationError."""
         if not 1 <= len(given) <= 50 or any(each["since"] >= each["until"] for each in given):
-            raise serializers.ValidationError(
-                ["Provide 1 to 50 windows that end after they begin."], code="bad_windows"
-            )
+            raise serializers.ValidationError([refusal_text("windows_count")], code="bad_windows")
         return given
 
 

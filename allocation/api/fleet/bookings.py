@@ -12,6 +12,7 @@ from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.booking_list import GROUPS
 from allocation.queries.bookings.decided import PARTS, allocations_current
 from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
+from allocation.words.refusals import refusal_text
 from tenants.api.base import list_response
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Text
@@ -60,7 +61,7 @@ class SiteBookings(OperatorView):
             }
         )
         if wanted.needs_tenant:
-            sentence = "Name the tenant whose past bookings you want."
+            sentence = refusal_text("tenant_needed")
             raise invalid("tenant_needed", sentence, "tenant")
         with self.operator_tx():
             found, next_cursor = page_of(

@@ -19,6 +19,7 @@ from allocation.services.operate.bulk import (
     bulk_apply,
     bulk_preview,
 )
+from allocation.words.refusals import refusal_text
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Duration, Strict, Text
 from tenants.platform.rest.schema import described
@@ -100,7 +101,7 @@ def _read(sent: dict[str, Any]) -> tuple[list[UUID], BulkAct]:
     try:
         ids = [UUID(each.removeprefix("bk_")) for each in sent["bookings"]]
     except ValueError:
-        raise invalid("bad_bookings", "Name bookings by their ids: `bk_…`.", "bookings") from None
+        raise invalid("bad_bookings", refusal_text("booking_ids"), "bookings") from None
     return ids, BulkAct(sent["act"], sent["text"], sent.get("length"))
 
 

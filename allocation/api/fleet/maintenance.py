@@ -20,6 +20,7 @@ from allocation.services.operate.maintenance import (
     maintenance_plan,
     maintenance_preview,
 )
+from allocation.words.refusals import coded_text
 from tenants.api.base import list_response
 from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Flag, Instant, Strict, Text, Whole
@@ -189,4 +190,4 @@ def _terms(sent: dict[str, Any]) -> MaintenanceTerms:
     try:
         return MaintenanceTerms(**sent, repeat=recurrence_read(rule, "rrule") if rule else None)
     except AskError as error:
-        raise invalid(error.code, error.sentence, "rrule") from error
+        raise invalid(error.code, coded_text(error.text), "rrule") from error

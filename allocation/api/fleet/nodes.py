@@ -17,6 +17,7 @@ from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.nodes.fleet import node_approve, node_key_rotate, node_revoke
 from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set
 from allocation.services.operate.drain import hardware_fence, node_drain
+from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Instant, Strict, Text, Whole
@@ -202,9 +203,7 @@ class NodeOne(OperatorView):
         sent = self.sent(NodeIn)
         by_policy = sent["unbooked_rules_from"] == "policy"
         if by_policy and len(sent) > 1:
-            raise invalid(
-                "said_twice", "The policy sets the times of this node.", "unbooked_rules_from"
-            )
+            raise invalid("said_twice", refusal_text("unbooked_times_twice"), "unbooked_rules_from")
 
         def work() -> Node:
             if by_policy:

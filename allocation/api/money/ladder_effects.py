@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.queries.bookings.restrained import rung_effect
+from allocation.words.refusals import refusal_text
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of
@@ -108,7 +109,9 @@ class PlatformLadderPreview(OperatorView):
 
 def _effects(view: ApiView, budget: Budget, sent: dict[str, Any]) -> dict[str, Any]:
     if len(sent.get("rungs", [])) > MOST_RUNGS:
-        raise invalid("too_many_rungs", f"A ladder has at most {MOST_RUNGS} rungs.", "rungs")
+        raise invalid(
+            "too_many_rungs", refusal_text("too_many_rungs", most_rungs=MOST_RUNGS), "rungs"
+        )
     rungs = sent.get("rungs") or [
         {"measure": row.measure, "percent": row.percent, "action": row.action}
         for row in Guardrail.objects.filter(budget=budget)

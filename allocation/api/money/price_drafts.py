@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from allocation.api.operators import OperatorView
 from allocation.queries.bookings.money.price_effect import last_month, price_effect
 from allocation.queries.fleet.catalogue import ask_catalogue
+from allocation.words.refusals import refusal_text
 from billing.api.prices import (
     PeakHoursOut,
     PriceBookNew,
@@ -243,7 +244,9 @@ def profiles_check(terms: DraftTerms) -> None:
     for gpu_class, _, profile in sorted(terms.slices):
         if profile not in known.get(gpu_class, ()):
             names = ", ".join(known.get(gpu_class, ())) or "none"
-            sentence = f"{gpu_class} has no slices {profile}. Its profiles: {names}."
+            sentence = refusal_text(
+                "unknown_profile", gpu_class=gpu_class, profile=profile, names=names
+            )
             raise invalid("unknown_profile", sentence, "prices")
 
 

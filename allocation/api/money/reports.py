@@ -15,6 +15,7 @@ from allocation.services.operate.reports import (
     report_unsubscribe,
     reports_managed,
 )
+from allocation.words.refusals import refusal_text
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid
@@ -86,9 +87,9 @@ class Reports(ApiView):
         def work() -> Response:
             slug, at = sent["project"], clock_read(sent["at"], "at")
             if at is None:
-                raise invalid("bad_clock", "Write a time of day like 08:00.", "at")
+                raise invalid("bad_clock", refusal_text("bad_clock"), "at")
             if slug and sent["lab"]:
-                raise invalid("bad_value", "Name a project or a lab.", "lab")
+                raise invalid("bad_value", refusal_text("project_or_lab"), "lab")
             project = access_project(self.actor, slug, "project") if slug else None
             lab = lab_read(self.actor, sent["lab"], "lab") if sent["lab"] else None
             terms = ReportTerms(project, sent["cadence"], sent["format"], at, sent["person"], lab)

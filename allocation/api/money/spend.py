@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from allocation.api.money.bookings import GROUPING
 from allocation.queries.bookings.money.statement_files import project_read
 from allocation.queries.bookings.money.statements import StatementOf, group_check, spend_of
+from allocation.words.refusals import refusal_text
 from billing.focus import Totals
 from billing.rules import Period
 from tenants.api.base import ApiView, list_response
@@ -58,7 +59,7 @@ class Spend(ApiView):
         ends = self.query.get("ends", self.now.astimezone(UTC).date() + timedelta(days=1))
         starts = self.query.get("starts", ends - USUAL)
         if not timedelta(0) < ends - starts <= MOST:
-            raise invalid("bad_period", "Choose 1 to 366 days: `ends` is the day after.", "ends")
+            raise invalid("bad_period", refusal_text("spend_period"), "ends")
         days, before = Period(starts, ends), Period(starts - (ends - starts), starts)
         by = group_check(self.query["by"])
         with self.tx():

@@ -7,7 +7,7 @@ from allocation.errors import AskError
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, Parsed, parse_ask
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.platform.errors import Refused, invalid
 
 
@@ -41,7 +41,7 @@ def request_read(
     try:
         return parsed.document(first=first, many=many), parsed.tier
     except AskError as error:
-        raise invalid(error.code, error.sentence, error.param) from error
+        raise invalid(error.code, coded_text(error.text), error.param) from error
 
 
 def _not_understood(text: str, parsed: Parsed) -> Refused:
@@ -50,7 +50,7 @@ def _not_understood(text: str, parsed: Parsed) -> Refused:
     words = ", ".join(f"“{text[each.start : each.end]}”" for each in unknown)
     return Refused(
         NOT_UNDERSTOOD,
-        f"Not understood: {words}. {unknown[0].sentence}",
+        refusal_text("not_understood", words=words, sentence=coded_text(unknown[0].text)),
         "invalid",
         param="request",
         numbers={"spans": [list(span) for span in parsed.unknown]},

@@ -19,7 +19,7 @@ from allocation.services.bookings.checks.admission import Asker, admission_at, a
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.requests import BookingRequest
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from billing.price_books import PriceShelf
 from billing.services import campaign_to_charge
 from tenants.access import Actor, access_project_to_book
@@ -115,7 +115,7 @@ def series_dates(request: BookingRequest, repeat: Repeat) -> Dates:
     try:
         dates = dates_of(repeat.rule, request.ask.starts, ZoneInfo(request.zone), PARAM)
     except AskError as error:
-        raise _rule_refusal(error.code, error.sentence) from error
+        raise _rule_refusal(error.code, coded_text(error.text)) from error
     if dates_overlap(dates.starts, request.ask.duration):
         raise _rule_refusal("series_overlap", refusal_text("series_overlap"))
     return dates

@@ -12,7 +12,7 @@ from allocation.models import JiraConnection
 from allocation.rules.jira import BadMessage, Said, message_read
 from allocation.services.jira.outcome import Outcome
 from allocation.services.jira.process import outcome_of
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.platform.errors import invalid
 from tenants.platform.rows import rows_in_turn
 from tenants.services.policy_hooks.questions import hook_unasked
@@ -37,7 +37,7 @@ def dry_run(connection: JiraConnection, data: Mapping[str, Any], now: datetime) 
     try:
         said = message_read({"timestamp": int(now.timestamp() * 1000), **data})
     except BadMessage as fault:
-        raise invalid("bad_message", str(fault), "sample") from None
+        raise invalid("bad_message", coded_text(fault.text), "sample") from None
     with transaction.atomic(), rows_in_turn(), hook_unasked():
         outcome: Outcome = outcome_of(connection, said, now)
         transaction.set_rollback(True)

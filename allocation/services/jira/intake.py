@@ -14,7 +14,7 @@ from uuid import UUID
 
 from allocation.models import JiraConnection, JiraMessage
 from allocation.rules.jira import BadMessage, Said, is_fresh, message_read, signature_is_right
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.models import Webhook
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
@@ -56,7 +56,7 @@ def message_take(connection: JiraConnection, sent: Sent, now: datetime) -> tuple
     try:
         said = message_read(sent.data)
     except BadMessage as fault:
-        raise invalid("bad_message", str(fault), "issue") from None
+        raise invalid("bad_message", coded_text(fault.text), "issue") from None
     if not is_fresh(said.at, now, is_resent=is_resent):
         raise Refused(
             "old_message",

@@ -28,7 +28,7 @@ from allocation.services.jira.calls import comment_queue, quote_text, refusal_co
 from allocation.services.jira.intake import TASK, said_of
 from allocation.services.jira.outcome import Outcome
 from allocation.services.quotes.quotes import quote_make
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor, actor_of
 from tenants.models import Membership, User
 from tenants.outbox import task_request
@@ -79,7 +79,7 @@ def outcome_of(connection: JiraConnection, said: Said, now: datetime) -> Outcome
     try:
         return _acted(connection, mapping, said, now)
     except BadMessage as fault:
-        return _refused(said, invalid("bad_message", str(fault), "request"))
+        return _refused(said, invalid("bad_message", coded_text(fault.text), "request"))
     except Refused as refusal:
         return _refused(said, refusal)
 
@@ -206,7 +206,7 @@ def _request(
         text = request_text(mapping.sprint_request, {"remaining": _remaining(said, now)})
         name, reference = said.fields.get("name", ""), sprint_url(base, said.subject[7:])
     if len(text) > MAX_TEXT_LENGTH:
-        raise BadMessage(f"The request has more than {MAX_TEXT_LENGTH} characters.")
+        raise BadMessage("jira_request_long", most=MAX_TEXT_LENGTH)
     slug = mapping.project.slug
     ask, tier = request_read(text, project=slug, zone=actor.time_zone, now=now)
     return BookingRequest(

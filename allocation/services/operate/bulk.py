@@ -120,7 +120,7 @@ def _found(bookings: Collection[UUID]) -> list[Booking]:
     rows = Booking.objects.filter(id__in=wanted)
     found = rows.select_related("tenant", "tier", "owner", "project")
     if len(found) < len(wanted):
-        sentence = f"{len(wanted) - len(found)} of these bookings do not exist. Nothing was done."
+        sentence = refusal_text("bookings_unknown", count=len(wanted) - len(found))
         raise invalid("bad_bookings", sentence, "bookings")
     return sorted(found, key=lambda each: (each.tenant.slug, each.number))
 

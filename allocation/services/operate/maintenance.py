@@ -34,7 +34,7 @@ from allocation.services.snapshot.snapshot import instant, requests_of, seconds,
 from allocation.solver import Plan, Snapshot, solve
 from allocation.words.events import event_text
 from allocation.words.fleet import FleetText, fleet_text
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
@@ -300,7 +300,7 @@ def _dates(
     try:
         dates = dates_of(rule, first.starts, ZoneInfo(zone), "repeat")
     except AskError as error:
-        raise invalid(error.code, error.sentence, "repeat") from error
+        raise invalid(error.code, coded_text(error.text), "repeat") from error
     if len(dates.starts) > MAX_DATES:
         sentence = refusal_text("series_too_long", max_dates=MAX_DATES)
         raise invalid("series_too_long", sentence, "repeat")

@@ -172,7 +172,7 @@ def _begin(
 def _open_locked(kind: PortalMode.Kind, now: datetime) -> PortalMode:
     mode = mode_in_force(kind, now, locked=True)
     if mode is None:
-        raise Refused(f"no_{kind}", f"There is no {WORDS[kind]} to end.")
+        raise Refused(f"no_{kind}", refusal_text("no_mode", mode=WORDS[kind]))
     return mode
 
 

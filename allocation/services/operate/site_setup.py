@@ -24,6 +24,7 @@ from allocation.services.operate.site_defaults import (
     speeds_fill,
 )
 from allocation.services.record.workloads import speeds_set
+from allocation.words.refusals import refusal_text
 from billing.models import Budget, PriceBook
 from billing.price_books import prices_of
 from billing.queries import budget_figures
@@ -134,7 +135,7 @@ class _Run:
         person = self.values["operator"]
         found = User.objects.filter(username=person["username"]).first()
         if found is not None and not found.is_staff:
-            sentence = f"{found.username} exists and is no operator. Choose another sign-in name."
+            sentence = refusal_text("operator_taken", username=found.username)
             raise self.fault(("operator", "username"), sentence)
         with self.at("operator"):
             self.by = found or operator_create(
@@ -147,7 +148,7 @@ class _Run:
             try:
                 password = Path(name).read_text("utf-8").strip()
             except (OSError, UnicodeDecodeError):
-                sentence = f"{name} can't be read."
+                sentence = refusal_text("file_unreadable", name=name)
                 raise self.fault((*key, "password_file"), sentence) from None
         else:
             password = secrets.token_urlsafe(12)
@@ -253,13 +254,12 @@ class _Run:
         tiers = list(Tier.objects.values_list("slug", flat=True))
         for gpu_class, tier in given:
             if gpu_class not in classes or tier not in tiers:
-                kind = "tier" if gpu_class in classes else "GPU class"
-                sentence = f"There is no such {kind} on this site."
+                sentence = refusal_text("no_such_tier" if gpu_class in classes else "no_such_class")
                 raise self.fault(("prices", gpu_class, tier), sentence)
         wanted, missing = prices_proposed(classes, tiers, given)
         if missing:
             gpu_class, tier = missing[0]
-            sentence = f"There is no typical price of {gpu_class} in {tier}. Add one."
+            sentence = refusal_text("no_typical_price", gpu_class=gpu_class, tier=tier)
             raise self.fault(("prices", gpu_class, tier), sentence)
         latest = PriceBook.objects.order_by("-version").first()
         known = prices_of(latest) if latest else {}

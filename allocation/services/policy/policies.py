@@ -16,11 +16,11 @@ from allocation.services.record.site_events import policy_event
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
 from allocation.solver.model.policy import ORDER_KEYS, VICTIM_RULES
+from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.platform.errors import Refused, invalid, missing
 
 _DAY = 86_400
-NO_CHANGE = "Nothing differs from the version in force."
 # Largest value of each parameter; all are whole numbers.
 MOST = {
     "grid": _DAY,
@@ -89,11 +89,9 @@ def policy_read(document: object, number: int) -> Policy:
     bounds = place_policy_of(entries).solver_bounds
     policy = Policy(version=number, soft_bounds=bounds, **solvers)
     if policy.grid > policy.horizon:
-        raise ValueError("grid must not be longer than horizon.")
+        raise ValueError(refusal_text("policy_grid"))
     if not node_policy_of(entries).is_escalation_valid:
-        raise ValueError(
-            "unbooked_end_after needs unbooked_warn_after, at least a minute before it."
-        )
+        raise ValueError(refusal_text("policy_escalation"))
     return policy
 
 
@@ -104,21 +102,23 @@ def _entry_check(name: object, value: object) -> None:
         return
     if not isinstance(name, str) or name not in known:
         names = ", ".join([*known, *LISTS])
-        raise ValueError(f"There is no parameter {str(name)[:40]!r}. Known: {names}.")
+        raise ValueError(refusal_text("policy_unknown", name=repr(str(name)[:40]), known=names))
     least = LEAST.get(name, 1)
     if type(value) is not int or not least <= value <= known[name]:
-        raise ValueError(f"{name} must be a whole number from {least} to {known[name]}.")
+        raise ValueError(refusal_text("policy_whole", name=name, least=least, most=known[name]))
 
 
 def _names_check(name: str, value: object) -> None:
     known = ", ".join(LISTS[name])
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} must be a list of names. Known: {known}.")  # noqa: TRY004 (input)
+        raise ValueError(refusal_text("policy_list", name=name, known=known))  # noqa: TRY004 (input)
     for place, each in enumerate(value):
         if each not in LISTS[name]:
-            raise ValueError(f"{name} has no {str(each)[:40]!r}. Known: {known}.")
+            raise ValueError(
+                refusal_text("policy_name", name=name, each=repr(str(each)[:40]), known=known)
+            )
         if each in value[:place]:
-            raise ValueError(f"{name} has {each!r} twice.")
+            raise ValueError(refusal_text("policy_twice", name=name, each=repr(each)))
     if name == "order":
         _order_check(list(value))
 
@@ -127,9 +127,9 @@ def _order_check(order: list[str]) -> None:
     """Pauses compare tiers first, so the queue does too: else a paused booking would be first."""
     missing = [each for each in ORDER_KEYS if each not in order]
     if missing:
-        raise ValueError(f"order must have every key; missing: {', '.join(missing)}.")
+        raise ValueError(refusal_text("policy_order_keys", missing=", ".join(missing)))
     if order[0] != ORDER_KEYS[0]:
-        raise ValueError(f"order must begin with {ORDER_KEYS[0]!r}, by which pauses go as well.")
+        raise ValueError(refusal_text("policy_order_first", key=repr(ORDER_KEYS[0])))
 
 
 def policy_names(text: str) -> list[str]:
@@ -193,7 +193,7 @@ def _starts(plan: Plan) -> dict[str, int | None]:
 
 
 def _not_taken(error: Exception) -> Refused:
-    return invalid("bad_policy", f"The policy was not taken. {error}"[:300], "document")
+    return invalid("bad_policy", refusal_text("bad_policy", error=error)[:300], "document")
 
 
 def policy_publish(
@@ -268,7 +268,7 @@ def policy_activate(
     version = policy_version(number)
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     if not policy_differences(live, version)["after"]:
-        raise invalid("no_change", NO_CHANGE, "number")
+        raise invalid("no_change", refusal_text("policy_unchanged"), "number")
     return policy_publish(document=version.document, now=now, created_by_id=created_by_id)
 
 

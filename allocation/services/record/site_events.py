@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from allocation.models import Gpu, Maintenance, Node, PolicyVersion, PortalMode, Stop
 from allocation.words.fleet import FleetText
+from allocation.words.site_events import site_event_text
 from tenants.models import OutboxMessage, Tenant
 from tenants.outbox import outbox_put
 
@@ -30,7 +31,7 @@ def gpu_event(kind: str, gpu: Gpu, node: Node, text: FleetText | str, now: datet
 def policy_event(version: PolicyVersion, now: datetime) -> None:
     """Adds `policy.activated`, in the caller's transaction."""
     subject = uuid5(NAMESPACE_URL, "gpu-portal:policy")
-    sentence = f"Version {version.number} of the policy is live."
+    sentence = site_event_text("policy", number=version.number)
     _put("policy.activated", subject, {"policy": {"version": version.number}}, sentence, now)
 
 
@@ -50,23 +51,14 @@ def maintenance_event(
         "series": str(row.series) if row.series else None,
         "later_dates": later_dates,
     }
-    sentence = f"Maintenance of {row.where} {_MAINTENANCE[kind]}: {row.reason}."
+    sentence = site_event_text(f"maintenance_{kind.value}", where=row.where, reason=row.reason)
     _put(f"maintenance.{kind.value}", row.id, {"maintenance": what}, sentence, now)
-
-
-_MAINTENANCE = {
-    Maintenance.Event.PLANNED: "is planned",
-    Maintenance.Event.STARTED: "has begun",
-    Maintenance.Event.ENDED: "is over",
-    Maintenance.Event.CANCELLED: "is cancelled",
-}
 
 
 def mode_event(what: str, mode: PortalMode, now: datetime) -> None:
     """Adds `outage.begun`, `freeze.ended` and so on, in the caller's transaction."""
-    name = {"outage": "outage of the portal", "freeze": "freeze of decisions"}[mode.kind]
     said = {**_period(mode), "closed_at": mode.closed_at.isoformat() if mode.closed_at else None}
-    sentence = f"The {name} has {_STAGES[what]}: {_why(mode)}."
+    sentence = site_event_text(f"{mode.kind}_{what}", why=_why(mode))
     _put(f"{mode.kind}.{what}", mode.id, {str(mode.kind): said}, sentence, now)
 
 
@@ -76,11 +68,8 @@ def stop_event(what: str, stop: Stop, now: datetime) -> None:
     if stop.scope == Stop.Scope.BOOKING:
         return
     said = {**_period(stop), "scope": stop.scope, "name": stop.name, "id": str(stop.id)}
-    sentence = f"The stop of new work of {stop.of} has {_STAGES[what]}: {_why(stop)}."
+    sentence = site_event_text(f"stop_{what}", of=stop.of, why=_why(stop))
     _put(f"stop.{what}", stop.id, {"stop": said}, sentence, now, only=stop.tenant_id)
-
-
-_STAGES = {"begun": "begun", "closed": "closed the portal to changes", "ended": "ended"}
 
 
 def _period(row: PortalMode | Stop) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _row(actor: Actor, tier: Tier, terms: VersionTerms, now: datetime) -> TierVe
     for param, code in (("projects", "unknown_project"), ("classes", "unknown_class")):
         unknown = set(getattr(terms, param)) - found[param]
         if unknown:
-            raise invalid(code, f"There is no {min(unknown)[:40]!r}.", param)
+            raise invalid(code, refusal_text("no_such_name", name=f"{min(unknown)[:40]!r}"), param)
     hours = peak_hours_read(terms.start_hours, terms.zone, "start_hours")
     return TierVersion(
         tenant_id=actor.tenant_id,

@@ -32,6 +32,7 @@ from allocation.services.overrides.requests import (
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import moment_words
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
@@ -164,7 +165,7 @@ def _day_end(actor: Actor, form: QueryDict) -> datetime | None:
     try:
         day = datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 (a day has no zone)
     except ValueError:
-        raise invalid("bad_until", "Enter a day like 2026-12-31.", "until") from None
+        raise invalid("bad_until", refusal_text("day_example"), "until") from None
     return datetime.combine(day + timedelta(days=1), time(), zone_of(actor.time_zone))
 
 

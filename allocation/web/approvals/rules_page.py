@@ -24,6 +24,7 @@ from allocation.services.bookings.approval.rules import (
 )
 from allocation.web.parts.approvals import step_words
 from allocation.web.parts.times import length_words
+from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
@@ -133,11 +134,11 @@ def _decimal(form: QueryDict, name: str) -> Decimal | None:
     if not text:
         return None
     if not text.isascii() or not set(text) <= set("0123456789.") or len(text) > 20:
-        raise invalid("bad_number", "Enter a plain number, like 100 or 2.5.", name)
+        raise invalid("bad_number", refusal_text("number_example"), name)
     try:
         return Decimal(text)
     except InvalidOperation as error:
-        raise invalid("bad_number", "Enter a plain number, like 100 or 2.5.", name) from error
+        raise invalid("bad_number", refusal_text("number_example"), name) from error
 
 
 def _whole(form: QueryDict, name: str) -> int | None:
@@ -154,7 +155,7 @@ def _time(form: QueryDict, name: str) -> time:
     try:
         return time.fromisoformat(form.get(name, ""))
     except ValueError as error:
-        raise invalid("bad_hours", "Enter a time like 08:00.", name) from error
+        raise invalid("bad_hours", refusal_text("clock_example"), name) from error
 
 
 def _row(actor: Actor, rule: ApprovalRule) -> RuleRow:

@@ -21,6 +21,7 @@ from allocation.services.approvals.stand_ins import (
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import moment_words
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import Membership, Project, User
 from tenants.platform.errors import Refused, invalid
@@ -69,7 +70,7 @@ def stand_ins_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 def _name(actor: Actor, form: QueryDict) -> str:
     until = _day(actor, form, "until")
     if until is None:
-        raise invalid("bad_until", "Enter the last day.", "until")
+        raise invalid("bad_until", refusal_text("last_day_missing"), "until")
     terms = StandInTerms(
         person=form.get("person", ""),
         starts=_day(actor, form, "starts"),
@@ -94,7 +95,7 @@ def _day(actor: Actor, form: QueryDict, name: str) -> datetime | None:
     try:
         day = datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 (a day has no zone)
     except ValueError:
-        raise invalid("bad_until", "Enter a day like 2026-12-31.", name) from None
+        raise invalid("bad_until", refusal_text("day_example"), name) from None
     return datetime.combine(day, time(), zone_of(actor.time_zone))
 
 

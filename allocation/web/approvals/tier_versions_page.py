@@ -22,6 +22,7 @@ from allocation.services.tiers.versions import (
     tier_version_withdraw,
 )
 from allocation.web.parts.times import moment_words
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused, invalid
@@ -126,7 +127,7 @@ def _starts(actor: Actor, form: QueryDict) -> datetime | None:
     try:
         day = datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 (a day has no zone)
     except ValueError:
-        raise invalid("bad_starts", "Enter a day like 2026-12-31.", "starts") from None
+        raise invalid("bad_starts", refusal_text("day_example"), "starts") from None
     return datetime.combine(day, time(), zone_of(actor.time_zone))
 
 

@@ -58,6 +58,7 @@ from allocation.web.parts.labels import labels_context
 from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines, moved_lines
 from allocation.web.parts.times import moment_words
 from allocation.web.parts.use_chart import use_card
+from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import GpuClass
@@ -256,7 +257,7 @@ def _release(request: HttpRequest, actor: Actor, booking: Booking, now: datetime
 def _extend(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     text = request.POST.get("seconds", "")
     if not (text.isascii() and text.isdigit() and 60 <= int(text[:9]) <= LONGEST_EXTENSION):
-        raise invalid("not_a_length", "Choose an extension from the list.", "seconds")
+        raise invalid("not_a_length", refusal_text("extension_choice"), "seconds")
     until = planned_end_of(booking) + timedelta(seconds=int(text))
     booking_extend(actor=actor, booking=booking, until=until, now=now)
     return f"Extension of {booking.label} requested; you get an answer in a few seconds."

@@ -15,6 +15,7 @@ from allocation.services.quotes.quote_options import REFERENCE_SPEED, QuoteOptio
 from allocation.web.bookings.summary import shape_words
 from allocation.web.parts.planned_start import start_basis
 from allocation.web.parts.times import moment_words
+from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import Tier
@@ -63,7 +64,7 @@ def earlier_ask(request: HttpRequest, actor: Actor, booking: Booking, now: datet
     """
     starts = request.POST.get("starts", "")
     if not (starts.isascii() and starts.isdigit() and len(starts) < 12):
-        raise invalid("not_a_time", "Choose one of the options shown.", "starts")
+        raise invalid("not_a_time", refusal_text("option_choice"), "starts")
     shown = request.POST.get("quote", "")
     change = Change(
         request.POST.get("tier", ""),

@@ -34,7 +34,7 @@ from allocation.web.parts.times import clock, length_words, moment_words, window
 from allocation.words.reasons import stored_sentence
 from billing.peak_text import peak_words
 from billing.rules import money_text
-from tenants.platform.errors import more_text
+from tenants.platform.words import more_text
 
 CHECKS = (
     ("together", "GPUs free together", "Enough GPUs are free together."),

@@ -40,6 +40,7 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.changes import wish_lines
 from allocation.web.parts.times import moment_words
+from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import Project
@@ -114,10 +115,10 @@ def _windows(actor: Actor, form: QueryDict) -> Windows:
             for name, text in (("since", since), ("until", until))
         )
         if ends <= begins:
-            raise invalid("bad_windows", "A window ends after it begins.", f"until_{number}")
+            raise invalid("bad_windows", refusal_text("window_backward"), f"until_{number}")
         found.append((begins, ends))
     if not found:
-        raise invalid("bad_windows", "Enter at least one window.", "since_1")
+        raise invalid("bad_windows", refusal_text("window_missing"), "since_1")
     return tuple(found)
 
 
@@ -126,7 +127,7 @@ def _time(actor: Actor, text: str, param: str) -> datetime:
         zone = zone_of(actor.time_zone)
         return datetime.fromisoformat(text).replace(tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise invalid("not_a_time", "Enter a date and a time.", param) from None
+        raise invalid("not_a_time", refusal_text("time_example"), param) from None
 
 
 MOST_WINDOWS = 3
@@ -229,7 +230,7 @@ def booking_wait(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
         waitlist=WaitMode.OFFER if is_offered else WaitMode.AUTO,
     )
     if old.state != State.REFUSED:
-        sentence = f"{old.label} was not refused, so it need not wait."
+        sentence = refusal_text("not_refused", label=old.label)
         return refused_page(request, Refused("not_refused", sentence))
     try:
         made = booking_request(actor=actor, request=wanted, now=timezone.now(), booking_id=uuid4())
@@ -267,7 +268,7 @@ def _wake(actor: Actor, form: QueryDict) -> str:
 def _exclude(actor: Actor, form: QueryDict) -> str:
     chosen = form.getlist("entries")[: MOST_ENTRIES + 1]
     if not chosen:
-        raise invalid("no_entries", "Choose the bookings of which you want only one.", "entries")
+        raise invalid("no_entries", refusal_text("no_entries"), "entries")
     ids = [id_read(QueryDict(urlencode({"entry": each})), "entry", "entry") for each in chosen]
     rows = entries_exclude(actor=actor, entry_ids=ids, now=timezone.now())
     if len(rows) == 1:

@@ -17,7 +17,9 @@ from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.web.changes.series_scope import scope_fields
+from allocation.words.refusals import coded_text
 from tenants.models import GpuClass, Tier
+from tenants.platform.coded import coded
 from tenants.platform.errors import Refused, invalid
 from tenants.web.parts import Field
 
@@ -98,7 +100,7 @@ class ChangeForm:
             ask = AskDocument.from_json(ask.to_json()) if ask.groups else ask
             ask.check_window()
         except AskError as error:
-            raise invalid(error.code, error.sentence, error.param) from error
+            raise invalid(error.code, coded_text(error.text), error.param) from error
         names = tuple(values["give_back"].replace(",", " ").split()) if self.is_begun else ()
         return Patch(
             ask=ask,
@@ -134,7 +136,7 @@ class ChangeForm:
         try:
             moment = datetime.fromisoformat(text).replace(tzinfo=self.zone).astimezone(UTC)
         except (ValueError, OverflowError):
-            raise AskError("not_a_time", "Enter a date and a time.", name) from None
+            raise AskError("not_a_time", coded("time_example"), name) from None
         return moment.replace(microsecond=0)
 
     def _accept(self) -> Accept:
@@ -223,5 +225,5 @@ def _length(text: str, old: int) -> int:
         return old
     seconds = length_of(text)
     if seconds is None:
-        raise AskError("not_a_duration", "Enter a duration, such as 6h or 1h30m.", "length")
+        raise AskError("not_a_duration", coded("duration_example"), "length")
     return duration_of(seconds, "length")

@@ -41,6 +41,7 @@ from allocation.web.changes.series_scope import (
     series_patch_of,
 )
 from allocation.web.parts.times import length_words, moment_words
+from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
@@ -318,7 +319,7 @@ def series_preview_of(
 def _revision(form: ChangeForm) -> int:
     text = form.values["revision"]
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise invalid("revision_moved", "Open the form again.", "revision")
+        raise invalid("revision_moved", refusal_text("form_stale"), "revision")
     return int(text)
 
 

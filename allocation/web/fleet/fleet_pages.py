@@ -61,6 +61,7 @@ from allocation.web.fleet.tiles import (
     trace_text,
 )
 from allocation.web.site.site_setup import site_steps
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import User
 from tenants.platform.errors import invalid, missing
@@ -195,7 +196,7 @@ def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Drains a node; asks for confirmation when it has bookings."""
     form = DrainForm(request.POST)
     if not form.is_valid():
-        raise invalid("bad_time", "Enter the deadline as a date and time.", "by")
+        raise invalid("bad_time", refusal_text("deadline_form"), "by")
     reason, by = form.cleaned_data["reason"] or "Maintenance", form.cleaned_data["by"]
     node, now = _find(name), timezone.now()
     if CONFIRMED_FIELD not in request.POST:

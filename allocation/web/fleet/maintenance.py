@@ -28,6 +28,7 @@ from allocation.services.operate.maintenance import (
 )
 from allocation.web.bookings.request_panel.series_form import CHOICES, repeat_rule
 from allocation.web.fleet.confirmations import end_question, fence_question
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.models import User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
@@ -95,14 +96,14 @@ class MaintenanceForm(forms.Form):
         try:
             repeat_rule(self.cleaned_data.get("often", ""), days, "days")
         except AskError as error:
-            raise forms.ValidationError(error.sentence) from error
+            raise forms.ValidationError(coded_text(error.text)) from error
         return days
 
     def clean_last_day(self) -> date | None:
         """Requires a last day for a repeating maintenance."""
         day: date | None = self.cleaned_data["last_day"]
         if self.cleaned_data.get("often") and day is None:
-            raise forms.ValidationError("Enter the last day of the repetition.")
+            raise forms.ValidationError(refusal_text("repetition_end"))
         return day
 
     def terms(self, zone: str) -> MaintenanceTerms:

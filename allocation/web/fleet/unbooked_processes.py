@@ -14,6 +14,7 @@ from allocation.services.nodes.unbooked_use import (
     escalation_set,
 )
 from allocation.words.fleet import escalation_words
+from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import invalid, missing
 from tenants.web.frame import operator_page
@@ -35,9 +36,7 @@ def ops_unbooked_processes(request: HttpRequest, operator: User, name: str) -> H
     """Sets when unbooked processes on a node are warned and ended."""
     form = EscalationForm(request.POST)
     if not form.is_valid():
-        raise invalid(
-            "bad_minutes", "Enter whole minutes, at most a week, or leave it empty.", "warn"
-        )
+        raise invalid("bad_minutes", refusal_text("unbooked_minutes"), "warn")
     node = Node.objects.filter(name=name).first()
     if node is None:
         raise missing("node")

@@ -27,6 +27,7 @@ from allocation.services.jira.connections import (
     project_set,
 )
 from allocation.services.jira.dry_run import DryRun, dry_run, sample_read, sample_text
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import Project, Tier
 from tenants.platform.errors import Refused, invalid, missing
@@ -240,7 +241,7 @@ def _board(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit()) or len(text) > 15:
-        raise invalid("not_a_number", "The number of a board is in its address.", "board")
+        raise invalid("not_a_number", refusal_text("board_number"), "board")
     return int(text)
 
 

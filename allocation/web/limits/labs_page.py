@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.queries.limits.tree import quota_tree
 from allocation.web.limits.words import DAYS, tree_cards, window_words
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.lab_queries import (
     labs_led,
@@ -281,7 +282,7 @@ def _day(form: QueryDict, name: str) -> date | None:
     try:
         return date.fromisoformat(text) if text else None
     except ValueError as error:
-        raise invalid("bad_date", "Write a date as 2027-01-31.", name) from error
+        raise invalid("bad_date", refusal_text("bad_date"), name) from error
 
 
 class _Fields:

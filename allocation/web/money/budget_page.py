@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.queries.bookings.restrained import restrained_now
 from allocation.web.money.budget_chart import budget_chart, budget_day, budget_days_csv
+from allocation.words.refusals import refusal_text
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, open_holds, reached, would_have_stopped
@@ -115,7 +116,7 @@ def ladder_changed(budget: Budget, form: QueryDict) -> tuple[list[Rung], str]:
 def _typed(form: QueryDict) -> Rung:
     percent = form.get("percent", "").strip().removesuffix("%").strip()
     if not (percent.isascii() and percent.isdigit() and len(percent) < 4):
-        raise invalid("bad_percent", "Enter a share from 1 to 200 percent.", "percent")
+        raise invalid("bad_percent", refusal_text("percent_200"), "percent")
     return Rung(
         measure=_chosen(form, "measure", Guardrail.Measure.values),
         percent=int(percent),
@@ -127,7 +128,7 @@ def _typed(form: QueryDict) -> Rung:
 def _chosen(form: QueryDict, name: str, values: list[str]) -> str:
     value = str(form.get(name, ""))
     if value not in values:
-        raise invalid("unknown_choice", "Choose one of the values.", name)
+        raise invalid("unknown_choice", refusal_text("one_of_values"), name)
     return value
 
 

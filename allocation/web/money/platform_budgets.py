@@ -20,6 +20,7 @@ from allocation.web.money.budget_page import (
     rung_question,
 )
 from allocation.web.money.variances import comparisons_latest, rule_read, rule_text
+from allocation.words.refusals import refusal_text
 from billing.models import Budget, Guardrail
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import (
@@ -187,10 +188,10 @@ def _terms(form: QueryDict) -> BudgetTerms:
         starts = date.fromisoformat(form.get("starts", ""))
         ends = date.fromisoformat(form.get("last", "")) + timedelta(days=1)
     except (ValueError, OverflowError):
-        raise invalid("bad_period", "Choose a first and a last day.", "starts") from None
+        raise invalid("bad_period", refusal_text("first_and_last_day"), "starts") from None
     percent = form.get("warn_percent", "").strip().removesuffix("%").strip()
     if not (percent.isascii() and percent.isdigit() and len(percent) < 4):
-        raise invalid("bad_warning", "Enter a warning level from 1 to 100 percent.", "warn_percent")
+        raise invalid("bad_warning", refusal_text("bad_warning"), "warn_percent")
     return BudgetTerms(
         period=Period(starts, ends),
         amount=amount_parse(form.get("amount", ""), param="amount"),

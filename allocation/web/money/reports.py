@@ -22,6 +22,7 @@ from allocation.services.operate.reports import (
     report_unsubscribe_by_token,
     reports_managed,
 )
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.lab_queries import labs_of
 from tenants.models import Membership, Project
@@ -75,7 +76,7 @@ def _act(actor: Actor, form: QueryDict) -> str:
     slug = form.get("project", "")
     at = clock_read(form.get("at", ""), "at")
     if at is None:
-        raise invalid("bad_clock", "Write a time of day like 08:00.", "at")
+        raise invalid("bad_clock", refusal_text("bad_clock"), "at")
     is_lab = slug.startswith(LAB)
     terms = ReportTerms(
         project=project_read(actor, slug) if slug and not is_lab else None,

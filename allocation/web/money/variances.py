@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import SpendVariance
+from allocation.words.refusals import refusal_text
 from allocation.words.variances import (
     cause_name,
     cause_sentence,
@@ -81,7 +82,7 @@ def rule_read(form: QueryDict) -> tuple[int | None, Decimal]:
     """The thresholds as they are typed. Raises Refused `bad_percent` or `bad_amount`."""
     percent = form.get("percent", "").strip().removesuffix("%").strip()
     if percent and not (percent.isascii() and percent.isdigit() and len(percent) < 5):
-        raise invalid("bad_percent", "Enter 1 to 1000 percent, or nothing.", "percent")
+        raise invalid("bad_percent", refusal_text("percent_1000"), "percent")
     amount = amount_parse(form.get("amount", ""), param="amount")
     return (int(percent) if percent else None), amount
 

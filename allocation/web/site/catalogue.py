@@ -24,6 +24,7 @@ from allocation.services.operate.catalogue import (
     model_set,
 )
 from allocation.services.operate.site_defaults import known_model_add, speeds_fill
+from allocation.words.refusals import refusal_text
 from billing.price_books import current_prices
 from billing.rules import money_text
 from tenants.models import GpuClass, User
@@ -223,7 +224,7 @@ def _model_remove(operator: User, form: QueryDict) -> str:
 def _class_set(operator: User, form: QueryDict) -> str:
     slug, now = form.get("slug", "").strip(), timezone.now()
     if "is_new" in form and GpuClass.objects.filter(slug=_safe(slug)).exists():
-        raise invalid("slug_taken", "Another class already has this short name.", "slug")
+        raise invalid("slug_taken", refusal_text("class_slug_taken"), "slug")
     typed = form.get("order", "").strip()
     order = whole_read(typed, param="order") if typed else None
     made = class_set(

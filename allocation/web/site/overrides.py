@@ -20,6 +20,7 @@ from allocation.services.overrides.decisions import (
     override_end_by_operator,
     override_grant_by_operator,
 )
+from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
@@ -97,7 +98,7 @@ def _day_end(form: QueryDict) -> datetime | None:
     try:
         day = datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 (a day has no zone)
     except ValueError:
-        raise invalid("bad_until", "Enter a day like 2026-12-31.", "until") from None
+        raise invalid("bad_until", refusal_text("day_example"), "until") from None
     return datetime.combine(day + timedelta(days=1), time(), ZoneInfo("UTC"))
 
 

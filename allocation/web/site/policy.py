@@ -19,7 +19,6 @@ from allocation.services.policy.policies import (
     LEAST,
     LISTS,
     MOST,
-    NO_CHANGE,
     PolicyValue,
     policy_changes,
     policy_check,
@@ -28,6 +27,7 @@ from allocation.services.policy.policies import (
     policy_read,
     policy_values,
 )
+from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
@@ -211,7 +211,7 @@ def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
         document = _document(request.POST)
         changes = _changes(live, document)
         if not changes["after"]:
-            raise invalid("no_change", NO_CHANGE, "document")
+            raise invalid("no_change", refusal_text("policy_unchanged"), "document")
         if CONFIRMED_FIELD not in request.POST:
             moved = policy_check(document, now)
             return confirm_page(request, _question(live.number, changes, moved))
@@ -289,7 +289,7 @@ def _read(name: str, text: str) -> PolicyValue:
     least = 0 if name.startswith("unbooked_") else LEAST.get(name, 1)
     if not least <= value <= LIMITS[name]:
         low, high = policy_text(name, least), policy_text(name, LIMITS[name])
-        raise invalid("bad_policy", f"Enter a value from {low} to {high}.", name)
+        raise invalid("bad_policy", refusal_text("policy_bounds", low=low, high=high), name)
     return value
 
 

@@ -22,6 +22,7 @@ from allocation.services.operate.portal_modes import (
     outage_begin,
     outage_close,
 )
+from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import invalid
 from tenants.platform.forms.actions import FormAction, form_action_run
@@ -84,7 +85,7 @@ def _acts(operator: User) -> dict[str, FormAction]:
     def begin(form: QueryDict) -> str:
         length = length_read(form.get("for", ""))
         if length is None:
-            raise invalid("outage_length", "Enter a duration, such as 20m.", "for")
+            raise invalid("outage_length", refusal_text("outage_length_form"), "for")
         outage_begin(operator=operator, length=length, reason=form.get("reason", ""), now=now)
         return "Outage announced. Every node gets an extended lease."
 

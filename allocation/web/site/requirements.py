@@ -25,6 +25,7 @@ from allocation.services.requirements.requirements import (
     tier_requirement_set,
     training_record,
 )
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor, client_address
 from tenants.models import GpuClass, KnownPerson, Project, Tier, User
 from tenants.platform.errors import Refused, invalid
@@ -187,7 +188,7 @@ def _record(actor: Actor, form: QueryDict) -> str:
     try:
         day = date.fromisoformat(form.get("day", ""))
     except ValueError:
-        raise invalid("bad_day", "Enter a day like 2026-12-31.", "day") from None
+        raise invalid("bad_day", refusal_text("day_example"), "day") from None
     found = training_record(
         actor=actor,
         requirement_id=id_read(form, "requirement", "requirement"),

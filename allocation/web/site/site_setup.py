@@ -24,6 +24,7 @@ from allocation.web.site.catalogue import (
     shipped_choices,
     unnamed_model_forms,
 )
+from allocation.words.refusals import refusal_text
 from billing.models import PriceBook
 from billing.rules import amount_parse
 from billing.services import (
@@ -186,7 +187,7 @@ def _prices(operator: User, form: QueryDict) -> str:
         for pair in _pairs()
     }
     if not prices:
-        raise invalid("price_missing", "Add GPU classes and tiers first.", "prices")
+        raise invalid("price_missing", refusal_text("price_missing"), "prices")
     peaks = peaks_kept()
     only_new_check(prices, peaks, slices_kept())
     note = "Prices for what is new" if PriceBook.objects.exists() else "First prices"

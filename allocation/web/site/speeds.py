@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.queries.fleet.catalogue import work_speeds
 from allocation.services.record.workloads import speeds_set
+from allocation.words.refusals import refusal_text
 from tenants.models import GpuClass, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import form_action_run
@@ -68,7 +69,7 @@ def _thousandths(name: str, text: str) -> int:
 
 
 def _not_a_speed(name: str) -> Refused:
-    return invalid("bad_speed", "A speed is a number like 1 or 0.45.", f"speeds.{name}")
+    return invalid("bad_speed", refusal_text("speed_form"), f"speeds.{name}")
 
 
 def _rows(classes: list[tuple[str, str]], sent: QueryDict | None) -> list[SpeedRow]:

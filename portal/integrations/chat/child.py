@@ -19,6 +19,7 @@ import apprise
 import urllib3.util.connection as pool
 
 from tenants.rules.webhooks import BadTarget, Network, Target, address_check
+from tenants.words import fault_text
 
 MEMORY_BYTES = 1 << 30
 CPU_SECONDS = 60
@@ -49,8 +50,8 @@ class Connections:
             for each in places:
                 address_check(target, each, self.allowed)
         except BadTarget as fault:
-            self.refused = str(fault)
-            raise OSError(str(fault)) from None
+            self.refused = fault_text(fault)
+            raise OSError(self.refused) from None
         return _plain_connect((str(places[0]), port), *arguments, **options)
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import httpx
 
+from portal.words import refusal_text
 from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.outgoing.targets import target_address
 from tenants.services.outgoing.tls import tls_context
+from tenants.words import fault_text
 
 SETTING = "SIGN_ON_ALLOW"
 SECONDS = 5
@@ -38,11 +40,11 @@ def fetch_json(
         ProviderFault: The address is not allowed, nobody answers, or the answer is no JSON object.
     """
     if not _places.acquire(timeout=1):
-        raise ProviderFault("Too many people are signing in at this moment. Try again.")
+        raise ProviderFault(refusal_text("provider_busy"))
     try:
         status, body = _exchange(url, form, credentials, bearer)
     except BadTarget as fault:
-        raise ProviderFault(str(fault)) from None
+        raise ProviderFault(fault_text(fault)) from None
     except (httpx.HTTPError, ssl.SSLError, OSError) as fault:
         raise ProviderFault(_sentence(url, fault)) from None
     finally:
@@ -77,9 +79,11 @@ def _exchange(
         for part in response.iter_raw():
             body += part
             if len(body) > MAX_BYTES:
-                raise ProviderFault("The provider's answer is too long.")
+                raise ProviderFault(refusal_text("provider_long"))
             if time.monotonic() > deadline:
-                raise ProviderFault(f"The provider did not answer within {SECONDS} s.")
+                raise ProviderFault(
+                    refusal_text("provider_slow", host=target.host, seconds=SECONDS)
+                )
         return response.status_code, body
 
 
@@ -92,18 +96,18 @@ def _read(url: str, status: int, body: bytes) -> dict[str, Any]:
     if not 200 <= status < 300:
         code = found.get("error") if isinstance(found, dict) else None
         why = f" ({code[:60]})" if isinstance(code, str) and code.isascii() else ""
-        raise ProviderFault(f"{host} answered with status {status}{why}.")
+        raise ProviderFault(refusal_text("provider_status", host=host, status=status, why=why))
     if not isinstance(found, dict):
-        raise ProviderFault(f"{host} did not answer with a JSON object.")
+        raise ProviderFault(refusal_text("provider_json", host=host))
     return found
 
 
 def _sentence(url: str, fault: Exception) -> str:
     host = target_read(url).host
     if isinstance(fault, httpx.TimeoutException):
-        return f"{host} did not answer within {SECONDS} s."
+        return refusal_text("provider_slow", host=host, seconds=SECONDS)
     if "CERTIFICATE" in str(fault):
-        return f"The certificate of {host} was not accepted."
+        return refusal_text("provider_certificate", host=host)
     if isinstance(fault, httpx.ConnectError | ConnectionError):
-        return f"The connection to {host} failed."
-    return f"The answer of {host} was not HTTP."
+        return refusal_text("provider_connection", host=host)
+    return refusal_text("provider_http", host=host)

@@ -15,6 +15,7 @@ from joserfc.errors import (
 from joserfc.jwk import KeySet
 
 from portal.integrations.openid.fetch import ProviderFault
+from portal.words import refusal_text
 from tenants.services.sign_on.people import Claims
 
 # Signatures with public keys only: a client secret is no signing key, and "none" is no signature.
@@ -25,15 +26,8 @@ ALGORITHMS = [
 LEEWAY_SECONDS = 60
 LONGEST_SUBJECT = 255
 MAX_GROUPS = 2_000
-_WRONG = {
-    "iss": "It was issued by another issuer.",
-    "aud": "It was issued for another application. Compare the client ID with the provider's.",
-    "azp": "It was issued to another application. Compare the client ID with the provider's.",
-    "nonce": "It answers another sign-in (nonce). Start again.",
-    "exp": "It has expired. Compare the clocks of the provider and the portal.",
-    "iat": "It was issued in the future. Compare the clocks of the provider and the portal.",
-    "nbf": "It is not valid yet. Compare the clocks of the provider and the portal.",
-}
+# Claims whose fault has a sentence of its own.
+_WRONG = frozenset({"iss", "aud", "azp", "nonce", "exp", "iat", "nbf"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +62,13 @@ def id_token_read(
     try:
         wanted.validate(claims)
     except MissingClaimError as fault:
-        raise _fault(f"It lacks {fault.claim}.") from None
+        raise _fault("id_token_lacks", claim=fault.claim) from None
     except (InvalidClaimError, ExpiredTokenError) as fault:
-        raise _fault(_WRONG.get(fault.claim, f"Its {fault.claim} is not valid.")) from None
+        raise (
+            _fault(f"id_token_{fault.claim}")
+            if fault.claim in _WRONG
+            else _fault("id_token_claim", claim=fault.claim)
+        ) from None
     _parties_check(claims, expected)
     return _claims_of(claims, expected.issuer, claim)
 
@@ -80,7 +78,7 @@ def _verified(token: str, keys: Mapping[str, Any]) -> dict[str, Any]:
         known = KeySet.import_key_set({"keys": _signing(keys)})
         return jwt.decode(token, known, algorithms=ALGORITHMS).claims
     except (JoseError, ValueError, TypeError, KeyError):
-        raise _fault("It is not signed by a key of the provider.") from None
+        raise _fault("id_token_unsigned") from None
 
 
 def _signing(keys: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -101,13 +99,13 @@ def _parties_check(claims: Mapping[str, Any], expected: Expected) -> None:
     audience, party = claims["aud"], claims.get("azp")
     is_shared = isinstance(audience, list) and len(audience) > 1
     if (is_shared or party is not None) and party != expected.client_id:
-        raise _fault(_WRONG["azp"])
+        raise _fault("id_token_azp")
 
 
 def _claims_of(claims: Mapping[str, Any], issuer: str, claim: str) -> Claims:
     subject = claims["sub"]
     if not 1 <= len(subject) <= LONGEST_SUBJECT or "\x00" in subject:
-        raise _fault("Its subject is empty or too long.")
+        raise _fault("id_token_subject")
     return Claims(
         issuer=issuer,
         subject=subject,
@@ -127,7 +125,7 @@ def with_userinfo(claims: Claims, found: Mapping[str, Any], claim: str) -> Claim
     if not found:
         return claims
     if found.get("sub") != claims.subject:
-        raise ProviderFault("UserInfo is about another person than the ID token.")
+        raise ProviderFault(refusal_text("provider_userinfo"))
     more = _claims_of(found, claims.issuer, claim)
     return Claims(
         issuer=claims.issuer,
@@ -144,7 +142,7 @@ def _groups(value: object) -> frozenset[str]:
     rows = value if isinstance(value, list) else [value]
     names = {each for each in rows if isinstance(each, str) and "\x00" not in each}
     if len(names) > MAX_GROUPS:
-        raise _fault(f"It has more than {MAX_GROUPS:,} groups. Let the provider send fewer.")
+        raise _fault("id_token_groups", max_groups=f"{MAX_GROUPS:,}")
     # Nobody is in a group named like the one that means everybody.
     return frozenset(names - {"", "*"})
 
@@ -156,5 +154,5 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     return value.encode("utf-8", "ignore").decode().replace("\x00", "")
 
 
-def _fault(sentence: str) -> ProviderFault:
-    return ProviderFault(f"The provider's ID token was refused. {sentence}")
+def _fault(code: str, **facts: str) -> ProviderFault:
+    return ProviderFault(refusal_text("id_token", why=refusal_text(code, **facts)))

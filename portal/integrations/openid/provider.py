@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 from portal.integrations.openid.fetch import ProviderFault, fetch_json
+from portal.words import refusal_text
 from tenants.models import SignOnAttempt, SignOnProvider
 from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.sign_on.providers import Endpoints, client_secret, endpoints_of
@@ -23,17 +24,16 @@ def discover(issuer: str) -> Endpoints:
         ProviderFault: It can't be read, is another issuer's, or lacks what sign-in needs.
     """
     if not issuer or len(issuer) > LONGEST_ISSUER or "?" in issuer:
-        raise ProviderFault("An issuer is an address like https://login.example.org/realms/lab.")
+        raise ProviderFault(refusal_text("provider_address"))
     found = fetch_json(issuer.removesuffix("/") + WELL_KNOWN)
     if found.get("issuer") != issuer:
         raise ProviderFault(
-            f"The provider there calls itself {str(found.get('issuer'))[:200]!r}. Enter the issuer"
-            " exactly like that."
+            refusal_text("provider_name", issuer=repr(str(found.get("issuer"))[:200]))
         )
     if "code" not in _words(found, "response_types_supported", "code"):
-        raise ProviderFault("The provider does not support the authorization code flow.")
+        raise ProviderFault(refusal_text("provider_flow"))
     if "S256" not in _words(found, "code_challenge_methods_supported", "S256"):
-        raise ProviderFault("The provider does not support PKCE with S256.")
+        raise ProviderFault(refusal_text("provider_pkce"))
     endpoints = Endpoints(
         authorization=_address(found, "authorization_endpoint"),
         token=_address(found, "token_endpoint"),
@@ -42,7 +42,7 @@ def discover(issuer: str) -> Endpoints:
         has_issuer_in_answer=found.get("authorization_response_iss_parameter_supported") is True,
     )
     if not isinstance(fetch_json(endpoints.keys).get("keys"), list):
-        raise ProviderFault("The provider's key set has no keys.")
+        raise ProviderFault(refusal_text("provider_keys"))
     return endpoints
 
 
@@ -107,7 +107,7 @@ def code_exchange(
     )
     token = answer.get("id_token")
     if not isinstance(token, str):
-        raise ProviderFault("The provider sent no ID token.")
+        raise ProviderFault(refusal_text("provider_no_token"))
     access = answer.get("access_token")
     keys = fetch_json(endpoints.keys)
     return Exchanged(token, access if isinstance(access, str) else "", keys)
@@ -127,4 +127,4 @@ def _address(found: dict[str, Any], name: str) -> str:
             return value
     except BadTarget:
         pass
-    raise ProviderFault(f"The discovery document has no usable {name}.")
+    raise ProviderFault(refusal_text("provider_discovery", name=name))

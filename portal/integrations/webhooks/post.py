@@ -12,6 +12,7 @@ from portal.integrations.jira.call import jira_call
 from portal.integrations.webhooks.message import Message
 from tenants.rules.webhooks import BadTarget, retry_after
 from tenants.services.outgoing.pinned import SECONDS, fault_sentence, pinned
+from tenants.words import fault_text
 
 GONE = 410
 
@@ -30,7 +31,7 @@ async def post(message: Message, now: datetime) -> Answer:
         except TimeoutError:
             answer = Answer(None, f"No answer within {SECONDS} s.")
         except BadTarget as fault:
-            answer = Answer(None, str(fault))
+            answer = Answer(None, fault_text(fault))
         except (httpx.HTTPError, ssl.SSLError, OSError) as fault:
             answer = Answer(None, fault_sentence(fault))
     return answer.after(round((time.monotonic() - began) * 1000))

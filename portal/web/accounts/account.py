@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from portal.web.accounts.limits import Attempt, sign_in_done, sign_in_try
 from portal.web.accounts.sign_in import LONGEST_PASSWORD, own_path
+from portal.words import refusal_text
 from tenants.access import actor_in, client_address, tenants_of
 from tenants.models import Tenant, User
 from tenants.platform.errors import Refused, invalid, missing
@@ -161,17 +162,17 @@ def _password(request: HttpRequest, user: User, form: QueryDict) -> str:
     attempt = Attempt(user.username, client_address(request.META), f"account {user.pk}")
     wait = sign_in_try(attempt, now)
     if wait:
-        raise Refused("too_many_tries", f"Too many attempts. Try again in {wait} seconds.")
+        raise Refused("too_many_tries", refusal_text("too_many_tries", wait=wait))
     current = password_prove(user.username, form.get("current", "")[: LONGEST_PASSWORD + 1])
     if password_holder(current) is None:
-        raise invalid("wrong_password", "The current password is wrong.", "current")
+        raise invalid("wrong_password", refusal_text("wrong_password"), "current")
     sign_in_done(attempt)
     password = form.get("password", "")
     if len(password) > LONGEST_PASSWORD:
-        sentence = f"A password has at most {LONGEST_PASSWORD} characters."
+        sentence = refusal_text("password_long", longest_password=LONGEST_PASSWORD)
         raise invalid("bad_password", sentence, "password")
     if password != form.get("again", ""):
-        raise invalid("not_the_same", "The passwords don't match.", "again")
+        raise invalid("not_the_same", refusal_text("not_the_same"), "again")
     new = own_password_set(user=user, current=current, password=password, now=now)
     if second_factor_needed(new):
         logout(request)

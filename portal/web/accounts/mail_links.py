@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from portal.web.accounts.limits import Attempt, sign_in_try
 from portal.web.accounts.sign_in import LONGEST_PASSWORD
+from portal.words import refusal_text
 from tenants.access import client_address
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
@@ -114,7 +115,7 @@ def _account(request: HttpRequest, secret: str, found: LinkedInvitation, form: Q
     account_by_invitation(secret, InvitedAccount(username, form.get("name", ""), password), now)
     user = authenticate(request, username=username, password=password)
     if not isinstance(user, User):
-        raise Refused("sign_in_failed", "Your account is ready. Sign in to accept.")
+        raise Refused("sign_in_failed", refusal_text("sign_in_failed"))
     proof_give(request, user.proof)
     login(request, user)
     # The database accepts the session's key only once it is stored.
@@ -132,11 +133,11 @@ def _decline(secret: str, found: LinkedInvitation) -> str:
 def _ask(request: HttpRequest, form: QueryDict) -> str:
     wanted = form.get("username", "").strip()
     if not wanted:
-        raise invalid("bad_username", "Enter your sign-in name or e-mail address.", "username")
+        raise invalid("bad_username", refusal_text("username_missing"), "username")
     attempt = Attempt(f"password reset of {wanted}", client_address(request.META))
     wait = sign_in_try(attempt, timezone.now())
     if wait:
-        raise Refused("too_many_tries", f"Too many requests. Try again in {wait} seconds.")
+        raise Refused("too_many_tries", refusal_text("too_many_mails", wait=wait))
     reset_request(wanted, timezone.now())
     return (
         "If there is an account with this name or address, a link was sent to its e-mail address."
@@ -154,10 +155,10 @@ def _set(request: HttpRequest, secret: str, form: QueryDict) -> str:
 def _chosen(form: QueryDict) -> str:
     password = form.get("password", "")
     if len(password) > LONGEST_PASSWORD:
-        sentence = f"A password has at most {LONGEST_PASSWORD} characters."
+        sentence = refusal_text("password_long", longest_password=LONGEST_PASSWORD)
         raise invalid("bad_password", sentence, "password")
     if password != form.get("again", ""):
-        raise invalid("not_the_same", "The passwords don't match.", "again")
+        raise invalid("not_the_same", refusal_text("not_the_same"), "again")
     return password
 
 

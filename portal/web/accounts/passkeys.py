@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods
 
 from portal.web.accounts.devices import device_remember
 from portal.web.accounts.sign_in import own_path
+from portal.words import refusal_text
 from tenants.access import client_address
 from tenants.models import User
 from tenants.platform.errors import Refused
@@ -152,6 +153,6 @@ def _rename(user: User, form: QueryDict) -> str:
 def _remove(request: HttpRequest, user: User, form: QueryDict) -> str:
     now = timezone.now()
     if not is_fresh(user, credential_of(request), now):
-        raise Refused("not_fresh", "Confirm your second factor first, then remove the passkey.")
+        raise Refused("not_fresh", refusal_text("not_fresh_remove"))
     passkey = passkey_remove(user=user, passkey_id=id_read(form, "passkey", "passkey"), now=now)
     return f"Passkey {passkey.name} removed. Remove it from your device as well."

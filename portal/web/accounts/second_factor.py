@@ -17,6 +17,7 @@ from portal.web.accounts.devices import device_remember
 from portal.web.accounts.limits import Attempt, sign_in_done, sign_in_try
 from portal.web.accounts.passkeys import passkey_acts, session_sign_in_with, why_not
 from portal.web.accounts.sign_in import LONGEST_PASSWORD, own_path
+from portal.words import refusal_text
 from tenants.access import client_address
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
@@ -45,7 +46,6 @@ from tenants.web.sessions import credential_of
 from tenants.web.step_up import factor_context, kept_fields, send_again_page
 
 ASK = "ask"
-WRONG = "The code is wrong or was used already."
 
 
 @sensitive_post_parameters("code")
@@ -135,7 +135,7 @@ def _check(request: HttpRequest, waiting: WaitingSignIn, form: QueryDict) -> str
     if not _code_is_right(request, waiting.user, form):
         if not waiting.is_signed_in:
             sign_in_failed(waiting.user.username)
-        raise invalid("wrong_code", WRONG, "code")
+        raise invalid("wrong_code", refusal_text("wrong_code"), "code")
     return _accepted(request, waiting)
 
 
@@ -161,7 +161,7 @@ def _code_is_right(request: HttpRequest, user: User, form: QueryDict) -> bool:
     attempt = Attempt(f"second factor of {user.pk}", client_address(request.META))
     wait = sign_in_try(attempt, timezone.now())
     if wait:
-        raise Refused("too_many_tries", f"Too many attempts. Try again in {wait} seconds.")
+        raise Refused("too_many_tries", refusal_text("too_many_tries", wait=wait))
     if not factor_check(user=user, code=form.get("code", ""), now=timezone.now()):
         return False
     sign_in_done(attempt)
@@ -177,7 +177,7 @@ def _begin(request: HttpRequest, user: User, form: QueryDict) -> str:
 def _passkey_begin(request: HttpRequest, user: User, form: QueryDict, creation: list[str]) -> str:
     now = timezone.now()
     if not is_fresh(user, credential_of(request), now):
-        raise Refused("not_fresh", "Confirm your second factor first, then add a passkey.")
+        raise Refused("not_fresh", refusal_text("not_fresh_add"))
     _password_check(request, user, form)
     creation.append(passkey_creation_options(user=user, session=credential_of(request), now=now))
     return "Password accepted. Name the passkey and create it."
@@ -187,10 +187,10 @@ def _password_check(request: HttpRequest, user: User, form: QueryDict) -> None:
     attempt = Attempt(user.username, client_address(request.META), f"account {user.pk}")
     wait = sign_in_try(attempt, timezone.now())
     if wait:
-        raise Refused("too_many_tries", f"Too many attempts. Try again in {wait} seconds.")
+        raise Refused("too_many_tries", refusal_text("too_many_tries", wait=wait))
     typed = form.get("current", "")[: LONGEST_PASSWORD + 1]
     if password_holder(password_prove(user.username, typed)) is None:
-        raise invalid("wrong_password", "This is not your password.", "current")
+        raise invalid("wrong_password", refusal_text("wrong_password"), "current")
     sign_in_done(attempt)
 
 
@@ -204,13 +204,13 @@ def _confirm(request: HttpRequest, user: User, form: QueryDict, codes: list[str]
 
 def _renew(request: HttpRequest, user: User, form: QueryDict, codes: list[str]) -> str:
     if not _code_is_right(request, user, form):
-        raise invalid("wrong_code", WRONG, "code")
+        raise invalid("wrong_code", refusal_text("wrong_code"), "code")
     codes += recovery_codes_renew(user=user, now=timezone.now())
     return "New recovery codes. The old ones no longer work."
 
 
 def _remove(request: HttpRequest, user: User, form: QueryDict) -> str:
     if not _code_is_right(request, user, form):
-        raise invalid("wrong_code", WRONG, "code")
+        raise invalid("wrong_code", refusal_text("wrong_code"), "code")
     factor_remove(user=user, by=user, now=timezone.now())
     return "Second factor removed."

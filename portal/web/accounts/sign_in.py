@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from billing.models import PriceBook
 from portal.web.accounts.devices import device_of, device_remember
 from portal.web.accounts.limits import Attempt, sign_in_done, sign_in_try
+from portal.words import refusal_text
 from tenants.access import client_address, tenants_of
 from tenants.models import PasswordProof, User
 from tenants.queries import received_invitations
@@ -24,7 +25,6 @@ from tenants.services.sign_in.second_factor import second_factor_needed
 from tenants.services.sign_in.sessions import session_sign_in
 from tenants.web.sessions import proof_give
 
-WRONG = "The sign-in name or password is wrong."
 LONGEST_NAME = 150
 LONGEST_PASSWORD = 128
 TENANTS_PAGE = re.compile(r"/t/([a-z0-9-]{1,40})/")
@@ -48,7 +48,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     user = _authenticate(request, username, request.POST.get("password", ""))
     if user is None:
         sign_in_failed(_named(username))
-        return _form(request, after, error=WRONG, status=HTTPStatus.UNAUTHORIZED)
+        return _form(
+            request, after, error=refusal_text("wrong_sign_in"), status=HTTPStatus.UNAUTHORIZED
+        )
     sign_in_done(attempt)
     if user.proof is not None and second_factor_needed(user.proof):
         _wait_for_factor(request, user.proof)

@@ -25,6 +25,7 @@ from portal.integrations.openid.provider import (
     userinfo_read,
 )
 from portal.web.accounts.sign_in import own_path
+from portal.words import refusal_text
 from tenants.access import client_address
 from tenants.models import SignOnAttempt, SignOnProvider, User
 from tenants.platform.errors import Refused
@@ -127,7 +128,7 @@ def _callback_url(slug: str) -> str:
 def _provider(slug: str) -> SignOnProvider:
     found = provider_on(slug)
     if found is None:
-        raise Refused("no_provider", f"There is no single sign-on for {slug}.", "missing")
+        raise Refused("no_provider", refusal_text("no_provider", slug=slug), "missing")
     return found
 
 
@@ -149,7 +150,7 @@ def _connecting(request: HttpRequest) -> int:
     """Returns the signed-in person. Raises Refused `sign_in_first`."""
     user = request.user
     if not isinstance(user, User):
-        raise Refused("sign_in_first", "Sign in with your password, then connect your account.")
+        raise Refused("sign_in_first", refusal_text("sign_in_first"))
     return user.pk
 
 
@@ -163,7 +164,7 @@ def _attempt(request: HttpRequest, provider: SignOnProvider) -> SignOnAttempt:
     if found is None:
         raise Refused(
             "no_attempt",
-            "This sign-in was used, is older than ten minutes or began in another browser.",
+            refusal_text("no_attempt"),
         )
     return found
 
@@ -173,13 +174,15 @@ def _claims(request: HttpRequest, provider: SignOnProvider, attempt: SignOnAttem
     error = request.GET.get("error", "")
     if error:
         shown = f" ({error[:60]})" if error.isascii() and error.isprintable() else ""
-        raise ProviderFault(f"{provider.tenant.name}'s provider did not sign you in{shown}.")
+        raise ProviderFault(
+            refusal_text("provider_answer", tenant=provider.tenant.name, shown=shown)
+        )
     issuer = request.GET.get("iss")
     if issuer != provider.issuer and (issuer or endpoints_of(provider).has_issuer_in_answer):
-        raise ProviderFault("The answer is another provider's (issuer).")
+        raise ProviderFault(refusal_text("provider_issuer"))
     code = request.GET.get("code", "")
     if not code or len(code) > LONGEST_ANSWER:
-        raise ProviderFault("The provider's answer has no code.")
+        raise ProviderFault(refusal_text("provider_code"))
     given = code_exchange(provider, attempt, code, _callback_url(provider.tenant.slug))
     expected = Expected(provider.issuer, provider.client_id, attempt.nonce)
     groups, now = provider.groups_claim, timezone.now()
@@ -195,7 +198,7 @@ def _person(
         return sign_on_person(provider, claims, now)
     user = request.user
     if not isinstance(user, User) or user.pk != attempt.user_id:
-        raise Refused("no_attempt", "Somebody else is signed in by now. Start again.")
+        raise Refused("no_attempt", refusal_text("other_person"))
     return sign_on_connect(provider, user, claims, now)
 
 

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from portal.integrations.openid.fetch import ProviderFault
 from portal.integrations.openid.provider import discover
+from portal.words import refusal_text
 from tenants.access import Actor, require_tenant_admin
 from tenants.models import Project, Role, SignOnGroup, SignOnIdentity, Tenant, User
 from tenants.platform.errors import Refused, invalid
@@ -109,7 +110,7 @@ def _save(editor: Editor, form: QueryDict) -> str:
 def _test(editor: Editor) -> str:
     provider = provider_of(editor.tenant.id)
     if provider is None:
-        raise Refused("no_provider", "Save the provider first.")
+        raise Refused("no_provider", refusal_text("provider_unsaved"))
     endpoints = _discovered(provider.issuer)
     provider_endpoints_set(editor=editor, endpoints=endpoints, now=timezone.now())
     return (

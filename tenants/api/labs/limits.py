@@ -24,6 +24,7 @@ from tenants.services.labs.windows import (
     window_add,
     window_remove,
 )
+from tenants.words import refusal_text
 
 
 class PersonQuotaOut(serializers.Serializer[Any]):
@@ -111,7 +112,7 @@ class QuotaWindowIn(Strict):
             return given
         if len(named) != 1 or "username" in given:
             raise serializers.ValidationError(
-                {"project": ["Name a project, a lab or a tenant; a person in a project or alone."]},
+                {"project": [refusal_text("window_owner")]},
                 code="missing_field",
             )
         return given

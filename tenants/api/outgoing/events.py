@@ -27,6 +27,7 @@ from tenants.platform.rest.pagination import LIMIT_DEFAULT, LIMIT_MAX
 from tenants.platform.rest.schema import described, page
 from tenants.queries import event_data, events_newest
 from tenants.rules.event_types import EVENT_TYPES, TEST, patterns_unknown, types_of
+from tenants.words import refusal_text
 
 Shape = type[serializers.Serializer[Any]]
 
@@ -203,7 +204,7 @@ class Events(ApiView):
 
     def _stream(self, last: str) -> FollowResponse:
         if self.caller.is_operator:
-            raise denied("Operators' tokens cannot follow events. Use a member's token.")
+            raise denied(refusal_text("events_of_members"))
         actor, credential = self.actor, self.user.credential
         with self.tx():
             rows = events_seen(actor, self.query)
@@ -240,7 +241,11 @@ def events_seen(actor: Actor, query: dict[str, Any]) -> QuerySet[PublishedEvent]
     if "types" in query:
         patterns = [each.strip() for each in query["types"].split(",")]
         if unknown := patterns_unknown(patterns):
-            raise invalid("unknown_event", f"There is no event {unknown[0][:60]!r}.", "types")
+            raise invalid(
+                "unknown_event",
+                refusal_text("unknown_event", event=f"{unknown[0][:60]!r}"),
+                "types",
+            )
         rows = rows.filter(type__in=types_of(patterns))
     return rows
 
@@ -254,7 +259,7 @@ def event_position(actor: Actor, key: str) -> int:
     if found is None:
         raise invalid(
             "unknown_since",
-            "There is no such event, or it is older than 30 days. Start again without `since`.",
+            refusal_text("unknown_since"),
             "since",
         )
     return found

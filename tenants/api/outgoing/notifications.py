@@ -24,6 +24,7 @@ from tenants.services.notifications import (
     notification_settings_set,
     notifications_mark_read,
 )
+from tenants.words import refusal_text
 
 MOST_IDS = 200
 
@@ -221,7 +222,7 @@ class MyNotificationSettings(ApiView):
             row = self._stored()
             daily_at = _clock(sent, "daily_at", row.daily_at)
             if daily_at is None:
-                raise invalid("bad_clock", "Write a time of day like 08:00.", "daily_at")
+                raise invalid("bad_clock", refusal_text("clock_example"), "daily_at")
             chosen = {
                 each["event"]: Choice(
                     each["in_app"],

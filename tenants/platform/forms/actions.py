@@ -8,6 +8,7 @@ from django.http import HttpRequest, QueryDict
 
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.text import form_text_error
+from tenants.platform.words import refusal_text
 
 FormAction = Callable[[QueryDict], str]
 """Carries out a posted form and returns the sentence that reports success."""
@@ -38,7 +39,7 @@ def form_act_read(request: HttpRequest, known: Iterable[str]) -> str:
         raise fault
     act = request.POST.get("act", "")
     if act not in known:
-        sentence = "This page does not know the form. Reload the page."
+        sentence = refusal_text("unknown_act")
         alternatives = tuple({"act": name} for name in known)
         raise Refused("unknown_act", sentence, "invalid", "act", alternatives=alternatives)
     return act

@@ -12,6 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.words import refusal_text
 
 Render = Callable[[Any], Any]
 MAX_BYTES = 1024 * 1024
@@ -41,11 +42,11 @@ def body_of(request: Request) -> Body:
     data = _parse(raw)
     for depth, value in _walk(data):
         if depth > MAX_DEPTH:
-            raise _bad("too_deep", f"The JSON may be nested {MAX_DEPTH} levels deep at most.")
+            raise _bad("too_deep", refusal_text("too_deep", max_depth=MAX_DEPTH))
         if isinstance(value, str) and FORBIDDEN.search(value):
-            raise _bad("bad_text", "Text may contain neither NUL nor lone surrogates.")
+            raise _bad("bad_text", refusal_text("text_bytes"))
     if not isinstance(data, dict):
-        raise _bad("malformed_json", "The body must be a JSON object.")
+        raise _bad("malformed_json", refusal_text("body_object"))
     return Body(raw, data)
 
 
@@ -64,9 +65,9 @@ def _require_json(request: Request) -> None:
     media, _, parameters = request.content_type.partition(";")
     charset = parameters.strip().lower().replace('"', "")
     if media.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
-        raise invalid("media_type", "Send the body as application/json in UTF-8.", "Content-Type")
+        raise invalid("media_type", refusal_text("media_type"), "Content-Type")
     if request.META.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
-        raise invalid("media_type", "Send the body uncompressed.", "Content-Encoding")
+        raise invalid("media_type", refusal_text("body_compressed"), "Content-Encoding")
 
 
 def _parse(raw: bytes) -> object:
@@ -78,19 +79,19 @@ def _parse(raw: bytes) -> object:
             object_pairs_hook=_object,
         )
     except RecursionError:
-        raise _bad("too_deep", f"The JSON may be nested {MAX_DEPTH} levels deep at most.") from None
+        raise _bad("too_deep", refusal_text("too_deep", max_depth=MAX_DEPTH)) from None
     except (ValueError, ArithmeticError):
-        raise _bad("malformed_json", "The body is not valid JSON in UTF-8.") from None
+        raise _bad("malformed_json", refusal_text("body_json")) from None
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _bad("malformed_json", f"{name} is not JSON: numbers must be finite.")
+    raise _bad("malformed_json", refusal_text("json_infinite", name=name))
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _bad("repeated_field", "A JSON object has the same field twice.")
+        raise _bad("repeated_field", refusal_text("repeated_field"))
     return found
 
 
@@ -112,7 +113,7 @@ def _bad(code: str, sentence: str) -> Refused:
 
 
 def _too_large() -> Refused:
-    return _bad("body_too_large", "A request body may have one mebibyte at most.")
+    return _bad("body_too_large", refusal_text("body_too_large"))
 
 
 class Shape(serializers.Serializer[Any]):

@@ -15,6 +15,7 @@ from rest_framework import serializers
 
 from tenants.platform.errors import invalid
 from tenants.platform.text import first_invisible, invisible_sentence, without_invisible
+from tenants.platform.words import refusal_text
 
 EARLIEST_YEAR, LATEST_YEAR = 2000, 2100
 WHOLE_NUMBER_MAX = 2**53 - 1
@@ -56,7 +57,7 @@ class Strict(serializers.Serializer[Any]):
             unknown = sorted(set(data) - self._names)
             if unknown:
                 raise serializers.ValidationError(
-                    {unknown[0]: ["There is no such field here."]}, code="unknown_field"
+                    {unknown[0]: [refusal_text("unknown_field")]}, code="unknown_field"
                 )
         return super().to_internal_value(data)
 
@@ -122,7 +123,7 @@ class Money(serializers.DecimalField):
             data = format(Decimal(data), "f")
         if not isinstance(data, str) or not _MONEY.fullmatch(data):
             raise serializers.ValidationError(
-                "Write the amount as plain digits with a point, such as 1000.50.",
+                refusal_text("bad_amount_text"),
                 code="bad_amount",
             )
         return super().to_internal_value(data)
@@ -135,15 +136,15 @@ class Instant(serializers.DateTimeField):
         """The time in UTC, in whole seconds. Raises ValidationError."""
         found = _INSTANT.fullmatch(value) if isinstance(value, str) else None
         if found is None:
-            raise _refused_time("Write the time as in 2026-11-21T14:00:00Z.", "bad_time")
+            raise _refused_time(refusal_text("instant_form"), "bad_time")
         if found["offset"] is None:
-            raise _refused_time("Give the time an offset from UTC, such as Z.", "naive_time")
+            raise _refused_time(refusal_text("instant_offset"), "naive_time")
         try:
             moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
-            raise _refused_time("This time does not exist.", "bad_time") from None
+            raise _refused_time(refusal_text("no_such_instant"), "bad_time") from None
         if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
-            raise _refused_time("This time is out of range.", "out_of_range")
+            raise _refused_time(refusal_text("instant_range"), "out_of_range")
         return moment.replace(microsecond=0)
 
 
@@ -155,9 +156,9 @@ class Day(serializers.DateField):
         try:
             day = date.fromisoformat(value if _DAY.fullmatch(value) else "")
         except (ValueError, TypeError):
-            raise _refused_time("Write the day as in 2026-11-21.", "bad_time") from None
+            raise _refused_time(refusal_text("day_form"), "bad_time") from None
         if not EARLIEST_YEAR <= day.year <= LATEST_YEAR:
-            raise _refused_time("This day is out of range.", "out_of_range")
+            raise _refused_time(refusal_text("day_range"), "out_of_range")
         return day
 
 
@@ -171,7 +172,7 @@ class Duration(serializers.Field[timedelta, str | int, str, Any]):
         """The duration, more than zero. Raises ValidationError."""
         length = timedelta(seconds=_seconds(data))
         if length <= timedelta():
-            raise _refused_time("The duration must be more than zero.", "out_of_range")
+            raise _refused_time(refusal_text("duration_zero"), "out_of_range")
         return length
 
     def to_representation(self, value: timedelta) -> str:
@@ -185,7 +186,7 @@ def _seconds(data: object) -> float:
         return data
     found = _DURATION.fullmatch(data) if isinstance(data, str) else None
     if found is None:
-        sentence = "Write the duration in whole seconds, or as in PT6H or P1DT12H."
+        sentence = refusal_text("duration_form")
         raise _refused_time(sentence, "bad_duration")
     parts = {unit: int(n) for unit, n in found.groupdict().items() if n}
     return timedelta(**parts).total_seconds()
@@ -238,7 +239,7 @@ def single_values(parameters: QueryDict) -> dict[str, str]:
         if hidden:
             raise invalid("bad_text", invisible_sentence(hidden), without_invisible(name))
         if len(values) > 1:
-            raise invalid("repeated_param", "Give each parameter once.", name)
+            raise invalid("repeated_param", refusal_text("repeated_param"), name)
     return {name: str(value) for name, value in parameters.items()}
 
 

@@ -10,6 +10,7 @@ from rest_framework import serializers
 
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Strict
+from tenants.platform.words import refusal_text
 
 LIMIT_MAX = 200
 LIMIT_DEFAULT = 50
@@ -76,7 +77,7 @@ def _cursor_values(cursor: str, scope: str, length: int) -> list[Any]:
     except signing.BadSignature:
         values = []
     if len(values) != length:
-        raise invalid("bad_cursor", "This cursor does not belong to this list.", "cursor")
+        raise invalid("bad_cursor", refusal_text("bad_cursor"), "cursor")
     return values
 
 

@@ -19,6 +19,7 @@ from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.credentials.seals import token_seal
 from tenants.services.input_values import name_read
 from tenants.services.outgoing.targets import target_address
+from tenants.words import fault_text, refusal_text
 
 TASK = "chat.send"
 TEST = "chat.test"
@@ -70,7 +71,11 @@ def chat_channel_create(*, actor: Actor, terms: ChatTerms, now: datetime) -> Cha
     project = _project(actor, terms.project)
     if project is not None and (unknown := set(terms.events) - set(PROJECT_TYPES)):
         known = ", ".join(PROJECT_TYPES)
-        raise invalid("unknown_event", f"{min(unknown)[:40]}: choose of {known}.", "events")
+        raise invalid(
+            "unknown_event",
+            refusal_text("unknown_chat_event", event=min(unknown)[:40], known=known),
+            "events",
+        )
     _count_check(actor, project)
     made = ChatChannel.objects.create(
         tenant_id=actor.tenant_id,
@@ -129,10 +134,10 @@ def _service(url: str) -> str:
         if SERVICES[service].is_own:
             _host_check(url, service)
     except (BadChatUrl, BadTarget) as fault:
-        raise invalid("bad_url", str(fault), "url") from None
+        raise invalid("bad_url", fault_text(fault), "url") from None
     if Apprise.instantiate(url, suppress_exceptions=True) is None:
         example = SERVICES[service].example
-        raise invalid("bad_url", f"The address is not complete. An example: {example}", "url")
+        raise invalid("bad_url", refusal_text("chat_url_incomplete", example=example), "url")
     return service
 
 
@@ -142,7 +147,7 @@ def _host_check(url: str, service: str) -> None:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise BadTarget("This is not an address.") from None
+        raise BadTarget("address_invalid") from None
     scheme = "https" if service.endswith("s") else "http"
     target_address(target_read(f"{scheme}://{host}{f':{port}' if port else ''}/"))
 
@@ -152,7 +157,7 @@ def _project(actor: Actor, slug: str | None) -> Project | None:
         return None
     project = access_project(actor, slug, "project")
     if not actor.may_lead(project.id):
-        raise denied("Only leads of this project and the tenant's admins can do this.")
+        raise denied(refusal_text("project_leads_only"))
     return project
 
 
@@ -161,7 +166,7 @@ def _count_check(actor: Actor, project: Project | None) -> None:
     most = MAX_OF_TENANT if project else MAX_OWN
     rows = rows.filter(user=None) if project else rows.filter(user=actor.user_id)
     if rows.count() >= most:
-        raise Refused("too_many_channels", f"At most {most} channels. Delete one first.")
+        raise Refused("too_many_channels", refusal_text("too_many_channels", most=most))
 
 
 def _record(actor: Actor, action: str, row: ChatChannel, now: datetime) -> None:

@@ -28,7 +28,7 @@ def target_address(target: Target, setting: str = "WEBHOOK_ALLOW") -> Address:
     try:
         return resolvers().submit(target_resolve, target, setting).result(timeout=RESOLVE_SECONDS)
     except TooLate:
-        raise BadTarget("The name server does not answer.") from None
+        raise BadTarget("name_server") from None
 
 
 def target_resolve(target: Target, setting: str = "WEBHOOK_ALLOW") -> Address:
@@ -38,7 +38,7 @@ def target_resolve(target: Target, setting: str = "WEBHOOK_ALLOW") -> Address:
     except (OSError, UnicodeError):
         found = []
     if not found:
-        raise BadTarget("The name does not resolve.")
+        raise BadTarget("name_unresolved")
     addresses = [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
     for address in addresses:
         address_check(target, address, getattr(settings, setting), setting)

@@ -20,6 +20,7 @@ from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.input_values import name_read
 from tenants.services.outgoing.secrets import salt_new, secret_of
 from tenants.services.outgoing.targets import target_address
+from tenants.words import fault_text, refusal_text
 
 MAX_WEBHOOKS = 50
 MAX_PATTERNS = 40
@@ -94,7 +95,9 @@ def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tupl
     """
     values = _values(actor, terms)
     if _all_of(actor).count() >= MAX_WEBHOOKS:
-        raise Refused("too_many_webhooks", f"There can be at most {MAX_WEBHOOKS} webhooks.")
+        raise Refused(
+            "too_many_webhooks", refusal_text("too_many_webhooks", max_webhooks=MAX_WEBHOOKS)
+        )
     webhook = Webhook.objects.create(
         tenant_id=actor.tenant_id,
         kind=terms.kind,
@@ -253,7 +256,7 @@ def deliveries_resend(
     if len(rows) > MAX_RESENT:
         raise Refused(
             "too_many_messages",
-            f"More than {MAX_RESENT:,} messages. Choose a later time.",
+            refusal_text("too_many_messages", max_resent=f"{MAX_RESENT:,}"),
             "invalid",
             "since",
             numbers={"most": MAX_RESENT},
@@ -287,7 +290,7 @@ def _again(found: WebhookDelivery, now: datetime) -> WebhookDelivery:
 def _enabled(actor: Holder, webhook_id: UUID, kind: str) -> Webhook:
     webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
     if webhook.disabled_at is not None:
-        raise Refused("webhook_disabled", "This webhook is off. Switch it on first.")
+        raise Refused("webhook_disabled", refusal_text("webhook_disabled"))
     return webhook
 
 
@@ -295,11 +298,13 @@ def _values(actor: Holder, terms: WebhookTerms) -> dict[str, object]:
     """Returns the checked fields of the row. Raises Refused."""
     patterns = list(dict.fromkeys(terms.events))
     if not 1 <= len(patterns) <= MAX_PATTERNS:
-        raise invalid("unknown_event", f"Choose 1 to {MAX_PATTERNS} events.", "events")
+        raise invalid(
+            "unknown_event", refusal_text("webhook_events", max_patterns=MAX_PATTERNS), "events"
+        )
     names = EVENT_TYPES if isinstance(actor, Actor) else SITE_TYPES
     if unknown := patterns_unknown(patterns, names):
         raise invalid(
-            "unknown_event", f"There is no event {unknown[0][:60]!r}; see the list.", "events"
+            "unknown_event", refusal_text("unknown_event", event=f"{unknown[0][:60]!r}"), "events"
         )
     return {
         "name": name_read(terms.name),
@@ -315,11 +320,11 @@ def _project(actor: Holder, slug: str | None) -> Project | None:
         return None
     if not slug:
         if not actor.is_tenant_admin:
-            raise denied("Only the tenant's admins can choose events of all projects.")
+            raise denied(refusal_text("webhook_admins_only"))
         return None
     project = access_project(actor, slug, "project")
     if not actor.may_lead(project.id):
-        raise denied("Only leads of this project and the tenant's admins can do this.")
+        raise denied(refusal_text("project_leads_only"))
     return project
 
 
@@ -327,7 +332,7 @@ def _url(text: str) -> str:
     try:
         target_address(target_read(text))
     except BadTarget as fault:
-        raise invalid("bad_url", str(fault), "url") from None
+        raise invalid("bad_url", fault_text(fault), "url") from None
     return text
 
 

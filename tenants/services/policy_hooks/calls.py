@@ -31,6 +31,7 @@ from tenants.services.outgoing.pinned import (
     pinned,
 )
 from tenants.services.outgoing.secrets import secrets_valid
+from tenants.words import fault_text
 from tenants.services.policy_hooks.questions import (
     TEST,
     HookAnswer,
@@ -293,7 +294,7 @@ async def _within(url: str, body: bytes, headers: Mapping[str, str], seconds: fl
     except httpx.TimeoutException:
         return Reply(error=f"No answer within {seconds:g} s.")
     except BadTarget as fault:
-        return Reply(error=str(fault))
+        return Reply(error=fault_text(fault))
     except TooLong:
         return Reply(error=f"The answer has more than {ANSWER_BYTES_MAX // 1024} KiB.")
     except (httpx.HTTPError, ssl.SSLError, OSError) as fault:

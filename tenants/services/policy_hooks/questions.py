@@ -17,6 +17,7 @@ from tenants.access import Actor
 from tenants.platform.errors import Refused
 from tenants.rules.policy_hooks import Decision
 from tenants.services.policy_hooks.live import LiveHook, hook_live
+from tenants.words import refusal_text
 
 TEST = "test"
 
@@ -97,7 +98,7 @@ def hook_consult(
     if known.is_dry_run and act != TEST:
         return None
     if known.act != act or known.asked != asked_of(found):
-        sentence = "What this asks for changed while the policy hook was asked. Send it again."
+        sentence = refusal_text("policy_hook_moved")
         raise Refused("policy_hook_moved", sentence)
     return known.answers
 

@@ -22,6 +22,7 @@ from tenants.services.policy_hooks.questions import (
     HookItem,
     hook_consult,
 )
+from tenants.words import fault_text, refusal_text
 
 OVERLAP = timedelta(hours=24)
 """After a rotation questions carry the signatures of both secrets for this long."""
@@ -52,7 +53,7 @@ class HookTerms:
 def hook_check(actor: Actor) -> None:
     """Raises Refused `not_allowed` unless the actor administers the tenant."""
     if not actor.is_tenant_admin:
-        raise denied("Only the tenant's admins have to do with its policy hook.")
+        raise denied(refusal_text("policy_hook_admins"))
 
 
 def hook_of(actor: Actor) -> PolicyHook | None:
@@ -79,12 +80,16 @@ def hook_set(*, actor: Actor, terms: HookTerms, now: datetime) -> tuple[PolicyHo
     """
     hook_check(actor)
     if not TIMEOUT_LEAST_MS <= terms.timeout_ms <= TIMEOUT_MOST_MS:
-        sentence = f"The time limit is {TIMEOUT_LEAST_MS} to {TIMEOUT_MOST_MS} milliseconds."
+        sentence = refusal_text(
+            "policy_hook_timeout",
+            timeout_least_ms=TIMEOUT_LEAST_MS,
+            timeout_most_ms=TIMEOUT_MOST_MS,
+        )
         raise invalid("bad_timeout", sentence, "timeout_ms")
     try:
         target_address(target_read(terms.url))
     except BadTarget as fault:
-        raise invalid("bad_url", str(fault), "url") from None
+        raise invalid("bad_url", fault_text(fault), "url") from None
     chosen = {name: getattr(terms, name) for name in _FIELDS}
     made = {**chosen, "created": now, "created_by_id": actor.user_id, "salt": salt_new()}
     # Two admins who create it at once get one hook.
@@ -137,7 +142,7 @@ def hook_test(*, actor: Actor, now: datetime) -> HookAnswer:
     item = HookItem(SAMPLE, _sample_fault)
     answers = hook_consult(actor, TEST, lambda: [item], now, live_of(hook))
     if answers is None:
-        raise Refused("policy_hook_busy", "The hook can't be tested here.")
+        raise Refused("policy_hook_busy", refusal_text("policy_hook_busy"))
     return answers[0]
 
 

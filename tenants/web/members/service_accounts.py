@@ -32,6 +32,7 @@ from tenants.services.credentials.service_accounts import (
 from tenants.web.frame import tenant_page
 from tenants.web.members.settings import LIFE_DEFAULT, OVERLAP_HOURS, token_state
 from tenants.web.sessions import credential_of
+from tenants.words import refusal_text
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -39,7 +40,7 @@ from tenants.web.sessions import credential_of
 def service_accounts(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Shows the service accounts that the person manages; POST creates one."""
     if not may_have_service_accounts(actor):
-        raise denied("Only project leads and the tenant's admins manage service accounts.")
+        raise denied(refusal_text("service_account_managers"))
     refusal = None
     made: list[ServiceAccount] = []
     if request.method == "POST":

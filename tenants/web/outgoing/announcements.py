@@ -23,6 +23,7 @@ from tenants.services.announcements import (
     announcement_withdraw,
 )
 from tenants.web.frame import operator_page, person_page, tenant_page
+from tenants.words import refusal_text
 
 PAST_SHOWN = 20
 
@@ -126,7 +127,7 @@ def _moment(form: QueryDict, name: str) -> datetime | None:
     try:
         found: datetime = forms.DateTimeField().clean(text)
     except (forms.ValidationError, OverflowError):
-        raise invalid("bad_time", "Enter a time as 2026-11-25 18:00.", name) from None
+        raise invalid("bad_time", refusal_text("bad_time"), name) from None
     return found
 
 

@@ -33,6 +33,7 @@ from tenants.services.notifications import (
     notifications_mark_read,
 )
 from tenants.web.frame import tenant_page
+from tenants.words import refusal_text
 
 ICONS = {
     "pause": "pause",
@@ -186,7 +187,7 @@ def _entry(row: Notification) -> Entry:
 def _save(actor: Actor, form: QueryDict) -> str:
     daily_at = clock_read(form.get("daily_at", ""), "daily_at")
     if daily_at is None:
-        raise invalid("bad_clock", "Write a time of day like 08:00.", "daily_at")
+        raise invalid("bad_clock", refusal_text("clock_example"), "daily_at")
     terms = NotificationTerms(
         choices={name: _typed(form, name) for name in TYPES},
         quiet_from=clock_read(form.get("quiet_from", ""), "quiet_from"),
@@ -201,7 +202,7 @@ def _typed(form: QueryDict, name: str) -> Choice:
     """The choice in the form. A type that always goes to the inbox has no box there."""
     mail = _mail_typed(form, name)
     if mail is None:
-        raise Refused("unknown_choice", "Choose when mails are sent.", "invalid", f"mail-{name}")
+        raise Refused("unknown_choice", refusal_text("mail_choice"), "invalid", f"mail-{name}")
     is_in_app = f"in_app-{name}" in form or not TYPES[name].is_optional
     return Choice(is_in_app, mail, f"chat-{name}" in form)
 

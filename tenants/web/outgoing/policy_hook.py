@@ -26,6 +26,7 @@ from tenants.services.policy_hooks.settings import (
     hook_test,
 )
 from tenants.web.frame import tenant_page
+from tenants.words import refusal_text
 
 PAGE_ROWS = 50
 USUAL_TIMEOUT_MS = 1_000
@@ -81,7 +82,7 @@ def _actions(actor: Actor, secrets: list[str]) -> Mapping[str, FormAction]:
 def _set(actor: Actor, form: QueryDict, secrets: list[str]) -> str:
     milliseconds = form.get("timeout_ms", "")
     if not (milliseconds.isascii() and milliseconds.isdigit()) or len(milliseconds) > 6:
-        raise invalid("bad_timeout", "Write a number of milliseconds.", "timeout_ms")
+        raise invalid("bad_timeout", refusal_text("milliseconds"), "timeout_ms")
     terms = HookTerms(
         url=form.get("url", "").strip(),
         timeout_ms=int(milliseconds),

@@ -37,6 +37,7 @@ from tenants.services.outgoing.webhooks import (
     webhooks_of,
 )
 from tenants.web.frame import operator_page, tenant_page
+from tenants.words import refusal_text
 
 PAGE_ROWS = 50
 _LOST = (WebhookDelivery.State.FAILED, WebhookDelivery.State.DROPPED)
@@ -95,7 +96,7 @@ class Place:
 def webhooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Lists webhooks and creates them. The secret of a new one is shown only once."""
     if not may_have_webhooks(actor):
-        raise denied("Only the tenant's admins and the leads of its projects have webhooks.")
+        raise denied(refusal_text("webhook_owners"))
     return _list_page(request, _of_tenant(actor))
 
 

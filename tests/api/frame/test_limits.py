@@ -95,7 +95,7 @@ def test_a_person_has_one_share_of_quotes_for_pages_and_rest(
         text = answer.content.decode()
         assert (answer.status_code, answer["Retry-After"]) == (429, "7")
         note = text.partition('id="ask-note"')[2].partition("</div>")[0]
-        assert "Too many quotes: at most 2 in 10 seconds. Try again in 7 s." in note
+        assert "at most 2 in 10 seconds are possible. Try again in 7 seconds." in note
         assert "data-book" not in text
     # What can't be quoted costs nothing, and others have a share of their own.
     assert client.get("/t/helix/book").status_code == 200

@@ -117,7 +117,7 @@ REFUSED: tuple[tuple[dict[str, str], str], ...] = (
     ({"tier": "gold"}, "There is no such tier."),
     ({"pin": "nowhere"}, "nowhere"),
     ({"revision": "7"}, "was changed meanwhile"),
-    ({"revision": "x"}, "Open the form again."),
+    ({"revision": "x"}, "The booking has changed since you opened this form."),
     ({"count": "5"}, "may use 4"),
 )
 

@@ -86,7 +86,7 @@ def test_an_offer_in_one_of_several_windows_is_asked_for_on_the_page() -> None:
         fields[f"until_{number}"] = since.strftime("%Y-%m-%dT18:00")
     for name, value, said in (
         ("until_2", "x", "Enter a date and a time."),
-        ("until_2", "2020-01-01T00:00", "A window ends after it begins."),
+        ("until_2", "2020-01-01T00:00", "A window must end after it begins."),
         ("request", "blub", "Not understood"),
         ("request", "1 h100", "length"),
     ):

@@ -201,7 +201,7 @@ def test_a_policy_is_published_when_its_differences_were_read(operator: Client) 
         ("grid", "2d", "Enter a value from 1s to 1d."),
         ("share_owners", "1.5", "Enter a whole number."),
         ("unbooked_end_after", "1m", "unbooked_end_after needs unbooked_warn_after"),
-        ("cool_down", "30m", "Nothing differs from the version in force."),
+        ("cool_down", "30m", "These values are those of the version in force."),
     ],
 )
 def test_a_bad_policy_is_refused_with_what_was_typed(

@@ -356,15 +356,15 @@ def test_who_may_not_set_it_up_and_what_is_refused(provider: Provider) -> None:
         assert secret_open(a_tenant("third").id, row.sealed_secret) is None
     form = {"act": "save", "client_id": "portal", "groups_claim": "groups"}
     for issuer, why in [
-        ("", "An issuer is"),
+        ("", "Enter the address of the issuer"),
         ("http://169.254.169.254", "private or reserved"),
         ("http://10.0.0.1:80", "private or reserved"),
         ("http://[::ffff:10.0.0.1]/", "private or reserved"),
         ("file:///etc/passwd", "https://"),
         ("http://a@127.0.0.1", "no name or password"),
         ("http://127.0.0.1:1", "connection to 127.0.0.1 failed"),
-        (f"http://localhost:{provider.port}", "calls itself"),
-        (f"{provider.issuer}/jwks?", "An issuer is"),
+        (f"http://localhost:{provider.port}", "has the issuer"),
+        (f"{provider.issuer}/jwks?", "Enter the address of the issuer"),
         (f"{provider.issuer}/nowhere", "status 404"),
     ]:
         answer = site.browser.post(site.page, {**form, "issuer": issuer})

@@ -20,8 +20,9 @@ from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.request_text import request_read
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
+from tenants.platform.coded import coded
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import Labels, Reference
 from tenants.platform.rest.fields import Duration, Flag, Instant, Money, Strict, Text, Whole
@@ -101,12 +102,12 @@ class PatchIn(Strict):
         ways = [name for name in ("request", "ask") if name in given]
         parts = [name for name in _PARTS if name in given]
         if len(ways) + bool(parts) > 1:
-            sentence = "Send either `request`, or `ask`, or single fields of the request."
+            sentence = refusal_text("change_ways")
             raise serializers.ValidationError(
                 {(parts or ways)[-1]: [sentence]}, code="request_twice"
             )
         if "duration" in given and "ends" in given:
-            sentence = "Send either `duration` or `ends`."
+            sentence = refusal_text("duration_or_ends")
             raise serializers.ValidationError({"ends": [sentence]}, code="request_twice")
         if given["sooner"] and (ways or {*parts, "give_back", "tier"} & {*given} - {"not_before"}):
             sentence = refusal_text("sooner_alone")
@@ -176,7 +177,7 @@ def _wanted(
         return _merged(booking, old, parts), None, None
     except AskError as error:
         prefix = "ask." if "ask" in given and error.param != "ask" else ""
-        raise invalid(error.code, error.sentence, f"{prefix}{error.param}") from error
+        raise invalid(error.code, coded_text(error.text), f"{prefix}{error.param}") from error
 
 
 def _merged(booking: Booking, old: AskDocument, parts: dict[str, Any]) -> AskDocument:
@@ -200,5 +201,5 @@ def _length_until(
     if window.starts is not None:
         return ends - window.starts
     if booking.planned_ends is None:
-        raise AskError("no_end", "It has no end yet. Send `duration` or `deadline`.", "ends")
+        raise AskError("no_end", coded("no_end_yet"), "ends")
     return timedelta(seconds=old.duration) + (ends - booking.planned_ends)

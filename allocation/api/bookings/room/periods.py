@@ -5,6 +5,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from allocation.words.refusals import refusal_text
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Instant, Strict
 
@@ -25,7 +26,7 @@ class PeriodQuery(Strict):
 def period_check(since: datetime, until: datetime, longest: timedelta) -> None:
     """Raises Refused `end_before_start` or `span_too_long`."""
     if until <= since:
-        raise invalid("end_before_start", "`until` must be after `from`.", "until")
+        raise invalid("end_before_start", refusal_text("until_after_from"), "until")
     if until - since > longest:
-        sentence = f"The period can be at most {longest.days} days long."
+        sentence = refusal_text("span_too_long", days=longest.days)
         raise invalid("span_too_long", sentence, "until")

@@ -18,6 +18,7 @@ from allocation.queries.bookings.money.statements import (
     statement_lines,
     statement_of,
 )
+from allocation.words.refusals import refusal_text
 from billing.focus import StatementLine, Uses, focus_csv, statement_csv
 from billing.rules import Period, money_text, month_of, period_text
 from billing.web.statement_pdf import statement_pdf
@@ -92,7 +93,7 @@ def month_read(text: str) -> Period:
     except ValueError:
         first = date.min
     if not EARLIEST <= first < LATEST:
-        raise invalid("bad_month", "Write the month as 2026-11.", "month")
+        raise invalid("bad_month", refusal_text("bad_month"), "month")
     return month_of(first)
 
 

@@ -18,6 +18,7 @@ from django.db.models import Count
 from allocation.models import BookingLabel
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
+from allocation.words.refusals import refusal_text
 from billing.focus import ClassShare, StatementLine, Totals
 from billing.models import Account, Budget, ClosedMonth
 from billing.price_books import price_at
@@ -176,9 +177,7 @@ def group_check(by: str) -> str:
     """Returns `by`, one of `GROUPS` or `label:` and a key. Raises Refused `unknown_choice`."""
     if is_group(by):
         return by
-    raise invalid(
-        "unknown_choice", f"Group by {', '.join(GROUPS)}, or label: and a key as label:team.", "by"
-    )
+    raise invalid("unknown_choice", refusal_text("group_by", groups=", ".join(GROUPS)), "by")
 
 
 def label_keys(of: StatementOf, most: int = 6) -> list[str]:

@@ -9,6 +9,7 @@ from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
 from allocation.rules.ask.words.numbers import WORD_NUMBER, number_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
 from allocation.rules.ask.words.reading import Reading, span_of
+from tenants.platform.coded import coded
 
 _NUMBER = re.compile(rf"\d+|{WORD_NUMBER}")
 _TIMES = re.compile(r"(.+?)\s*[x*]\s*(.+)")
@@ -18,8 +19,8 @@ def read_array(reading: Reading, tokens: Sequence[Token]) -> None:
     """Reads `array of 500`, `500 runs`."""
     span, number = span_of(*tokens), _number(tokens[0])
     if not 1 <= number <= MOST_ELEMENTS:
-        sentence = f"An array has 1 to {MOST_ELEMENTS:,} runs."
-        reading.add_problem("bad_array", sentence, span)
+        why = coded("ask_array_size", most_elements=f"{MOST_ELEMENTS:,}")
+        reading.add_problem("bad_array", why, span)
         return
     reading.set_value("array", number, f"an array of {number:,} runs", span)
 
@@ -28,8 +29,8 @@ def read_parallel(reading: Reading, tokens: Sequence[Token]) -> None:
     """Reads `20 at once`: how many runs of an array are open at a time."""
     span, number = span_of(*tokens), _number(tokens[0])
     if not 1 <= number <= MOST_PARALLEL:
-        sentence = f"1 to {MOST_PARALLEL:,} runs can be open at once."
-        reading.add_problem("bad_parallel", sentence, span)
+        why = coded("ask_parallel", most_parallel=f"{MOST_PARALLEL:,}")
+        reading.add_problem("bad_parallel", why, span)
         return
     reading.set_value("parallel", number, f"at most {number:,} at once", span)
 
@@ -45,17 +46,17 @@ def array_check(reading: Reading) -> None:
     if "array" not in values:
         if "parallel" in values:
             repairs = [Repair("without it", reading.replaced(spans["parallel"], ""))]
-            sentence = "Only an array has runs at once. Say “array of 500:” first."
-            reading.add_problem("no_array", sentence, spans["parallel"], repairs)
+            why = coded("ask_no_array")
+            reading.add_problem("no_array", why, spans["parallel"], repairs)
         return
     if "repeat" in values or "rrule" in values:
-        sentence = "An array can't repeat. Leave out one of them."
+        why = coded("ask_array_repeats")
         repairs = [Repair("without the array", reading.replaced(spans["array"], ""))]
-        reading.add_problem("array_repeats", sentence, spans["array"], repairs)
+        reading.add_problem("array_repeats", why, spans["array"], repairs)
     elif "starts" in values:
-        sentence = "The runs of an array start one after the other, so it can't have a start."
+        why = coded("ask_array_start")
         repairs = [Repair("without a start", reading.replaced(spans["starts"], ""))]
-        reading.add_problem("array_fixed", sentence, spans["starts"], repairs)
+        reading.add_problem("array_fixed", why, spans["starts"], repairs)
 
 
 def refuse_runs_or_gpus(reading: Reading, token: Token) -> None:
@@ -66,8 +67,8 @@ def refuse_runs_or_gpus(reading: Reading, token: Token) -> None:
         Repair(f"{said} runs of 1 GPU", reading.replaced(span, f"array of {said}: 1")),
         Repair(f"{said} GPUs at once", reading.replaced(span, said)),
     ]
-    sentence = f"{said} runs of 1 GPU each, or {said} GPUs in one booking?"
-    reading.add_problem(NOT_UNDERSTOOD, sentence, span, repairs)
+    why = coded("ask_runs_or_gpus", said=said)
+    reading.add_problem(NOT_UNDERSTOOD, why, span, repairs)
 
 
 def refuse_product(reading: Reading, token: Token) -> None:
@@ -79,8 +80,8 @@ def refuse_product(reading: Reading, token: Token) -> None:
         product = int(runs) * int(each)
         repairs.append(Repair(f"{product} GPUs at once", reading.replaced(span, str(product))))
     what = f"{each} GPU{'s' * (each != '1')} each" if each.isdecimal() else f"{each} of a GPU"
-    sentence = f"{runs} runs of {what}, or all of them in one booking?"
-    reading.add_problem(NOT_UNDERSTOOD, sentence, span, repairs)
+    why = coded("ask_runs_or_product", runs=runs, what=what)
+    reading.add_problem(NOT_UNDERSTOOD, why, span, repairs)
 
 
 def array_text(text: str, array: int | None, parallel: int | None) -> str:

@@ -28,6 +28,7 @@ from allocation.rules.ask.words.document import MAX_GROUPS, MIN_DURATION_SECONDS
 from allocation.rules.ask.words.names import Names, names_of
 from allocation.rules.ask.words.parsed import Catalogue, Parsed, Problem
 from allocation.rules.ask.words.reading import Reading
+from tenants.platform.coded import coded
 
 MAX_TEXT_LENGTH = 200
 _SPACES = "\t\u00a0\u202f"
@@ -113,10 +114,10 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
     characters.
     """
     if len(text) > MAX_TEXT_LENGTH:
-        sentence = f"A request can be at most {MAX_TEXT_LENGTH} characters long."
-        raise AskError("text_too_long", sentence, "request")
+        why = coded("ask_long", max_text_length=MAX_TEXT_LENGTH)
+        raise AskError("text_too_long", why, "request")
     if any(not char.isprintable() and char not in _SPACES for char in text):
-        raise AskError("control_characters", "A request must be one line of plain text.", "request")
+        raise AskError("control_characters", coded("ask_one_line"), "request")
 
     def read(line: str) -> Parsed:
         return _read(Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone))
@@ -238,20 +239,16 @@ def _check_window(reading: Reading, deadline: datetime | None) -> None:
     seconds, starts = values.get("duration"), values.get("starts")
     not_before = values.get("not_before")
     if starts is not None and (not_before is not None or deadline is not None):
-        sentence = "Use either an exact start, or an earliest start and a deadline."
-        reading.add_problem("window_twice", sentence, reading.spans["starts"])
+        why = coded("ask_window_twice")
+        reading.add_problem("window_twice", why, reading.spans["starts"])
     elif deadline is not None:
         first = max(not_before or reading.now, reading.now)
         least = seconds if isinstance(seconds, int) else MIN_DURATION_SECONDS
         if deadline < first + timedelta(seconds=least):
             names = ("deadline", "start_by", "not_before")
             span = next(reading.spans[name] for name in names if name in reading.spans)
-            sentence = (
-                "The booking is longer than the time until the deadline."
-                if seconds
-                else "The deadline is not after the earliest start."
-            )
-            reading.add_problem("deadline_unreachable", sentence, span)
+            why = coded("ask_deadline_short") if seconds else coded("ask_deadline_backward")
+            reading.add_problem("deadline_unreachable", why, span)
 
 
 Line = tuple[str, tuple[str, ...]]
@@ -264,7 +261,7 @@ _SHAPE_WORDS = (
 )
 _SHAPE = frozenset(_SHAPE_WORDS.split())
 _NAMED = frozenset({"CLASS", "OTHER", "ANY"})
-_ONE_OF_ALL = {"share": "a share", "workload": "a kind of work", "pin": "a pin"}
+_ONE_OF_ALL = ("share", "workload", "pin")
 
 
 def mixed_split(text: str, names: Names) -> Line | None:
@@ -300,7 +297,7 @@ def mixed_read(read: Callable[[str], Parsed], line: Line) -> Parsed:
     """The meaning of all groups together. Repairs are left out: they would lose the groups."""
     first, *others = map(read, (line[0], *line[1]))
     if first.missing is None and not first.problems and not first.classes:
-        first = replace(first, missing=Problem(0, 0, "no_class", "Name a GPU class."))
+        first = replace(first, missing=Problem(0, 0, "no_class", coded("ask_no_class")))
     problems = [*first.problems, *(each for other in others for each in other.problems)]
     problems += _problems(first, others, line)
     return replace(
@@ -331,17 +328,17 @@ def _problems(first: Parsed, others: list[Parsed], line: Line) -> Iterator[Probl
     whole = (0, len(line[0].rstrip()))
     spans = [whole, *((len(text) - len(text.lstrip()), len(text.rstrip())) for text in line[1])]
     if len(spans) > MAX_GROUPS:
-        yield Problem(*whole, "not_a_list", f"A request can have at most {MAX_GROUPS} groups.")
+        yield Problem(*whole, "not_a_list", coded("ask_groups_most", max_groups=MAX_GROUPS))
     seen: set[str] = set()
     for parsed, span in zip((first, *others), spans, strict=True):
         if len(parsed.classes) != 1:
-            yield Problem(*span, "no_class", "Name one GPU class for each group.")
+            yield Problem(*span, "no_class", coded("ask_group_class"))
         elif parsed.classes[0] in seen:
             name = parsed.classes[0]
-            sentence = f"Two groups name {name}. Add their counts together."
-            yield Problem(*span, "class_twice", sentence)
+            why = coded("ask_class_twice", name=name)
+            yield Problem(*span, "class_twice", why)
         seen.update(parsed.classes)
-        for name, words in _ONE_OF_ALL.items():
+        for name in _ONE_OF_ALL:
             if getattr(parsed, name):
-                sentence = f"A request with several groups can't have {words}."
-                yield Problem(*span, "not_in_groups", sentence)
+                why = coded(f"ask_group_{name}")
+                yield Problem(*span, "not_in_groups", why)

@@ -10,6 +10,7 @@ from allocation.rules.ask.line.arrays import refuse_product, refuse_runs_or_gpus
 from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
+from tenants.platform.coded import Coded, coded
 
 MAX_REPAIRS = 4
 MAX_GUESSES = 3
@@ -60,8 +61,8 @@ def words_refuse(reading: Reading, tokens: Sequence[Token]) -> None:
     if tokens and tokens[0].lower() in _OTHER_VERBS:
         # The rest of the line is not a request for GPUs.
         reading.problems.clear()
-        sentence = "This field only books. Open a booking to extend, release or cancel it."
-        _refuse(reading, (span_of(*tokens)[0], len(reading.text.rstrip())), sentence, [])
+        why = coded("ask_only_books")
+        _refuse(reading, (span_of(*tokens)[0], len(reading.text.rstrip())), why, [])
         return
     loose: list[Token] = []
     for token in tokens:
@@ -85,8 +86,8 @@ def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
     return runs
 
 
-def _refuse(reading: Reading, span: Span, sentence: str, repairs: list[Repair]) -> None:
-    reading.add_problem(NOT_UNDERSTOOD, sentence, span, repairs)
+def _refuse(reading: Reading, span: Span, why: Coded, repairs: list[Repair]) -> None:
+    reading.add_problem(NOT_UNDERSTOOD, why, span, repairs)
 
 
 def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -95,18 +96,18 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     words = [word for token in tokens for word in token.lower().split()]
     tiers = _known(reading, span, text.lower())
     if _DENIALS.intersection(words) and not tiers:
-        sentence = f"“{text}” is not understood. State only what you need."
-        _refuse(reading, span, sentence, [])
+        why = coded("ask_denial", text=text)
+        _refuse(reading, span, why, [])
         return
     repairs = _known(reading, span, text.lower()) + _vague(reading, tokens)
     repairs += _spelled(reading, tokens)
     if tokens[0].type in _LEADS:
-        sentence = f"“{text}” is incomplete. Example: “{_LEADS[tokens[0].type]}”."
+        why = coded("ask_incomplete", text=text, example=_LEADS[tokens[0].type])
     else:
-        sentence = f"“{text}” is not understood."
+        why = coded("ask_word", text=text)
     if not _KEPT.intersection(words):
         repairs.append(Repair(f"without “{text}”", reading.replaced(reading.with_noise(span), "")))
-    _refuse(reading, span, sentence, repairs)
+    _refuse(reading, span, why, repairs)
 
 
 def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
@@ -174,8 +175,8 @@ def _other_gpu(reading: Reading, token: Token) -> None:
         Repair(entry.label, reading.replaced(span, entry.label.lower()))
         for entry in entries[:MAX_REPAIRS]
     ]
-    sentence = f"This site has no {reading.words(span)}. Available: {labels}."
-    _refuse(reading, span, sentence, repairs)
+    why = coded("ask_other_gpu", gpu=reading.words(span), labels=labels)
+    _refuse(reading, span, why, repairs)
 
 
 def _fraction(reading: Reading, token: Token) -> None:
@@ -183,12 +184,12 @@ def _fraction(reading: Reading, token: Token) -> None:
     span = span_of(token)
     whole = int(re.split("[.,]", token)[0])
     choices = [str(number) for number in (whole, whole + 1) if number]
-    sentence = f"{token} is not a number of GPUs. Do you mean {' or '.join(choices)}?"
+    why = coded("ask_fraction", token=token, choices=" or ".join(choices))
     others = [f"{token.replace(',', '.')}h"]
     hours, _, minutes = token.partition(".")
     if int(hours) < 24 and len(minutes) == 2 and int(minutes) < 60:
         others.append(f"{hours}:{minutes}")
-    _refuse(reading, span, sentence, reading.replacements(span, *choices, *others))
+    _refuse(reading, span, why, reading.replacements(span, *choices, *others))
 
 
 def _bare_number(reading: Reading, token: Token) -> None:
@@ -202,33 +203,33 @@ def _bare_number(reading: Reading, token: Token) -> None:
         repairs.append(Repair(f"{token} hours", reading.replaced(span, f"{token}h")))
     if token.isdecimal() and int(token) < 24:
         repairs.append(Repair(f"at {token}:00", reading.replaced(span, f"at {int(token):02}:00")))
-    _refuse(reading, span_of(token), f"Do you mean {token} GPUs or {token} hours?", repairs)
+    _refuse(reading, span_of(token), coded("ask_bare_number", token=token), repairs)
 
 
 def _quantity(reading: Reading, token: Token) -> None:
     """`up to 4 h100`: a booking has an exact number of GPUs."""
     span = span_of(token)
     repair = Repair(f"without “{reading.words(span)}”", reading.replaced(span, ""))
-    _refuse(reading, span, "A booking needs an exact number of GPUs.", [repair])
+    _refuse(reading, span, coded("ask_exact_number"), [repair])
 
 
 def _nodes(reading: Reading, token: Token) -> None:
     """`a full node of h100`: the grammar does not know how many GPUs a node has."""
     span = span_of(token)
-    sentence = "Nodes can't be booked as a whole. Give a number of GPUs and “same node”."
+    why = coded("ask_whole_node")
     repairs = [
         Repair(f"{number} on one node", f"{reading.replaced(span, str(number))} same node")
         for number in (4, 8)
     ]
-    _refuse(reading, span, sentence, repairs)
+    _refuse(reading, span, why, repairs)
 
 
 def _hour_h(reading: Reading, token: Token) -> None:
     """`from 19h`, which is a duration everywhere else."""
     hour, _, minute = token.partition("h")
     clock = f"{int(hour):02}:{minute or '00'}"
-    sentence = f"“{token}” is a duration. Write the time as “{clock}”."
-    _refuse(reading, span_of(token), sentence, reading.replacements(span_of(token), clock))
+    why = coded("ask_hour_h", token=token, clock=clock)
+    _refuse(reading, span_of(token), why, reading.replacements(span_of(token), clock))
 
 
 def _clock_words(reading: Reading, token: Token) -> None:
@@ -239,7 +240,7 @@ def _clock_words(reading: Reading, token: Token) -> None:
     _refuse(
         reading,
         span_of(token),
-        f"{' or '.join(clocks)}?",
+        coded("ask_one_or_other", first=clocks[0], last=clocks[1]),
         reading.replacements(span_of(token), *clocks),
     )
 
@@ -252,7 +253,7 @@ def _range(reading: Reading, token: Token) -> None:
     _refuse(
         reading,
         span_of(token),
-        f"{first} or {last}?",
+        coded("ask_one_or_other", first=first, last=last),
         reading.replacements(span_of(token), *choices),
     )
 
@@ -261,27 +262,29 @@ def _no_project(reading: Reading, token: Token) -> None:
     span = span_of(token)
     known = [slug for slug, _ in reading.catalogue.projects]
     names = ", ".join(known)
-    sentence = f"You have no project “{token.split()[-1]}”."
-    sentence += f" Your projects: {names}." if names else ""
+    project = token.split()[-1]
+    why = coded("ask_no_project", project=project)
+    if names:
+        why = coded("ask_no_project_of", project=project, names=names)
     repairs = reading.replacements(span, *(f"project {slug}" for slug in known[:MAX_REPAIRS]))
-    _refuse(reading, span, sentence, repairs)
+    _refuse(reading, span, why, repairs)
 
 
 def _past(reading: Reading, token: Token) -> None:
-    reading.add_problem("window_past", "This time is in the past.", span_of(token))
+    reading.add_problem("window_past", coded("ask_time_past"), span_of(token))
 
 
 def _within(reading: Reading, token: Token) -> None:
     span = span_of(token)
     length = re.sub(r"^.*?(?=\d|\bhalf|\ban?\b|\b(?:one|two|three|four|five|six)\b)", "", token)
     repairs = reading.replacements(span, f"for {length}", f"in {length}", "asap")
-    sentence = "Give a deadline, such as “by 18:00”, or a duration, such as “for 2h”."
-    _refuse(reading, span, sentence, repairs)
+    why = coded("ask_within")
+    _refuse(reading, span, why, repairs)
 
 
 def _apart(reading: Reading, token: Token) -> None:
     repairs = reading.replacements(span_of(token), "same node", "same nvlink", "same rack")
-    _refuse(reading, span_of(token), "Do you mean one node, NVLink domain or rack?", repairs)
+    _refuse(reading, span_of(token), coded("ask_apart"), repairs)
 
 
 _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
@@ -314,15 +317,15 @@ def missing_part_of(reading: Reading, parsed: Parsed) -> Problem | None:
         ]
         repairs.append(Repair("any GPU", f"{text} any"))
         what = "GPU" if number == 1 else "GPUs"
-        sentence = f"Name a class of {what}, or “any”."
-        return Problem(0, end, "no_class", sentence, tuple(repairs))
+        why = coded("ask_class_or_any", what=what)
+        return Problem(0, end, "no_class", why, tuple(repairs))
     if parsed.duration is None:
         repairs = [Repair(length, f"{text} {length}") for length in _LENGTHS]
         if "start_by" in reading.values:
             whole = re.sub(r"\b((?:this |next )?weekend)\b", r"all \1", text, flags=re.IGNORECASE)
             whole = f"{text} all day" if whole == text else whole
             repairs.insert(0, Repair("all of it", whole))
-        return Problem(0, end, "no_duration", "Add a duration, such as 6h.", tuple(repairs))
+        return Problem(0, end, "no_duration", coded("ask_duration"), tuple(repairs))
     return None
 
 

@@ -22,6 +22,7 @@ from allocation.rules.ask.words.names import class_named, gigabytes_of, has_memo
 from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import ClassEntry, Repair
 from allocation.rules.ask.words.reading import Reading, span_of
+from tenants.platform.coded import coded
 
 Rule = Callable[[Reading, Sequence[Token]], None]
 _GROUPS: dict[str, Together] = {
@@ -44,7 +45,7 @@ def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
     try:
         reading.set_value("count", count_of(number), f"{number} of them", span)
     except AskError as error:
-        reading.add_problem(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.text, span)
 
 
 def read_classes(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -104,7 +105,7 @@ def read_share(reading: Reading, tokens: Sequence[Token]) -> None:
         meaning = f"{(share or 0) / WHOLE_SHARE:g} of one GPU, not isolated"
         reading.set_value("share", share, meaning, span)
     except AskError as error:
-        reading.add_problem(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.text, span)
 
 
 def read_cores(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -125,8 +126,8 @@ def read_ram(reading: Reading, tokens: Sequence[Token]) -> None:
             Repair(f"{gigabytes} GB host memory", reading.replaced(span, f"{gigabytes}gb ram")),
             Repair(f"{gigabytes} GB GPU memory", reading.replaced(span, f"{gigabytes}gb")),
         ]
-        sentence = f"Do you mean {gigabytes} GB of GPU memory or of host memory?"
-        reading.add_problem("which_memory", sentence, span, choices)
+        why = coded("ask_which_memory", gigabytes=gigabytes)
+        reading.add_problem("which_memory", why, span, choices)
         return
     _say_host(reading, tokens, "memory", gigabytes, f"{gigabytes} GiB of host memory with each")
 
@@ -138,7 +139,7 @@ def _say_host(
     try:
         reading.set_value(name, host_resource_of(amount, name), meaning, span)
     except AskError as error:
-        reading.add_problem(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.text, span)
 
 
 def read_together(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -161,9 +162,9 @@ def read_workload(reading: Reading, tokens: Sequence[Token]) -> None:
     known = reading.catalogue.workloads
     if kind not in known:
         names = ", ".join(known) or "none yet"
-        sentence = f"There is no kind of work called {kind}. Available: {names}."
+        why = coded("ask_workload", kind=kind, names=names)
         choices = reading.replacements(span, *(f"kind:{name}" for name in known[:MAX_SHOWN]))
-        reading.add_problem("unknown_workload", sentence, span, choices)
+        reading.add_problem("unknown_workload", why, span, choices)
 
 
 def read_tier(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -193,7 +194,7 @@ def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
             return
         reading.set_value("pin", pin, f"only on {pin_words(pin)}", span)
     except AskError as error:
-        reading.add_problem(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.text, span)
 
 
 def read_noise(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -228,7 +229,7 @@ def classes_of(reading: Reading) -> tuple[str, ...]:
         return able
     fitting = tuple(slug for slug in named if slug in able)
     if not fitting:
-        sentence = f"{' or '.join(named)} does not offer the slice {profile}."
+        why = coded("ask_profile", classes=" or ".join(named), profile=profile)
         profiles = list(dict.fromkeys(p for e in _entries(reading, named) for p in e.profiles))
         span = reading.spans["profile"]
         choices = reading.replacements(span, *profiles[:MAX_SHOWN])
@@ -237,7 +238,7 @@ def classes_of(reading: Reading) -> tuple[str, ...]:
             choices += [
                 Repair(f"{profile} {slug}", reading.replaced(class_span, slug)) for slug in able
             ]
-        reading.add_problem("impossible_profile", sentence, span, choices)
+        reading.add_problem("impossible_profile", why, span, choices)
     return fitting
 
 
@@ -257,15 +258,15 @@ def _how_many(reading: Reading) -> None:
     """Adds problems for `h100s` without a number, and for a share of several GPUs."""
     count, share = reading.values.get("count"), reading.values.get("share")
     if share is not None and (count not in (None, 1) or "profile" in reading.values):
-        sentence = "A share is a part of one GPU. It can't be combined with a count or a slice."
+        why = coded("ask_share_of_one")
         dropped = reading.spans.get("count") or reading.spans["profile"]
         choices = [Repair(reading.words(reading.spans["share"]), reading.replaced(dropped, ""))]
-        reading.add_problem("share_of_one", sentence, reading.spans["share"], choices)
+        reading.add_problem("share_of_one", why, reading.spans["share"], choices)
     if "plural" in reading.values and count is None and share is None:
         span = reading.spans["plural"]
         words = reading.words(span)
         choices = reading.replacements(span, *(f"{number} {words}" for number in (1, 2, 4)))
-        reading.add_problem("how_many", f"Give the number of {words}.", span, choices)
+        reading.add_problem("how_many", coded("ask_how_many", words=words), span, choices)
 
 
 def _slice_of_memory(reading: Reading) -> None:
@@ -279,7 +280,9 @@ def _slice_of_memory(reading: Reading) -> None:
     if "gigabytes" not in reading.values:
         span = reading.spans["slice"]
         choices = reading.replacements(span, *profiles[: MAX_SHOWN + 2])
-        reading.add_problem("which_slice", f"Which slice? {_names(profiles)}.", span, choices)
+        reading.add_problem(
+            "which_slice", coded("ask_which_slice", names=_names(profiles)), span, choices
+        )
         return
     gigabytes, is_least, is_compute = _memory_said(reading)
     span = reading.spans["gigabytes"]
@@ -290,9 +293,9 @@ def _slice_of_memory(reading: Reading) -> None:
     fitting.sort(key=lambda name: (profile_gigabytes(name), name))
     if not fitting or is_compute:
         del reading.values["gigabytes"]
-        sentence = f"Which slice? {_names(fitting or profiles)}."
+        why = coded("ask_which_slice", names=_names(fitting or profiles))
         choices = reading.replacements(span, *(fitting or profiles)[: MAX_SHOWN + 2])
-        reading.add_problem("which_slice", sentence, span, choices)
+        reading.add_problem("which_slice", why, span, choices)
         return
     del reading.values["gigabytes"]
     reading.values["profile"], reading.spans["profile"] = fitting[0], span
@@ -309,7 +312,7 @@ def _bare_compute(reading: Reading) -> None:
     span = reading.spans["gigabytes"]
     names = [p for e in reading.catalogue.classes for p in e.profiles if p.startswith(f"{number}g")]
     choices = reading.replacements(span, *dict.fromkeys(names))
-    reading.add_problem("which_slice", f"Which slice with {number} compute units?", span, choices)
+    reading.add_problem("which_slice", coded("ask_compute_slice", number=number), span, choices)
     del reading.values["gigabytes"]
 
 
@@ -353,7 +356,7 @@ def _no_such_memory(reading: Reading, entries: list[ClassEntry], gigabytes: int)
     if abs(before[1] - span[0]) <= 1:
         span = (before[0], span[1])
     sizes = sorted({gigabytes_of(entry) for entry in entries})
-    sentence = f"No GPU has {gigabytes} GB. Available: {', '.join(map(str, sizes))} GB."
+    why = coded("ask_memory", gigabytes=gigabytes, sizes=", ".join(map(str, sizes)))
     choices = reading.replacements(reading.spans["gigabytes"], *(f"{size}gb" for size in sizes))
     larger = [size for size in sizes if size > gigabytes]
     if larger:
@@ -363,7 +366,7 @@ def _no_such_memory(reading: Reading, entries: list[ClassEntry], gigabytes: int)
         ]
     makers = [p for e in entries for p in e.profiles if profile_gigabytes(p) == gigabytes]
     choices += reading.replacements(reading.spans["gigabytes"], *dict.fromkeys(makers))
-    reading.add_problem("no_such_memory", sentence, span, choices)
+    reading.add_problem("no_such_memory", why, span, choices)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from allocation.rules.ask.when.moment import ONE_DAY, ONE_MINUTE, PARTS, Moment
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span
 from allocation.rules.ask.words.times import Day, NoSuchTime, day_bounds, wall
+from tenants.platform.coded import coded
 
 _FIVE_MINUTES = 300
 
@@ -23,8 +24,8 @@ def is_half_ambiguous(reading: Reading, moment: Moment) -> bool:
     )
     if not lead and "duration" not in reading.values and not clock.time.minute:
         choices += reading.replacements(moment.clock_span, f"{clock.time.hour}h")
-    sentence = f"Do you mean {clock.time:%H:%M} or {later:%H:%M}?"
-    reading.add_problem("which_half", sentence, moment.clock_span, choices)
+    why = coded("ask_which_half", time=f"{clock.time:%H:%M}", later=f"{later:%H:%M}")
+    reading.add_problem("which_half", why, moment.clock_span, choices)
     return True
 
 
@@ -47,7 +48,7 @@ def is_midnight_ambiguous(reading: Reading, moment: Moment) -> bool:
         )
     reading.add_problem(
         "which_day",
-        "Do you mean the midnight before or after that day?",
+        coded("ask_midnight"),
         moment.clock_span,
         choices,
     )
@@ -73,13 +74,13 @@ def instant_of(
         words = reading.words(span)
         lead = words.split()[0] if words.split() else "by"
         choices = reading.replacements(span, *(f"{lead} {day} {hour:02}:00" for hour in hours))
-        sentence = f"Give a time in the {moment.part}."
-        reading.add_problem("which_half", sentence, span, choices)
+        why = coded("ask_time_in_part", part=moment.part)
+        reading.add_problem("which_half", why, span, choices)
         return None
     try:
         found = _time_of(reading, moment, after or reading.now, end_of_day=end_of_day)
     except NoSuchTime as error:
-        reading.add_problem("no_such_time", str(error), span)
+        reading.add_problem("no_such_time", error.text, span)
         return None
     if begins and not moment.has_time:
         last = moment.days[1] - ONE_DAY if moment.days else date_of(moment, reading)
@@ -90,7 +91,7 @@ def instant_of(
         if moment.clock and moment.day and moment.day.on == reading.today:
             lead = "" if begins else "by "
             choices = reading.replacements(span, f"{lead}tomorrow {moment.clock.time:%H:%M}")
-        reading.add_problem("window_past", "This time is in the past.", span, choices)
+        reading.add_problem("window_past", coded("ask_time_past"), span, choices)
         return None
     return found
 

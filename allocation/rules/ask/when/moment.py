@@ -9,6 +9,7 @@ from lark import Token, Tree
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import Clock, Day, clock_read, day_read, instant_read
+from tenants.platform.coded import coded
 
 PARTS = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (18, 24)}
 """The first hour of each part of a day, and the hour after it."""
@@ -69,7 +70,7 @@ def is_consistent(reading: Reading, moment: Moment) -> bool:
         if moment.day.is_weekday:
             day = first + timedelta(days=(day.weekday() - first.weekday()) % 7)
         if not first <= day < last:
-            reading.add_problem("said_twice", "This day is not in this week.", moment.span)
+            reading.add_problem("said_twice", coded("ask_other_week"), moment.span)
             return False
         moment.day, moment.days = Day(day), None
     has_days = moment.days is not None or moment.fixed is not None
@@ -77,8 +78,8 @@ def is_consistent(reading: Reading, moment: Moment) -> bool:
     if (has_days and (is_vague or (moment.fixed and moment.day))) or (
         moment.ends and (moment.part or moment.clock)
     ):
-        sentence = "These times contradict each other. Give one day and one time."
-        reading.add_problem("said_twice", sentence, moment.span)
+        why = coded("ask_times_contradict")
+        reading.add_problem("said_twice", why, moment.span)
         return False
     return True
 
@@ -92,7 +93,7 @@ def _stamp(reading: Reading, moment: Moment, token: Token) -> bool:
 def _stamp_instant(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     moment.fixed = instant_read(token)
     if moment.fixed is None:
-        reading.add_problem(NOT_UNDERSTOOD, "This time does not exist.", span)
+        reading.add_problem(NOT_UNDERSTOOD, coded("ask_no_such_time"), span)
     return moment.fixed is not None
 
 
@@ -128,14 +129,14 @@ def _stamp_part(reading: Reading, moment: Moment, token: Token, span: Span) -> b
 def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     day = day_read(token, reading.today)
     if day is None:
-        reading.add_problem(NOT_UNDERSTOOD, "This day does not exist.", span)
+        reading.add_problem(NOT_UNDERSTOOD, coded("ask_no_such_day"), span)
         return False
     if day.choices:
         choices = [
             Repair(f"{each:%a} {each.day} {each:%b}", reading.replaced(span, each.isoformat()))
             for each in day.choices
         ]
-        reading.add_problem("which_day", f"“{token}” can be several days.", span, choices)
+        reading.add_problem("which_day", coded("ask_several_days", token=token), span, choices)
         return False
     if moment.day is None:
         moment.day, moment.day_span = day, span
@@ -151,7 +152,7 @@ def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bo
 def _stamp_clock(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     clock = clock_read(token)
     if clock is None:
-        reading.add_problem(NOT_UNDERSTOOD, "This time of day does not exist.", span)
+        reading.add_problem(NOT_UNDERSTOOD, coded("ask_no_such_clock"), span)
         return False
     if moment.clock is not None:
         reading.add_duplicate("time", span, moment.clock_span)
@@ -177,7 +178,7 @@ def clock_in_part(reading: Reading, moment: Moment) -> None:
     found = next((hour for hour in hours if first <= hour < last), None)
     if found is None:
         reading.add_problem(
-            "no_such_time", f"This time is not in the {moment.part}.", moment.clock_span
+            "no_such_time", coded("ask_not_in_part", part=moment.part), moment.clock_span
         )
         moment.is_wrong = True
         return
@@ -206,7 +207,7 @@ def add_ambiguous_days(
     reading: Reading, span: Span, choices: list[tuple[date, date]] | None
 ) -> None:
     if not choices:
-        reading.add_problem("which_day", "Give the first day, such as “from 1 dec”.", span)
+        reading.add_problem("which_day", coded("ask_first_day"), span)
         return
     repairs = [
         Repair(
@@ -215,4 +216,4 @@ def add_ambiguous_days(
         )
         for first, _ in choices
     ]
-    reading.add_problem("which_day", "This can be two weekends. Choose one.", span, repairs)
+    reading.add_problem("which_day", coded("ask_weekend"), span, repairs)

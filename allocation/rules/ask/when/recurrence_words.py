@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from allocation.errors import AskError
 from allocation.rules.ask.words.times import WEEKDAY_WORDS
 from allocation.rules.recurrence import Recurrence, days_in_order, nth_in_order
+from tenants.platform.coded import coded
 
 UNITS: dict[str, str] = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month"}
 WORKDAYS = (0, 1, 2, 3, 4)
@@ -52,8 +53,8 @@ def month_rule(text: str, param: str) -> Recurrence:
     words = text.replace(",", " ").lower().split()
     found, used = month_days_in(words)
     if found is None or used < len(words):
-        sentence = "Use days of the month: “2nd tue, last fri”, “1st and 15th”, “last weekday”."
-        raise AskError("not_a_rule", sentence, param)
+        why = coded("ask_month_days")
+        raise AskError("not_a_rule", why, param)
     return found
 
 

@@ -21,6 +21,7 @@ from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, span_of
 from allocation.rules.ask.words.times import WEEKDAY_WORDS
 from allocation.rules.recurrence import Freq, Recurrence, recurrence_check, rule_read
+from tenants.platform.coded import coded
 
 _UNITS: dict[str, Freq] = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY"}
 _ALONE: dict[str, Freq] = {"daily": "DAILY", "weekly": "WEEKLY", "monthly": "MONTHLY"}
@@ -38,8 +39,8 @@ def read_repeat(reading: Reading, tokens: Sequence[Token]) -> None:
     span = span_of(*tokens)
     rule = _rule(" ".join(tokens[0].split()))
     if rule is None:
-        sentence = "Use days of the month of one kind: “2nd tue, last fri” or “1st and 15th”."
-        reading.add_problem("not_understood", sentence, span)
+        why = coded("ask_month_days_kind")
+        reading.add_problem("not_understood", why, span)
         return
     reading.set_value("repeat", rule, every_words(rule), span)
 
@@ -83,7 +84,7 @@ def read_rule(reading: Reading, tokens: Sequence[Token]) -> None:
     try:
         rule = rule_read(tokens[0], "request")
     except AskError as error:
-        reading.add_problem(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.text, span)
         return
     for name, end in (("until", rule.until), ("times", rule.times)):
         if end is not None:
@@ -108,8 +109,8 @@ def series_end(reading: Reading, when: When) -> None:
         return
     when.until = None
     if not until.has_day or until.has_time or until.days or until.part:
-        sentence = "Give the last day of the series, such as “until 31 jan”."
-        reading.add_problem("no_end", sentence, until.span)
+        why = coded("ask_last_day")
+        reading.add_problem("no_end", why, until.span)
         return
     day = _last_day(until)
     reading.set_value("until", day, f"until {day:%a} {day.day} {day:%b %Y}", until.span)
@@ -126,15 +127,15 @@ def series_of(reading: Reading) -> Recurrence | None:
     if not isinstance(rule, Recurrence):
         if "times" in reading.values:
             span = reading.spans["times"]
-            sentence = "Add a recurrence, such as “every mon”."
+            why = coded("ask_recurrence")
             one = reading.replaced(span, "")
             array = Repair(f"{times} runs", f"array of {times}: {one}")
-            reading.add_problem("no_repeat", sentence, span, [array])
+            reading.add_problem("no_repeat", why, span, [array])
         return None
     span = reading.spans["repeat"]
     if until is not None and times is not None:
-        sentence = "Give either the last day or the number of dates, not both."
-        reading.add_problem("end_twice", sentence, span)
+        why = coded("ask_end_twice")
+        reading.add_problem("end_twice", why, span)
         return None
     rule = replace(
         rule,
@@ -147,8 +148,8 @@ def series_of(reading: Reading) -> Recurrence | None:
         clock = "" if "starts" in reading.values else " 9:00-17:00"
         more = [f"{reading.words(span)}{clock} {end}" for end in ("5 times", "10 times")]
         choices = reading.replacements(span, *more) if error.code == "no_end" else []
-        reading.add_problem(error.code, error.sentence, span, choices)
+        reading.add_problem(error.code, error.text, span, choices)
         return None
     if "starts" not in reading.values:
-        reading.add_problem("no_start", "Add a time of day, such as “9-17”.", span)
+        reading.add_problem("no_start", coded("ask_clock"), span)
     return rule

@@ -21,6 +21,7 @@ from allocation.rules.ask.when.windows import (
 )
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span
+from tenants.platform.coded import coded
 
 
 def when_resolve(reading: Reading, when: When) -> None:
@@ -90,7 +91,7 @@ def start_rule(reading: Reading, when: When) -> bool:
 
 def _start_at(reading: Reading, begin: Moment) -> None:
     if begin.days is not None:
-        reading.add_problem("which_day", "Choose one of these days.", begin.span)
+        reading.add_problem("which_day", coded("ask_these_days"), begin.span)
         return
     if is_half_ambiguous(reading, begin) or is_midnight_ambiguous(reading, begin):
         return
@@ -136,8 +137,8 @@ def until_as_deadline(reading: Reading, when: When) -> None:
     if until is None or "repeat" in reading.values:
         return
     if "duration" not in reading.values:
-        sentence = "Add a start, such as “from 9:00”, or a duration, such as “2h”."
-        reading.add_problem("no_start", sentence, until.span)
+        why = coded("ask_start_or_duration")
+        reading.add_problem("no_start", why, until.span)
         return
     when.deadline, when.is_before = until, False
     set_deadline(reading, when)
@@ -157,7 +158,7 @@ def set_deadline(reading: Reading, when: When) -> None:
             )
             for day in (first - ONE_DAY, last - ONE_DAY)
         ]
-        reading.add_problem("which_day", "The deadline must be one day.", found.span, choices)
+        reading.add_problem("which_day", coded("ask_deadline_day"), found.span, choices)
         return
     if found.day is None and found.fixed is None and when.plain and when.plain.day:
         found.day = replace(when.plain.day, is_weekday=False)

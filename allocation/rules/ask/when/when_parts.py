@@ -23,6 +23,7 @@ from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import Clock, clock_read, duration_words
+from tenants.platform.coded import coded
 
 
 @dataclass(slots=True)
@@ -74,8 +75,8 @@ def _each_day(reading: Reading, when: When, span: Span) -> bool:
     text = Reading.replaced(reading, span, "")
     both = reading.words(when.window_span)
     repair = Repair("every day", " ".join(text.replace(both, words).split()))
-    sentence = "Add a recurrence, such as “every day”."
-    reading.add_problem("said_twice", sentence, span, [repair])
+    why = coded("ask_every_day")
+    reading.add_problem("said_twice", why, span, [repair])
     return True
 
 
@@ -91,7 +92,7 @@ def _add_length(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence
     if not _is_one_length(text):
         begin, rest = text.split(maxsplit=1)
         choices = [Repair(each, reading.replaced(span, each)) for each in (begin, rest)]
-        reading.add_problem("said_twice", "The request already has a duration.", span, choices)
+        reading.add_problem("said_twice", coded("ask_duration_twice"), span, choices)
         return
     seconds = sum(length_of(each) or 0 for each in re.split(r"\s+and\s+(?=\d|one|an?\s\w+$)", text))
     if " and a half" in text:
@@ -110,7 +111,7 @@ def set_duration(reading: Reading, seconds: int, span: Span) -> bool:
     try:
         reading.set_value("duration", duration_of(seconds), f"for {duration_words(seconds)}", span)
     except AskError as error:
-        reading.add_problem(error.code, error.sentence, span)
+        reading.add_problem(error.code, error.text, span)
         return False
     return True
 
@@ -160,7 +161,7 @@ def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequenc
     )
     clocks = clock_read(first), clock_read(last)
     if None in clocks:
-        reading.add_problem("no_such_time", "This time of day does not exist.", span)
+        reading.add_problem("no_such_time", coded("ask_no_such_clock"), span)
         return
     starts, ends = (Moment(span, clock=clock, clock_span=span) for clock in clocks)
     when.window, when.window_span = (starts, ends), span
@@ -189,7 +190,7 @@ def _halves(reading: Reading, when: When, first: str, last: str) -> None:
     when.window = None
     reading.add_problem(
         "which_half",
-        "Do you mean the morning or the afternoon?",
+        coded("ask_morning"),
         when.window_span,
         reading.replacements(when.window_span, *words),
     )

@@ -15,9 +15,10 @@ from allocation.rules.ask.when.when_parts import When, set_duration
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span
 from allocation.rules.ask.words.times import Clock, Day, day_bounds, duration_words, wall
+from tenants.platform.coded import coded
 
 OVERNIGHT = (time(20), time(8))
-_NO_START = "Add a start, such as “9:00-17:00”."
+_NO_START = coded("ask_add_start")
 
 
 def whole_rule(reading: Reading, when: When) -> bool:
@@ -30,7 +31,7 @@ def whole_rule(reading: Reading, when: When) -> bool:
             Repair("24 hours", reading.replaced(when.whole, "1d")),
             Repair("all day tomorrow", reading.replaced(when.whole, "all day tomorrow")),
         ]
-        reading.add_problem("which_day", "Add a day, such as “tomorrow”.", when.whole, choices)
+        reading.add_problem("which_day", coded("ask_day"), when.whole, choices)
         return True
     if plain.span != when.whole:
         reading.add_part("day", "all of it", when.whole)
@@ -96,8 +97,8 @@ def _second_end(reading: Reading, until: Moment, window: Span) -> None:
         Repair(often, reading.replaced(window, f"{often} {reading.words(window)}"))
         for often in ("every day", "every weekday", "every week")
     ]
-    sentence = "Add a recurrence, such as “every mon”."
-    reading.add_problem("no_repeat", sentence, until.span, repairs)
+    why = coded("ask_recurrence")
+    reading.add_problem("no_repeat", why, until.span, repairs)
 
 
 def _join_ends(reading: Reading, when: When) -> None:
@@ -222,7 +223,7 @@ def _open_end(reading: Reading, when: When, day: Day, more: Span | None = None) 
         Repair(f"from {first:%a %d %b}", reading.replaced(span, f"{first.isoformat()} {clocks}"))
         for first in (day.on - ONE_DAY, day.on)
     ]
-    reading.add_problem("which_day", "Choose the day of the start.", span, choices)
+    reading.add_problem("which_day", coded("ask_start_day"), span, choices)
     return True
 
 
@@ -278,21 +279,27 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span) -> None:
 
 def _say_window(reading: Reading, starts: datetime, ends: datetime, span: Span) -> None:
     if ends <= starts:
-        reading.add_problem("ends_first", "The window ends before it starts.", span)
+        reading.add_problem("ends_first", coded("ask_window_backward"), span)
         return
     seconds = int((ends - starts).total_seconds())
     values = reading.values.get("duration")
     if values is not None and values != seconds:
         first, last = reading.time_text(starts), reading.time_text(ends)
         length = reading.words(reading.spans["duration"])
-        sentence = f"{first} to {last} is {duration_words(seconds)}, not {length}."
+        why = coded(
+            "ask_window_length",
+            first=first,
+            last=last,
+            window=duration_words(seconds),
+            length=length,
+        )
         choices = [Repair(duration_words(seconds), reading.replaced(reading.spans["duration"], ""))]
         between = f"between {_stamp_text(reading, starts)} and {_stamp_text(reading, ends)}"
         choices.append(Repair("sometime between", reading.replaced(span, between)))
         days = values // 86_400 if isinstance(values, int) else 0
         if days and getattr(reading.values.get("repeat"), "freq", "") == "DAILY":
             choices += reading.replacements(reading.spans["duration"], f"{days} times")
-        reading.add_problem("said_twice", sentence, reading.spans["duration"], choices)
+        reading.add_problem("said_twice", why, reading.spans["duration"], choices)
         return
     meaning = f"exactly {reading.time_text(starts)} to {reading.time_text(ends)}"
     reading.set_value("starts", starts, meaning, span)
@@ -315,11 +322,11 @@ def days_rule(reading: Reading, when: When) -> bool:
 def set_days(reading: Reading, moment: Moment) -> None:
     """Sets a start at any time in these days, or in this part of the day."""
     if moment.ends:
-        sentence = "Add “by” or “until” before it."
+        why = coded("ask_which_end")
         choices = reading.replacements(
             moment.span, *(f"{word} {reading.words(moment.span)}" for word in ("by", "until"))
         )
-        reading.add_problem("which_end", sentence, moment.span, choices)
+        reading.add_problem("which_end", why, moment.span, choices)
         return
     first, last = moment.days or (date_of(moment, reading), date_of(moment, reading) + ONE_DAY)
     begins, ends = day_bounds(first, reading.zone)[0], day_bounds(last, reading.zone)[0]
@@ -333,7 +340,7 @@ def set_days(reading: Reading, moment: Moment) -> None:
         begins, ends = _part_bounds(reading, first, moment.part)
         words = f"starts in the {moment.part} of {first:%a %d %b}"
     if ends <= reading.now:
-        reading.add_problem("window_past", "This day is in the past.", moment.span)
+        reading.add_problem("window_past", coded("ask_day_past"), moment.span)
         return
     reading.values["start_by"] = ends
     reading.set_value("not_before", max(begins, reading.now), words, moment.span)
@@ -342,8 +349,8 @@ def set_days(reading: Reading, moment: Moment) -> None:
 def _which_part(reading: Reading, moment: Moment) -> None:
     """Adds a problem for `in the morning` when this morning has already begun."""
     choices = reading.replacements(moment.span, f"this {moment.part}", f"tomorrow {moment.part}")
-    sentence = f"Do you mean this {moment.part} or tomorrow's?"
-    reading.add_problem("which_day", sentence, moment.span, choices)
+    why = coded("ask_which_part", part=moment.part)
+    reading.add_problem("which_day", why, moment.span, choices)
 
 
 def _part_bounds(reading: Reading, day: date, part: str) -> tuple[datetime, datetime]:

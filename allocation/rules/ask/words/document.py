@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 
 from allocation.errors import AskError
+from tenants.platform.coded import coded
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
 
@@ -120,14 +121,14 @@ class AskDocument:
     def from_json(cls, data: object) -> "AskDocument":
         """Reads the JSON form. Raises AskError for unknown, missing and invalid fields."""
         if not isinstance(data, Mapping):
-            raise AskError("not_an_object", "`ask` must be a JSON object.", "ask")
+            raise AskError("not_an_object", coded("ask_object"), "ask")
         for name in data:
             if name not in _READERS:
-                raise AskError("unknown_field", "There is no such field.", str(name)[:64])
+                raise AskError("unknown_field", coded("ask_field"), str(name)[:64])
         data = _with_first_group(data)
         for name in ("classes", "duration"):
             if name not in data:
-                raise AskError("missing_field", f"`{name}` is required.", name)
+                raise AskError("missing_field", coded("ask_required", name=name), name)
         values: dict[str, Any] = {"count": 1, "profile": None, "together": "any", "required": False}
         values |= {name: _READERS[name](value, name) for name, value in data.items()}
         document = cls(**values)
@@ -138,20 +139,20 @@ class AskDocument:
     def check_share(self) -> None:
         """Raises AskError for a share of several GPUs or of a slice."""
         if self.share is not None and (self.count != 1 or self.profile is not None):
-            sentence = "A share is a part of one GPU. It can't be combined with a count or a slice."
-            raise AskError("share_of_one", sentence, "share")
+            why = coded("ask_share_of_one")
+            raise AskError("share_of_one", why, "share")
 
     def check_window(self) -> None:
         """Raises AskError for a contradictory window."""
         flexible = self.not_before is not None or self.deadline is not None
         if self.starts is not None and flexible:
-            sentence = "Provide either `starts`, or `not_before` and `deadline`."
-            raise AskError("window_twice", sentence, "starts")
+            why = coded("ask_starts_twice")
+            raise AskError("window_twice", why, "starts")
         if self.deadline is None or self.not_before is None:
             return
         if self.deadline < self.not_before + timedelta(seconds=self.duration):
-            sentence = "The duration is longer than the time from `not_before` to `deadline`."
-            raise AskError("deadline_unreachable", sentence, "deadline")
+            why = coded("ask_deadline_unreachable")
+            raise AskError("deadline_unreachable", why, "deadline")
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form. `from_json` returns the same document."""
@@ -187,12 +188,12 @@ def _with_first_group(data: Mapping[Any, Any]) -> Mapping[Any, Any]:
     del row["gpu_class"]
     for name, value in row.items():
         if name in data and data[name] != value:
-            sentence = f"Provide `{name}` in `groups`: a mixed request has one for each group."
-            raise AskError("groups_twice", sentence, name)
+            why = coded("ask_field_of_group", name=name)
+            raise AskError("groups_twice", why, name)
     for name in ("share", "workload", "pin"):
         if data.get(name):
-            sentence = f"A request with several groups can't have `{name}`."
-            raise AskError("not_in_groups", sentence, name)
+            why = coded("ask_field_not_in_groups", name=name)
+            raise AskError("not_in_groups", why, name)
     return {**data, **row, "groups": others}
 
 
@@ -205,8 +206,8 @@ def count_of(value: object, param: str = "count") -> int:
     """A count within bounds. Raises AskError otherwise."""
     number = _whole(value, param)
     if not 1 <= number <= MAX_COUNT:
-        sentence = f"The count must be between 1 and {MAX_COUNT}."
-        raise AskError("count_out_of_bounds", sentence, param)
+        why = coded("ask_count", max_count=MAX_COUNT)
+        raise AskError("count_out_of_bounds", why, param)
     return number
 
 
@@ -214,23 +215,23 @@ def duration_of(value: object, param: str = "duration") -> int:
     """Seconds, from whole seconds or ISO 8601 (`PT6H`). Raises AskError otherwise."""
     seconds = _iso_seconds(value, param) if isinstance(value, str) else _whole(value, param)
     if not MIN_DURATION_SECONDS <= seconds <= MAX_DURATION_SECONDS:
-        sentence = "The duration must be between 1 minute and 90 days."
-        raise AskError("duration_out_of_bounds", sentence, param)
+        why = coded("ask_duration_bounds")
+        raise AskError("duration_out_of_bounds", why, param)
     return seconds
 
 
 def _iso_seconds(value: str, param: str) -> int:
     found = _DURATION.fullmatch(value)
     if found is None or not any(found.groups()) or value.endswith("T"):
-        sentence = "The duration must be whole seconds or an ISO 8601 duration, such as PT6H."
-        raise AskError("not_a_duration", sentence, param)
+        why = coded("ask_duration_form")
+        raise AskError("not_a_duration", why, param)
     amounts = (int(amount or 0) for amount in found.groups())
     return sum(amount * each for amount, each in zip(amounts, _SECONDS, strict=True))
 
 
 def _whole(value: object, param: str) -> int:
     if type(value) is not int:
-        raise AskError("not_a_whole_number", f"{param} must be a whole number.", param)
+        raise AskError("not_a_whole_number", coded("ask_whole", param=param), param)
     return value
 
 
@@ -240,8 +241,8 @@ def share_of(value: object, param: str = "share") -> int | None:
         return None
     share = _whole(value, param)
     if not 1 <= share < WHOLE_SHARE:
-        sentence = "A share must be between 1 and 999 thousandths of a GPU."
-        raise AskError("share_out_of_bounds", sentence, param)
+        why = coded("ask_share_bounds")
+        raise AskError("share_out_of_bounds", why, param)
     return share
 
 
@@ -250,7 +251,9 @@ def host_resource_of(value: object, param: str) -> int:
     amount = _whole(value, param)
     if not 0 <= amount <= MAX_HOST_RESOURCE:
         raise AskError(
-            "out_of_bounds", f"{param} must be between 0 and {MAX_HOST_RESOURCE}.", param
+            "out_of_bounds",
+            coded("ask_host_bounds", param=param, max_host_resource=MAX_HOST_RESOURCE),
+            param,
         )
     return amount
 
@@ -261,8 +264,8 @@ def _name(value: object, param: str) -> str:
         or not 1 <= len(value) <= MAX_NAME_LENGTH
         or not value.isprintable()
     ):
-        sentence = f"{param} must have 1 to {MAX_NAME_LENGTH} printable characters."
-        raise AskError("not_a_name", sentence, param)
+        why = coded("ask_name", param=param, max_name_length=MAX_NAME_LENGTH)
+        raise AskError("not_a_name", why, param)
     return value
 
 
@@ -272,47 +275,49 @@ def _name_or_none(value: object, param: str) -> str | None:
 
 def _classes(value: object, param: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_CLASSES:
-        sentence = f"classes must be a list of 1 to {MAX_CLASSES} GPU classes."
-        raise AskError("not_a_list", sentence, param)
+        why = coded("ask_classes", max_classes=MAX_CLASSES)
+        raise AskError("not_a_list", why, param)
     names = tuple(_name(each, param) for each in value)
     if len(set(names)) != len(names):
-        raise AskError("class_twice", "classes must not repeat a GPU class.", param)
+        raise AskError("class_twice", coded("ask_classes_once"), param)
     return names
 
 
 def pin_of(value: object, param: str = "pin") -> tuple[str, ...]:
     """Names of nodes and GPUs, sorted and unique. Raises AskError for too many or invalid names."""
     if not isinstance(value, list | tuple) or len(value) > MAX_PINS:
-        sentence = f"{param} must be a list of at most {MAX_PINS} nodes or GPUs."
-        raise AskError("not_a_list", sentence, param)
+        why = coded("ask_pins", param=param, max_pins=MAX_PINS)
+        raise AskError("not_a_list", why, param)
     return tuple(sorted({_name(each, param) for each in value}))
 
 
 def _together(value: object, param: str) -> Together:
     if not isinstance(value, str) or value not in TOGETHER:
-        raise AskError("not_a_choice", f"{param} must be one of {', '.join(TOGETHER)}.", param)
+        raise AskError(
+            "not_a_choice", coded("ask_together", param=param, choices=", ".join(TOGETHER)), param
+        )
     return value
 
 
 def _truth(value: object, param: str) -> bool:
     if not isinstance(value, bool):
-        raise AskError("not_true_or_false", f"{param} must be true or false.", param)
+        raise AskError("not_true_or_false", coded("ask_flag", param=param), param)
     return value
 
 
 def _time_or_none(value: object, param: str) -> datetime | None:
     if value is None:
         return None
-    sentence = f"{param} must be a time with an offset, such as 2026-11-24T09:00:00+01:00."
+    why = coded("ask_instant", param=param)
     if not isinstance(value, str) or not _TIME.fullmatch(value):
-        raise AskError("not_a_time", sentence, param)
+        raise AskError("not_a_time", why, param)
     try:
         moment = datetime.fromisoformat(value.upper())
     except ValueError:
-        raise AskError("not_a_time", sentence, param) from None
+        raise AskError("not_a_time", why, param) from None
     if moment.year not in _YEARS:
-        sentence = f"{param} must be between the years {_YEARS[0]} and {_YEARS[-1]}."
-        raise AskError("time_out_of_bounds", sentence, param)
+        why = coded("ask_years", param=param, first=_YEARS[0], last=_YEARS[-1])
+        raise AskError("time_out_of_bounds", why, param)
     return moment.astimezone(UTC)
 
 
@@ -331,21 +336,21 @@ def groups_of(value: object, param: str = "groups") -> list[AskGroup]:
     """The groups of a mixed request. Raises AskError for one group, too many, a class that has two,
     or an invalid field."""
     if not isinstance(value, list) or not MIN_GROUPS <= len(value) <= MAX_GROUPS:
-        sentence = f"{param} must be a list of {MIN_GROUPS} to {MAX_GROUPS} groups."
-        raise AskError("not_a_list", sentence, param)
+        why = coded("ask_groups", param=param, min_groups=MIN_GROUPS, max_groups=MAX_GROUPS)
+        raise AskError("not_a_list", why, param)
     found = [_group(each, f"{param}.{number}") for number, each in enumerate(value)]
     if len({each.gpu_class for each in found}) < len(found):
-        sentence = "Each group needs a GPU class of its own. Add the counts of a class together."
-        raise AskError("class_twice", sentence, param)
+        why = coded("ask_groups_once")
+        raise AskError("class_twice", why, param)
     return found
 
 
 def _group(value: object, param: str) -> AskGroup:
     if not isinstance(value, Mapping) or "gpu_class" not in value:
-        raise AskError("missing_field", "A group needs `gpu_class`.", f"{param}.gpu_class")
+        raise AskError("missing_field", coded("ask_group_needs_class"), f"{param}.gpu_class")
     for name in value:
         if name not in _GROUP_READERS:
-            raise AskError("unknown_field", "There is no such field.", f"{param}.{str(name)[:64]}")
+            raise AskError("unknown_field", coded("ask_field"), f"{param}.{str(name)[:64]}")
     row = {name: _GROUP_READERS[name](each, f"{param}.{name}") for name, each in value.items()}
     return AskGroup(**cast(dict[str, Any], row))
 

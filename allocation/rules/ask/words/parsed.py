@@ -6,6 +6,7 @@ from datetime import datetime
 from allocation.errors import AskError
 from allocation.rules.ask.words.document import AskDocument, AskGroup, Together, duration_of
 from allocation.rules.recurrence import Recurrence
+from tenants.platform.coded import Coded, coded
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Problem:
     start: int
     end: int
     code: str
-    sentence: str
+    text: Coded
     repairs: tuple[Repair, ...] = ()
 
 
@@ -124,18 +125,18 @@ class Parsed:
         Raises AskError for problems, missing parts, recurrences and arrays.
         """
         if self.array is not None and not many:
-            sentence = "This request is an array of many runs, which is not possible here."
-            raise AskError("is_array", sentence, "request")
+            why = coded("ask_is_array")
+            raise AskError("is_array", why, "request")
         if self.repeat is not None and not first:
-            sentence = "This request repeats. Create a series for it."
-            raise AskError("repeats", sentence, "request")
+            why = coded("ask_repeats")
+            raise AskError("repeats", why, "request")
         if self.problems:
-            raise AskError(self.problems[0].code, self.problems[0].sentence, "request")
+            raise AskError(self.problems[0].code, self.problems[0].text, "request")
         if not self.classes:
-            raise AskError("no_class", "Name a GPU class, or “any”.", "request")
+            raise AskError("no_class", coded("ask_gpu_class"), "request")
         seconds = self.duration or duration
         if seconds is None:
-            raise AskError("no_duration", "Add a duration, such as 6h.", "request")
+            raise AskError("no_duration", coded("ask_duration"), "request")
         document = AskDocument(
             count=self.count or 1,
             classes=self.classes,

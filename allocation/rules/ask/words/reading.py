@@ -11,6 +11,7 @@ from lark import Token
 from allocation.rules.ask.words.names import Names
 from allocation.rules.ask.words.numbers import NUMBER_WORDS
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue, Part, Problem, Repair
+from tenants.platform.coded import Coded, coded
 
 Span = tuple[int, int]
 _WORDS = (
@@ -67,13 +68,13 @@ class Reading:
         for kept, dropped in ((first, span), (span, first)):
             if kept and dropped:
                 repairs.append(Repair(self.words(kept), self.replaced(dropped, "")))
-        self.add_problem("said_twice", f"The request already has a {what}.", span, repairs)
+        self.add_problem("said_twice", coded("ask_twice", what=what), span, repairs)
 
     def add_problem(
-        self, code: str, sentence: str, span: Span, repairs: list[Repair] | None = None
+        self, code: str, why: Coded, span: Span, repairs: list[Repair] | None = None
     ) -> None:
         """Adds a problem with its repairs."""
-        self.problems.append(Problem(*span, code, sentence, tuple(repairs or ())))
+        self.problems.append(Problem(*span, code, why, tuple(repairs or ())))
 
     def words(self, span: Span) -> str:
         """The text of a span, as typed."""
@@ -102,7 +103,7 @@ class Reading:
         """Adds a problem for a misspelled word."""
         start = self.text.lower().index(word, span[0])
         repairs = self.replacements((start, start + len(word)), *self.spelling_guesses(word))
-        self.add_problem(NOT_UNDERSTOOD, f"“{self.words(span)}” is not understood.", span, repairs)
+        self.add_problem(NOT_UNDERSTOOD, coded("ask_word", text=self.words(span)), span, repairs)
 
     def with_noise(self, span: Span) -> Span:
         """The span extended by the courtesies and articles right before it."""

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from allocation.rules.ask.words.numbers import WORD_NUMBER, number_of
+from tenants.platform.coded import CodedError
 
 WEEKDAY_WORDS = {
     word: number
@@ -57,7 +58,7 @@ _FIRST_DATE, _LAST_DATE = date(2000, 1, 1), date(2199, 12, 31)
 _WEEK = timedelta(days=7)
 
 
-class NoSuchTime(ValueError):
+class NoSuchTime(CodedError, ValueError):
     """A local time that does not exist on its day. The message names it."""
 
 
@@ -97,7 +98,9 @@ def wall(day: date, clock: time, zone: ZoneInfo) -> datetime:
     local = datetime.combine(day, clock, tzinfo=zone)
     found = local.astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
-        raise NoSuchTime(f"{clock:%H:%M} does not exist on {day.isoformat()} in {zone.key}.")
+        raise NoSuchTime(
+            "ask_clock_skipped", clock=f"{clock:%H:%M}", day=day.isoformat(), zone=zone.key
+        )
     return found
 
 

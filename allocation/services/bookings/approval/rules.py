@@ -129,7 +129,7 @@ def _known(
     known = set(model.objects.filter(slug__in=slugs).values_list("slug", flat=True))
     unknown = [each for each in slugs if each not in known]
     if unknown:
-        raise invalid(code, f"There is no {unknown[0][:40]!r}.", param)
+        raise invalid(code, refusal_text("no_such_name", name=f"{unknown[0][:40]!r}"), param)
     return sorted(known)
 
 

@@ -33,7 +33,7 @@ from allocation.services.bookings.checks.policy_hook import changes_ask
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.record.history import Event, events_add
 from allocation.services.runs.transition import booking_change
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
 from tenants.audit import audit_record
 from tenants.platform.errors import Refused, invalid
@@ -266,7 +266,7 @@ def _ask_of(date: Booking, patch: SeriesPatch) -> AskDocument:
     try:
         return AskDocument.from_json(plain)
     except AskError as error:
-        raise invalid(error.code, error.sentence, error.param) from error
+        raise invalid(error.code, coded_text(error.text), error.param) from error
 
 
 def _is_changed_alone(date: Booking) -> bool:

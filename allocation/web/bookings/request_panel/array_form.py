@@ -14,6 +14,7 @@ from allocation.solver import Runs
 from allocation.web.bookings.request_panel.request_form import RequestFields
 from allocation.web.parts.times import moment_words
 from billing.rules import money_text
+from tenants.platform.coded import coded
 from tenants.web.frame import zone_of
 
 
@@ -84,5 +85,5 @@ def array_options(
 def _number(text: str, most: int, param: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() else 0
     if not 1 <= number <= most:
-        raise AskError(f"bad_{param}", f"Enter a number from 1 to {most:,}.", param)
+        raise AskError(f"bad_{param}", coded("array_number", most=f"{most:,}"), param)
     return number

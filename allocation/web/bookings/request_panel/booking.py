@@ -16,6 +16,7 @@ from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.web.bookings.request_panel.array_form import ArraySaid, array_said
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import invalid
 from tenants.platform.labels import labels_read, reference_check
@@ -30,7 +31,7 @@ def option_book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | 
     """
     tier, _, text = request.POST.get("option", "").partition(" ")
     if not text:
-        raise invalid("no_option", "Choose an option first.", "option")
+        raise invalid("no_option", refusal_text("no_option"), "option")
     identifier = _identifier(request, actor)
     first = Q(id=identifier) | Q(array=identifier, array_index=1)
     made = Booking.objects.filter(first, tenant_id=actor.tenant_id).first()
@@ -82,7 +83,7 @@ def _identifier(request: HttpRequest, actor: Actor) -> UUID:
     try:
         key = UUID(hex=request.POST.get("key", ""))
     except ValueError:
-        raise invalid("no_key", "Reload the page, then book.", "key") from None
+        raise invalid("no_key", refusal_text("no_key"), "key") from None
     return uuid5(key, f"{actor.tenant_id}:{actor.user_id}")
 
 

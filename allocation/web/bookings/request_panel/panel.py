@@ -46,6 +46,7 @@ from allocation.web.bookings.request_panel.request_form import (
     groups_line,
     groups_text,
     highlights_of,
+    problem_shown,
     text_as_chosen,
     understood_words,
 )
@@ -58,6 +59,7 @@ from allocation.web.bookings.request_panel.series_form import (
     series_text,
 )
 from allocation.web.parts.times import length_words
+from allocation.words.refusals import coded_text, refusal_text
 from billing.models import Campaign
 from tenants.access import Actor, access_project
 from tenants.models import Project, Tier
@@ -115,7 +117,7 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         if "ask" in context:
             context |= _priced(actor, (project, tier, tiers), context, now)
     except AskError as error:
-        context["trouble"] = error.sentence
+        context["trouble"] = coded_text(error.text)
         context["trouble_param"] = error.param
     except Refused as refusal:
         is_limit = refusal.code == "too_many_requests"
@@ -127,9 +129,11 @@ def _too_often(refusal: Refused) -> dict[str, Any]:
     """Returns the message for a person who has exceeded the quote limit."""
     numbers = refusal.numbers
     wait = numbers["retry_after_seconds"]
-    sentence = (
-        f"Too many quotes: at most {numbers['most']:,} in {numbers['in_seconds']} "
-        f"seconds. Try again in {wait} s."
+    sentence = refusal_text(
+        "too_many_quotes_page",
+        most=f"{numbers['most']:,}",
+        in_seconds=numbers["in_seconds"],
+        wait=wait,
     )
     return {"trouble": sentence, "trouble_param": "q", "wait_seconds": wait}
 
@@ -219,8 +223,8 @@ def _understood(
         "text": text,
         "echo": highlights_of(text, parsed),
         "said": parsed,
-        "problems": parsed.problems,
-        "missing": parsed.missing,
+        "problems": [problem_shown(each) for each in parsed.problems],
+        "missing": problem_shown(parsed.missing) if parsed.missing else None,
         "catalogue": catalogue.classes,
         "workloads": catalogue.workloads,
         "pins": pin_choices(ask.classes if ask else parsed.classes),
@@ -249,7 +253,7 @@ def _text_of_fields(
         text = series_text(text, repeat_of_fields(fields, parsed.repeat, today))
         array = array_of_fields(fields)
     except AskError as error:
-        return text, {"trouble": error.sentence, "trouble_param": error.param}
+        return text, {"trouble": coded_text(error.text), "trouble_param": error.param}
     return (array.text(text) if array else text), {}
 
 
@@ -296,7 +300,11 @@ def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
     try:
         booking = option_book(request, actor, now)
     except (Refused, AskError) as error:
-        refusal = error if isinstance(error, Refused) else invalid(error.code, error.sentence, "q")
+        refusal = (
+            error
+            if isinstance(error, Refused)
+            else invalid(error.code, coded_text(error.text), "q")
+        )
         return _refused(request, actor, refusal, now)
     made = made_words(actor, booking)
     if _is_fragment(request):

@@ -16,9 +16,11 @@ from allocation.rules.ask import (
 )
 from allocation.rules.ask.line.text import group_text
 from allocation.rules.ask.words.numbers import length_of
-from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Problem, Repair
 from allocation.rules.ask.words.times import duration_words
 from allocation.web.bookings.summary import what_words
+from allocation.words.refusals import coded_text
+from tenants.platform.coded import coded
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT
 
 SHARE = "share-"
@@ -57,6 +59,14 @@ class RequestFields:
     array: str = ""
     parallel: str = ""
     groups: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemShown:
+    """What is wrong with a line, and corrected lines."""
+
+    sentence: str
+    repairs: tuple[Repair, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +117,7 @@ def ask_of_fields(fields: RequestFields, parsed: Parsed, more: Parsed | None = N
     Window and topology come from the text. Raises AskError for an invalid field.
     """
     if not fields.classes:
-        raise AskError("no_class", "Choose a GPU class.", "classes")
+        raise AskError("no_class", coded("class_choice"), "classes")
     share = fields.profile.removeprefix(SHARE) if fields.profile.startswith(SHARE) else None
     ask = AskDocument(
         count=count_of(_number(fields.count)),
@@ -142,12 +152,11 @@ def groups_line(fields: RequestFields) -> str:
 def _with_groups(ask: AskDocument, said: Parsed) -> AskDocument:
     """The request with the further groups of a line. Raises AskError."""
     if not said.groups:
-        sentence = "Write each group as a number and a GPU class, such as 4 l40s + 2 a100."
-        raise AskError("not_a_group", sentence, "groups")
+        raise AskError("not_a_group", coded("group_form"), "groups")
     if said.problems:
-        raise AskError("not_a_group", said.problems[0].sentence, "groups")
+        raise AskError("not_a_group", said.problems[0].text, "groups")
     if len(ask.classes) > 1:
-        raise AskError("not_a_group", "Choose one GPU class for each group.", "classes")
+        raise AskError("not_a_group", coded("class_of_group"), "classes")
     return AskDocument.from_json(replace(ask, groups=said.groups).to_json())
 
 
@@ -174,8 +183,13 @@ def _number(text: str) -> int:
 def _length(text: str) -> int:
     seconds = length_of(text)
     if seconds is None:
-        raise AskError("not_a_duration", "Enter a duration, such as 6h or 1h30m.", "length")
+        raise AskError("not_a_duration", coded("duration_example"), "length")
     return duration_of(seconds, "length")
+
+
+def problem_shown(problem: Problem) -> ProblemShown:
+    """Returns a problem in the language of its reader."""
+    return ProblemShown(coded_text(problem.text), problem.repairs)
 
 
 def highlights_of(text: str, parsed: Parsed) -> list[Highlight]:
@@ -183,7 +197,9 @@ def highlights_of(text: str, parsed: Parsed) -> list[Highlight]:
     marks = [(part.start, part.end, "known", part.meaning) for part in parsed.parts]
     for each in parsed.problems:
         is_unknown = each.code == NOT_UNDERSTOOD
-        marks.append((each.start, each.end, "unknown" if is_unknown else "wrong", each.sentence))
+        marks.append(
+            (each.start, each.end, "unknown" if is_unknown else "wrong", coded_text(each.text))
+        )
     bits, at = [], 0
     for start, end, kind, meaning in sorted(marks):
         if start < at:

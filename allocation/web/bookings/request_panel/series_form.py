@@ -20,6 +20,7 @@ from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_dates
 from allocation.web.bookings.request_panel.request_form import RequestFields
 from billing.rules import money_text
+from tenants.platform.coded import coded
 
 FORTNIGHT = timedelta(days=14)
 REPEATS: dict[str, Recurrence] = {
@@ -69,7 +70,7 @@ def repeat_of_fields(
     try:
         until = date.fromisoformat(fields.until) if fields.until else today + FORTNIGHT
     except ValueError:
-        raise AskError("no_end", "Enter the last day of the repetition.", "until") from None
+        raise AskError("no_end", coded("repetition_end"), "until") from None
     return recurrence_check(replace(rule, until=until), "until")
 
 

@@ -1,0 +1,124 @@
+"""The sentences of refusals that REST, pages and files of requests raise."""
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy
+
+SENTENCES: dict[str, Promise] = {
+    "only_arrays": gettext_lazy("Only an array can have this field. Send `array`, too."),
+    "batch_refused": gettext_lazy(
+        "%(refused)s of %(of)s items were refused, so none was booked. Item %(first)s: %(sentence)s"
+    ),
+    "until_or_by": gettext_lazy("Send either `until` or `by`."),
+    "booking_too_long": gettext_lazy("A booking can't be that long."),
+    "change_ways": gettext_lazy(
+        "Send either `request`, or `ask`, or single fields of the request."
+    ),
+    "duration_or_ends": gettext_lazy("Send either `duration` or `ends`."),
+    "no_end_yet": gettext_lazy("The booking has no end yet. Send `duration` or `deadline`."),
+    "not_placed": gettext_lazy("%(label)s could not be placed."),
+    "keeps_places": gettext_lazy("%(label)s keeps what it has."),
+    "request_or_ask": gettext_lazy("Send either `request` or `ask`."),
+    "bad_zone": gettext_lazy("Choose an IANA time zone, such as Europe/Berlin."),
+    "array_twice": gettext_lazy("`request` has another number, %(value)s. Send only one of them."),
+    "recurrence_once": gettext_lazy("Send the recurrence either in `request` or in `repeat`."),
+    "tier_twice": gettext_lazy("`request` names another tier, %(named)s. Send only one of them."),
+    "until_after_from": gettext_lazy("`until` must be after `from`."),
+    "span_too_long": gettext_lazy("The period can be at most %(days)s days long."),
+    "series_conflict": gettext_lazy(
+        "%(failed)s of %(dates)s dates are not available, so no date was booked: this series "
+        "is booked as a whole or not at all. The first of them: %(sentence)s"
+    ),
+    "windows_count": gettext_lazy("Send 1 to 50 windows, each of which ends after it begins."),
+    "tenant_needed": gettext_lazy("Name the tenant whose past bookings you want."),
+    "booking_ids": gettext_lazy("Send the bookings' ids, such as `bk_…`."),
+    "unbooked_times_twice": gettext_lazy(
+        "`policy` already sets these times. Leave out either this field or the others."
+    ),
+    "too_many_rungs": gettext_lazy("A ladder has at most %(most_rungs)s rungs."),
+    "unknown_profile": gettext_lazy(
+        "%(gpu_class)s has no slice %(profile)s. Its slices: %(names)s."
+    ),
+    "bad_clock": gettext_lazy("Enter a time of day such as 08:00."),
+    "project_or_lab": gettext_lazy("Send either `project` or `lab`."),
+    "spend_period": gettext_lazy("Choose 1 to 366 days. `ends` is the first day after the period."),
+    "bad_month": gettext_lazy("Enter a month such as 2026-11."),
+    "group_by": gettext_lazy("Group by %(groups)s, or by the key of a label, such as label:team."),
+    "no_such_name": gettext_lazy("There is no %(name)s."),
+    "not_understood": gettext_lazy("Not understood: %(words)s. %(sentence)s"),
+    "no_mode": gettext_lazy("There is no %(mode)s to end."),
+    "bad_policy": gettext_lazy("This policy is not valid. %(error)s"),
+    "day_example": gettext_lazy("Enter a day such as 2026-12-31."),
+    "number_example": gettext_lazy("Enter a plain number, such as 100 or 2.5."),
+    "clock_example": gettext_lazy("Enter a time such as 08:00."),
+    "last_day_missing": gettext_lazy("Enter the last day."),
+    "extension_choice": gettext_lazy("Choose an extension from the list."),
+    "option_choice": gettext_lazy("Choose one of the options shown."),
+    "array_number": gettext_lazy("Enter a number from 1 to %(most)s."),
+    "no_option": gettext_lazy("Choose an option first."),
+    "no_key": gettext_lazy("Reload the page, then book again."),
+    "too_many_quotes_page": gettext_lazy(
+        "You asked for too many quotes: at most %(most)s in %(in_seconds)s seconds are "
+        "possible. Try again in %(wait)s seconds."
+    ),
+    "class_choice": gettext_lazy("Choose a GPU class."),
+    "group_form": gettext_lazy(
+        "Write each group as a number and a GPU class, such as 4 l40s + 2 a100."
+    ),
+    "class_of_group": gettext_lazy("Choose one GPU class for each group."),
+    "duration_example": gettext_lazy("Enter a duration, such as 6h or 1h30m."),
+    "repetition_end": gettext_lazy("Enter the last day of the repetition."),
+    "window_backward": gettext_lazy("A window must end after it begins."),
+    "window_missing": gettext_lazy("Enter at least one window."),
+    "time_example": gettext_lazy("Enter a date and a time."),
+    "not_refused": gettext_lazy("%(label)s was not refused, so it can't join the waiting list."),
+    "no_entries": gettext_lazy("Choose the bookings of which you need only one."),
+    "form_stale": gettext_lazy(
+        "The booking has changed since you opened this form. Open it again."
+    ),
+    "deadline_form": gettext_lazy("Enter the deadline as a date and time."),
+    "unbooked_minutes": gettext_lazy("Enter whole minutes up to a week, or leave the field empty."),
+    "board_number": gettext_lazy("Enter the number of the board. It is in the board's address."),
+    "bad_date": gettext_lazy("Enter a date such as 2027-01-31."),
+    "percent_200": gettext_lazy("Enter a share from 1 to 200 percent."),
+    "one_of_values": gettext_lazy("Choose one of the values."),
+    "first_and_last_day": gettext_lazy("Choose a first and a last day."),
+    "bad_warning": gettext_lazy("Enter a warning level from 1 to 100 percent."),
+    "percent_1000": gettext_lazy("Enter a percentage from 1 to 1000, or leave the field empty."),
+    "class_slug_taken": gettext_lazy("Another class already has this short name."),
+    "policy_bounds": gettext_lazy("Enter a value from %(low)s to %(high)s."),
+    "outage_length_form": gettext_lazy("Enter a duration, such as 20m."),
+    "price_missing": gettext_lazy("Add GPU classes and tiers first."),
+    "speed_form": gettext_lazy("Enter a speed such as 1 or 0.45."),
+    "bookings_unknown": gettext_lazy("%(count)s of these bookings do not exist. Nothing was done."),
+    "operator_taken": gettext_lazy(
+        "%(username)s exists and is not an operator. Choose another sign-in name."
+    ),
+    "file_unreadable": gettext_lazy("The file %(name)s can't be read."),
+    "no_such_class": gettext_lazy("There is no such GPU class on this site."),
+    "no_such_tier": gettext_lazy("There is no such tier on this site."),
+    "no_typical_price": gettext_lazy(
+        "There is no typical price of %(gpu_class)s in %(tier)s. Add one."
+    ),
+    "policy_unchanged": gettext_lazy("These values are those of the version in force."),
+    "policy_grid": gettext_lazy("grid must not be longer than horizon."),
+    "policy_escalation": gettext_lazy(
+        "unbooked_end_after needs unbooked_warn_after, at least a minute before it."
+    ),
+    "policy_unknown": gettext_lazy("There is no parameter %(name)s. Known: %(known)s."),
+    "policy_whole": gettext_lazy("%(name)s must be a whole number from %(least)s to %(most)s."),
+    "policy_list": gettext_lazy("%(name)s must be a list of names. Known: %(known)s."),
+    "policy_name": gettext_lazy("%(name)s has no %(each)s. Known: %(known)s."),
+    "policy_twice": gettext_lazy("%(name)s has %(each)s twice."),
+    "policy_order_keys": gettext_lazy("order must have every key; missing: %(missing)s."),
+    "policy_order_first": gettext_lazy("order must begin with %(key)s, because pauses do, too."),
+    "jira_timestamp": gettext_lazy(
+        "`timestamp` is missing: milliseconds, or a time with its offset."
+    ),
+    "jira_approval": gettext_lazy("`approval` must be approve or decline."),
+    "jira_field": gettext_lazy("The field %(name)s is missing or empty."),
+    "jira_key": gettext_lazy("`issue.key` is missing, such as GPU-7."),
+    "jira_fields": gettext_lazy("`issue.fields` must be an object."),
+    "jira_sprint": gettext_lazy("`sprint` is missing."),
+    "jira_sprint_ids": gettext_lazy("`sprint.id` or `sprint.originBoardId` is missing."),
+    "jira_request_long": gettext_lazy("The request has more than %(most)s characters."),
+}

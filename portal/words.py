@@ -1,0 +1,121 @@
+"""The sentences of refusals of sign-in, of SCIM and of all REST routes, by code."""
+
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy
+
+
+def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
+    """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
+    return str(_SENTENCES[code]) % facts
+
+
+_SENTENCES: dict[str, Promise] = {
+    "bad_token": gettext_lazy("Send a valid token in the Authorization header."),
+    "unauthenticated": gettext_lazy("Send a token, as in `Authorization: Bearer gpup_pat_…`."),
+    "method_not_allowed": gettext_lazy("This address does not support this method."),
+    "not_acceptable": gettext_lazy("The API answers in application/json only."),
+    "malformed_json": gettext_lazy(
+        "This address does not support the content type of the request."
+    ),
+    "conflict": gettext_lazy("Somebody else changed this at the same time. Reload, then retry."),
+    "bad_value": gettext_lazy("A value is outside the range that can be stored."),
+    "busy": gettext_lazy("The portal is busy. Ask again in a moment."),
+    "scim_filter_person": gettext_lazy('Filter by userName eq "…".'),
+    "scim_operations": gettext_lazy("`Operations` must be a list."),
+    "scim_operation": gettext_lazy("An operation must be an object."),
+    "scim_replace_only": gettext_lazy("Only the operation `replace` is supported."),
+    "scim_path": gettext_lazy("The value of an operation without a path must be an object."),
+    "scim_name": gettext_lazy("`name` must be an object."),
+    "scim_texts": gettext_lazy("`active` must be true or false, and names must be texts."),
+    "scim_body_long": gettext_lazy("The body is too long."),
+    "scim_body_json": gettext_lazy("The body is not valid JSON."),
+    "scim_body_object": gettext_lazy("The body must be a JSON object."),
+    "scim_number": gettext_lazy("`%(name)s` must be a number."),
+    "scim_filter_group": gettext_lazy('Filter by displayName eq "…".'),
+    "scim_group_operations": gettext_lazy(
+        "Only the operations add, remove and replace are supported."
+    ),
+    "scim_members": gettext_lazy("`members` must be a list."),
+    "scim_member": gettext_lazy("The `value` of a member must be the id of a person."),
+    "scim_display_name": gettext_lazy("`displayName` must be a text."),
+    "too_many_tries": gettext_lazy("Too many attempts. Try again in %(wait)s seconds."),
+    "wrong_password": gettext_lazy("The current password is wrong."),
+    "password_long": gettext_lazy("A password has at most %(longest_password)s characters."),
+    "not_the_same": gettext_lazy("The passwords don't match."),
+    "sign_in_failed": gettext_lazy("Your account is ready. Sign in to accept."),
+    "username_missing": gettext_lazy("Enter your sign-in name or e-mail address."),
+    "too_many_mails": gettext_lazy("Too many requests. Try again in %(wait)s seconds."),
+    "not_fresh_remove": gettext_lazy("Confirm your second factor first, then remove the passkey."),
+    "not_fresh_add": gettext_lazy("Confirm your second factor first, then add a passkey."),
+    "no_provider": gettext_lazy("The organisation %(slug)s has no single sign-on."),
+    "sign_in_first": gettext_lazy("Sign in with your password, then connect your account."),
+    "no_attempt": gettext_lazy(
+        "This sign-in was already used, is older than ten minutes, or began in another browser."
+    ),
+    "other_person": gettext_lazy("Another person has signed in since. Start again."),
+    "provider_unsaved": gettext_lazy("Save the provider first."),
+    "busy_page": gettext_lazy("The portal is busy. Try again in a moment."),
+    "portal_upgrading": gettext_lazy(
+        "The portal is being upgraded until %(until)s UTC at the latest. Nothing was "
+        "changed; try again then. Running bookings continue."
+    ),
+    "malformed_request": gettext_lazy("The request is malformed."),
+    "not_allowed": gettext_lazy("You are not allowed to do this."),
+    "address_not_found": gettext_lazy("There is no such address, or you have no access to it."),
+    "too_slow": gettext_lazy("The request did not arrive in time."),
+    "body_too_large": gettext_lazy("A request body may have at most 1 MiB."),
+    "too_many_requests": gettext_lazy("Too many requests. Wait, then ask again."),
+    "broken": gettext_lazy("An internal error occurred and was logged. Please tell an operator."),
+    "wrong_code": gettext_lazy("The code is wrong or was already used."),
+    "wrong_sign_in": gettext_lazy("The sign-in name or the password is wrong."),
+    "provider_answer": gettext_lazy("The provider of %(tenant)s did not sign you in%(shown)s."),
+    "provider_issuer": gettext_lazy("The answer is from another provider (`iss` differs)."),
+    "provider_code": gettext_lazy("The provider's answer has no code."),
+    "provider_address": gettext_lazy(
+        "Enter the address of the issuer, such as https://login.example.org/realms/lab."
+    ),
+    "provider_name": gettext_lazy(
+        "The provider at this address has the issuer %(issuer)s. Enter exactly this issuer."
+    ),
+    "provider_flow": gettext_lazy("The provider does not support the authorization code flow."),
+    "provider_pkce": gettext_lazy("The provider does not support PKCE with S256."),
+    "provider_keys": gettext_lazy("The provider's key set has no keys."),
+    "provider_no_token": gettext_lazy("The provider sent no ID token."),
+    "provider_discovery": gettext_lazy("The discovery document has no usable %(name)s."),
+    "provider_busy": gettext_lazy("Too many people are signing in at this moment. Try again."),
+    "provider_long": gettext_lazy("The provider's answer is too long."),
+    "provider_slow": gettext_lazy("%(host)s did not answer within %(seconds)s s."),
+    "provider_status": gettext_lazy("%(host)s answered with status %(status)s%(why)s."),
+    "provider_json": gettext_lazy("%(host)s did not answer with a JSON object."),
+    "provider_certificate": gettext_lazy("The certificate of %(host)s was not accepted."),
+    "provider_connection": gettext_lazy("The connection to %(host)s failed."),
+    "provider_http": gettext_lazy("The answer of %(host)s is not HTTP."),
+    "provider_userinfo": gettext_lazy("UserInfo is about another person than the ID token."),
+    "id_token": gettext_lazy("The provider's ID token was refused. %(why)s"),
+    "id_token_lacks": gettext_lazy("It lacks %(claim)s."),
+    "id_token_claim": gettext_lazy("Its %(claim)s is not valid."),
+    "id_token_unsigned": gettext_lazy("It is not signed by a key of the provider."),
+    "id_token_subject": gettext_lazy("Its subject is empty or too long."),
+    "id_token_groups": gettext_lazy(
+        "It has more than %(max_groups)s groups. Let the provider send fewer."
+    ),
+    "id_token_iss": gettext_lazy("It was issued by another issuer."),
+    "id_token_aud": gettext_lazy(
+        "It was issued for another application. Compare the client ID with the provider's."
+    ),
+    "id_token_azp": gettext_lazy(
+        "It was issued to another application. Compare the client ID with the provider's."
+    ),
+    "id_token_nonce": gettext_lazy("It answers another sign-in (nonce). Start again."),
+    "id_token_exp": gettext_lazy(
+        "It has expired. Compare the clocks of the provider and the portal."
+    ),
+    "id_token_iat": gettext_lazy(
+        "It was issued in the future. Compare the clocks of the provider and the portal."
+    ),
+    "id_token_nbf": gettext_lazy(
+        "It is not valid yet. Compare the clocks of the provider and the portal."
+    ),
+}
