@@ -23,6 +23,7 @@ Redis: ``desired_key`` and ``lease_key`` hold one envelope each (``Envelope.to_j
 envelopes as fields (``Envelope.to_fields``).
 """
 
+from allocation.wire.check_words import CHECK_TEXTS
 from allocation.wire.desired import (
     Desired,
     DesiredAllocation,
@@ -49,6 +50,7 @@ from allocation.wire.envelope import (
     seal,
 )
 from allocation.wire.fields import (
+    CHECK_FACTS_MAX,
     CHECKS_MAX,
     LEASE_EXPIRED,
     LINE_MAX_LENGTH,
@@ -66,6 +68,7 @@ from allocation.wire.fields import (
     StepName,
 )
 from allocation.wire.reports import (
+    CheckFact,
     CheckResult,
     Enforcement,
     Examination,
@@ -90,6 +93,8 @@ from allocation.wire.strict import WireError
 __all__ = [
     "ADDED_FIELDS_SINCE",
     "CHECKS_MAX",
+    "CHECK_FACTS_MAX",
+    "CHECK_TEXTS",
     "ESCALATION_SINCE",
     "HOST_SINCE",
     "LEASES_SINCE",
@@ -107,6 +112,7 @@ __all__ = [
     "SLOTS",
     "VERSION",
     "AllocationState",
+    "CheckFact",
     "CheckResult",
     "CheckState",
     "Desired",

@@ -12,6 +12,8 @@ ADDED = {"later": True}
 """Metadata of fields that were added to version 1; see the package's docstring."""
 CHECKS_MAX = 64
 """The number of checks in one Examination at most."""
+CHECK_FACTS_MAX = 8
+"""The number of facts of one check at most."""
 SLOTS = 8
 """The number of memory slots of a GPU at most."""
 

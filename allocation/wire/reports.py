@@ -258,13 +258,27 @@ class Telemetry:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFact:
+    """A fact that the text of a check names."""
+
+    name: Name
+    value: Line
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The result of one check of `doctor`, and what the operator can do."""
+    """The result of one check of `doctor`, and what the operator can do.
+
+    `seen` and `do` are English. Their codes in `CHECK_TEXTS` and the facts make other languages.
+    """
 
     name: Line
     state: CheckState
     seen: Line
     do: Line
+    seen_code: Line = dataclasses.field(default="", metadata=ADDED)
+    do_code: Line = dataclasses.field(default="", metadata=ADDED)
+    facts: tuple[CheckFact, ...] = dataclasses.field(default=(), metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

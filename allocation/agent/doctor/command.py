@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from allocation.agent.doctor.checks import Check, Finding, State
+from allocation.agent.doctor.checks import Check, Finding, Said, State, said
 from allocation.agent.doctor.driver import driver_checks
 from allocation.agent.doctor.host import HostOptions, host_checks
 from allocation.agent.run import state_option
@@ -69,14 +69,16 @@ def checks_run(checks: Iterable[Check], within: float) -> Iterator[CheckOutcome]
         began = time.monotonic()
         left = deadline - began
         if check.asks in hanging:
-            finding = Finding("unknown", f"{check.asks} hangs in: {hanging[check.asks]}")
+            finding = Finding("unknown", said("hangs", asks=check.asks, check=hanging[check.asks]))
         elif left <= 0:
-            finding = Finding("unknown", f"not looked at: {within:g} s are over")
+            finding = Finding("unknown", said("out_of_time", within=f"{within:g}"))
         else:
             answer = _within(check.look, min(check.limit, left))
             if answer is None:
                 hanging[check.asks] = check.name
-                answer = Finding("fail", f"no answer in {min(check.limit, left):.0f} s", check.late)
+                answer = Finding(
+                    "fail", said("no_answer", limit=f"{min(check.limit, left):.0f}"), check.late
+                )
             finding = answer
         yield CheckOutcome(check.name, finding, time.monotonic() - began)
 
@@ -88,7 +90,7 @@ def _within(look: Callable[[], Finding], seconds: float) -> Finding | None:
         try:
             answers.put(look())
         except _REFUSED as error:
-            answers.put(Finding("unknown", f"{type(error).__name__}: {error}"))
+            answers.put(Finding("unknown", said("error", name=type(error).__name__, error=error)))
 
     # A daemon: the process ends with it, wherever it hangs.
     threading.Thread(target=ask, daemon=True).start()
@@ -103,8 +105,11 @@ def _json(found: Sequence[CheckOutcome]) -> str:
         {
             "name": each.name,
             "state": each.finding.state,
-            "seen": each.finding.seen,
-            "do": each.finding.do,
+            "seen": _line(each.finding.seen),
+            "do": _line(each.finding.do) if each.finding.do else "",
+            "seen_code": each.finding.seen.code,
+            "do_code": each.finding.do.code if each.finding.do else "",
+            "facts": {**each.finding.seen.facts, **_facts(each.finding.do)},
             "seconds": round(each.seconds, 3),
         }
         for each in found
@@ -112,11 +117,19 @@ def _json(found: Sequence[CheckOutcome]) -> str:
     return json.dumps({"checks": rows}, indent=2) + "\n"
 
 
+def _line(text: Said) -> str:
+    return " ".join(str(text).split())
+
+
+def _facts(text: Said | None) -> Mapping[str, str]:
+    return text.facts if text else {}
+
+
 def _text(found: Sequence[CheckOutcome], seconds: float) -> str:
     lines = []
     for each in found:
         finding = each.finding
-        lines.append(f"{_WORDS[finding.state]:<8}{each.name}: {' '.join(finding.seen.split())}")
+        lines.append(f"{_WORDS[finding.state]:<8}{each.name}: {_line(finding.seen)}")
         if finding.do and finding.state != "ok":
             lines.append(f"{'':<8}  -> {finding.do}")
     count = Counter(each.finding.state for each in found)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pynvml
 
-from allocation.agent.doctor.checks import Check, Finding, State, found
+from allocation.agent.doctor.checks import Check, Finding, Said, State, found, said
 from allocation.agent.host.device_nodes import DriverDeviceNodes
 from allocation.agent.host.machine import host_simulated
 from allocation.agent.host.open_files import HostOpenFiles
@@ -40,7 +40,7 @@ def driver_checks(
     """Returns the checks in the order of the report; `simulate` has models of simulated GPUs, which
     are there until `stack` ends."""
     examination = DriverExamination(simulate, branch, stack)
-    late = "a driver that hangs serves nobody: see the kernel's log for Xids, restart the node"
+    late = said("fix_driver_hangs")
     first = Check("driver", examination.open, _ASKS, _OPEN_S, late)
     rest: list[tuple[str, Callable[[], Finding]]] = [
         ("driver's version", examination.version),
@@ -80,7 +80,7 @@ class DriverExamination:
         self._numa: Callable[[InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
         self._truths: dict[str, Truth] = {}
         self._slowest = 0.0
-        self._why_not = "the driver was not opened"
+        self._why_not = said("not_opened")
 
     def open(self) -> Finding:
         """Loads the driver's library, and reads what there is."""
@@ -90,13 +90,13 @@ class DriverExamination:
             self._stack.enter_context(installed(hardware))
             self._port = simulated_port(hardware)
             self._numa = host_simulated("doctor", len(models)).numa
-            return Finding("ok", f"simulated, branch {self._branch}: nothing real was seen")
+            return Finding("ok", said("simulated", branch=self._branch))
         try:
             self._port = NvmlGpu(_never, files=HostOpenFiles())
         except GpuError as error:
-            self._why_not = "no driver answers"
+            self._why_not = said("no_driver")
             return _not_opened(str(error))
-        return Finding("ok", "NVML answers")
+        return Finding("ok", said("nvml_answers"))
 
     def guarded(self, look: Callable[[], Finding]) -> Callable[[], Finding]:
         """Returns the same for a driver that may refuse, or not be there."""
@@ -107,7 +107,7 @@ class DriverExamination:
             try:
                 return look()
             except (GpuError, *REFUSALS, OSError) as error:
-                return Finding("fail", str(error), "see the kernel's log; report it with --json")
+                return Finding("fail", said("driver_error", error=error), said("fix_driver_error"))
 
         return guarded
 
@@ -115,34 +115,38 @@ class DriverExamination:
     def port(self) -> GpuPort:
         """The open driver."""
         if self._port is None:
-            raise GpuError("driver", self._why_not)
+            raise GpuError("driver", str(self._why_not))
         return self._port
 
     def version(self) -> Finding:
         text = self.port.driver()
         major = _major(text)
         if major is None:
-            return Finding("unknown", f"version {text!r}", "see what driver this is")
+            return Finding(
+                "unknown", said("driver_version", text=f"{text!r}"), said("fix_driver_unknown")
+            )
         if major < _OLDEST:
-            return Finding("fail", text, f"install a driver from {_OLDEST} on")
-        do = f"pauses by suspend need {_SUSPENDS} or later; all else works"
-        return found(good=major >= _SUSPENDS, seen=text, do=do)
+            return Finding(
+                "fail", said("driver_version", text=text), said("fix_driver_old", oldest=_OLDEST)
+            )
+        do = said("fix_suspend", suspends=_SUSPENDS)
+        return found(good=major >= _SUSPENDS, seen=said("driver_version", text=text), do=do)
 
     def pids(self) -> Finding:
         text = self.port.driver()
         wrong = lists_scrambled(text)
-        seen = f"{text} reports wrong ones" if wrong else "can be believed"
-        do = "update the driver: 535.43 to 535.98 are known for it; open files alone count"
+        seen = said("wrong_pids", text=text) if wrong else said("pids_believed")
+        do = said("fix_wrong_pids")
         return found(good=not wrong, seen=seen, do=do)
 
     def gpus(self) -> Finding:
         self._gpus = self.port.inventory()
         if not self._gpus:
-            return Finding("fail", "the driver knows no GPU", "see nvidia-smi -L and lspci")
+            return Finding("fail", said("no_gpu"), said("fix_modules"))
         kinds = Counter(f"{gpu.name} {gpu.memory_mb} MiB" for gpu in self._gpus)
-        seen = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
+        seen = said("gpus", gpus=", ".join(f"{count} × {kind}" for kind, count in kinds.items()))
         count = attempt(pynvml.nvmlDeviceGetCount)
-        do = f"the driver counts {count}: see the kernel's log about the others"
+        do = said("fix_gpus_missing", count=count)
         return found(good=count == len(self._gpus), seen=seen, do=do, otherwise="fail")
 
     def truths(self) -> Finding:
@@ -154,66 +158,75 @@ class DriverExamination:
             except GpuError as error:
                 problems.append(f"{gpu.uuid}: {error}")
             self._slowest = max(self._slowest, time.monotonic() - began)
-        seen = "; ".join(problems) or f"{len(self._truths)} reported"
-        return found(good=not problems, seen=seen, do="reset it, or drain it", otherwise="fail")
+        seen = (
+            said("each", gpus="; ".join(problems))
+            if problems
+            else said("gpus_reported", truths=len(self._truths))
+        )
+        return found(good=not problems, seen=seen, do=said("fix_reset_or_drain"), otherwise="fail")
 
     def speed(self) -> Finding:
-        seen = f"the slowest took {self._slowest * 1000:.0f} ms"
-        do = "turn persistence on; the agent takes longer than 2 s for a driver that hangs"
+        seen = said("slowest", ms=f"{self._slowest * 1000:.0f}")
+        do = said("fix_slow")
         return found(good=self._slowest < _SLOW_S, seen=seen, do=do)
 
     def holders(self) -> Finding:
         return self._each(
             lambda _, truth: ", ".join(truth.holders) or _count(truth),
-            "end them, or give them bookings: such a GPU is not handed over",
-            "no program on any",
+            said("fix_holders"),
+            said("no_holders"),
         )
 
     def residue(self) -> Finding:
         return self._each(
             lambda _, truth: f"{truth.residue_mb} MiB" if truth.residue_mb else "",
-            "reset the GPU: memory without a program stays used",
-            "none",
+            said("fix_residue"),
+            said("residue_none"),
         )
 
     def modes(self) -> Finding:
+        modes = ", ".join(sorted({truth.mode for truth in self._truths.values()}))
         return self._each(
             lambda _, truth: (
                 f"{truth.mode}, {truth.pending} after a reset" if truth.pending else ""
             ),
-            "stop what has the GPU open, then reset it",
-            ", ".join(sorted({truth.mode for truth in self._truths.values()})) or "none reported",
+            said("fix_mode"),
+            said("modes", modes=modes) if modes else said("modes_none"),
         )
 
     def profiles(self) -> Finding:
         able = [gpu for gpu in self._gpus if gpu.mig_capable]
         empty = [gpu.uuid for gpu in able if not gpu.placements]
-        seen = ", ".join(empty) or f"{len(able)} of {len(self._gpus)} GPUs can be sliced"
-        do = "no profiles reported while MIG is off: enable it on one GPU once and run this again"
+        seen = (
+            said("each", gpus=", ".join(empty))
+            if empty
+            else said("sliceable", able=len(able), gpus=len(self._gpus))
+        )
+        do = said("fix_profiles")
         return found(good=not empty, seen=seen, do=do)
 
     def fabric(self) -> Finding:
         domains = {gpu.nvlink_domain for gpu in self._gpus if gpu.nvlink_domain is not None}
         return self._each(
             lambda _, truth: truth.unready or "",
-            "start nvidia-fabricmanager of the driver's own version",
-            f"{len(domains)} groups of linked GPUs",
+            said("fix_fabric"),
+            said("domains", domains=len(domains)),
         )
 
     def numa(self) -> Finding:
         return self._each(
             lambda gpu, _: "unknown" if self._numa(gpu) is None else "",
-            "nothing on a machine with one node; else host cores near the GPU can't be chosen",
-            ", ".join(sorted({str(self._numa(gpu)) for gpu in self._gpus})),
+            said("fix_numa"),
+            said("numa", nodes=", ".join(sorted({str(self._numa(gpu)) for gpu in self._gpus}))),
             "unknown",
         )
 
     def persistence(self) -> Finding:
         modes = [attempt(pynvml.nvmlDeviceGetPersistenceMode, handle) for handle in self._handles()]
         if None in modes or not modes:
-            return Finding("unknown", "not reported", "see nvidia-smi -q -d PERFORMANCE")
-        return found(good=all(modes), seen=f"on for {sum(modes)} of {len(modes)}",
-                     do="start nvidia-persistenced")  # fmt: skip
+            return Finding("unknown", said("not_reported"), said("fix_persistence_unknown"))
+        return found(good=all(modes), seen=said("persistence_on", on=sum(modes), modes=len(modes)),
+                     do=said("fix_persistence"))  # fmt: skip
 
     def _handles(self) -> list[ctypes.c_void_p]:
         found_ = (attempt(pynvml.nvmlDeviceGetHandleByUUID, gpu.uuid) for gpu in self._gpus)
@@ -225,8 +238,12 @@ class DriverExamination:
             reading = self.port.readings(gpu.uuid)[0]
             names = ("utilisation", "memory_used_mb", "power_mw", "temperature_c")
             missing |= {name for name in names if getattr(reading, name) is None}
-        seen = f"not reported: {', '.join(sorted(missing))}" if missing else "reported"
-        return found(good=not missing, seen=seen, do="pages show gaps; nothing else depends on it")
+        seen = (
+            said("readings_missing", names=", ".join(sorted(missing)))
+            if missing
+            else said("readings")
+        )
+        return found(good=not missing, seen=seen, do=said("fix_readings"))
 
     def events(self) -> Finding:
         watch = NvmlWatch(lambda _: None)
@@ -234,36 +251,37 @@ class DriverExamination:
             errors = watch.errors()
         finally:
             watch.close()
-        seen = ", ".join(f"{each.kind} {each.code} on {each.gpu}" for each in errors) or "none now"
-        return found(good=not errors, seen=seen, do="see agent.md, 'Driver errors'")
+        texts = ", ".join(f"{each.kind} {each.code} on {each.gpu}" for each in errors)
+        seen = said("errors", errors=texts) if texts else said("errors_none")
+        return found(good=not errors, seen=seen, do=said("fix_driver_errors"))
 
     def files(self) -> Finding:
         if self._simulate:
-            return Finding("unknown", "simulated GPUs have none")
+            return Finding("unknown", said("simulated_files"))
         paths = [path for gpu in self._gpus for path in self._nodes.of(gpu.uuid)]
         paths += self._nodes.common()
         missing = [path for path in paths if not Path(path).exists()]
         if missing:
-            do = "nvidia-modprobe -u -c 0 makes that of the first GPU, -c 1 of the second"
-            return Finding("fail", f"missing: {', '.join(missing)}", do)
+            do = said("fix_files")
+            return Finding("fail", said("files_missing", paths=", ".join(missing)), do)
         open_ = [path for path in paths if Path(path).stat().st_mode & 0o006]
-        seen = f"{len(paths)} there, {len(open_)} open to everybody"
-        return found(good=not open_, seen=seen, do="nothing keeps people out: agent.md,"
-                     " 'Device permissions'")  # fmt: skip
+        seen = said("files", paths=len(paths), open=len(open_))
+        return found(good=not open_, seen=seen, do=said("fix_files_open"))  # fmt: skip
 
     def _each(
         self,
         text_of: Callable[[InventoryGpu, Truth], str],
-        do: str,
-        good: str,
+        do: Said,
+        good: Said,
         otherwise: State = "warn",
     ) -> Finding:
         """Returns what is wrong with which GPU, else `good`."""
         known = [(gpu, self._truths[gpu.uuid]) for gpu in self._gpus if gpu.uuid in self._truths]
         if not known:
-            return Finding("unknown", "no GPU reported")
+            return Finding("unknown", said("no_gpu_state"))
         found_ = [f"{gpu.uuid}: {text}" for gpu, truth in known if (text := text_of(gpu, truth))]
-        return found(good=not found_, seen="; ".join(found_) or good, do=do, otherwise=otherwise)
+        seen = said("each", gpus="; ".join(found_)) if found_ else good
+        return found(good=not found_, seen=seen, do=do, otherwise=otherwise)
 
 
 def _count(truth: Truth) -> str:
@@ -280,13 +298,13 @@ def _major(version: str) -> int | None:
 def _not_opened(why: str, devices: Path = Path("/sys/bus/pci/devices")) -> Finding:
     """Without a GPU that is no fault; with one, it is."""
     if Path("/proc/driver/nvidia/version").exists():
-        do = "if library and kernel module are of different versions, restart the node"
-        return Finding("fail", why, do)
+        do = said("fix_versions")
+        return Finding("fail", said("driver_error", error=why), do)
     there = [path.parent.name for path in devices.glob("*/vendor") if _is_gpu(path.parent)]
     if there:
-        seen = f"{why}, and there are GPUs at {', '.join(sorted(there))}"
-        return Finding("fail", seen, "install NVIDIA's driver, 535 or later, and load it")
-    return Finding("unknown", f"this machine has no NVIDIA GPU ({why})", "nothing: try --simulate")
+        seen = said("gpus_without_driver", why=why, gpus=", ".join(sorted(there)))
+        return Finding("fail", seen, said("fix_install_driver"))
+    return Finding("unknown", said("no_nvidia_gpu", why=why), said("fix_simulate"))
 
 
 def _is_gpu(device: Path) -> bool:

@@ -62,7 +62,7 @@ class Examiner:
         try:
             checks = self._checks()
         except (OSError, ValueError, LookupError, TypeError) as error:
-            checks = _none(f"it could not be read: {type(error).__name__}: {error}")
+            checks = _none("unread", name=type(error).__name__, error=error)
         if not self._stopped:
             self._deliver(ExaminationDone(checks))
 
@@ -81,7 +81,7 @@ class Examiner:
             # What hangs in a driver does not end by a KILL either: it is left behind.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.communicate(timeout=_KILLED_S)
-            return _none(f"no answer in {self._limit_s:.0f} s")
+            return _none("no_answer", limit=f"{self._limit_s:.0f}")
         return checks_read(json.loads(output))
 
 
@@ -96,6 +96,9 @@ def checks_read(results: Mapping[str, Any]) -> tuple[wire.CheckResult, ...]:
             state=row["state"],
             seen=_line(row["seen"]),
             do="" if row["state"] == "ok" else _line(row["do"]),
+            seen_code=_line(row.get("seen_code", "")),
+            do_code="" if row["state"] == "ok" else _line(row.get("do_code", "")),
+            facts=_facts(row.get("facts", {})),
         )
         for row in results["checks"][: wire.CHECKS_MAX]
     )
@@ -112,10 +115,26 @@ def doctor_command(options: argparse.Namespace) -> list[str]:
     return command
 
 
-def _none(why: str) -> tuple[wire.CheckResult, ...]:
+def _facts(facts: Mapping[str, Any]) -> tuple[wire.CheckFact, ...]:
+    known = list(facts.items())[: wire.CHECK_FACTS_MAX]
+    return tuple(wire.CheckFact(name=name, value=_line(value)) for name, value in known)
+
+
+def _none(code: str, **facts: object) -> tuple[wire.CheckResult, ...]:
+    texts = {name: str(fact) for name, fact in facts.items()}
+    why = wire.CHECK_TEXTS[code] % texts
     log.warning("this node was not examined: %s", why)
-    do = "run `gpu-agent doctor` there by hand"
-    return (wire.CheckResult(name="doctor", state="unknown", seen=_line(why), do=do),)
+    return (
+        wire.CheckResult(
+            name="doctor",
+            state="unknown",
+            seen=_line(why),
+            do=wire.CHECK_TEXTS["fix_by_hand"],
+            seen_code=code,
+            do_code="fix_by_hand",
+            facts=_facts(texts),
+        ),
+    )
 
 
 def _line(text: object) -> str:

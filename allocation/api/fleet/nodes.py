@@ -79,8 +79,8 @@ class NodeCheckOut(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     state = serializers.ChoiceField(choices=["ok", "warn", "fail", "unknown"])
-    seen = serializers.CharField(help_text="The finding.")
-    do = serializers.CharField(help_text="The remedy. Empty if the check passed.")
+    seen = serializers.CharField(source="seen_text", help_text="The finding.")
+    do = serializers.CharField(source="do_text", help_text="The remedy. Empty if the check passed.")
     essential = serializers.BooleanField(
         help_text="True if a failure quarantines the node until an operator approves it."
     )

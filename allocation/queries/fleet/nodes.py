@@ -1,12 +1,13 @@
 """One node for operators: its agent, its examination, and the links between its GPUs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from allocation.models import EnrolmentToken, Gpu, Node, NodeExamination
 from allocation.rules.nodes.health import ESSENTIAL
+from allocation.words.checks import check_text
 from allocation.words.fleet import escalation_actions
 
 
@@ -136,6 +137,19 @@ class ExaminationCheck:
     state: str
     seen: str
     do: str
+    seen_code: str = ""
+    do_code: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def seen_text(self) -> str:
+        """What was seen, in the reader's language."""
+        return check_text(self.seen_code, self.facts, self.seen)
+
+    @property
+    def do_text(self) -> str:
+        """What the operator can do, in the reader's language; empty if the check passed."""
+        return check_text(self.do_code, self.facts, self.do)
 
     @property
     def essential(self) -> bool:

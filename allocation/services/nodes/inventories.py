@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Max
 
@@ -263,7 +264,7 @@ def examination_apply(
     before = NodeExamination.objects.filter(node=node).first()
     if before is not None and before.seq >= examination.seq:
         return False
-    checks = [dataclasses.asdict(check) for check in examination.checks[: wire.CHECKS_MAX]]
+    checks = [_stored(check) for check in examination.checks[: wire.CHECKS_MAX]]
     known = essential_failed(before.checks) if before is not None else {}
     news = [
         fleet_text("check_failed", check=name, seen=check["seen"], fix=check["do"])
@@ -280,3 +281,8 @@ def examination_apply(
         task_request("allocation.cycle")
     node.save(update_fields=["last_seen", *Node.STATE_FIELDS, "drain_by", "differences"])
     return True
+
+
+def _stored(check: wire.CheckResult) -> dict[str, Any]:
+    facts = check.facts[: wire.CHECK_FACTS_MAX]
+    return {**dataclasses.asdict(check), "facts": {each.name: each.value for each in facts}}

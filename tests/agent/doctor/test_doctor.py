@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from allocation.agent.doctor import command
-from allocation.agent.doctor.checks import Check, Finding
+from allocation.agent.doctor.checks import Check, Finding, said
 from allocation.agent.doctor.driver import _not_opened, driver_checks
 from allocation.agent.doctor.host import HostOptions, host_checks
 from allocation.agent.simulated.drivers import DRIVERS
@@ -59,7 +59,8 @@ def test_a_machine_without_a_gpu_says_so(
     found = reported(tmp_path, capsys)
     assert "no NVIDIA" in found["driver"]["seen"]
     assert found["GPUs"] | {"seconds": 0} == {
-        "name": "GPUs", "state": "unknown", "seen": "no driver answers", "do": "", "seconds": 0
+        "name": "GPUs", "state": "unknown", "seen": "no driver answers", "do": "", "seconds": 0,
+        "seen_code": "no_driver", "do_code": "", "facts": {},
     }  # fmt: skip
 
 
@@ -82,13 +83,13 @@ def test_a_call_that_hangs_keeps_back_only_what_would_hang_too() -> None:
 
     def hangs() -> Finding:
         never.wait(30)
-        return Finding("ok", "late")
+        return Finding("ok", said("none_runs"))
 
     def fine() -> Finding:
-        return Finding("ok", "there")
+        return Finding("ok", said("none_runs"))
 
     checks = [
-        Check("a", hangs, "the driver", 0.1, "restart"),
+        Check("a", hangs, "the driver", 0.1, said("fix_driver_hangs")),
         Check("b", fine, "the driver"),
         Check("c", fine, "kernel"),
         *(Check(f"d{n}", hangs, f"server {n}", 0.2) for n in range(9)),
@@ -97,17 +98,17 @@ def test_a_call_that_hangs_keeps_back_only_what_would_hang_too() -> None:
     found = results(checks, 0.5)
     assert time.monotonic() - began < 2
     never.set()
-    assert (found["a"].state, found["a"].do) == ("fail", "restart")
-    assert (found["b"].state, found["b"].seen) == ("unknown", "the driver hangs in: a")
+    assert (found["a"].state, found["a"].do) == ("fail", said("fix_driver_hangs"))
+    assert found["b"] == Finding("unknown", said("hangs", asks="the driver", check="a"))
     assert found["c"].state == "ok"
-    assert found["d8"] == Finding("unknown", "not looked at: 0.5 s are over")
+    assert found["d8"] == Finding("unknown", said("out_of_time", within="0.5"))
 
 
 def test_what_a_check_can_not_read_is_unknown_and_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "identity.json").write_text("no JSON")
     found = results(host_checks(HostOptions(tmp_path, proc=tmp_path / "none")))
     assert found["enrolment"].state == found["systemd"].state == "unknown"
-    assert "FileNotFoundError" in found["systemd"].seen
+    assert found["systemd"].seen.facts["name"] == "FileNotFoundError"
 
 
 def test_a_driver_that_refuses_is_told_for_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +131,13 @@ def test_other_owners_and_driver_settings_are_seen(tmp_path: Path) -> None:
     (tmp_path / "params").write_text("ModifyDeviceFiles: 0\nDeviceFileMode: 438\n")
     asked = HostOptions(tmp_path, proc=tmp_path, driver=tmp_path)
     found = results(host_checks(asked))
-    assert found["other owners of the GPUs"].seen == "slurmd"
-    assert found["services that keep GPUs open"].seen == "dcgm-exporter"
-    assert "no slices" in found["mode of device files"].do
+    assert str(found["other owners of the GPUs"].seen) == "slurmd"
+    assert str(found["services that keep GPUs open"].seen) == "dcgm-exporter"
+    assert found["mode of device files"].do == said("fix_modify")
     (tmp_path / "params").write_text("ModifyDeviceFiles: 1\nDeviceFileMode: 432\n")
     found = results(host_checks(asked))
     assert found["mode of device files"] == Finding(
-        "ok", "DeviceFileMode 0660, ModifyDeviceFiles 1"
+        "ok", said("parameters", mode="0660", modify="1")
     )
 
 

@@ -31,10 +31,10 @@ def examined(*command: str, limit_s: float = 5) -> tuple[wire.CheckResult, ...]:
 @pytest.mark.parametrize(
     ("command", "seen"),
     [
-        (("/bin/sleep", "60"), "no answer in 0 s"),
-        (("/bin/echo", "no JSON"), "it could not be read: JSONDecodeError"),
-        (("/bin/echo", "[]"), "it could not be read: TypeError"),
-        (("/no/such/program",), "it could not be read: FileNotFoundError"),
+        (("/bin/sleep", "60"), "no answer within 0 s"),
+        (("/bin/echo", "no JSON"), "the result can't be read: JSONDecodeError"),
+        (("/bin/echo", "[]"), "the result can't be read: TypeError"),
+        (("/no/such/program",), "the result can't be read: FileNotFoundError"),
     ],
 )
 def test_an_examination_that_fails_says_so_and_nothing_waits_for_it(

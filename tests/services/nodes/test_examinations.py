@@ -7,6 +7,7 @@ from django.db import DatabaseError, connection, transaction
 
 from allocation import wire
 from allocation.models import Node, NodeExamination
+from allocation.queries.fleet.nodes import examination_of
 from allocation.services.nodes.fleet import enrolment_token_create, node_approve, node_enrol
 from tests.builders import an_operator
 from tests.roles import as_role, as_system
@@ -118,3 +119,24 @@ def test_no_web_request_of_a_tenant_reads_it(plant: Plant) -> None:
         transaction.atomic(),
     ):
         NodeExamination.objects.count()
+
+
+def test_results_are_shown_by_their_codes_and_facts(plant: Plant) -> None:
+    facts = (wire.CheckFact(name="mib", value="12"),) * 2 * wire.CHECK_FACTS_MAX
+    checks = (
+        wire.CheckResult(
+            name="room", state="fail", seen="12 MB", do="make room", seen_code="free",
+            do_code="fix_free", facts=facts,
+        ),
+        wire.CheckResult(name="GPUs", state="ok", seen="8 of these", do="", seen_code="of_later"),
+    )  # fmt: skip
+    assert sent(plant, wire.Examination(at=1, checks=checks, seq=1)) == "applied"
+    with as_system():
+        found = examination_of(node().id)
+    assert found is not None
+    room, gpus = found.checks
+    assert (room.seen_text, room.do_text) == (
+        "12 MiB free",
+        "free some space: without it, the agent can't store keys and its state",
+    )
+    assert (gpus.seen_text, gpus.do_text) == ("8 of these", "")

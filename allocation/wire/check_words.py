@@ -1,0 +1,228 @@
+"""The texts of checks of `doctor`: agents print them in English, the portal translates them.
+
+This module needs no Django, so that agents have it, too. `gettext_noop` marks the texts for
+translators.
+"""
+
+
+def gettext_noop(text: str) -> str:
+    """Returns the text. Programs that collect texts for translators find it by this name."""
+    return text
+
+
+CHECK_TEXTS = {
+    "fix_driver_unknown": gettext_noop("check which driver this is"),
+    "fix_persistence_unknown": gettext_noop("see nvidia-smi -q -d PERFORMANCE"),
+    "account": gettext_noop("account number %(uid)s"),
+    "binding": gettext_noop("nvidia-ml-py %(version)s"),
+    "binding_missing": gettext_noop("nvidia-ml-py is not installed"),
+    "capabilities": gettext_noop("%(made)s capability files in /dev/nvidia-caps"),
+    "cgroup": gettext_noop("with cpuset and memory"),
+    "cgroup_without": gettext_noop("without %(missing)s"),
+    "clock_free": gettext_noop("not set by NTP"),
+    "clock_ntp": gettext_noop("set by NTP"),
+    "domains": gettext_noop("%(domains)s groups of linked GPUs"),
+    "driver_error": gettext_noop("%(error)s"),
+    "driver_version": gettext_noop("version %(text)s"),
+    "each": gettext_noop("%(gpus)s"),
+    "enrolled": gettext_noop("enrolled as %(node)s"),
+    "error": gettext_noop("%(name)s: %(error)s"),
+    "errors": gettext_noop("%(errors)s"),
+    "errors_none": gettext_noop("none now"),
+    "files": gettext_noop("%(paths)s device files, of which everybody may open %(open)s"),
+    "files_missing": gettext_noop("missing: %(paths)s"),
+    "fix_account": gettext_noop("run doctor as root, as the agent runs"),
+    "fix_binding": gettext_noop(
+        "install nvidia-ml-py %(binding)s: the agent was written for its constants"
+    ),
+    "fix_binding_missing": gettext_noop("install %(binding)s"),
+    "fix_by_hand": gettext_noop("run gpu-agent doctor on the node"),
+    "fix_capabilities": gettext_noop("nothing: nvidia-modprobe creates them with the first slice"),
+    "fix_cgroup": gettext_noop(
+        "enable these controllers: without them, host cores and memory are counted and not enforced"
+    ),
+    "fix_checkpoint": gettext_noop(
+        "install it: without it, pauses by suspend stop the programs instead"
+    ),
+    "fix_clock": gettext_noop("start chrony: bookings start and end by this clock"),
+    "fix_clock_unknown": gettext_noop("check that NTP sets the clock"),
+    "fix_ctk": gettext_noop(
+        "install it (nvidia-container-toolkit): containers get the driver's libraries from it"
+    ),
+    "fix_driver_error": gettext_noop(
+        "see the kernel's log, and report the output of doctor --json"
+    ),
+    "fix_driver_errors": gettext_noop("see agent.md, “Driver errors”"),
+    "fix_driver_hangs": gettext_noop(
+        "see the kernel's log for Xids, then restart the node: no work is possible while the "
+        "driver hangs"
+    ),
+    "fix_driver_old": gettext_noop("install driver %(oldest)s or later"),
+    "fix_enrol": gettext_noop("start the agent once with --portal and --token"),
+    "fix_fabric": gettext_noop("start the nvidia-fabricmanager of the driver's version"),
+    "fix_files": gettext_noop(
+        "run nvidia-modprobe -u -c 0 for the first GPU, -c 1 for the second, and so on"
+    ),
+    "fix_files_open": gettext_noop(
+        "see agent.md, “Device permissions”: everybody may use these GPUs without a booking"
+    ),
+    "fix_folder": gettext_noop(
+        "chmod 0755: people read files of their bookings in it, and only the agent may write"
+    ),
+    "fix_folder_missing": gettext_noop(
+        "create it, or start the agent as root: it creates the folder"
+    ),
+    "fix_folder_read_only": gettext_noop("let the agent's account write to it"),
+    "fix_free": gettext_noop(
+        "free some space: without it, the agent can't store keys and its state"
+    ),
+    "fix_gpu_services": gettext_noop(
+        "stop them in hooks `release`, or MIG modes can't change: see agent.md, “When a mode "
+        "changes”"
+    ),
+    "fix_gpus_missing": gettext_noop("see the kernel's log: the driver counts %(count)s GPUs"),
+    "fix_holders": gettext_noop(
+        "end these programs, or book the GPUs for them: the agent hands over only GPUs "
+        "without programs"
+    ),
+    "fix_identity": gettext_noop("run doctor as root"),
+    "fix_install_driver": gettext_noop("install NVIDIA's driver, 535 or later, and load it"),
+    "fix_mode": gettext_noop("end the programs that have the GPU open, then reset it"),
+    "fix_mode_of_files": gettext_noop(
+        "see agent.md, “Device permissions”: everybody may open every GPU"
+    ),
+    "fix_modify": gettext_noop(
+        "remove NVreg_ModifyDeviceFiles=0: without capability files there are no slices"
+    ),
+    "fix_modprobe": gettext_noop("install it: it creates missing device files"),
+    "fix_module": gettext_noop("run modprobe nvidia, if this machine has an NVIDIA GPU"),
+    "fix_modules": gettext_noop("see nvidia-smi -L and lspci"),
+    "fix_mps": gettext_noop(
+        "install it: without MPS, programs can use more of a GPU than their share"
+    ),
+    "fix_network": gettext_noop(
+        "start the agent with --interface NAME: programs on several nodes need it to find "
+        "each other"
+    ),
+    "fix_no_capabilities": gettext_noop("nothing: without MIG none are needed"),
+    "fix_no_cgroup": gettext_noop("boot with systemd.unified_cgroup_hierarchy=1"),
+    "fix_no_portal": gettext_noop("add --portal https://..."),
+    "fix_numa": gettext_noop(
+        "nothing on a machine with one NUMA node; on others, the agent can't choose host "
+        "cores near a GPU"
+    ),
+    "fix_openers": gettext_noop("end programs without a booking before the portal uses the node"),
+    "fix_openers_hidden": gettext_noop("run doctor as root with CAP_SYS_PTRACE"),
+    "fix_own_name": gettext_noop(
+        "nothing for NCCL, Gloo and torchrun under gpu-agent run; for others, give the name "
+        "the node's own address"
+    ),
+    "fix_owners": gettext_noop(
+        "drain and remove it: see operator.md, “With Slurm or Kubernetes”; until then, no "
+        "unbooked process is ended"
+    ),
+    "fix_persistence": gettext_noop("start nvidia-persistenced"),
+    "fix_persistenced": gettext_noop(
+        "install it: without persistence mode, each first answer of the driver takes seconds"
+    ),
+    "fix_pids": gettext_noop(
+        "run the agent outside of containers, or with --pid=host: the driver reports process "
+        "ids of the host"
+    ),
+    "fix_portal": gettext_noop(
+        "allow connections from this node to the portal: check firewalls and name service"
+    ),
+    "fix_profiles": gettext_noop(
+        "enable MIG on one GPU once and run this again: this driver reports profiles only then"
+    ),
+    "fix_ptrace": gettext_noop(
+        "grant CAP_SYS_PTRACE: without it, the agent does not see programs that hold a GPU "
+        "without a CUDA context"
+    ),
+    "fix_readings": gettext_noop("nothing: pages have gaps in these charts"),
+    "fix_reset_or_drain": gettext_noop("reset the GPU, or drain it"),
+    "fix_residue": gettext_noop("reset the GPU: memory that no program has stays in use"),
+    "fix_setfacl": gettext_noop("install it (package acl): --device-permissions acl needs it"),
+    "fix_simulate": gettext_noop("nothing; --simulate checks simulated GPUs"),
+    "fix_slow": gettext_noop(
+        "turn persistence mode on: the agent takes a driver that needs more than 2 s for one "
+        "that hangs"
+    ),
+    "fix_suspend": gettext_noop(
+        "for pauses by suspend, install driver %(suspends)s or later; all else works"
+    ),
+    "fix_systemd": gettext_noop(
+        "restart the agent by other means when it ends: leases need a running agent"
+    ),
+    "fix_versions": gettext_noop(
+        "restart the node if its driver library and kernel module have different versions"
+    ),
+    "fix_wrong_pids": gettext_noop(
+        "update the driver: 535.43 to 535.98 report wrong process ids, so the agent uses "
+        "open files only"
+    ),
+    "folder": gettext_noop("%(state)s, mode %(mode)s"),
+    "folder_missing": gettext_noop("%(state)s does not exist"),
+    "folder_read_only": gettext_noop("%(state)s, mode %(mode)s, is not writable"),
+    "free": gettext_noop("%(mib)s MiB free"),
+    "gpus": gettext_noop("%(gpus)s"),
+    "gpus_reported": gettext_noop("%(truths)s GPUs reported their state"),
+    "gpus_without_driver": gettext_noop("%(why)s, and there are GPUs at %(gpus)s"),
+    "hangs": gettext_noop("%(asks)s does not answer, in the check “%(check)s”"),
+    "identity_unreadable": gettext_noop("identity.json is not readable"),
+    "init": gettext_noop("process 1 is %(name)s"),
+    "modes": gettext_noop("%(modes)s"),
+    "modes_none": gettext_noop("no GPU reported its mode"),
+    "module": gettext_noop("%(version)s"),
+    "module_missing": gettext_noop("the NVIDIA kernel module is not loaded"),
+    "network": gettext_noop("%(interface)s, %(address)s"),
+    "no_answer": gettext_noop("no answer within %(limit)s s"),
+    "no_capabilities": gettext_noop("the driver has no capability files"),
+    "no_cgroup": gettext_noop("cgroup v2 is not mounted"),
+    "no_driver": gettext_noop("no driver answers"),
+    "no_gpu": gettext_noop("the driver reports no GPU"),
+    "no_gpu_state": gettext_noop("no GPU reported its state"),
+    "no_holders": gettext_noop("no GPU has a program"),
+    "no_network": gettext_noop("no interface with an IPv4 address and a default route"),
+    "no_nvidia_gpu": gettext_noop("this machine has no NVIDIA GPU (%(why)s)"),
+    "no_openers": gettext_noop("nobody has a device file open"),
+    "no_openers_hidden": gettext_noop(
+        "nobody is seen to have a device file open; the files of %(hidden)s programs can't be read"
+    ),
+    "no_parameters": gettext_noop("the driver reports no parameters"),
+    "no_portal": gettext_noop("no address was given"),
+    "no_ptrace": gettext_noop("CAP_SYS_PTRACE is missing"),
+    "no_timedatectl": gettext_noop("timedatectl is not installed"),
+    "none_runs": gettext_noop("none is running"),
+    "not_enrolled": gettext_noop("not enrolled"),
+    "not_opened": gettext_noop("the driver was not opened"),
+    "not_reported": gettext_noop("the driver does not report it"),
+    "numa": gettext_noop("%(nodes)s"),
+    "nvml_answers": gettext_noop("NVML answers"),
+    "openers": gettext_noop("%(openers)s"),
+    "openers_hidden": gettext_noop("%(openers)s; the files of %(hidden)s programs can't be read"),
+    "out_of_time": gettext_noop("not checked: the %(within)s s for all checks are over"),
+    "own_name": gettext_noop("%(name)s resolves to %(address)s on this node"),
+    "owners": gettext_noop("%(names)s"),
+    "parameters": gettext_noop("DeviceFileMode %(mode)s, ModifyDeviceFiles %(modify)s"),
+    "persistence_on": gettext_noop("on for %(on)s of %(modes)s GPUs"),
+    "pids_believed": gettext_noop("the driver reports the right process ids"),
+    "pids_of_container": gettext_noop("a container's, %(name)s"),
+    "pids_of_host": gettext_noop("the host's"),
+    "portal_answers": gettext_noop("%(hostname)s:%(port)s answers"),
+    "portal_silent": gettext_noop("%(hostname)s:%(port)s: %(error)s"),
+    "program": gettext_noop("%(path)s"),
+    "program_missing": gettext_noop("not installed"),
+    "ptrace": gettext_noop("CAP_SYS_PTRACE is granted"),
+    "readings": gettext_noop("all are reported"),
+    "readings_missing": gettext_noop("not reported: %(names)s"),
+    "residue_none": gettext_noop("no GPU has any"),
+    "simulated": gettext_noop("simulated, branch %(branch)s: no real GPU was checked"),
+    "simulated_files": gettext_noop("simulated GPUs have no device files"),
+    "sliceable": gettext_noop("%(able)s of %(gpus)s GPUs can be sliced"),
+    "slowest": gettext_noop("the slowest answer took %(ms)s ms"),
+    "timedatectl_error": gettext_noop("%(text)s"),
+    "timedatectl_silent": gettext_noop("timedatectl gave no answer"),
+    "unread": gettext_noop("the result can't be read: %(name)s: %(error)s"),
+    "wrong_pids": gettext_noop("driver %(text)s reports wrong process ids"),
+}
