@@ -311,4 +311,6 @@ _SENTENCES: dict[str, Promise] = {
     "chat_address_long": gettext_lazy("An address has at most %(most)s visible ASCII characters."),
     "chat_service": gettext_lazy("An address begins with one of the services: %(known)s."),
     "chat_forbidden": gettext_lazy("Leave out %(name)s=."),
+    "chat_not_taken": gettext_lazy("The service did not take the message."),
+    "chat_incomplete": gettext_lazy("The address is not complete."),
 }

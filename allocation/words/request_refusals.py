@@ -94,8 +94,8 @@ SENTENCES: dict[str, Promise] = {
         "%(username)s exists and is not an operator. Choose another sign-in name."
     ),
     "file_unreadable": gettext_lazy("The file %(name)s can't be read."),
-    "no_such_class": gettext_lazy("There is no such GPU class on this site."),
-    "no_such_tier": gettext_lazy("There is no such tier on this site."),
+    "class_unknown_here": gettext_lazy("There is no such GPU class on this site."),
+    "tier_unknown_here": gettext_lazy("There is no such tier on this site."),
     "no_typical_price": gettext_lazy(
         "There is no typical price of %(gpu_class)s in %(tier)s. Add one."
     ),

@@ -92,7 +92,7 @@ def test_bad_input_is_shown_beside_its_field(site: Site) -> None:
         ({"owner": "nobody"}, "can&#x27;t book in the project"),
         ({"request": ""}, "Write a request such as"),
         ({"transitions": "running=Now"}, "Write state=status"),
-        ({"board": "three"}, "The number of a board"),
+        ({"board": "three"}, "Enter the number of the board"),
         ({"sprint": ""}, "Give both a board"),
         ({"tier": "none"}, "There is no such tier."),
         ({"labels": "Team"}, "The label Team needs a value."),

@@ -52,7 +52,7 @@ def test_an_admin_makes_tries_and_deletes_one(hooked: Hooked) -> None:
     assert "whsec_" in admin.post(BASE, {"act": "rotate"}).content.decode()
     for more, sentence in (
         ({"url": "http://10.0.0.1/"}, "private or reserved"),
-        ({"timeout_ms": "²"}, "Write a number"),
+        ({"timeout_ms": "²"}, "Enter a whole number"),
         ({"timeout_ms": "3000"}, "100 to 2000"),
     ):
         bad = admin.post(BASE, {**form, **more})

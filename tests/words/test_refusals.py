@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from allocation.words import asks, request_refusals, site_refusals
 from allocation.words import refusals as allocation_words
 from billing import words as billing_words
 from portal import words as portal_words
@@ -126,6 +127,12 @@ def test_each_sentence_is_used_and_gets_its_facts() -> None:
             }
         )
     }
+
+
+def test_no_code_stands_twice_in_the_parts_of_a_catalogue() -> None:
+    parts = (asks.SENTENCES, request_refusals.SENTENCES, site_refusals.SENTENCES)
+    codes = [code for part in parts for code in part]
+    assert len(codes) == len(set(codes))
 
 
 def test_each_noun_of_a_missing_object_stands_in_the_catalogue() -> None:

@@ -254,7 +254,9 @@ class _Run:
         tiers = list(Tier.objects.values_list("slug", flat=True))
         for gpu_class, tier in given:
             if gpu_class not in classes or tier not in tiers:
-                sentence = refusal_text("no_such_tier" if gpu_class in classes else "no_such_class")
+                sentence = refusal_text(
+                    "tier_unknown_here" if gpu_class in classes else "class_unknown_here"
+                )
                 raise self.fault(("prices", gpu_class, tier), sentence)
         wanted, missing = prices_proposed(classes, tiers, given)
         if missing:

@@ -4,7 +4,8 @@ The library opens its own connections, so that a check of names before is not en
 resolve to another address a moment later. Here every connection of the process goes through
 `_connect`, which resolves, checks and connects to the address that it has checked, for redirects,
 too. Standard input has {"allow": networks, "messages": [{"id", "url", "title", "body"}]}; each line
-of the output is {"id", "error"}.
+of the output is {"id", "error"}: null, or a code and facts in the catalogue of `tenants`. This
+process has no Django.
 """
 
 import json
@@ -18,8 +19,8 @@ from typing import Any
 import apprise
 import urllib3.util.connection as pool
 
+from tenants.platform.coded import Coded
 from tenants.rules.webhooks import BadTarget, Network, Target, address_check
-from tenants.words import fault_text
 
 MEMORY_BYTES = 1 << 30
 CPU_SECONDS = 60
@@ -33,7 +34,12 @@ class Connections:
 
     def __init__(self, allowed: list[Network]) -> None:
         self.allowed = allowed
-        self.refused = ""
+        self.refused: Coded | None = None
+
+    def refused_last(self) -> Coded | None:
+        """Returns why the last connection was refused, and forgets it."""
+        found, self.refused = self.refused, None
+        return found
 
     def connect(
         self,
@@ -50,8 +56,8 @@ class Connections:
             for each in places:
                 address_check(target, each, self.allowed)
         except BadTarget as fault:
-            self.refused = fault_text(fault)
-            raise OSError(self.refused) from None
+            self.refused = fault.text
+            raise OSError(fault.text.code) from None
         return _plain_connect((str(places[0]), port), *arguments, **options)
 
 
@@ -65,22 +71,25 @@ def main() -> None:
     pool.create_connection = connections.connect
     asset = apprise.AppriseAsset(app_id="GPU Portal", app_desc="GPU Portal", secure_logging=True)
     for each in asked["messages"]:
-        connections.refused = ""
-        error = _sent(each, asset) and (connections.refused or _NOT_TAKEN)
-        sys.stdout.write(json.dumps({"id": each["id"], "error": error}) + "\n")
+        connections.refused_last()
+        error = _sent(each, asset)
+        if error is not None:
+            error = connections.refused_last() or error
+        shown = None if error is None else [error.code, dict(error.facts)]
+        sys.stdout.write(json.dumps({"id": each["id"], "error": shown}) + "\n")
         sys.stdout.flush()
 
 
-_NOT_TAKEN = "The service did not take the message."
+_NOT_TAKEN = Coded("chat_not_taken")
 
 
-def _sent(message: dict[str, Any], asset: apprise.AppriseAsset) -> str:
-    """Sends one message; returns what is wrong, empty for nothing."""
+def _sent(message: dict[str, Any], asset: apprise.AppriseAsset) -> Coded | None:
+    """Sends one message; returns what is wrong, or None."""
     service = apprise.Apprise.instantiate(message["url"], asset=asset, suppress_exceptions=True)
     if service is None:
-        return "The address is not complete."
+        return Coded("chat_incomplete")
     is_taken = service.notify(title=message["title"], body=message["body"])
-    return "" if is_taken else _NOT_TAKEN
+    return None if is_taken else _NOT_TAKEN
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from tenants.outbox import task_request
 from tenants.rules.chat import next_chat_try
 from tenants.services.credentials.seals import token_open
 from tenants.services.outgoing.chat import TASK, TEST
+from tenants.words import refusal_text
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,8 @@ def _sent(rows: Sequence[ChatMessage]) -> Mapping[int, str]:
     answers = {}
     for line in output.splitlines():
         answer = json.loads(line)
-        answers[int(answer["id"])] = str(answer["error"])
+        code, facts = answer["error"] or ("", {})
+        answers[int(answer["id"])] = refusal_text(code, **facts) if code else ""
     return answers
 
 

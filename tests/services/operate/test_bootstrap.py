@@ -177,7 +177,7 @@ x100 = 2.5
             ("500.00", "5e2", "18: tenant[0].project[0].budget"),
             ("[operator]", f'{PRICE}gold = "1"\n[operator]', "6: prices.h100.gold: There is no"),
             ("[operator]", f"{TIER}priority = 5000\n[operator]", "8: tier[0].priority: A pri"),
-            ('"olaf"', f'"olaf"\n{NOWHERE}', "7: operator.password_file: /nowhere can't"),
+            ('"olaf"', f'"olaf"\n{NOWHERE}', "7: operator.password_file: The file /nowhere can't"),
             ("tanja", "t/a", "12: tenant[0].admin.username: A sign-in name"),
         ],
     )
@@ -206,5 +206,5 @@ x100 = 2.5
             with pytest.raises(CommandError, match="username: This sign-in name is taken"):
                 call_command("createoperator", username="Olaf", name="Olaf")
             User.objects.update(is_staff=False)
-            with pytest.raises(SiteFaults, match="no operator"):
+            with pytest.raises(SiteFaults, match="not an operator"):
                 site_apply(site=site_read(SITE), now=NOW)
