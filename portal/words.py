@@ -118,4 +118,10 @@ _SENTENCES: dict[str, Promise] = {
     "id_token_nbf": gettext_lazy(
         "It is not valid yet. Compare the clocks of the provider and the portal."
     ),
+    "restarting": gettext_lazy(
+        "The portal is being restarted. Nothing was written; send the request again."
+    ),
+    "too_many_waiting": gettext_lazy(
+        "%(most)s requests of your organisation wait to be written. Retry in 1 s."
+    ),
 }

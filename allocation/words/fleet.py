@@ -11,6 +11,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
+from allocation import wire
+
 MODE_WORDS = {"whole": gettext_lazy("whole GPU"), "sliced": gettext_lazy("slices")}
 LONGEST_FACT = 200
 
@@ -223,3 +225,14 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
     ),
     "lease_cut_off": gettext_lazy("It has no lease. Its work on leases has ended."),
 }
+
+
+def check_text(code: str, facts: Mapping[str, str], stored: str) -> str:
+    """Returns a text of `doctor` by its code; as the agent wrote it if its version is unknown."""
+    text = wire.CHECK_TEXTS.get(code)
+    if text is None:
+        return stored
+    try:
+        return _(text) % facts
+    except KeyError:
+        return stored

@@ -7,8 +7,7 @@ from uuid import UUID
 
 from allocation.models import EnrolmentToken, Gpu, Node, NodeExamination
 from allocation.rules.nodes.health import ESSENTIAL
-from allocation.words.checks import check_text
-from allocation.words.fleet import escalation_actions
+from allocation.words.fleet import check_text, escalation_actions
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from django.db import close_old_connections
 from django.http.response import HttpResponseBase
 
 from portal.api.problems import as_problem
+from portal.words import refusal_text
 from tenants.api.gathered import GatheredResponse, intakes_write
 from tenants.platform.errors import Refused
 
@@ -172,13 +173,13 @@ def _complete(response: GatheredResponse, answer: HttpResponseBase) -> HttpRespo
 
 
 def _stopping() -> Refused:
-    return Refused("busy", "The portal is being restarted. Nothing was written; send it again.")
+    return Refused("busy", refusal_text("restarting"))
 
 
 def _too_many() -> Refused:
     return Refused(
         "too_many_requests",
-        f"{MOST_WAITING:,} requests of your organisation wait to be written. Retry in 1 s.",
+        refusal_text("too_many_waiting", most=f"{MOST_WAITING:,}"),
         owner="operator",
         numbers={"most": MOST_WAITING, "retry_after_seconds": 1},
     )

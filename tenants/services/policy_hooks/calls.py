@@ -31,7 +31,6 @@ from tenants.services.outgoing.pinned import (
     pinned,
 )
 from tenants.services.outgoing.secrets import secrets_valid
-from tenants.words import fault_text
 from tenants.services.policy_hooks.questions import (
     TEST,
     HookAnswer,
@@ -40,6 +39,7 @@ from tenants.services.policy_hooks.questions import (
     asked_of,
     hook_answered,
 )
+from tenants.words import fault_text
 
 FAILURES_MOST = 5
 BREAK = timedelta(seconds=30)
