@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext, gettext_lazy, ngettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from allocation import wire
 
@@ -233,6 +233,6 @@ def check_text(code: str, facts: Mapping[str, str], stored: str) -> str:
     if text is None:
         return stored
     try:
-        return _(text) % facts
+        return gettext(text) % facts
     except KeyError:
         return stored
