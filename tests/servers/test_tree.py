@@ -14,6 +14,14 @@ LINES_MAX = 500
 MODULES_MAX = 15
 # Each of them is where a library has no types. The list may only get shorter.
 TYPES_IGNORED = {"allocation/consumers.py": 1, "tenants/api/auth.py": 1}
+# Modules below so many lines that one other module imports: its readers have to open both. The
+# number may only fall. Not counted: what a package, or its list of routes, models or tasks imports.
+SMALL_LINES = 130
+MOST_SMALL_MODULES = 23
+LISTS = {"urls", "models", "tasks"}
+_IMPORTS = re.compile(
+    r"""^[ ]*from ([\w.]+) import (?:\(([^)]*)\)|([^\n#]*))|["']([\w.]+)["']""", re.MULTILINE
+)
 CATCH_ALL_NAMES = {"utils", "helpers", "common", "misc"}
 
 
@@ -42,6 +50,43 @@ def test_no_folder_of_the_product_has_more_modules_than_a_reader_looks_through()
         if path.name != "__init__.py" and ROOT / "tests" not in path.parents
     )
     assert {str(folder): n for folder, n in modules.items() if n > MODULES_MAX} == {}
+
+
+def test_small_modules_have_more_than_one_importer() -> None:
+    """A file is a noun that a reader looks for, not a slice of the one module that imports it."""
+    texts = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): (
+            path.read_text(encoding="utf-8")
+        )
+        for path in sources()
+        if ROOT / "tests" not in path.parents
+    }
+    uses: dict[str, dict[str, bool]] = {}
+    for name, text in texts.items():
+        for module, many, few, quoted in _IMPORTS.findall(text):
+            names = [each.split()[0] for each in (many or few).split(",") if each.split()]
+            named = [f"{module}.{each}" for each in names]
+            for found in named or [quoted]:
+                # A module, or what is in it. Settings and programs have names of modules as texts.
+                at = found if found in texts else found.rpartition(".")[0]
+                if at in texts and at != name:
+                    uses.setdefault(at, {})[name] = bool(named)
+    small = {
+        name: by
+        for name, by_module in sorted(uses.items())
+        for by, is_import in by_module.items()
+        if len(by_module) == 1
+        and is_import
+        and texts[name].count("\n") < SMALL_LINES
+        and not _is_package(name)
+        and not _is_package(by)
+        and by.rpartition(".")[2] not in LISTS
+    }
+    assert len(small) <= MOST_SMALL_MODULES, small
+
+
+def _is_package(name: str) -> bool:
+    return (ROOT / name.replace(".", "/")).is_dir()
 
 
 def test_no_module_is_named_for_having_no_subject() -> None:
