@@ -7,10 +7,22 @@ from datetime import timedelta
 from itertools import count
 from secrets import token_bytes
 
+from django.contrib.auth.hashers import make_password
 from django.utils import timezone
 
 from tenants.access import Actor, actor_by_id
-from tenants.models import GpuClass, Membership, Project, Quota, Role, Session, Tenant, Tier, User
+from tenants.models import (
+    GpuClass,
+    Membership,
+    Password,
+    Project,
+    Quota,
+    Role,
+    Session,
+    Tenant,
+    Tier,
+    User,
+)
 from tests.roles import as_system
 
 PASSWORD = "correct horse battery"
@@ -47,16 +59,16 @@ def a_user(
 ) -> User:
     """A person who signs in with PASSWORD; `is_staff` makes an operator."""
     username = username or f"person-{next(_number)}"
-    user = User(
-        username=username,
-        is_staff=is_staff,
-        is_active=is_active,
-        first_name=first_name,
-        time_zone=time_zone,
-    )
-    user.set_password(PASSWORD)
     with as_system():
-        user.save()
+        user = User.objects.create(
+            username=username,
+            is_staff=is_staff,
+            is_active=is_active,
+            first_name=first_name,
+            time_zone=time_zone,
+        )
+        # `set_password` and `save` would look for an old one.
+        Password.objects.create(user=user, encoded=make_password(PASSWORD))
     return user
 
 
@@ -133,18 +145,18 @@ def a_tier(
     more_time_seconds: int = 0,
 ) -> Tier:
     """The tier `slug` with these values, made unless it is there."""
+    values = {
+        "name": slug.title(),
+        "priority": priority,
+        "pausable": pausable,
+        "grace_seconds": grace_seconds,
+        "more_times": more_times,
+        "more_time_seconds": more_time_seconds,
+    }
     with as_system():
-        return Tier.objects.update_or_create(
-            slug=slug,
-            defaults={
-                "name": slug.title(),
-                "priority": priority,
-                "pausable": pausable,
-                "grace_seconds": grace_seconds,
-                "more_times": more_times,
-                "more_time_seconds": more_time_seconds,
-            },
-        )[0]
+        if Tier.objects.filter(slug=slug).update(**values):
+            return Tier.objects.get(slug=slug)
+        return Tier.objects.create(slug=slug, **values)
 
 
 def a_quota(
