@@ -20,7 +20,7 @@ CODE := portal tenants billing allocation gpu_client tests manage.py
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel clean-demo test test-all random test-pure collected test-long test-containers test-engines mutants check audit bench screens docs lock browser
+.PHONY: demo wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines mutants check audit bench screens docs lock browser
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -30,14 +30,21 @@ clean-demo: $(RUNTIME)
 	$(BIN)/python -m portal.local --var $(VAR) --clean
 
 # First what fails soon: linters and types, next to 200 random worlds that live for days and 1,000
-# seeded schedules of faults. Then the tests, and those that kill processes, file by file: these wait
-# for half of their time. Of the costly tests a quarter runs, chosen by the commit; `make test-all`
-# runs all of them, and `make test-long` the longest, too.
+# seeded schedules of faults. Then the tests, and next to them, file by file, those that kill
+# processes: these wait for half of their time, and come first when they do not. Of the costly tests a quarter runs, chosen by the
+# commit; `make test-all` runs all of them, and `make test-long` the longest, too.
 test:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target collected check random
-	$(BIN)/python -m pytest -q -n 3 -m "not faults and not bench and not long and not containers and not engines" $(TURN)
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile -m "faults and not long" $(TURN) $(FAULTS)
+	@$(MAKE) --no-print-directory -j 2 test-most test-faults
+
+test-most: $(TESTING)
+	nice -n 5 $(BIN)/python -m pytest -q -n 3 -m "not faults and not bench and not long and not containers and not engines" $(TURN)
+
+# Says what it found at its end, so that it is not mixed with the other tests.
+test-faults: $(TESTING)
+	@said=$$($(BIN)/python -m pytest -q -n 2 --dist loadfile -m "faults and not long" $(TURN) $(FAULTS) 2>&1); \
+	  status=$$?; echo "$$said"; exit $$status
 
 test-all:
 	@$(MAKE) --no-print-directory test TURN=
