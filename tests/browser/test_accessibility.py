@@ -3,7 +3,7 @@
 Each run looks at a page in one of them, in turn; `-m long` looks in both."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -174,7 +174,7 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
         linked |= dict.fromkeys(_links(page), name)
         seen = LOOKS if looks > 1 else ((*LOOKS[turn % 2][:3], ()),)
         faults += [f"{name} {fault}" for fault in _looked(page, seen)]
-    faults += [f"{linked[href]} links to {href}" for href in _dead(context, running, linked)]
+    faults += _dead(context, running, linked)
     if role == "researcher":
         faults += [f"dialog {fault}" for fault in _asked(page, running)]
         faults += [f"found {fault}" for fault in _found(page, running)]
@@ -203,16 +203,17 @@ def _links(page: Page) -> list[str]:
     return [path + href if href[0] == "?" else href for href in found if href[0] in "/?"]
 
 
-def _dead(context: BrowserContext, running: Site, hrefs: Iterable[str]) -> Iterator[str]:
-    """Those that lead nowhere, of at most SAME_VIEW links to each view."""
+def _dead(context: BrowserContext, running: Site, linked: Mapping[str, str]) -> Iterator[str]:
+    """Links that lead nowhere, of at most SAME_VIEW to each view. `linked` names a page that has
+    the address."""
     asked: Counter[str] = Counter()
-    for href in hrefs:
+    for href, name in linked.items():
         view = resolve(urlsplit(href).path).view_name
         asked[view] += 1
         if asked[view] <= SAME_VIEW and view not in NO_PLACES:
             answer = context.request.get(running.url + href)
             if not answer.ok:
-                yield f"{href}: {answer.status}"
+                yield f"{name} links to {href}: {answer.status}"
 
 
 def _looked(page: Page, looks: Sequence[Look] = LOOKS) -> Iterator[str]:
