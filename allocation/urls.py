@@ -9,6 +9,7 @@ from allocation.web.approvals import (
 )
 from allocation.web.bookings import (
     arrays,
+    booking_acts,
     booking_pages,
     list_page,
     series,
@@ -17,6 +18,7 @@ from allocation.web.bookings import (
 )
 from allocation.web.bookings.request_panel import panel
 from allocation.web.changes import change_page
+from allocation.web.decisions import ops_decisions
 from allocation.web.decisions import pages as decision_pages
 from allocation.web.fleet import (
     compaction,
@@ -62,8 +64,10 @@ urlpatterns = [
     *panel.urlpatterns,
     *list_page.urlpatterns,
     *booking_pages.urlpatterns,
+    *booking_acts.urlpatterns,
     *change_page.urlpatterns,
     *decision_pages.urlpatterns,
+    *ops_decisions.urlpatterns,
     *waitlist.urlpatterns,
     *series.urlpatterns,
     *arrays.urlpatterns,

@@ -34,8 +34,7 @@ from allocation.services.jira.process import messages_process
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from portal.integrations.relay import outbox_relay
-from portal.integrations.webhooks.post import post
-from portal.integrations.webhooks.queue import attempt_settle, deliveries_claim
+from portal.integrations.webhooks.queue import attempt_settle, deliveries_claim, post
 from tenants.models import WebhookDelivery
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx

@@ -1,18 +1,17 @@
 """The page of a booking and the actions on it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_safe
 
-from allocation.access import access_booking, access_booking_to_change, may_change
+from allocation.access import access_booking, may_change
 from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.bookings import (
@@ -29,48 +28,33 @@ from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import BEFORE_RUN, RUNNING, State
-from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
-from allocation.services.bookings.change.changes import Patch, booking_extend, booking_patch
-from allocation.services.bookings.change.sooner import Sooner, is_sooner_possible
-from allocation.services.bookings.change.undo import change_undo
-from allocation.services.bookings.change_rows import is_change_open
-from allocation.services.bookings.checks.lengths import planned_end_of
+from allocation.services.bookings.change.sooner import is_sooner_possible
 from allocation.services.quotes.changes import later_ends
 from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
-from allocation.services.runs.idle_use import booking_still_needed
-from allocation.services.runs.pause_choices import booking_saved, more_time_request
-from allocation.web.bookings.confirmations import cancel_question, release_question
 from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.dependencies import parents_card
-from allocation.web.bookings.earlier_options import earlier_ask, outlook_of
+from allocation.web.bookings.earlier_options import outlook_of
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.page import pause_context
-from allocation.web.bookings.summary import (
-    ExtendChoice,
-    booking_summary,
-    commands_of,
-    state_words,
-    what_words,
-)
+from allocation.web.bookings.state_words import state_words
+from allocation.web.bookings.summary import ExtendChoice, booking_summary, commands_of, what_words
 from allocation.web.parts.approvals import approval_line
 from allocation.web.parts.changes import shown_change, undo_lines
 from allocation.web.parts.labels import labels_context
 from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines, moved_lines
 from allocation.web.parts.times import moment_words
 from allocation.web.parts.use_chart import use_card
-from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import GpuClass
-from tenants.platform.errors import Refused, invalid
-from tenants.platform.forms.confirm import Confirmation, confirm_page
-from tenants.web.frame import refused_page, tenant_page, zone_of
+from tenants.platform.errors import Refused
+from tenants.web.frame import tenant_page, zone_of
 
-LONGEST_EXTENSION = 90 * 86_400
 CHANGEABLE = (*BEFORE_RUN, *RUNNING, State.PAUSED, State.WAITLISTED)
-
-Act = Callable[[HttpRequest, Actor, Booking, datetime], str]
-Ask = Callable[[Booking, PageContext], Confirmation]
+WAITS_FOR_PLACE = (State.REQUESTED, State.QUEUED)
+PLANNED = (*WAITS_FOR_PLACE, State.PAUSED)
+HELD_UP = (State.PAUSING, State.PAUSED)
+TURNED_DOWN = (State.REFUSED, State.EXPIRED)
 
 
 def page_context(actor: Actor, now: datetime) -> PageContext:
@@ -122,12 +106,13 @@ def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse
     if request.GET.get("part") == "use":
         use = _use(request, booking, page_context(actor, timezone.now()))
         return render(request, "allocation/use.html", {"booking": booking, "use": use})
-    return _booking_answer(request, actor, booking)
+    return booking_answer(request, actor, booking)
 
 
-def _booking_answer(
+def booking_answer(
     request: HttpRequest, actor: Actor, booking: Booking, refusal: Refused | None = None
 ) -> HttpResponse:
+    """Returns the page of the booking, with the refusal of an act on it."""
     waits = why_waiting(booking, timezone.now())
     may = may_change(actor, booking)
     ctx = _context_of(actor, booking, waits, may_change=may)
@@ -218,104 +203,6 @@ def _possible(booking: Booking, refusal: Refused | None, ctx: PageContext) -> Ex
     return ExtendChoice(seconds, words) if seconds > 0 else None
 
 
-def _action(act: Act, ask: Ask | None = None) -> Callable[..., HttpResponse]:
-    """Makes a view that runs `act` on a booking at POST and shows the booking again.
-
-    A refusal is shown on the booking's page. With `ask`, a GET shows the confirmation.
-    """
-
-    @require_http_methods(["POST"] if ask is None else ["GET", "HEAD", "POST"])
-    @tenant_page
-    def view(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-        booking = access_booking_to_change(actor, label)
-        if ask is not None and request.method != "POST":
-            return confirm_page(request, ask(booking, page_context(actor, timezone.now())))
-        try:
-            said = act(request, actor, booking, timezone.now())
-        except Refused as refusal:
-            if refusal.kind in ("missing", "denied"):
-                return refused_page(request, refusal)
-            return _booking_answer(request, actor, access_booking(actor, label), refusal)
-        messages.success(request, said)
-        return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{booking.label}")
-
-    return view
-
-
-def _cancel(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    done = booking_cancel(actor=actor, booking=booking, now=now)
-    back = money_text(done.hold_amount - spent_so_far(done, now), done.currency)
-    return f"{done.label} cancelled; {back} returned to the budget."
-
-
-def _release(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    done = booking_release(actor=actor, booking=booking, now=now)
-    back = money_text(done.hold_amount - spent_so_far(done, now), done.currency)
-    return f"{done.label} released; {back} returned to the budget."
-
-
-def _extend(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    text = request.POST.get("seconds", "")
-    if not (text.isascii() and text.isdigit() and 60 <= int(text[:9]) <= LONGEST_EXTENSION):
-        raise invalid("not_a_length", refusal_text("extension_choice"), "seconds")
-    until = planned_end_of(booking) + timedelta(seconds=int(text))
-    booking_extend(actor=actor, booking=booking, until=until, now=now)
-    return f"Extension of {booking.label} requested; you get an answer in a few seconds."
-
-
-def _sooner(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    patch = Patch(sooner=Sooner(now))
-    booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
-    return f"{booking.label} waits for an earlier start. Until then it keeps the one that it has."
-
-
-def _saved(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    booking_saved(actor=actor, booking=booking, now=now)
-    return "Confirmed that your work is saved."
-
-
-def _more_time(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    more_time_request(actor=actor, booking=booking, now=now)
-    return "Extra time requested; you get an answer in a few seconds."
-
-
-def _check_in(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    booking_check_in(actor=actor, booking=booking, now=now)
-    return "Checked in."
-
-
-def _undo(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    if is_change_open(change_undo(actor=actor, booking=booking, now=now)):
-        return f"Asked for what {booking.label} had. Until it is decided it stays as it is."
-    return f"The change of {booking.label} is undone."
-
-
-def _still_needed(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    booking_still_needed(actor=actor, booking=booking, now=now)
-    return "The GPUs stay with this booking."
-
-
-@require_POST
-@tenant_page
-def booking_earlier_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-    """Asks for the change to an earlier option and shows the booking."""
-    booking = access_booking_to_change(actor, label)
-    try:
-        made = earlier_ask(request, actor, booking, timezone.now())
-    except Refused as refusal:
-        return _booking_answer(request, actor, access_booking(actor, label), refusal)
-    messages.success(
-        request, f"Asked for the earlier option. Until it is decided {made.label} stays as it is."
-    )
-    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{made.label}")
-
-
-WAITS_FOR_PLACE = (State.REQUESTED, State.QUEUED)
-PLANNED = (*WAITS_FOR_PLACE, State.PAUSED)
-HELD_UP = (State.PAUSING, State.PAUSED)
-TURNED_DOWN = (State.REFUSED, State.EXPIRED)
-
-
 @dataclass(frozen=True, slots=True)
 class Titles:
     """The headings that depend on the state, and the text shown without a place."""
@@ -382,24 +269,12 @@ def _host_resources(cores: int, memory: int, limits: str) -> str:
     return f"{' and '.join(parts)} per GPU: {limits}." if parts else ""
 
 
-BOOKING = "t/<slug:tenant>/bookings/<str:label>"
-urlpatterns = [
-    path(BOOKING, booking_page, name="booking"),
-    path(f"{BOOKING}/cancel", _action(_cancel, cancel_question), name="booking-cancel"),
-    path(f"{BOOKING}/release", _action(_release, release_question), name="booking-release"),
-    path(f"{BOOKING}/extend", _action(_extend), name="booking-extend"),
-    path(f"{BOOKING}/undo", _action(_undo), name="booking-undo"),
-    path(f"{BOOKING}/sooner", _action(_sooner), name="booking-sooner"),
-    path(f"{BOOKING}/saved", _action(_saved), name="booking-saved"),
-    path(f"{BOOKING}/more-time", _action(_more_time), name="booking-more-time"),
-    path(f"{BOOKING}/earlier", booking_earlier_page, name="booking-earlier"),
-    path(f"{BOOKING}/check-in", _action(_check_in), name="booking-check-in"),
-    path(f"{BOOKING}/still-needed", _action(_still_needed), name="booking-still-needed"),
-]
-
-
 def _units(booking: Booking) -> int:
     """Returns the units of its class that a booking with borrowed units uses, else 0."""
     if not booking.borrowed_units:
         return 0
     return ask_units(AskDocument.from_json(booking.ask)).get(booking.planned_class, 0)
+
+
+BOOKING = "t/<slug:tenant>/bookings/<str:label>"
+urlpatterns = [path(BOOKING, booking_page, name="booking")]

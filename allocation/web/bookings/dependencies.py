@@ -8,7 +8,7 @@ from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.bookings.results import REPORTED_WITHIN
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.summary import state_words
+from allocation.web.bookings.state_words import state_words
 from allocation.web.parts.times import moment_words
 
 _NEEDS = {Dependency.Needs.END: "has to end", Dependency.Needs.SUCCESS: "has to succeed"}

@@ -23,14 +23,17 @@ from allocation.rules.ask.line.text import (
 from allocation.rules.states import ON_WAITLIST, OPEN, State
 from allocation.services.overrides.waiting import more_for
 from allocation.services.record.costs import booking_cost, rate_of
-from allocation.services.runs.no_shows import no_show_limit, presence_policy
-from allocation.solver import UNITS_PER_GPU
 from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
-from allocation.web.bookings.idle import can_check_in, can_keep_idle, idle_words
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.pausing.notice import paused_words
-from allocation.web.parts.planned_start import mover_words, waiting_words
-from allocation.web.parts.times import clock, length_words, moment_words, window_words
+from allocation.web.bookings.state_words import (
+    borrowed_words,
+    can_check_in,
+    can_keep_idle,
+    detail_words,
+    headline_words,
+    idle_words,
+)
+from allocation.web.parts.times import length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
 from billing.peak_text import peak_words
 from billing.rules import money_text
@@ -44,16 +47,6 @@ CHECKS = (
     ("policy", "Policy", "No tier rule prevents it."),
     ("hardware", "Hardware", "No delay from GPUs that are out of service."),
 )
-OUTCOMES = {
-    "released": "released early",
-    "cancelled": "cancelled while running",
-    "failed": "hardware failure",
-    "no_show": "no-show",
-    "idle": "ended, its GPUs were idle",
-    "": "ran its full time",
-    "completed": "ran its full time",
-    "not_resumed": "paused, and could not resume in time",
-}
 AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
 UNDO = timedelta(seconds=60)
 WAITS = (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
@@ -126,8 +119,8 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
     has_reasons = (booking.reasons or ctx.frozen) and (waits or state == State.SCHEDULED)
     more = more_for(booking) if may_change and waits else {}
     return BookingSummary(
-        headline=_headline(booking, ctx),
-        detail=_detail(booking, ctx),
+        headline=headline_words(booking, ctx),
+        detail=detail_words(booking, ctx),
         what=what_words(ask, ctx.labels),
         window=_window(booking, ask, ctx),
         checks=_checks(booking, ctx) if has_reasons else (),
@@ -146,7 +139,7 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         more=urlencode(more),
         more_words=more_text(more) if more else "",
         undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
-        borrowed=_borrowed(booking, ctx) if state in OPEN else "",
+        borrowed=borrowed_words(booking, ctx) if state in OPEN else "",
     )
 
 
@@ -173,12 +166,6 @@ def shape_words(count: int, gpu_class: str, profile: str | None, share: int | No
     )
 
 
-def state_words(booking: Booking, ctx: PageContext) -> str:
-    """Returns the state with its time, for a row of a list."""
-    row = PageContext(ctx.now, ctx.zone, "", {}, estimates=ctx.estimates)
-    return _headline(booking, row)
-
-
 def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str, str]]:
     """Returns the shell commands per node; empty until the devices are ready."""
     if booking.state not in (State.ACTIVE, State.PAUSING):
@@ -190,127 +177,6 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
         folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.node_name}"
         found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
     return found
-
-
-def _headline(booking: Booking, ctx: PageContext) -> str:
-    def at(moment: datetime | None) -> str:
-        return moment_words(moment, ctx.zone, ctx.now) if moment else "soon"
-
-    state = State(booking.state)
-    sayings = {
-        State.REQUESTED: "Waiting: decisions are frozen" if ctx.frozen else "Being placed",
-        State.AWAITING_APPROVAL: "Waiting for approval",
-        State.WAITLISTED: "On the waiting list",
-        State.OFFERED: f"A place is offered, {at(booking.planned_starts)}",
-        State.QUEUED: _unplanned(booking, ctx) or waiting_words(booking, ctx.zone, ctx.now),
-        State.SCHEDULED: f"{_starts_word(booking, ctx.now)} {at(booking.planned_starts)}",
-        State.STARTING: "Starting: waiting for its node"
-        if _is_stalled(booking)
-        else "Starting: preparing your devices",
-        State.ACTIVE: f"Running until {at(booking.planned_ends)}",
-        State.PAUSING: f"Pauses {at(ctx.pauses[-1].deadline)}" if ctx.pauses else "Pausing",
-        State.PAUSED: f"Paused, resumes {at(booking.expected_start)}"
-        if booking.expected_start
-        else "Paused until GPUs are free",
-        State.ENDING: "Ending: clearing the devices",
-        State.ENDED: f"Ended {at(booking.ended_at)}",
-        State.REFUSED: "Refused",
-        State.REJECTED: "Not approved",
-        State.EXPIRED: "Deadline passed",
-        State.CANCELLED: f"Cancelled {at(booking.ended_at)}",
-        State.FAILED: "Failed",
-    }
-    return sayings[state]
-
-
-def _unplanned(booking: Booking, ctx: PageContext) -> str:
-    """Returns what the booking waits for without a planned start; empty with one."""
-    if not booking.is_unplanned:
-        return ""
-    if booking.reasons[0]["code"] == "awaits_booking":
-        estimate = ctx.estimates.get(booking.id)
-        when = f", not before {moment_words(estimate, ctx.zone, ctx.now)}" if estimate else ""
-        return f"Waits for {booking.reasons[0]['numbers']['booking']}{when}"
-    if booking.reasons[0]["code"] == "none_in_service":
-        return "Waiting for GPUs to return to service"
-    return "Waiting: no start can be planned yet"
-
-
-def _starts_word(booking: Booking, now: datetime) -> str:
-    is_due = booking.planned_starts is not None and booking.planned_starts <= now
-    return "Due since" if is_due else "Starts"
-
-
-def _detail(booking: Booking, ctx: PageContext) -> str:
-    state = State(booking.state)
-    if booking.extension_until is not None:
-        until = moment_words(booking.extension_until, ctx.zone, ctx.now)
-        return f"An extension until {until} is being decided."
-    if state in (State.REFUSED, State.EXPIRED) or _is_stalled(booking):
-        return stored_sentence(booking.reasons[0]) if booking.reasons else ""
-    sayings = {
-        State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
-        State.QUEUED: stored_sentence(booking.reasons[0])
-        if booking.is_unplanned
-        else mover_words(booking),
-        State.REQUESTED: str(ctx.frozen["sentence"])
-        if ctx.frozen
-        else "The solver is placing it; this takes a few seconds.",
-        State.SCHEDULED: _until_start(booking, ctx.now),
-        State.ACTIVE: f"{_left(booking, ctx.now)} {_absence(booking, ctx)}".strip(),
-        State.PAUSED: paused_words(booking, ctx.pauses, ctx),
-    }
-    return sayings.get(state, "")
-
-
-def _is_stalled(booking: Booking) -> bool:
-    """Returns whether its owner was notified that the node is slow to start."""
-    is_told = any(reason.get("code") == "start_slow" for reason in booking.reasons)
-    return is_told and booking.state in (State.SCHEDULED, State.STARTING)
-
-
-def _borrowed(booking: Booking, ctx: PageContext) -> str:
-    """Returns how many GPUs are borrowed, and from when another booking waits for them."""
-    if not booking.borrowed_units:
-        return ""
-    own, borrowed = (
-        f"{units / UNITS_PER_GPU:.3g}"
-        for units in (max(0, ctx.units - booking.borrowed_units), booking.borrowed_units)
-    )
-    if booking.at_risk_from is None:
-        return (
-            f"On borrowed GPUs ({own} own + {borrowed} borrowed): can be paused when their "
-            "owner needs them."
-        )
-    since = moment_words(booking.at_risk_from, ctx.zone, ctx.now)
-    return f"On borrowed GPUs ({own} own + {borrowed} borrowed): at risk from {since}."
-
-
-def _until_start(booking: Booking, now: datetime) -> str:
-    seconds = (booking.planned_starts - now).total_seconds() if booking.planned_starts else 0.0
-    return (
-        f"In {length_words(seconds)}."
-        if seconds > 0
-        else "Starts as soon as its devices are empty."
-    )
-
-
-def _left(booking: Booking, now: datetime) -> str:
-    seconds = (booking.planned_ends - now).total_seconds() if booking.planned_ends else 0.0
-    return f"{length_words(seconds)} left." if seconds > 0 else ""
-
-
-def _absence(booking: Booking, ctx: PageContext) -> str:
-    """Returns when an inactive booking ends, once its owner was warned."""
-    if booking.checked_in_at is not None or not booking.absence_warnings:
-        return ""
-    limit = no_show_limit(booking, presence_policy())
-    if limit is None:
-        return ""
-    left = timedelta(seconds=max(0, limit - booking.absent_seconds))
-    ends = clock(ctx.now + left, ctx.zone)
-    seen = length_words(booking.absent_seconds)
-    return f"No activity for {seen}: start a program or check in, or it ends at {ends}."
 
 
 def _window(booking: Booking, ask: AskDocument, ctx: PageContext) -> str:

@@ -1,6 +1,5 @@
 """Fleet and node pages for members of a tenant and for operators."""
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,8 +13,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from allocation.models import Decision, Maintenance, Node
-from allocation.queries.decisions.samples import sample_report
+from allocation.models import Maintenance, Node
 from allocation.queries.fleet.fleet import (
     Block,
     GpuNow,
@@ -35,7 +33,6 @@ from allocation.queries.fleet.telemetry import (
     gpu_readings,
     utilisation_traces,
 )
-from allocation.services.decide.decision_log import decision_counts
 from allocation.services.decide.self_check import self_check_read
 from allocation.services.nodes.clock import clock_accept
 from allocation.services.nodes.fleet import (
@@ -46,7 +43,6 @@ from allocation.services.nodes.fleet import (
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.impact import clock_impact, drain_impact
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
-from allocation.web.fleet.claims import claims_block
 from allocation.web.fleet.confirmations import (
     clock_question,
     drain_question,
@@ -70,16 +66,6 @@ from tenants.web.frame import operator_page, tenant_page
 
 TRACE_SPAN = timedelta(hours=1)
 TRACE_STEP = timedelta(minutes=1)
-DECISIONS_SHOWN = 50
-# Parts of a plan, and how a decision's outcome names them.
-PLAN_WORDS = (
-    ("assigns", "placed"),
-    ("moves", "moved"),
-    ("waits", "waiting"),
-    ("pauses", "asked to pause"),
-    ("refusals", "refused"),
-    ("extensions", "extensions answered"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +123,6 @@ class GpuCard:
         if self.reading is not None and self.reading.temperature_c is not None:
             words.append(f"{self.reading.temperature_c} °C")
         return " · ".join(words)
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionRow:
-    """A decision and its outcome as text."""
-
-    decision: Decision
-    outcome: str
 
 
 class DrainForm(forms.Form):
@@ -258,16 +236,6 @@ def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
     return redirect("ops-fleet")
 
 
-@require_GET
-@operator_page
-def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
-    """Shows how well claims hold, and the latest cycles that changed something."""
-    decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]
-    rows = [DecisionRow(decision, _outcome(decision)) for decision in decisions]
-    context = {"decisions": rows, "claims": claims_block(timezone.now()), "sample": sample_report()}
-    return render(request, "allocation/ops_decisions.html", context)
-
-
 def _fleet(
     request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
 ) -> HttpResponse:
@@ -340,24 +308,6 @@ def _node(
     return render(request, "allocation/node.html", context)
 
 
-def _outcome(decision: Decision) -> str:
-    if decision.archived_in:
-        return f"archived in {decision.archived_in}"
-    try:
-        found = decision_counts(decision)
-    except (ValueError, zlib.error):
-        return "recorded by another version"
-    counts = ((found.get(name, 0), word) for name, word in PLAN_WORDS)
-    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
-    if decision.pieces > 1:
-        pieces = list(decision.written.all())
-        withheld = [part for piece in pieces for part in piece.withheld]
-        said += f"; {len(pieces)} of {decision.pieces} transactions written"
-    else:
-        withheld = decision.withheld
-    return f"{said}; {len(withheld)} withheld" if withheld else said
-
-
 def _row(block: Block, lines: dict[Any, UtilisationTrace]) -> BlockRow:
     trace = lines.get(block.allocation)
     return BlockRow(
@@ -384,5 +334,4 @@ urlpatterns = [
     path("ops/fleet/<slug:name>/revoke", ops_revoke, name="ops-revoke"),
     path("ops/fleet/<slug:name>/rotate-key", ops_rotate_key, name="ops-rotate-key"),
     path("ops/clock", ops_clock, name="ops-clock"),
-    path("ops/decisions", ops_decisions, name="ops-decisions"),
 ]

@@ -31,7 +31,6 @@ from allocation.words.events import event_text
 from portal.integrations.answers import Answer
 from portal.integrations.mail.message import section_of
 from portal.integrations.relay import outbox_relay
-from portal.integrations.webhooks.post import post
 from portal.integrations.webhooks.publish import RETENTION, events_sweep
 from portal.integrations.webhooks.queue import (
     AT_ONCE_EACH,
@@ -40,6 +39,7 @@ from portal.integrations.webhooks.queue import (
     HELD_UP_SILENT,
     attempt_settle,
     deliveries_claim,
+    post,
 )
 from tenants.models import Mail, Notification, PublishedEvent, User, Webhook, WebhookDelivery
 from tenants.outbox import outbox_add

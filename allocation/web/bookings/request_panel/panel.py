@@ -35,8 +35,7 @@ from allocation.web.bookings.request_panel.array_form import (
     array_shown,
     array_typed,
 )
-from allocation.web.bookings.request_panel.booking import made_words, option_book
-from allocation.web.bookings.request_panel.options import options_context
+from allocation.web.bookings.request_panel.options import made_words, option_book, options_context
 from allocation.web.bookings.request_panel.request_form import (
     SHARE,
     SHARES,

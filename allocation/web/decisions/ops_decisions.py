@@ -1,12 +1,23 @@
-"""The block of the operators' decisions page that shows how well claims hold, by organisation."""
+"""The operators' page of decisions: how well claims hold, and the latest cycles."""
 
+import zlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from allocation.models import PolicyVersion
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from allocation.models import Decision, PolicyVersion
+from allocation.queries.decisions.samples import sample_report
 from allocation.queries.fleet.claims import ClaimsReport, TenantClaims, claims_report
+from allocation.services.decide.decision_log import decision_counts
 from allocation.services.policy.policies import policy_of
 from allocation.web.parts.times import length_words
+from tenants.models import User
+from tenants.web.frame import operator_page
 
 SPAN = timedelta(days=7)
 # A notice goes out with the next cycle, and the GPUs are cleared after it.
@@ -27,6 +38,24 @@ RULES = (
     ("one_class", "one class before several"),
     ("moved_together", "operator's move"),
 )
+DECISIONS_SHOWN = 50
+# Parts of a plan, and how a decision's outcome names them.
+PLAN_WORDS = (
+    ("assigns", "placed"),
+    ("moves", "moved"),
+    ("waits", "waiting"),
+    ("pauses", "asked to pause"),
+    ("refusals", "refused"),
+    ("extensions", "extensions answered"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """A decision and its outcome as text."""
+
+    decision: Decision
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +117,34 @@ def _dropped(found: ClaimsReport) -> str:
         return ""
     words = dict(RULES)
     return ", ".join(f"{words.get(rule, rule)} {count}" for rule, count in found.dropped.items())
+
+
+@require_GET
+@operator_page
+def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
+    """Shows how well claims hold, and the latest cycles that changed something."""
+    decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]
+    rows = [DecisionRow(decision, _outcome(decision)) for decision in decisions]
+    context = {"decisions": rows, "claims": claims_block(timezone.now()), "sample": sample_report()}
+    return render(request, "allocation/ops_decisions.html", context)
+
+
+def _outcome(decision: Decision) -> str:
+    if decision.archived_in:
+        return f"archived in {decision.archived_in}"
+    try:
+        found = decision_counts(decision)
+    except (ValueError, zlib.error):
+        return "recorded by another version"
+    counts = ((found.get(name, 0), word) for name, word in PLAN_WORDS)
+    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
+    if decision.pieces > 1:
+        pieces = list(decision.written.all())
+        withheld = [part for piece in pieces for part in piece.withheld]
+        said += f"; {len(pieces)} of {decision.pieces} transactions written"
+    else:
+        withheld = decision.withheld
+    return f"{said}; {len(withheld)} withheld" if withheld else said
+
+
+urlpatterns = [path("ops/decisions", ops_decisions, name="ops-decisions")]
