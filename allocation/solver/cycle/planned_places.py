@@ -67,7 +67,8 @@ class PlannedPlaces:
             if request.booking not in kept:
                 continue
             strength, part = strengths.of_before(request), self.part_of(request)
-            if strength == "guaranteed" and strengths.is_counted(request.booking):
+            if strength == "guaranteed":
+                # Also if own work has taken the guarantee since: the plan that says so comes first.
                 self._guaranteed.setdefault((request.tenant, part), []).append(at)
             elif strength != "firm":
                 self._expected.setdefault(part, []).append(at)

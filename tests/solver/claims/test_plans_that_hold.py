@@ -1,10 +1,10 @@
-"""Plans that are true in the next cycle, too: what a cycle writes decides whether the pauses that
-it plans are still allowed."""
+"""Plans that are true in the next cycle, too, and starts that move only after it was said that they
+may."""
 
 from dataclasses import replace
 
 from allocation.solver import solve
-from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
+from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_promise, gpus, whole
 from tests.solver.pausing import a_claim, a_site, given, later, running
 
 QUARTER = HOUR // 4
@@ -38,3 +38,23 @@ def test_a_start_that_may_pause_nobody_any_more_is_placed_anew_in_the_same_plan(
         {"booking": "follower", "own_tenant": 1, "rule": "guarantee"},
     )
     assert plan.waits[0].ends - NOON == 13 * QUARTER
+
+
+def test_a_start_that_was_guaranteed_is_said_to_be_expected_before_another_tenant_takes_it() -> (
+    None
+):
+    """Own work that is about to start takes the guarantee of a later own start."""
+    limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1))
+    near = a_claim("near", tier="flex", hours=4)
+    near = replace(near, promise=a_promise(30, 4, whole("n1-0"), strength="expected"))
+    kept = a_claim("kept", tier="flex", hours=1, earliest=2 * HOUR)
+    kept = replace(kept, promise=a_promise(2 * HOUR, 1, whole("n1-1"), strength="guaranteed"))
+    claim = a_claim("claim", tenant="firm", hours=6)
+    site = a_site(near, kept, claim, fleet=gpus(2), limits=limits)
+    plan = solve(site, POLICY)
+    assert given(plan)["kept"] == ("wait", 2 * HOUR)
+    strengths = {row.booking: row.strength for row in plan.waits}
+    assert strengths["kept"] == "expected"
+    started = running("near", whole("n1-0"), tenant="lab", since=0, ends=4 * HOUR)
+    plan = solve(replace(later(site, plan, 5), held=started), POLICY)
+    assert given(plan) == {"claim": ("assign", 5), "kept": ("wait", 4 * HOUR)}

@@ -311,10 +311,6 @@ class Strengths:
         """Undo `count`."""
         self.use.lift(booking)
 
-    def is_counted(self, booking: str) -> bool:
-        """True for a start that is counted as inside."""
-        return self.use.is_counted(booking)
-
     def is_inside(self, request: Request, found: Fit) -> bool:
         """True when a start would be guaranteed instead of the booking's present one."""
         with self.use.lifted(request.booking):
