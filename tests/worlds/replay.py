@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from random import Random
 
 from allocation.solver import Ask, Availability, Plan, Policy, Request, Snapshot, Waiting, solve
 from tests.solver import truth
@@ -16,11 +17,13 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
     """Whether a start that was made later for others stays where it was without them.
 
     Where nobody is new in the turn the order itself has changed, and nothing can be left out. Who
-    takes the guarantee of those that are left out, and so their part, is left out as well. The
-    resume of who is given notice is a cause by itself: without the claim, there is no resume.
+    takes the guarantee of those that are left out, and so their part, is left out as well, and so
+    is who was refused because of them. The resume of who is given notice is a cause by itself:
+    without the claim, there is no resume.
     """
     promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
-    others = {*new, *_claimants(turn.plan), *_came_ahead(turn)} - {wait.booking}
+    refused = {each.booking for each in turn.plan.refusals}
+    others = {*new, *refused, *_claimants(turn.plan), *_came_ahead(turn)} - {wait.booking}
     if not others:
         return True
     while True:
@@ -95,13 +98,33 @@ def _quoted(site: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     # A quote does not see the places that are kept for who waits for an approval.
     if site.extensions or site.pending or site.changes or not is_still(site, plan):
         return
-    asked = _one_more(site, count=1)
-    quoted = [option.starts for option in as_asked(Availability(site, policy), asked)]
-    with without_its_own_weight(LAST):
-        given = truth.given_by(solve(_with(site, asked), policy))
-    starts = [row.starts for row in given if row.booking == LAST]
-    if quoted != starts:
-        yield f"{site.now}: {quoted} is quoted and {starts} is given"
+    availability = Availability(site, policy)
+    for asked in _asks(site):
+        quoted = [option.starts for option in as_asked(availability, asked)]
+        with without_its_own_weight(LAST):
+            given = truth.given_by(solve(_with(site, asked), policy))
+        starts = [row.starts for row in given if row.booking == LAST]
+        if quoted != starts:
+            yield f"{site.now}: {quoted} is quoted and {starts} is given to {asked}"
+
+
+def _asks(site: Snapshot) -> Iterator[Request]:
+    """One GPU, then something less plain: a gang, a window, or never-paused work of any class."""
+    plain = _one_more(site, count=1)
+    yield plain
+    chance = Random(site.now)  # noqa: S311  the same request each time
+    kind = chance.choice(("gang", "window", "classes", "own guarantee"))
+    if kind == "gang":
+        yield replace(plain, ask=replace(plain.ask, count=2, together="node", required=True))
+    elif kind == "window":
+        yield replace(plain, earliest=site.now + chance.choice((900, 4_000)), fixed=True)
+    elif kind == "classes":
+        classes = tuple(sorted({gpu.gpu_class for gpu in site.gpus}))
+        lengths = tuple((name, 5_000 + 1_000 * at) for at, name in enumerate(classes))
+        durations = lengths if len(classes) > 1 else ()
+        yield replace(plain, ask=replace(plain.ask, classes=classes), durations=durations)
+    else:
+        yield replace(_one_more(site, count=1, tier="std"), earliest=site.now + 1_500)
 
 
 def _with(site: Snapshot, more: Request) -> Snapshot:

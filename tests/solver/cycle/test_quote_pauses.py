@@ -48,7 +48,7 @@ def question(request: Request) -> QuoteRequest:
     return QuoteRequest(
         request.ask, request.duration, request.earliest, request.latest, request.fixed,
         request.tenant, request.project, tier=request.tier, owner=request.owner,
-        priority=request.priority,
+        priority=request.priority, lengths=dict(request.durations), within=request.within,
     )  # fmt: skip
 
 
