@@ -1,11 +1,12 @@
 """The decisions of a cycle so far, and the plan made of them."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from allocation.reasons.reason import Reason, reason, with_facts
 from allocation.solver.cycle.order.lost_guarantees import lost_guarantees
+from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.relocation_orders import OrderResult
 from allocation.solver.cycle.resume_in_place import planned_resume
@@ -192,12 +193,14 @@ class Outcome:
             self.queues[use.gpu_class] = self.ahead(use.gpu_class).plus(use.units)
         self.waits.append(self._waiting(request, found, reasons, delayed_by, strength))
 
-    def resume(self, request: Request) -> Fit | None:
+    def resume(self, turn: Turn, make_way: Callable[[Turn], None]) -> Fit | None:
         """Plan when a paused booking resumes; without a start it is tried again in the next
-        cycle. Returns what is reserved."""
-        found, reasons = planned_resume(
-            self.state, request, self.state.running.notified[request.booking]
-        )
+        cycle. If it can't resume at once, those behind it make way. Returns what is reserved."""
+        request, out = turn.request, self.state.running.notified[turn.request.booking]
+        found, reasons = planned_resume(self.state, request, out)
+        if found is None or found.starts > self.state.first_start(out):
+            make_way(turn)
+            found, reasons = planned_resume(self.state, request, out)
         if found is not None:
             self.state.reserve(found)
             strength = self.strengths.count(request, found)

@@ -101,10 +101,12 @@ class PlannedPlaces:
         """Return the places of a tenant's guaranteed starts, the first first."""
         return self._guaranteed.get((tenant, part), ())
 
-    def of(self, request: Request) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the places of all that a request may free: expected, and its own tenant's."""
-        part = self.part_of(request)
-        return self.expected(part), self.guaranteed(request.tenant, part)
+    def of(self, request: Request) -> list[Sequence[int]]:
+        """Return the places of all that one more request may free: expected, and its own tenant's,
+        in all classes that it would connect."""
+        parts = sorted({self._parts.get(name, "") for name in request.ask.all_classes})
+        expected = [self.expected(part) for part in parts]
+        return [*expected, *(self.guaranteed(request.tenant, part) for part in parts)]
 
     def earliest_from(self, part: str) -> list[int]:
         """Return for each expected start the earliest of it and all behind it."""

@@ -1,9 +1,8 @@
 """The walk along the queue: planned starts keep their places unless somebody ahead needs them.
 
 Who has no start makes way for itself: the expected starts behind it, in all classes that are
-connected with its own, and the guaranteed starts of its own tenant behind it are freed. Each of
-them is reserved again on its old places if these are still free, in queue order, else placed anew.
-Nobody ahead is touched.
+connected with its own, and the guaranteed starts of its own tenant behind it are freed. Each is
+reserved again where it was if that is free, in queue order, else placed anew. Nobody ahead moves.
 """
 
 import heapq
@@ -76,8 +75,9 @@ class Walk:
         are the requests of those that may be paused, for their resumes."""
         self._running = {request.booking: request for request in running}
         for at, turn in enumerate(self._turns):
-            self._at = at
+            self._at = at - 1
             self._resume_before(turn, soft)
+            self._at = at
             soft.keep_before(turn.key, self._freed.values())
             if self._later and self.changes and self.changes.is_uncounted(turn.request):
                 # Nothing that counts may take its quota after it was granted.
@@ -484,7 +484,7 @@ class Walk:
             self._settle(len(self._turns))
             _, booking, paused = heapq.heappop(self._resumes)
             soft.keep_before(paused.key, self._freed.values())
-            found = self._outcome.resume(paused.request)
+            found = self._outcome.resume(paused, self._free_behind)
             if found is not None:
                 self._reserved[booking] = found
                 self._note_taken(found, paused)

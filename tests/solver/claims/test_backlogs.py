@@ -79,8 +79,13 @@ def planned(site: Snapshot, now: int = MINUTE) -> Snapshot:
     for row in site.held:
         if row.started and tiers[row.tier].pausable:
             by_name.setdefault(row.booking, []).append(row)
-    rests = tuple(rest_of(rows, site.now) for rows in by_name.values())
-    return replace(site, running=rests)
+    classes = {gpu.id: gpu.gpu_class for gpu in site.gpus}
+    rests = []
+    for rows in by_name.values():
+        rest = rest_of(rows, site.now)
+        ask = replace(rest.ask, classes=(classes[rows[0].place.gpu],))
+        rests.append(replace(rest, ask=ask))
+    return replace(site, running=tuple(rests))
 
 
 def with_claim(site: Snapshot, claim: Request, owner: str = "zoe") -> Plan:
@@ -164,6 +169,24 @@ def sliced(*numbers: int) -> Iterable[Held]:
         for start in (0, 4):
             place = Place(f"n1-{n}", "3g.40gb", start, 4)
             yield from running(f"s{n}-{start}", place, ends=8 * HOUR, since=-HOUR - n * 60)
+
+
+def test_a_quote_of_several_classes_goes_before_who_waits_for_one_of_them() -> None:
+    limits = tuple(
+        a_limit(tenant, sure, name, borrow=None)
+        for name in ("h100", "l40s")
+        for tenant, sure in (("lab", 0), ("firm", 1))
+    )
+    fleet = (*gpus(1), *gpus(1, "l40s", "l40s", node="n2"))
+    held = [
+        *running("long", whole("n1-0"), tier="standard", ends=9 * HOUR),
+        *running("short", whole("n2-0"), tier="standard", ends=2 * HOUR),
+    ]
+    spot = a_claim("spot", tier="spot", ask=an_ask(1, "l40s"), hours=3)
+    site = planned(a_site(spot, held=held, limits=limits, fleet=fleet))
+    claim = a_claim(LAST, tier="flex", ask=an_ask(1, "h100", "l40s"), hours=1)
+    plan = with_claim(site, replace(claim, durations=(("h100", HOUR), ("l40s", HOUR + 300))))
+    assert given(plan) == {LAST: ("wait", 2 * HOUR), "spot": ("wait", 3 * HOUR + 300)}
 
 
 @pytest.mark.parametrize(("wanted", "paused"), [(4, 0), (6, 4), (8, 8)])

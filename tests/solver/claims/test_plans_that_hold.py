@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from allocation.solver import solve
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_promise, gpus, whole
-from tests.solver.pausing import a_claim, a_site, given, later, running
+from tests.solver.pausing import a_claim, a_site, given, later, rest_of, running
 
 QUARTER = HOUR // 4
 
@@ -58,3 +58,22 @@ def test_a_start_that_was_guaranteed_is_said_to_be_expected_before_another_tenan
     started = running("near", whole("n1-0"), tenant="lab", since=0, ends=4 * HOUR)
     plan = solve(replace(later(site, plan, 5), held=started), POLICY)
     assert given(plan) == {"claim": ("assign", 5), "kept": ("wait", 4 * HOUR)}
+
+
+def test_a_resume_goes_before_planned_starts_that_are_behind_it_in_the_queue() -> None:
+    """The claim was planned before, so nobody has made way in this cycle yet."""
+    limits = (a_limit("lab", 1), a_limit("firm", 0, borrow=None), a_limit("hub", 0, borrow=None))
+    victim = running("victim", whole("n1-0"), ends=6 * HOUR)
+    other = running("other", whole("n1-1"), tenant="guest", tier="standard", ends=HOUR)
+    claim = a_claim("claim", hours=3, submitted=-60)
+    claim = replace(claim, promise=a_promise(300, 3, whole("n1-0"), strength="guaranteed"))
+    spot = a_claim("spot", tenant="hub", tier="spot", hours=4)
+    spot = replace(spot, promise=a_promise(HOUR, 4, whole("n1-1"), strength="expected"))
+    site = a_site(claim, spot, held=(*victim, *other), fleet=gpus(2), limits=limits, now=150)
+    plan = solve(replace(site, running=(rest_of(victim, site.now),)), POLICY)
+    assert [(each.booking, each.at - NOON) for each in plan.pauses] == [("victim", 300)]
+    starts = given(plan)
+    assert (starts["victim"], starts["spot"]) == (("wait", HOUR), ("wait", 3 * HOUR + 300))
+    why = next(row.delayed_by for row in plan.waits if row.booking == "spot")
+    assert why is not None
+    assert dict(why.numbers)["rule"] == "tier"
