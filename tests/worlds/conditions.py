@@ -12,7 +12,7 @@ from allocation.solver import Cap, Limit, Policy, Tier
 from allocation.solver.model.policy import ORDER_KEYS, VICTIM_RULES
 from tests.solver.builders import L40S, NOON
 from tests.worlds.draw import Drawn, Event
-from tests.worlds.jobs import DAY, HOUR, Job
+from tests.worlds.jobs import DAY, HOUR, Job, owners_of
 from tests.worlds.wishes import Wishes
 
 GPU_HOUR = 56_000 * 3_600
@@ -141,8 +141,10 @@ def _caps(chance: Random, drawn: Drawn) -> Iterator[Cap]:
     """GPU-hours of a day, or of any one or two days, for a tenant or a project."""
     first = NOON // DAY * DAY
     for _ in range(chance.choice((1, 1, 2))):
-        row = chance.choice(drawn.limits)
-        most = chance.choice((8, 16, 30, 60)) * GPU_HOUR
+        job = chance.choice(drawn.jobs)
+        rows = [row for row in drawn.limits if row.owner in owners_of(job)]
+        row = chance.choice([row for row in rows if row.gpu_class in job.ask.classes])
+        most = chance.choice((2, 4, 8, 16, 30)) * GPU_HOUR
         if chance.random() < 0.5:
             yield Cap(row.owner, row.gpu_class, most, first, first + DAY)
         else:

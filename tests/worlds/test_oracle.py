@@ -9,6 +9,7 @@ from allocation.solver import Held, Pause, Place, Plan, PlannedStart, Waiting
 from allocation.solver.model.inner_limits import PersonLimits
 from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.quota import quota
+from allocation.solver.quota.gpu_hour_caps import GpuHourCaps
 from allocation.solver.quota.tree import Tree
 from tests.solver.builders import NOON, a_limit
 from tests.solver.standing import Block
@@ -190,16 +191,19 @@ def test_a_rule_that_is_not_looked_at_is_found(monkeypatch: pytest.MonkeyPatch) 
     ("seed", "target", "name", "fault"),
     [
         (104, PersonLimits, "owners", lambda _self, owners, _account: owners),
-        (74, quota, "with_labs", lambda limits, _labs: list(limits)),
-        (74, Tree, "_raise_caps", lambda _self, _raised: None),
+        (166, quota, "with_labs", lambda limits, _labs: list(limits)),
+        (166, Tree, "_raise_caps", lambda _self, _raised: None),
+        (98, GpuHourCaps, "over", lambda *_: None),
+        (98, GpuHourCaps, "allows", lambda *_: None),
     ],
-    ids=["persons", "labs", "at some times"],
+    ids=["persons", "labs", "at some times", "GPU-hours of a window", "GPU-hours"],
 )
 def test_a_limit_that_is_not_looked_at_is_found(
     seed: int, target: object, name: str, fault: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target, name, fault)
-    assert any("over its limit" in each for each in world_check(seed)[1].violations)
+    found = "; ".join(world_check(seed)[1].violations)
+    assert "over its limit" in found or "over the cap" in found
 
 
 def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:
