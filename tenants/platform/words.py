@@ -97,7 +97,9 @@ _SENTENCES: dict[str, Promise] = {
     "json_infinite": gettext_lazy("%(name)s is not valid JSON: numbers must be finite."),
     "repeated_field": gettext_lazy("A JSON object has the same field twice."),
     "body_too_large": gettext_lazy("A request body may have at most 1 MiB."),
-    "unknown_field": gettext_lazy("There is no such field here."),
+    "unknown_field": gettext_lazy("There is no field %(name)s here. The fields: %(names)s."),
+    "no_fields": gettext_lazy("There is no field %(name)s here: nothing can be sent."),
+    "choose_one_of": gettext_lazy("Choose one of: %(choices)s."),
     "bad_amount_text": gettext_lazy(
         "Write the amount as plain digits with a point, such as 1000.50."
     ),

@@ -31,6 +31,7 @@ _DURATION = re.compile(
     re.ASCII,
 )
 _MOST_SECONDS = 10**9
+_MOST_SHOWN = 60
 # Error codes of Django REST framework, and ours.
 _CODES = {
     "required": "missing_field",
@@ -49,16 +50,29 @@ _CODES = {
 
 
 class Strict(serializers.Serializer[Any]):
-    """A serializer that refuses unknown names."""
+    """A serializer that refuses unknown names. Its refusals list the fields and choices."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """The fields, with their choices in the refusal of others."""
+        fields = super().get_fields()
+        for field in fields.values():
+            chosen = field.child if isinstance(field, serializers.ListField) else field
+            if isinstance(chosen, serializers.ChoiceField) and chosen.choices:
+                choices = ", ".join(str(choice) for choice in chosen.choices)
+                chosen.error_messages["invalid_choice"] = refusal_text(
+                    "choose_one_of", choices=choices
+                )
+        return fields
 
     def to_internal_value(self, data: Any) -> Any:  # noqa: ANN401 (the framework's signature)
         """The validated values. Raises ValidationError."""
         if isinstance(data, Mapping):
             unknown = sorted(set(data) - self._names)
             if unknown:
-                raise serializers.ValidationError(
-                    {unknown[0]: [refusal_text("unknown_field")]}, code="unknown_field"
-                )
+                code = "unknown_field" if self._names else "no_fields"
+                name = without_invisible(unknown[0])[:_MOST_SHOWN]
+                text = refusal_text(code, name=name, names=", ".join(sorted(self._names)))
+                raise serializers.ValidationError({unknown[0]: [text]}, code="unknown_field")
         return super().to_internal_value(data)
 
     @cached_property

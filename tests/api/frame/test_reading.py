@@ -98,7 +98,13 @@ def test_a_page_has_1_to_200_rows(site: Site, limit: str) -> None:
 
 
 def test_unknown_and_repeated_parameters_are_refused(site: Site) -> None:
-    assert said(site.viewer.get("bookings", tenant="x"))["code"] == "unknown_field"
+    unknown = said(site.viewer.get("bookings", tenant="x"))
+    assert unknown["code"] == "unknown_field"
+    assert unknown["detail"].startswith("There is no field tenant here. The fields: array, ")
+    wrong = said(site.viewer.get("bookings", state="over"))
+    assert (wrong["code"], wrong["param"]) == ("unknown_choice", "state")
+    assert wrong["detail"].startswith("Choose one of: ")
+    assert "ended" in wrong["detail"]
     assert said(site.viewer.get("bookings?limit=1&limit=2"))["code"] == "repeated_param"
 
 
