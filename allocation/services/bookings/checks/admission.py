@@ -1,17 +1,19 @@
 """Admission: the rules that refuse a request at once, whatever the calendar looks like."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
-from django.utils.translation import gettext as _
+from django.db.models import Q
 
-from allocation.models import Booking, Override
+from allocation.models import Booking, Gpu, Override
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.checks.pins import pin_resolve
+from allocation.rules.ask.line.text import pin_words
+from allocation.services.bookings.checks.quota import QuotaRequest, quota_check, tiers_read
 from allocation.services.bookings.checks.tiers import (
     TierUse,
     audience_check,
@@ -23,27 +25,11 @@ from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
 from allocation.services.requirements.checks import requirements_check
-from allocation.services.snapshot.inner_limit_rows import (
-    InnerLimits,
-    inner_limits_read,
-    window_steps_of,
-)
-from allocation.services.snapshot.override_rows import overrides_read
-from allocation.services.snapshot.quota_rows import (
-    GPU_HOUR,
-    limits_of,
-    quotas_read,
-    rolling_caps_of,
-    tiers_of,
-)
-from allocation.solver import MIXED, Block, Quota, Snapshot, Use
-from allocation.solver import Override as QuotaOverride
+from allocation.services.snapshot.hardware import gpus_read, models_read
+from allocation.solver.fleet.pool import pools_of
 from allocation.words.refusals import refusal_text
-from tenants.models import GpuClass, Lab, Project, Tier
-from tenants.models import Quota as QuotaRow
+from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused
-from tenants.platform.reference import by_version
-from tenants.services.input_values import gpus_text
 
 # A window may begin this much in the past: people type, and networks take time.
 START_TOLERANCE = timedelta(seconds=1)
@@ -68,20 +54,6 @@ class Admission:
     def seconds_on(self, gpu_class: str) -> int:
         """Returns how long it takes on a class."""
         return self.lengths.get(gpu_class, self.ask.duration)
-
-
-@dataclass(frozen=True, slots=True)
-class _QuotaRequest:
-    """What a request needs of quota: units and seconds by class, of all classes if it is mixed.
-    `override`: as of a booking. `person_id`: whose limits count; None without a person."""
-
-    project: Project
-    tier: Tier
-    units: Mapping[str, int]
-    seconds: Mapping[str, int]
-    override: str = ""
-    person_id: int | None = None
-    is_mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +88,7 @@ def admission_check(
             `project_quota`, `lab_quota`, `person_quota`, `guarantee_only`, `gpu_hours`, `no_speed`,
             `pin_elsewhere`, `pin_too_small`, `stopped`, `terms_missing`, `training_missing`.
     """
-    tiers = _tiers_read()
+    tiers = tiers_read()
     tier = _tier_of(tiers, tier_slug)
     use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
     audience_check(use)
@@ -141,10 +113,10 @@ def admission_check(
     longest = (use.limits.longest.value or 0) + (int(longer.amount) if longer else 0)
     not_before = _window_check(replace(ask, duration=shortest), use, longest)
     short = {name: needed for name, needed in units.items() if 0 < seconds[name] <= longest}
-    request = _QuotaRequest(
+    request = QuotaRequest(
         project, tier, short, seconds, person_id=asker.person_id, is_mixed=bool(ask.groups)
     )
-    fits = _quota_check(request, tiers, asker.booking, now)
+    fits = quota_check(request, tiers, asker.booking, now)
     used = (longer,) if longer is not None and longer.is_once else ()
     return Admission(tier, ask, not_before, fits, lengths, use, used)
 
@@ -195,35 +167,6 @@ def _stop_check(use: TierUse, classes: Sequence[str]) -> None:
             numbers={"scope": stop.scope, "name": stop.name},
             frees_at=stop.until,
         )
-
-
-def _quota_check(
-    request: _QuotaRequest, tiers: Sequence[Tier], booking: Booking | None, now: datetime
-) -> dict[str, int]:
-    """Returns the classes within quota.
-
-    Exceptions are read only where the limits alone refuse the request.
-    """
-    quotas, inner = _quotas_read(), _inner_limits_read()
-    guaranteed = {
-        row.gpu_class_id: row.guaranteed_units for row in quotas if row.project_id is None
-    }
-
-    def fits(name: str, overrides: Sequence[QuotaOverride]) -> dict[str, int]:
-        quota = _quota_read()
-        if overrides:
-            quota = Quota(_own_quota(tiers, quotas, inner, overrides), {})
-        return _within_quota(replace(request, override=name), quota, guaranteed)
-
-    try:
-        return fits("", ())
-    except Refused:
-        steps = window_steps_of(inner, quotas, now)
-        overrides = (*overrides_read(now), *steps)
-        if not overrides:
-            raise
-    name = str(booking.id) if booking is not None and booking.has_override else ""
-    return fits(name, overrides)
 
 
 def admission_at(admission: Admission, starts: datetime, now: datetime) -> Admission:
@@ -295,165 +238,6 @@ def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -
         raise _invalid("deadline_unreachable")
 
 
-def _within_quota(
-    asked: _QuotaRequest, quota: Quota, guaranteed: Mapping[str, int]
-) -> dict[str, int]:
-    """Returns the classes on which the request alone stays within quota."""
-    project, tier = asked.project, asked.tier
-    owners: tuple[str, ...] = (str(project.tenant_id), str(project.id))
-    if asked.override:
-        owners = (*owners, asked.override)
-    owners = quota.owners(owners, str(asked.person_id or ""))
-    fits: dict[str, int] = {}
-    refused: Refused | None = None
-    for gpu_class, needed in asked.units.items():
-        use = Use(owners, tier.slug + (MIXED if asked.is_mixed else ""), gpu_class, needed)
-        problem = _closed(gpu_class) if gpu_class not in guaranteed else None
-        block = quota.never(use, asked.seconds[gpu_class])
-        if problem is None and block is not None:
-            problem = _quota_refusal(asked, use, block, guaranteed.get(gpu_class, 0))
-        if problem is None:
-            fits[gpu_class] = needed
-        refused = refused or problem
-    if refused is not None and (asked.is_mixed or not fits):
-        raise refused
-    return fits
-
-
-@by_version
-def _tiers_read() -> tuple[Tier, ...]:
-    return tuple(Tier.objects.all())
-
-
-@by_version
-def _quotas_read() -> tuple[QuotaRow, ...]:
-    return tuple(quotas_read())
-
-
-@by_version
-def _inner_limits_read() -> InnerLimits:
-    return inner_limits_read()
-
-
-@by_version
-def _quota_read() -> Quota:
-    """The tenant's own quota without exceptions. What it finds about owners it keeps for the next
-    request; nothing is added to it or taken from it."""
-    return Quota(_own_quota(_tiers_read(), _quotas_read(), _inner_limits_read(), ()), {})
-
-
-def _own_quota(
-    tiers: Iterable[Tier],
-    quotas: Sequence[QuotaRow],
-    inner: InnerLimits,
-    overrides: Sequence[QuotaOverride],
-) -> Snapshot:
-    """Returns a snapshot of the tenant's own quota. The calendar decides what others lend."""
-    by_slug = sorted(tiers, key=lambda each: each.slug)
-    limits, caps = limits_of(quotas), rolling_caps_of((*quotas, *inner.lab_caps))
-    return Snapshot(
-        0, (), (), (), (), (), limits, tiers_of(by_slug), caps, overrides=tuple(overrides),
-        labs=inner.labs, persons=inner.persons,
-    )  # fmt: skip
-
-
-def _closed(gpu_class: str) -> Refused:
-    return refusal(
-        "class_not_open",
-        refusal_text("class_not_open", gpu_class=gpu_class),
-        "quota",
-        "request",
-        numbers={"gpu_class": gpu_class},
-    )
-
-
-def _quota_refusal(needs: _QuotaRequest, use: Use, block: Block, guaranteed: int) -> Refused | None:
-    """Returns the refusal of what can never be; None if only the lending of others decides."""
-    project, tier = needs.project, needs.tier
-    if block.kind == "limit" and block.owner not in (str(project.tenant_id), str(project.id)):
-        return _inner_refusal(project, use, block)
-    is_tenant = block.owner == str(project.tenant_id)
-    if block.kind == "limit" and use.units <= guaranteed:
-        # The organisation has as much: what other projects keep for themselves forbids it.
-        is_tenant = False
-    name = _("Your organisation") if is_tenant else project.name
-    is_lab = block.owner not in (str(project.tenant_id), str(project.id))
-    if block.kind == "hours" and is_lab:
-        name = _("The lab %(lab)s") % {"lab": Lab.objects.get(id=block.owner)}
-    owner = "operator" if is_tenant else "tenant_admin"
-    numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
-    if block.kind == "limit":
-        code = "tenant_quota" if is_tenant else "project_quota"
-        sentence = refusal_text("quota_limit", name=name, **numbers)
-    elif block.kind == "guarantee":
-        code = "guarantee_only"
-        # Its admins can't give more than the organisation is guaranteed.
-        owner = "tenant_admin" if use.units <= guaranteed else "operator"
-        sentence = refusal_text(code, name=project.name, tier=tier.name, **numbers)
-    elif block.kind == "hours":
-        code = "gpu_hours"
-        numbers |= {
-            "asked": -(-use.units * needs.seconds[use.gpu_class] // GPU_HOUR),
-            "limit": block.most // GPU_HOUR,
-        }
-        days = block.cap.rolling_days if block.cap else None
-        sentence = refusal_text(code, name=name, days=days, **numbers)
-    else:
-        return None
-    return refusal(
-        code,
-        sentence,
-        "quota",
-        "request",
-        owner=owner,
-        numbers=numbers,
-        alternatives=_tiers_that_borrow(tier) if block.kind == "guarantee" else [],
-        # There are no exceptions from the caps of labs.
-        more={}
-        if block.kind == "hours" and is_lab
-        else _more_of(needs, use, block, is_operators=owner == "operator"),
-    )
-
-
-def _inner_refusal(project: Project, use: Use, block: Block) -> Refused:
-    """Returns the refusal by the limit of a person, whose name has a space, or of the lab."""
-    scope, is_person, _account = block.owner.partition(" ")
-    numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
-    more = {"gpu_class": use.gpu_class, "amount": gpus_text(use.units - block.most)}
-    owner = "tenant_admin"
-    if is_person:
-        is_project = scope == str(project.id)
-        where = project.name if is_project else _("your organisation")
-        code = "person_quota"
-        sentence = refusal_text(code, where=where, **numbers)
-        if is_project:
-            owner, more["project"] = "lead", project.slug
-    else:
-        more["project"] = project.slug
-        lab = Lab.objects.get(id=block.owner)
-        code = "lab_quota"
-        sentence = refusal_text("quota_limit", name=_("The lab %(lab)s") % {"lab": lab}, **numbers)
-    more["kind"] = code
-    return refusal(code, sentence, "quota", "request", owner=owner, numbers=numbers, more=more)
-
-
-def _more_of(needs: _QuotaRequest, use: Use, block: Block, *, is_operators: bool) -> dict[str, str]:
-    """What to ask the limit's owner for; nothing where only a higher guarantee would help."""
-    if block.kind == "guarantee" and is_operators:
-        return {}
-    where = {"gpu_class": use.gpu_class} | ({} if is_operators else {"project": needs.project.slug})
-    if block.kind == "hours":
-        wanted = use.units * needs.seconds[use.gpu_class]
-        hours = -(-(wanted - block.most) // GPU_HOUR)
-        return {"kind": "gpu_hours", "amount": str(hours), **where}
-    return {"kind": "quota", "amount": gpus_text(use.units - block.most), **where}
-
-
-def _tiers_that_borrow(tier: Tier) -> list[dict[str, Any]]:
-    tiers = Tier.objects.filter(pausable=True).exclude(slug=tier.slug)
-    return [{"tier": each.slug, "name": each.name} for each in tiers]
-
-
 def _longer_tiers(length: timedelta) -> list[dict[str, Any]]:
     seconds = int(length.total_seconds())
     tiers = Tier.objects.filter(max_duration_seconds__gte=seconds)
@@ -464,3 +248,72 @@ def length_text(length: timedelta) -> str:
     """Returns a length as `36 h` or `3 days`."""
     hours = length.total_seconds() / 3600
     return f"{hours / 24:g} days" if hours >= 48 else f"{hours:g} h"
+
+
+def pin_resolve(ask: AskDocument) -> AskDocument:
+    """Returns the ask with nodes by name and GPUs as `node/index`, on the classes that they have.
+
+    A GPU may also be named by its portal id or its UUID.
+
+    Raises:
+        Refused: `pin_elsewhere` or `pin_too_small`.
+    """
+    if not ask.pin:
+        return ask
+    names = tuple(sorted({_resolved(name) for name in ask.pin}))
+    there = Q()
+    for name in names:
+        there |= _where(name)
+    pools = pools_of(gpus_read(there), models_read())
+    able = tuple(name for name in ask.classes if name in pools)
+    if not able:
+        raise refusal(
+            "pin_elsewhere",
+            refusal_text(
+                "pin_elsewhere",
+                classes=" or ".join(ask.classes),
+                pins=pin_words(names),
+                there=" and ".join(pools),
+            ),
+            "invalid",
+            "request",
+        )
+    level = ask.together if ask.required and ask.count > 1 else "any"
+    most = {name: pools[name].most(ask.shape, level) for name in able}
+    fitting = tuple(name for name in able if most[name] >= ask.count)
+    if not fitting:
+        numbers = {"asked": ask.count, "most": max(most.values())}
+        raise refusal(
+            "pin_too_small",
+            refusal_text("pin_too_small", pins=pin_words(names), **numbers),
+            "invalid",
+            "request",
+            numbers=numbers,
+        )
+    return replace(ask, pin=names, classes=fitting)
+
+
+def _resolved(name: str) -> str:
+    """Returns the portal's name of a node or GPU. Raises Refused: `pin_elsewhere`."""
+    found = Gpu.objects.filter(_where(name)).select_related("node").order_by("index").first()
+    if found is None:
+        raise refusal(
+            "pin_elsewhere",
+            refusal_text("pin_unknown", name=name),
+            "invalid",
+            "request",
+        )
+    if found.node.name.lower() == name.lower():
+        return found.node.name
+    return f"{found.node.name}/{found.index}"
+
+
+def _where(name: str) -> Q:
+    node, _, index = name.rpartition("/")
+    if node:
+        return Q(node__name__iexact=node, index=int(index) if index.isdecimal() else -1)
+    found = Q(node__name__iexact=name) | Q(uuid__iexact=name)
+    try:
+        return found | Q(id=UUID(name))
+    except ValueError:
+        return found
