@@ -31,8 +31,9 @@ clean-demo: $(RUNTIME)
 
 # First what fails soon: linters and types, next to 200 random worlds that live for days and 1,000
 # seeded schedules of faults. Then the tests, and next to them, file by file, those that kill
-# processes: these wait for half of their time, and come first when they do not. Of the costly tests a quarter runs, chosen by the
-# commit; `make test-all` runs all of them, and `make test-long` the longest, too.
+# processes: these wait for half of their time, and come first when they do not. Of the costly
+# tests a quarter runs, chosen by the commit; `make test-all` runs all of them, and
+# `make test-long` the longest, too.
 test:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target collected check random
