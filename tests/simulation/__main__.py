@@ -41,7 +41,7 @@ def outcome_of(seed: int) -> tuple[str | None, Counter[str]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """1 when a promise was broken."""
+    """1 when an invariant was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--schedules", type=int, default=2000)
     parser.add_argument("--first-seed", type=int, default=1)

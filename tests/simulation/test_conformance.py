@@ -25,7 +25,7 @@ from tests.simulation.model.portal import TUNABLES
 from tests.simulation.schedules.schedule import SITES, Schedule
 from tests.simulation.schedules.world import NOW, World
 from tests.simulation.services.real import BothPortals, holds
-from tests.simulation.services.real_wishes import when
+from tests.simulation.services.real_requests import when
 from tests.simulation.tables.people import SERVICES, Service, UserRequest
 from tests.simulation.tables.rows import Tables
 
@@ -81,7 +81,7 @@ def schedule_on_both(seed: int, folder: Path) -> Schedule:
     world = World(rng, folder, sizes, portal_of=lambda found: BothPortals(found, people))
     schedule = Schedule(world, can_restore=False, can_order=False)
     # Nothing else is drawn for them, so each schedule has them.
-    schedule.has_wishes = True
+    schedule.has_requests = True
     schedule.run()
     return schedule
 
@@ -103,11 +103,11 @@ def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path
     names = {profile: str(uuid.UUID(int=n)) for n, profile in enumerate(ASKED, 1)}
     for profile, name in names.items():
         shape = None if profile == "whole" else profile[:7]
-        asked = UserRequest(
+        requested = UserRequest(
             count=1, profile=shape, together="any", required=False, duration=1200,
             starts=int(world.now) + 600,
         )  # fmt: skip
-        world.portal.request(name, asked, world.now)
+        world.portal.request(name, requested, world.now)
         world.portal.cycle(world.now)
         if profile == "3g.40gb":
             # The large slice on its GPU ends, and it is alone: it can move to the other GPU.

@@ -26,13 +26,13 @@ MORE_SEEDS = 300
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str) -> None:
-    first, promise = FOUND[name]
+    first, invariant = FOUND[name]
     with planted(name):
         runs = (schedule_run(seed).world.violations for seed in range(first, first + MORE_SEEDS))
         found = next((texts for texts in runs if texts), [])
-    assert any(text.startswith(promise) for text in found), found
+    assert any(text.startswith(invariant) for text in found), found
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_without_the_fault_its_seed_breaks_no_promise(name: str) -> None:
+def test_without_the_fault_its_seed_violates_no_invariant(name: str) -> None:
     assert schedule_run(FOUND[name][0]).world.violations == []

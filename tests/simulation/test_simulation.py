@@ -1,4 +1,4 @@
-"""Seeded schedules of faults, and that the simulator would see a broken promise."""
+"""Seeded schedules of faults, and that the simulator would see a violated invariant."""
 
 import dataclasses
 import json
@@ -31,6 +31,8 @@ from tests.simulation.model import (
     snapshots,
 )
 from tests.simulation.nodes.machine import SlowWorkerThreads
+from tests.simulation.requests import changes, waitlist
+from tests.simulation.requests.tables import ChangeRow
 from tests.simulation.schedules.coverage import KINDS, happened
 from tests.simulation.schedules.scenes import (
     clock_set_back,
@@ -44,8 +46,6 @@ from tests.simulation.schedules.scenes import (
 from tests.simulation.schedules.schedule import Schedule, schedule_run
 from tests.simulation.tables import accounts
 from tests.simulation.tables.rows import Booking, Site, Tables
-from tests.simulation.wishes import changes, waitlist
-from tests.simulation.wishes.tables import ChangeRow
 
 pytestmark = pytest.mark.turn
 
@@ -53,22 +53,22 @@ MOST_SEEDS = 300
 
 
 def is_found(
-    *promises: str,
+    *invariants: str,
     says: str = "",
     prepare: Callable[[Schedule], None] = lambda _: None,
     first: int = 0,
-    has_wishes: bool = False,
+    has_requests: bool = False,
 ) -> bool:
-    """Whether some seed sees one of the promises broken, in such words. `first` is near one that
-    does, as long as nothing else is drawn. `has_wishes`: people change and wait, too."""
+    """Returns whether some seed violates one of the invariants, in such words. `first` is near
+    one that does, as long as nothing else is drawn. `has_requests`: people change and wait, too."""
 
     def prepared(schedule: Schedule) -> None:
-        schedule.has_wishes = has_wishes
+        schedule.has_requests = has_requests
         prepare(schedule)
 
     seeds = range(first, first + MOST_SEEDS)
     runs = (schedule_run(seed, prepared).world.violations for seed in seeds)
-    return any(text.startswith(promises) and says in text for found in runs for text in found)
+    return any(text.startswith(invariants) and says in text for found in runs for text in found)
 
 
 def without_proof(schedule: Schedule) -> None:
@@ -84,7 +84,7 @@ def without_shares(tables: Tables, site: Site, now: float) -> Snapshot:
 
 
 def without_pins(tables: Tables, site: Site, now: float) -> Snapshot:
-    """Nobody asks for a place by its name, for the solver."""
+    """No request is pinned, for the solver."""
     seen = snapshots.snapshot_take(tables, site, now)
     requests = tuple(
         dataclasses.replace(each, ask=dataclasses.replace(each.ask, pin=()))
@@ -93,7 +93,7 @@ def without_pins(tables: Tables, site: Site, now: float) -> Snapshot:
     return dataclasses.replace(seen, requests=requests)
 
 
-def test_schedules_break_no_promise() -> None:
+def test_schedules_violate_no_invariant() -> None:
     for seed in range(40):
         schedule = schedule_run(seed)
         assert schedule.world.violations == [], [f"seed {seed}", *schedule.story]
@@ -292,7 +292,7 @@ def test_an_offer_that_is_accepted_too_late_is_seen() -> None:
 
     really = waitlist.accept
     with mock.patch.object(waitlist, "accept", whenever):
-        assert is_found("C9", has_wishes=True)
+        assert is_found("C9", has_requests=True)
 
 
 def test_a_calendar_that_keeps_what_a_change_gave_up_is_seen() -> None:
@@ -300,20 +300,20 @@ def test_a_calendar_that_keeps_what_a_change_gave_up_is_seen() -> None:
         tables.cuts.clear()
 
     with mock.patch.object(changes, "calendar_cut", forgetful):
-        assert is_found("C11", has_wishes=True)
+        assert is_found("C11", has_requests=True)
 
 
 def test_a_change_that_is_refused_and_made_is_seen() -> None:
     def half_made(tables: Tables, booking: Booking, row: ChangeRow, *_: object) -> None:
         del tables.changes[booking.id]
-        booking.asked = row.asked
+        booking.requested = row.requested
 
     with mock.patch.object(changes, "_keep_or_wait", half_made):
-        assert is_found("C1", has_wishes=True)
+        assert is_found("C1", has_requests=True)
 
 
 def without_interludes(schedule: Schedule) -> None:
-    schedule.has_interludes = schedule.has_wishes = False
+    schedule.has_interludes = schedule.has_requests = False
 
 
 @pytest.mark.long

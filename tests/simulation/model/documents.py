@@ -55,7 +55,7 @@ def _allocation(
     tables: Tables, site: Site, row: Row, resumes: Mapping[str, str]
 ) -> wire.DesiredAllocation:
     place, booking = row.place, tables.bookings[row.booking]
-    party = site.parties[booking.asked.who]
+    party = site.parties[booking.requested.who]
     return wire.DesiredAllocation(
         id=row.id,
         booking=booking.label,
@@ -86,7 +86,7 @@ def _notice(tables: Tables, row: Row) -> wire.Notice | None:
 
 def _gangs(tables: Tables, site: Site, rows: Iterable[Row]) -> Iterable[wire.Gang]:
     here = [tables.bookings[name] for name in {row.booking for row in rows if not row.left}]
-    slugs = {each.id: site.parties[each.asked.who].slug for each in here}
+    slugs = {each.id: site.parties[each.requested.who].slug for each in here}
     for booking in sorted(here, key=lambda each: (slugs[each.id], each.number, each.index)):
         begun = [row for row in tables.of(booking, *STARTED_STATES, "ended") if not row.left]
         this = runs_of(tables, booking)[-1]

@@ -208,7 +208,7 @@ def _blocked(tables: Tables, site: Site, row: Row, now: float) -> bool:
 
 
 def _places(booking: Booking, rows: list[Row]) -> tuple[Place, ...]:
-    if booking.asked.starts is not None:
+    if booking.requested.starts is not None:
         return ()
     return tuple(sorted((r.place for r in rows), key=lambda place: (place.gpu, place.start)))
 

@@ -175,7 +175,7 @@ def _goes(tables: Tables, booking: Booking) -> bool:
 
 def _is_too_late(tables: Tables, booking: Booking, now: float) -> bool:
     pause = tables.pause_of(booking)
-    if pause is None or pause.emptied_at is None or booking.asked.starts is None:
+    if pause is None or pause.emptied_at is None or booking.requested.starts is None:
         return False
     return pause.ends_before <= now
 

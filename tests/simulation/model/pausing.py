@@ -34,7 +34,7 @@ def pause_begin(
         booking=booking.id,
         beneficiary=beneficiary.id,
         number=sum(p.booking == booking.id for p in tables.pauses.values()) + 1,
-        may_wait=beneficiary.asked.starts is None,
+        may_wait=beneficiary.requested.starts is None,
         own=tables.is_own(booking, beneficiary),
         ready_at=booking.ready_at or now,
         notified_at=int(now),
@@ -81,8 +81,8 @@ def pause_withdraw(tables: Tables, booking: Booking, now: float) -> bool:
 def pauses_due(tables: Tables, now: float) -> None:
     """See pauses_due."""
     pauses = [tables.pauses[name] for name in sorted(tables.pauses)]
-    asked = [p for p in pauses if p.is_open and p.more_asked_at and not p.acknowledged_at]
-    for pause in asked:
+    requested = [p for p in pauses if p.is_open and p.more_asked_at and not p.acknowledged_at]
+    for pause in requested:
         _more_time(tables, pause, now)
     for pause in pauses:
         beneficiary = tables.bookings[pause.beneficiary]
@@ -114,7 +114,7 @@ def _hand_over(tables: Tables, beneficiary: Booking, now: float) -> None:
     for pause in mine:
         pause.handed = True
     starts = beneficiary.starts
-    is_early = starts is not None and starts > now + SOON and beneficiary.asked.starts is None
+    is_early = starts is not None and starts > now + SOON and beneficiary.requested.starts is None
     if is_early and tables.of(beneficiary, "planned"):
         _plan_again(tables, beneficiary, 0)
 
@@ -135,7 +135,7 @@ def _put_off(tables: Tables, pause: Pause, until: int, now: float) -> bool:
     beneficiary = tables.bookings[pause.beneficiary]
     waits = beneficiary.state in PLANNED_FOR
     rows = tables.of(tables.bookings[pause.booking], *STARTED)
-    if (waits and beneficiary.asked.starts is not None) or not rows:
+    if (waits and beneficiary.requested.starts is not None) or not rows:
         return False
     moved = {row.id for row in tables.of(beneficiary, "planned")} if waits else set()
     others = [r for r in tables.rows.values() if r.state in LIVE and r.id not in moved]

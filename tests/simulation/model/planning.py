@@ -24,6 +24,8 @@ from allocation.solver import (
 )
 from tests.simulation.model import stale
 from tests.simulation.model.pausing import pause_begin, pause_withdraw
+from tests.simulation.requests.changes import changes_write, extension_drop
+from tests.simulation.requests.waitlist import leave, offers_write
 from tests.simulation.tables.accounts import (
     granted_seconds,
     has_earlier_run,
@@ -33,8 +35,6 @@ from tests.simulation.tables.accounts import (
 )
 from tests.simulation.tables.calendar import is_excluded
 from tests.simulation.tables.rows import LIVE, Booking, Row, Tables
-from tests.simulation.wishes.changes import changes_write, extension_drop
-from tests.simulation.wishes.waitlist import leave, offers_write
 
 EXTENDABLE = ("scheduled", "starting", "active")
 WORTH = 60
@@ -151,7 +151,7 @@ def _changes_of(tables: Tables, plan: Plan, now: float) -> Plan:
     pauses = {pause.booking for pause in plan.pauses}
     leaving = pauses | {b.id for b in tables.bookings.values() if b.state == "pausing"}
     stays = (a for a in plan.assigns if a.booking in leaving)
-    waits = (*plan.waits, *(_promised(assign) for assign in stays))
+    waits = (*plan.waits, *(_kept_start(assign) for assign in stays))
     changed = {each.booking for each in plan.changes if each.granted}
     return dataclasses.replace(
         plan,
@@ -166,7 +166,7 @@ def _changes_of(tables: Tables, plan: Plan, now: float) -> Plan:
     )
 
 
-def _promised(assign: Assign) -> Waiting:
+def _kept_start(assign: Assign) -> Waiting:
     return Waiting(
         assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons
     )
@@ -202,7 +202,7 @@ def _waits_on(booking: Booking, now: float) -> bool:
     if booking.state == "waitlisted":
         return True
     if booking.state == "paused":
-        return booking.asked.starts is not None
+        return booking.requested.starts is not None
     return has_earlier_run(booking) and time_remaining(booking, now)[0] >= WORTH
 
 
@@ -212,7 +212,7 @@ def _assign(tables: Tables, assign: Assign, new_id: NewId, preemptors: Container
         raise PlanStale(f"{booking.id} has a place to resume")
     _rows_write(tables, booking, assign, new_id, is_preemptor=booking.id in preemptors)
     if booking.state != "paused":
-        tables.wished["windows waited for and had"] += booking.state == "waitlisted"
+        tables.outcomes["windows waited for and had"] += booking.state == "waitlisted"
         booking.state = "scheduled"
         leave(tables, booking)
     booking.starts, booking.ends, booking.strength = assign.starts, assign.ends, "firm"
@@ -315,5 +315,5 @@ def _refused_as(booking: Booking) -> str:
         return "failed"
     if booking.replaced:
         return "expired"
-    is_window = booking.state == "requested" or booking.asked.starts is not None
+    is_window = booking.state == "requested" or booking.requested.starts is not None
     return "refused" if is_window else "expired"

@@ -28,6 +28,8 @@ from tests.simulation.model import (
 from tests.simulation.model.documents import lease_of, order_document
 from tests.simulation.model.snapshots import snapshot_take
 from tests.simulation.model.suspended_work import suspended_work_forget
+from tests.simulation.requests import arrays, changes, waitlist
+from tests.simulation.requests.tables import ArrayRow, Edit, Repeats, Waits
 from tests.simulation.tables import accounts
 from tests.simulation.tables.acts import Act, Acts
 from tests.simulation.tables.people import UserRequest
@@ -40,8 +42,6 @@ from tests.simulation.tables.rows import (
     Site,
     Tables,
 )
-from tests.simulation.wishes import arrays, changes, waitlist
-from tests.simulation.wishes.tables import ArrayRow, Edit, Repeats, Waits
 
 TUNABLES: dict[str, Any] = {"notice_margin": 5, "cool_down": 60}
 # Of a turn; the next one holds all.
@@ -65,7 +65,7 @@ class ModelPortal:
         self.site = site
         self._writer = planning.Writer(row_id, pause_id)
         self._write, self._grant = write, grant
-        # Plans that could not be written, and requests that were put off, with why.
+        # Plans that could not be written, and requests that were postponed, with the reason.
         self.dropped: list[str] = []
         # Parts of plans that were not written, by why; see SolverState.withheld_cycles.
         self.withheld: Counter[str] = Counter()
@@ -83,33 +83,33 @@ class ModelPortal:
     # What people do.
 
     def request(
-        self, identifier: str, asked: UserRequest, now: float, waits: Waits | None = None
+        self, identifier: str, requested: UserRequest, now: float, waits: Waits | None = None
     ) -> None:
         """Admission is not a schedule's subject: every request is admitted."""
         booking = self.tables.bookings[identifier] = Booking(
             id=identifier,
-            number=self._number(asked),
-            asked=asked,
-            duration=asked.duration,
-            bought=asked.duration,
-            not_before=int(now) if asked.starts is None else asked.starts,
+            number=self._number(requested),
+            requested=requested,
+            duration=requested.duration,
+            bought=requested.duration,
+            not_before=int(now) if requested.starts is None else requested.starts,
             submitted=int(now),
         )
         if waits is not None:
             self.tables.entries[identifier] = waitlist.entry_make(booking, waits)
             booking.state = "waitlisted" if waits.mode == "offer" else "requested"
 
-    def _number(self, asked: UserRequest) -> int:
-        slug = self.site.parties[asked.who].slug
+    def _number(self, requested: UserRequest) -> int:
+        slug = self.site.parties[requested.who].slug
         self.tables.counted[slug] = self.tables.counted.get(slug, 0) + 1
         return self.tables.counted[slug]
 
-    def array(self, identifier: str, asked: UserRequest, repeats: Repeats, now: float) -> None:
+    def array(self, identifier: str, requested: UserRequest, repeats: Repeats, now: float) -> None:
         """See array_request."""
         array = self.tables.arrays[identifier] = ArrayRow(
             id=identifier,
-            number=self._number(asked),
-            asked=asked,
+            number=self._number(requested),
+            requested=requested,
             count=repeats.count,
             parallel=repeats.parallel,
             not_before=int(now),
@@ -151,7 +151,7 @@ class ModelPortal:
             self._give_back(booking, "cancelled", now)
             return
         if self.tables.is_awaited(booking):
-            tenant = self.site.parties[booking.asked.who].tenant
+            tenant = self.site.parties[booking.requested.who].tenant
             self.tables.cooling[tenant] = now + POLICY.cool_down
         self._take_back(booking, "cancelled", "cancelled", now)
 

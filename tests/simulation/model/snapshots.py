@@ -18,11 +18,11 @@ from allocation.solver.model.inputs import AFTER_ALL, Entry, Strength, Together
 from tests.simulation.model import maintenance
 from tests.simulation.model.pausing import is_unneeded
 from tests.simulation.model.planning import EXTENDABLE
+from tests.simulation.requests.tables import ChangeRow
+from tests.simulation.requests.waitlist import is_asking
 from tests.simulation.tables.accounts import SHORTEST, has_earlier_run, time_remaining
 from tests.simulation.tables.rows import LIVE, Booking, Pause, Row, Site, Tables
 from tests.simulation.tables.suspended_homes import home_paused, home_running, with_original_gpus
-from tests.simulation.wishes.tables import ChangeRow
-from tests.simulation.wishes.waitlist import is_asking
 
 CLEARING = 5
 HANDOVER = 60
@@ -84,7 +84,7 @@ def _is_waiting(tables: Tables, booking: Booking) -> bool:
 def _change(booking: Booking, row: ChangeRow, site: Site, now: float) -> Change:
     """See _change_of."""
     after = dataclasses.replace(
-        booking, asked=row.asked, duration=row.asked.duration, not_before=row.not_before
+        booking, requested=row.requested, duration=row.requested.duration, not_before=row.not_before
     )
     target = _request(after, site, now)
     latest = target.latest
@@ -105,11 +105,11 @@ def _change(booking: Booking, row: ChangeRow, site: Site, now: float) -> Change:
 
 def _entry(tables: Tables, booking: Booking, site: Site, now: float) -> Entry:
     """See entries_of."""
-    row, party = tables.entries[booking.id], site.parties[booking.asked.who]
+    row, party = tables.entries[booking.id], site.parties[booking.requested.who]
     barred = {
         offer.gpu_class
         for offer in tables.offers.values()
-        if site.parties[tables.bookings[offer.booking].asked.who] == party
+        if site.parties[tables.bookings[offer.booking].requested.who] == party
     }
     request = _request(booking, site, now)
     return Entry(booking.id, request, row.windows, row.expired, tuple(sorted(barred)))
@@ -128,7 +128,7 @@ def _is_handing_over(tables: Tables, row: Row, now: float) -> bool:
 
 def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
     booking = tables.bookings[row.booking]
-    party = site.parties[booking.asked.who]
+    party = site.parties[booking.requested.who]
     name = str(uuid.UUID(row.id))
     is_had = booking.state in ("active", "pausing") and not row.left
     return Held(
@@ -147,7 +147,7 @@ def _held(tables: Tables, row: Row, site: Site, now: int) -> Held:
         pausing=booking.state == "pausing" and not row.left,
         owner=party.owner_id,
         level=_level(booking) if row.state == "planned" else None,
-        pinned=bool(booking.asked.pin),
+        pinned=bool(booking.requested.pin),
         granted=_grant(row, now),
         preemptor=row.preemptor and not row.left,
         offered=booking.state == "offered",
@@ -165,7 +165,7 @@ def _grant(row: Row, now: int) -> tuple[int, int] | None:
 def _level(booking: Booking) -> Together | None:
     if booking.state != "scheduled" or booking.extension is not None:
         return None
-    ask = booking.asked.ask()
+    ask = booking.requested.ask()
     return ask.together if ask.required and ask.count > 1 else "any"
 
 
@@ -180,7 +180,7 @@ def _out(ends: int, now: int) -> int:
 
 
 def _request(booking: Booking, site: Site, now: float) -> Request:
-    party, fixed = site.parties[booking.asked.who], booking.asked.starts is not None
+    party, fixed = site.parties[booking.requested.who], booking.requested.starts is not None
     duration, latest = booking.duration, None
     if has_earlier_run(booking):
         duration, latest = time_remaining(booking, now)
@@ -192,12 +192,12 @@ def _request(booking: Booking, site: Site, now: float) -> Request:
         tier=booking.tier.slug,
         priority=booking.tier.priority,
         submitted=booking.submitted if booking.ranked_at is None else booking.ranked_at,
-        ask=booking.asked.ask(),
+        ask=booking.requested.ask(),
         duration=duration,
         earliest=booking.not_before,
         latest=latest,
         fixed=fixed,
-        promise=_promise(booking),
+        promise=_planned_start(booking),
         owner=party.owner_id,
         revision=booking.revision - 1,
     )
@@ -240,7 +240,7 @@ def _going_on(booking: Booking, site: Site, now: float, rest: tuple[int, int]) -
         _request(booking, site, now),
         duration=left,
         earliest=int(now),
-        latest=ends if booking.asked.starts is not None else None,
+        latest=ends if booking.requested.starts is not None else None,
         fixed=False,
         pauses=booking.pause_count,
         promise=None,
@@ -265,14 +265,14 @@ def _paused(pause: Pause, booking: Booking, site: Site, now: float) -> Request:
         left = pause.remaining_seconds
     else:
         out = _out(int(pause.acknowledged_at or pause.deadline), out)
-    if booking.asked.starts is not None:
+    if booking.requested.starts is not None:
         left = min(left, pause.ends_before - out)
     request = _going_on(booking, site, now, (left, pause.ends_before))
-    return dataclasses.replace(request, earliest=out, paused=True, promise=_promise(booking))
+    return dataclasses.replace(request, earliest=out, paused=True, promise=_planned_start(booking))
 
 
-def _promise(booking: Booking) -> PlannedStart | None:
-    is_one = bool(booking.places) or booking.asked.starts is None
+def _planned_start(booking: Booking) -> PlannedStart | None:
+    is_one = bool(booking.places) or booking.requested.starts is None
     if not is_one or booking.starts is None or booking.ends is None:
         return None
     strength = cast("Strength | None", booking.strength)

@@ -115,7 +115,7 @@ class SimNode:
         # Since when the agent runs and its driver answers; None: it can't do all that it must.
         self.able_since: float | None = clock()
         self.boots = 0
-        # Readings take a tenth of all the time, and no promise hangs on them.
+        # Readings take a tenth of all the time, and no invariant depends on them.
         self.measures = rng.random() < 0.2
         self.happened: Counter[str] = Counter()
         self.lease: bytes | None = None
@@ -432,8 +432,8 @@ class SimNode:
                     return gpu.uuid, instance.start, instance.start + instance.profile.size
         return device, 0, 8
 
-    def _samples_take(self, *asked: Any) -> tuple[wire.Sample, ...]:  # noqa: ANN401 (as the real one)
-        return _SAMPLES_TAKE(*asked) if self.measures else ()
+    def _samples_take(self, *requested: Any) -> tuple[wire.Sample, ...]:  # noqa: ANN401 (as the real one)
+        return _SAMPLES_TAKE(*requested) if self.measures else ()
 
     def _write_synced(self, path: Path, raw: bytes) -> None:
         self.at("before the state is on disk")

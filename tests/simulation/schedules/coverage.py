@@ -20,7 +20,7 @@ KINDS = (
     "pauses by signal",
     "pauses by stop",
     "pauses answered early",
-    "pauses put off",
+    "pauses postponed",
     "pauses taken back",
     "pauses of broken runs",
     "pauses proven empty",
@@ -103,16 +103,16 @@ def happened(schedule: "Schedule") -> Counter[str]:
         if r.occupied is not None
     )
     found["gangs on one node begun"] = sum(
-        each.asked.together == "node" and each.asked.count > 1 for each in begun
+        each.requested.together == "node" and each.requested.count > 1 for each in begun
     )
-    found["pinned bookings begun"] = sum(bool(each.asked.pin) for each in begun)
+    found["pinned bookings begun"] = sum(bool(each.requested.pin) for each in begun)
     windows = Counter((r.booking, r.starts, r.ends) for r in tables.rows.values())
     found["planned places moved"] = sum(
-        windows[r.booking, r.starts, r.ends] > tables.bookings[r.booking].asked.count
+        windows[r.booking, r.starts, r.ends] > tables.bookings[r.booking].requested.count
         for r in tables.rows.values()
         if r.state == "superseded" and tables.bookings[r.booking].revision == 1
     )
-    found += tables.wished
+    found += tables.outcomes
     found["elements of arrays"] = sum(each.index > 1 for each in tables.bookings.values())
     _count_shares(tables, found)
     _count_pauses(tables, found)
@@ -132,15 +132,15 @@ def _count_shares(tables: Tables, found: Counter[str]) -> None:
 def _count_pauses(tables: Tables, found: Counter[str]) -> None:
     for pause in tables.pauses.values():
         booking, other = tables.bookings[pause.booking], tables.bookings[pause.beneficiary]
-        is_own = BORROWER not in (booking.asked.who, other.asked.who)
+        is_own = BORROWER not in (booking.requested.who, other.requested.who)
         facts = {
             "pauses notified": True,
             "pauses of a tenant that borrows": not is_own,
             "pauses inside a tenant": is_own,
-            "pauses of gangs": booking.asked.count > 1,
+            "pauses of gangs": booking.requested.count > 1,
             f"pauses by {booking.tier.method}": True,
             "pauses answered early": pause.acknowledged_at is not None,
-            "pauses put off": pause.more_times_used > 0,
+            "pauses postponed": pause.more_times_used > 0,
             "pauses taken back": pause.withdrawn,
             "pauses of broken runs": (booking.lost_at or 0) >= pause.notified_at,
             "pauses proven empty": pause.emptied_at is not None,

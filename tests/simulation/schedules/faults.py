@@ -39,7 +39,7 @@ ERRORS = (13, 31, 48, 63, 64, 74, 79, 92, CONTAINED, CONTAINED, CONTAINED, 95, 1
 
 
 def reconnected(node: SimNode) -> None:
-    """The line is there again."""
+    """The connection is back."""
     if node.agent is not None:
         node.arrivals.append(Connected())
 
@@ -253,7 +253,7 @@ def _is_held(node: SimNode, gpu: Gpu, slots: tuple[int, int]) -> bool:
 
 
 def frozen_dies(schedule: "Schedule") -> None:
-    """A program that a pause has frozen is ended by somebody, or by want of memory."""
+    """A program that a pause has suspended is ended by a person, or for lack of memory."""
     for node in schedule.world.rng.sample(schedule.world.nodes, len(schedule.world.nodes)):
         label = node.frozen_dies()
         if label is not None:

@@ -35,10 +35,10 @@ def everybody_works(schedule: "Schedule") -> None:
 
 
 def request(schedule: "Schedule") -> None:
-    asked = request_draw(schedule.world.rng, schedule.world.now)
+    requested = request_draw(schedule.world.rng, schedule.world.now)
     if schedule.world.rng.random() < 0.15:
-        asked = dataclasses.replace(asked, pin=_pin(schedule))
-    ask(schedule, asked)
+        requested = dataclasses.replace(requested, pin=_pin(schedule))
+    request_add(schedule, requested)
 
 
 def _pin(schedule: "Schedule") -> tuple[str, ...]:
@@ -49,27 +49,27 @@ def _pin(schedule: "Schedule") -> tuple[str, ...]:
 
 
 def claim(schedule: "Schedule") -> None:
-    """A stronger claim on something that runs and may be paused; else somebody asks."""
+    """A stronger claim on something that runs and may be paused; else a new request."""
     tables = schedule.portal.tables.bookings
     runs = sorted(n for n, b in tables.items() if b.state == "active" and b.tier.pausable)
     if not runs:
         request(schedule)
         return
-    asked = tables[schedule.world.rng.choice(runs)].asked
+    requested = tables[schedule.world.rng.choice(runs)].requested
     for _ in range(schedule.world.rng.choice((1, 1, 2))):
-        ask(schedule, claim_draw(schedule.world.rng, asked))
+        request_add(schedule, claim_draw(schedule.world.rng, requested))
 
 
-def ask(schedule: "Schedule", asked: UserRequest) -> None:
+def request_add(schedule: "Schedule", requested: UserRequest) -> None:
     rng = schedule.world.rng
     classes = sorted(set(schedule.portal.site.class_of.values()))
     if len(classes) > 1:
-        asked = dataclasses.replace(
-            asked, classes=rng.choice((*((c,) for c in classes), (*classes,)))
+        requested = dataclasses.replace(
+            requested, classes=rng.choice((*((c,) for c in classes), (*classes,)))
         )
-    schedule.log(f"somebody asks for {asked}")
+    schedule.log(f"somebody asks for {requested}")
     schedule.portal.request(
-        str(uuid.UUID(int=rng.getrandbits(128), version=4)), asked, schedule.world.now
+        str(uuid.UUID(int=rng.getrandbits(128), version=4)), requested, schedule.world.now
     )
     if rng.random() < 0.8:
         schedule.portal.cycle(schedule.world.now)
@@ -102,16 +102,16 @@ def extend(schedule: "Schedule") -> None:
 
 
 def people_act_while_a_plan_is_made(schedule: "Schedule") -> None:
-    """Some have just asked; they and others change their minds before each plan is written."""
+    """New and known bookings change before each plan is written."""
     rng = schedule.world.rng
-    asked = []
+    requested = []
     for _ in range(rng.choice((1, 2))):
-        asked.append(str(uuid.UUID(int=rng.getrandbits(128), version=4)))
-        schedule.portal.request(asked[-1], _asked_now(schedule), schedule.world.now)
+        requested.append(str(uuid.UUID(int=rng.getrandbits(128), version=4)))
+        schedule.portal.request(requested[-1], _asked_now(schedule), schedule.world.now)
     if not schedule.portal.tables.bookings:
         return
     acts = tuple(
-        tuple(_act(schedule, asked) for _ in range(rng.choice((0, 1, 2, 4)))) for _ in range(2)
+        tuple(_act(schedule, requested) for _ in range(rng.choice((0, 1, 2, 4)))) for _ in range(2)
     )
     schedule.log(f"while plans are made: {acts}")
     schedule.portal.cycle(schedule.world.now, acts=acts)
@@ -128,21 +128,21 @@ def _asked_now(schedule: "Schedule") -> UserRequest:
     if runs and schedule.world.rng.random() < 0.7:
         return claim_draw(
             schedule.world.rng,
-            schedule.portal.tables.bookings[schedule.world.rng.choice(runs)].asked,
+            schedule.portal.tables.bookings[schedule.world.rng.choice(runs)].requested,
         )
     return request_draw(schedule.world.rng, schedule.world.now)
 
 
-def _act(schedule: "Schedule", asked: Sequence[str]) -> Act:
+def _act(schedule: "Schedule", requested: Sequence[str]) -> Act:
     rng, bookings = schedule.world.rng, schedule.portal.tables.bookings
     if rng.random() < 0.15:
         name = str(uuid.UUID(int=rng.getrandbits(128), version=4))
-        return Act("request", name, asked=request_draw(rng, schedule.world.now))
+        return Act("request", name, requested=request_draw(rng, schedule.world.now))
     claims = {each.beneficiary for each in schedule.portal.tables.pauses.values() if each.is_open}
     runs = {name for name, booking in bookings.items() if booking.state == "active"}
     others = {name for name, booking in bookings.items() if booking.state not in OVER}
     # What the real services have refused is not there.
-    known = [sorted(names & set(bookings)) for names in (set(asked), claims, runs, others)]
+    known = [sorted(names & set(bookings)) for names in (set(requested), claims, runs, others)]
     name = rng.choice(rng.choice([names for names in known if names] or [sorted(bookings)]))
     until = (bookings[name].ends or int(schedule.world.now)) + rng.choice((60, 600))
     return Act(rng.choice(KINDS), name, until)
@@ -186,7 +186,7 @@ def saved_is_reported(schedule: "Schedule") -> None:
 
 def _saved_on(schedule: "Schedule", node: SimNode, name: str) -> None:
     booking = schedule.portal.tables.bookings[name]
-    slug = schedule.portal.site.parties[booking.asked.who].slug
+    slug = schedule.portal.site.parties[booking.requested.who].slug
     file = node.folder / "bookings" / f"{slug}.{booking.label}" / "saved"
     if file.exists():
         os.utime(file, (node.wall(), node.wall()))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from allocation.rules.nodes.leases import MARGIN_SECONDS
-from tests.simulation.schedules.happenings import ask, everybody_works
+from tests.simulation.schedules.happenings import everybody_works, request_add
 from tests.simulation.tables.people import UserRequest
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def agent_is_stopped(schedule: "Schedule") -> None:
     node.stops_for(seconds)
     schedule.happened["agents stopped"] += 1
     if schedule.more.random() < 0.4:
-        # A machine that is paused loses its lines, too.
+        # A machine that is paused loses its connections, too.
         schedule.log(f"{node.name} is cut off")
         node.receives = node.sends = False
         _time_passes(schedule, seconds + 20)
 
 
 def _work_on_lease(schedule: "Schedule") -> None:
-    ask(schedule, _ON_LEASE)
+    request_add(schedule, _ON_LEASE)
     _time_passes(schedule, 15)
 
 
@@ -56,7 +56,7 @@ def _time_passes(schedule: "Schedule", seconds: int) -> None:
 
 
 def outage_is_planned(schedule: "Schedule") -> None:
-    """Leases are lengthened, then the portal is away for a while. Some node's line may break."""
+    """Lengthens leases, then stops the portal for a while. A node may lose its connection."""
     length, world = schedule.more.choice((60, 600, 600)), schedule.world
     if schedule.more.random() < 0.6:
         _work_on_lease(schedule)
@@ -83,7 +83,7 @@ def outage_is_planned(schedule: "Schedule") -> None:
 
 
 def _portal_is_away(schedule: "Schedule", until: int) -> None:
-    """Nodes that said that their lease lasts until the end of it end nothing for want of one."""
+    """Nodes that said that their lease lasts until the end of it end nothing for lack of one."""
     world = schedule.world
     safe = [node for node in world.nodes if _has_confirmed(schedule, node, until)]
     before = {node.name: node.happened["leases that ran out"] for node in safe}

@@ -37,8 +37,8 @@ def _at_once(really: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _anywhere(really: Callable[..., Any]) -> Callable[..., Any]:
-    def demand_of(*asked: Any, **named: Any) -> Any:  # noqa: ANN401
-        found = really(*asked, **named)
+    def demand_of(*requested: Any, **named: Any) -> Any:  # noqa: ANN401
+        found = really(*requested, **named)
         return dataclasses.replace(found, level="rack") if found.level == "node" else found
 
     return demand_of

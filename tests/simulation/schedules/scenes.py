@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.schedules.faults import frozen_dies, gpu_falls_off, will_die
 from tests.simulation.schedules.happenings import (
-    ask,
     claim,
     claim_is_given_up,
     everybody_works,
@@ -15,6 +14,7 @@ from tests.simulation.schedules.happenings import (
     move_is_ordered,
     people_act_while_a_plan_is_made,
     release,
+    request_add,
     saved_is_reported,
     time_passes,
 )
@@ -48,7 +48,7 @@ def minds_change(schedule: "Schedule") -> None:
     """A site that is full of work that may be paused; claims on it are given up, and runs given
     back, while plans are made of them."""
     for _ in schedule.portal.site.gpus:
-        ask(schedule, borrowing_draw(schedule.world.rng, ("flex", "frozen", "spot")))
+        request_add(schedule, borrowing_draw(schedule.world.rng, ("flex", "frozen", "spot")))
     _begun(schedule)
     for _ in range(3):
         people_act_while_a_plan_is_made(schedule)
@@ -58,7 +58,7 @@ def fully_borrowed(schedule: "Schedule") -> None:
     """A site that is full of work that may be paused, and somebody stronger who comes."""
     tiers = schedule.world.rng.choice((("flex", "frozen", "spot"), ("frozen",)))
     for _ in schedule.portal.site.gpus:
-        ask(schedule, borrowing_draw(schedule.world.rng, tiers))
+        request_add(schedule, borrowing_draw(schedule.world.rng, tiers))
     _begun(schedule)
     _may_die(schedule, PAUSING)
     claim(schedule)
@@ -72,7 +72,7 @@ def fully_borrowed(schedule: "Schedule") -> None:
 
 def cut_off_on_lease(schedule: "Schedule") -> None:
     """Leased work, and a node that is cut off in both directions for long."""
-    ask(schedule, dataclasses.replace(_ONE, tier="steady"))
+    request_add(schedule, dataclasses.replace(_ONE, tier="steady"))
     _begun(schedule)
     node = schedule.world.rng.choice(schedule.world.nodes)
     schedule.log(f"{node.name} is cut off")
@@ -87,7 +87,7 @@ def shares_side_by_side(schedule: "Schedule") -> None:
     for who in (LENDER, BORROWER, LENDER, LENDER):
         share = schedule.world.rng.choice((300, 500, 600))
         tier = "flex" if who == BORROWER else "standard"
-        ask(schedule, dataclasses.replace(_ONE, share=share, who=who, tier=tier))
+        request_add(schedule, dataclasses.replace(_ONE, share=share, who=who, tier=tier))
     _begun(schedule)
     claim(schedule)
 
@@ -95,11 +95,11 @@ def shares_side_by_side(schedule: "Schedule") -> None:
 def old_reports_repeated(schedule: "Schedule") -> None:
     """One booking gives way to another, and then the old words come once more."""
     for _ in range(2):
-        ask(schedule, _ONE)
+        request_add(schedule, _ONE)
         _begun(schedule)
         release(schedule)
         _begun(schedule)
-    ask(schedule, _ONE)
+    request_add(schedule, _ONE)
     _begun(schedule)
     for node in schedule.world.nodes:
         schedule.world.node_works(node, stale=True)
@@ -108,7 +108,7 @@ def old_reports_repeated(schedule: "Schedule") -> None:
 def overtaken(schedule: "Schedule") -> None:
     """A node that receives nothing ends a booking on time that has been extended; it restarts it
     once it receives that, and its old report arrives after the booking was released."""
-    ask(schedule, dataclasses.replace(_ONE, duration=60))
+    request_add(schedule, dataclasses.replace(_ONE, duration=60))
     _begun(schedule)
     for node in schedule.world.nodes:
         node.receives = False
@@ -134,12 +134,12 @@ def overtaken(schedule: "Schedule") -> None:
 
 def power_lost_in_the_dark(schedule: "Schedule") -> None:
     """What one had is proven empty; then its node loses power, comes back and receives nothing."""
-    ask(schedule, _ONE)
+    request_add(schedule, _ONE)
     _begun(schedule)
     release(schedule)
     _begun(schedule)
     if schedule.world.rng.random() < 0.5:
-        ask(schedule, _ONE)
+        request_add(schedule, _ONE)
         _begun(schedule)
     for node in schedule.world.nodes:
         node.receives = False
@@ -156,11 +156,11 @@ def frozen_that_die(schedule: "Schedule") -> None:
     ended."""
     frozen = dataclasses.replace(_ONE, who=BORROWER, tier="frozen", duration=3600)
     for _ in schedule.portal.site.gpus:
-        ask(schedule, frozen)
+        request_add(schedule, frozen)
     _settles(schedule)
     _may_die(schedule, PAUSING)
     for _ in schedule.portal.site.gpus:
-        ask(schedule, dataclasses.replace(_ONE, duration=60))
+        request_add(schedule, dataclasses.replace(_ONE, duration=60))
     schedule.portal.cycle(schedule.world.now)
     _settles(schedule)
     frozen_dies(schedule)
@@ -174,7 +174,9 @@ def on_one_node(schedule: "Schedule") -> None:
     """Gangs that are to lie on one node, and others that leave each node too little room."""
     for count, together in ((1, "any"), (2, "node"), (1, "any"), (2, "node")):
         required = together == "node"
-        ask(schedule, dataclasses.replace(_ONE, count=count, together=together, required=required))
+        request_add(
+            schedule, dataclasses.replace(_ONE, count=count, together=together, required=required)
+        )
     schedule.portal.cycle(schedule.world.now)
     schedule.world.look()
     _begun(schedule)
@@ -185,7 +187,9 @@ def in_the_way(schedule: "Schedule") -> None:
     for a whole GPU, and an operator orders a move."""
     for _ in schedule.portal.site.gpus:
         for profile in ("4g.40gb", "3g.40gb"):
-            ask(schedule, dataclasses.replace(_ONE, profile=profile, tier="flex", duration=3600))
+            request_add(
+                schedule, dataclasses.replace(_ONE, profile=profile, tier="flex", duration=3600)
+            )
     schedule.portal.cycle(schedule.world.now)
     _settles(schedule)
     tables = schedule.portal.tables
@@ -196,7 +200,7 @@ def in_the_way(schedule: "Schedule") -> None:
                 schedule.log(f"{row.booking} is released")
                 schedule.portal.release(row.booking, schedule.world.now)
     _settles(schedule)
-    ask(schedule, dataclasses.replace(_ONE, tier="flex", duration=600))
+    request_add(schedule, dataclasses.replace(_ONE, tier="flex", duration=600))
     schedule.portal.cycle(schedule.world.now)
     move_is_ordered(schedule)
     for seconds in (30, 10, 30):
@@ -207,7 +211,7 @@ def in_the_way(schedule: "Schedule") -> None:
 def clock_set_back(schedule: "Schedule") -> None:
     """A node that receives nothing ends a booking in time, says so, and then its clock goes
     wrong."""
-    ask(schedule, dataclasses.replace(_ONE, duration=60))
+    request_add(schedule, dataclasses.replace(_ONE, duration=60))
     _begun(schedule)
     for node in schedule.world.nodes:
         node.receives = False
@@ -224,7 +228,7 @@ def sliced(schedule: "Schedule") -> None:
     """Slices come and go, and somebody makes one by hand; the agents die of it."""
     _may_die(schedule, MAKING)
     for profile in ("1g.10gb", "2g.20gb", "3g.40gb"):
-        ask(schedule, dataclasses.replace(_ONE, profile=profile, duration=60))
+        request_add(schedule, dataclasses.replace(_ONE, profile=profile, duration=60))
     _begun(schedule)
     _may_die(schedule, TAKING)
     schedule.world.passes(60)
@@ -236,7 +240,7 @@ def node_unreachable(schedule: "Schedule") -> None:
     long."""
     node = schedule.world.rng.choice(schedule.world.nodes)
     starts = int(schedule.world.now) + schedule.world.rng.choice((90, 2400))
-    ask(schedule, dataclasses.replace(_ONE, pin=(node.name,), starts=starts))
+    request_add(schedule, dataclasses.replace(_ONE, pin=(node.name,), starts=starts))
     _begun(schedule)
     node.receives, node.sends = schedule.world.rng.choice(
         ((False, True), (True, False), (False, False))
@@ -250,7 +254,7 @@ def node_unreachable(schedule: "Schedule") -> None:
 def driver_that_hangs(schedule: "Schedule") -> None:
     """In the middle of making slices; what was asked for is given back before it answers."""
     for profile in ("1g.10gb", "2g.20gb"):
-        ask(schedule, dataclasses.replace(_ONE, profile=profile))
+        request_add(schedule, dataclasses.replace(_ONE, profile=profile))
     if schedule.world.rng.random() < 0.5:
         _begun(schedule)
     for node in schedule.world.nodes:
@@ -271,7 +275,7 @@ def slices_moved_together(schedule: "Schedule") -> None:
     move to one."""
     later = dataclasses.replace(_ONE, starts=int(schedule.world.now) + 600)
     for profile in ("4g.40gb", "4g.40gb", "3g.40gb"):
-        ask(schedule, dataclasses.replace(later, profile=profile))
+        request_add(schedule, dataclasses.replace(later, profile=profile))
     schedule.portal.cycle(schedule.world.now)
     tables = schedule.portal.tables
     planned = [row for row in tables.rows.values() if row.state == "planned"]
@@ -280,22 +284,22 @@ def slices_moved_together(schedule: "Schedule") -> None:
         if row.place.gpu in both and row.place.profile != "3g.40gb":
             schedule.log(f"{row.booking} is cancelled")
             schedule.portal.cancel(row.booking, schedule.world.now)
-    ask(schedule, later)
+    request_add(schedule, later)
     schedule.portal.cycle(schedule.world.now)
     schedule.world.look()
 
 
 def ask_again(schedule: "Schedule") -> None:
     """For a whole GPU."""
-    ask(schedule, _ONE)
+    request_add(schedule, _ONE)
 
 
 def under_maintenance(schedule: "Schedule") -> None:
-    """Somebody runs where maintenance is planned, and somebody wants to."""
-    ask(schedule, _ONE)
+    """One booking runs where maintenance is planned, and another is requested there."""
+    request_add(schedule, _ONE)
     _begun(schedule)
     maintenance_is_planned(schedule)
-    ask(schedule, _ONE)
+    request_add(schedule, _ONE)
     for seconds in (30, 30, 120):
         schedule.world.passes(seconds)
         everybody_works(schedule)

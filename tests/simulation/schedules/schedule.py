@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.simulation.requests import happenings as requests
 from tests.simulation.schedules.actions import weighted
 from tests.simulation.schedules.faults import (
     operator_returns,
@@ -18,7 +19,6 @@ from tests.simulation.schedules.interludes import SOME_SCHEDULES, interlude
 from tests.simulation.schedules.scenes import SCENES
 from tests.simulation.schedules.world import Portal, World
 from tests.simulation.tables.rows import OVER, TRANSITIONAL, Tables
-from tests.simulation.wishes import happenings as wishes
 
 FEWEST_STEPS, MOST_STEPS = 6, 19
 # GPUs of each node.
@@ -40,14 +40,15 @@ class Schedule:
     more: random.Random = field(init=False)
     has_interludes: bool = field(init=False)
     # The same of what people change and wait for.
-    wishes: random.Random = field(init=False)
-    has_wishes: bool = field(init=False)
+    requests_rng: random.Random = field(init=False)
+    has_requests: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.more = random.Random(f"{self.world.rng.getstate()[1][:8]} more")  # noqa: S311
         self.has_interludes = self.more.random() < SOME_SCHEDULES
-        self.wishes = random.Random(f"{self.world.rng.getstate()[1][:8]} wishes")  # noqa: S311
-        self.has_wishes = self.wishes.random() < wishes.SOME_SCHEDULES
+        # The word is part of the seed: another one would draw other schedules.
+        self.requests_rng = random.Random(f"{self.world.rng.getstate()[1][:8]} wishes")  # noqa: S311
+        self.has_requests = self.requests_rng.random() < requests.SOME_SCHEDULES
 
     @property
     def portal(self) -> Portal:
@@ -57,7 +58,7 @@ class Schedule:
         self.story.append(f"{self.world.now:.2f} {text}")
 
     def run(self) -> None:
-        """Stops at the first broken promise."""
+        """Stops at the first violated invariant."""
         actions, weights = weighted(self.world.rng.choice((1.0, 0.3)))
         for node in self.world.nodes:
             if self.world.rng.random() < 0.3:
@@ -66,7 +67,7 @@ class Schedule:
             self.world.rng.choice(SCENES)(self)
         for _ in range(self.world.rng.randint(FEWEST_STEPS, MOST_STEPS)):
             (action,) = self.world.rng.choices(actions, weights)
-            for each in (action, interlude, wishes.wish):
+            for each in (action, interlude, requests.later_request):
                 each(self)
                 if self.world.violations:
                     return

@@ -14,7 +14,9 @@ from allocation.solver import Gpu, Host, Model, Placement, units_of
 from allocation.solver.model.inputs import Limit
 from tests.simulation.model.portal import ModelPortal
 from tests.simulation.nodes.node import SimNode
-from tests.simulation.schedules.promises import (
+from tests.simulation.requests.invariants import RequestsLook
+from tests.simulation.requests.tables import Edit, Repeats, Waits
+from tests.simulation.schedules.invariants import (
     begun_broken,
     frozen_broken,
     invariants_broken,
@@ -24,8 +26,6 @@ from tests.simulation.schedules.promises import (
 from tests.simulation.tables.acts import Acts
 from tests.simulation.tables.people import FIRST_CLASS, SECOND_CLASS, SERVICES, Party, UserRequest
 from tests.simulation.tables.rows import STARTED_STATES, MaintenanceRow, Site, Tables
-from tests.simulation.wishes.promises import WishesLook
-from tests.simulation.wishes.tables import Edit, Repeats, Waits
 
 NOW = 1_800_014_400.0
 # What an agent is due for sooner waits until then.
@@ -35,7 +35,7 @@ _NAMESPACE = uuid.UUID("0c9a6c1e-3c3f-5f0e-9f7e-1f6f7cf1a5b1")
 
 
 class Portal(Protocol):
-    """What a schedule asks of a portal: the model, or both the model and the real services."""
+    """The portal of a schedule: the model, or both the model and the real services."""
 
     site: Site
 
@@ -44,9 +44,11 @@ class Portal(Protocol):
     @property
     def dropped(self) -> list[str]: ...
     def request(
-        self, identifier: str, asked: UserRequest, now: float, waits: Waits | None = None
+        self, identifier: str, requested: UserRequest, now: float, waits: Waits | None = None
     ) -> None: ...
-    def array(self, identifier: str, asked: UserRequest, repeats: Repeats, now: float) -> None: ...
+    def array(
+        self, identifier: str, requested: UserRequest, repeats: Repeats, now: float
+    ) -> None: ...
     def array_cancel(self, identifier: str, now: float) -> None: ...
     def change(self, identifier: str, edit: Edit, name: str, now: float) -> None: ...
     def change_withdraw(self, identifier: str, now: float) -> None: ...
@@ -109,7 +111,7 @@ class Server:
 
 
 class World:
-    """`violations` collects broken promises; a schedule without any leaves it empty."""
+    """`violations` collects violated invariants; a schedule without any leaves it empty."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class World:
         self.server = Server()
         self.violations: list[str] = []
         self._started: set[str] = set()
-        self._wishes = WishesLook()
+        self._requests = RequestsLook()
         # What the portal took nodes and GPUs for at some time, by kind.
         self.marks: set[tuple[str, str]] = set()
         names = [f"n{i + 1}" for i in range(len(sizes))]
@@ -163,7 +165,7 @@ class World:
                     self.portal_receives()
 
     def node_works(self, node: SimNode, *, stale: bool = False) -> None:
-        """The agent reads, works, and says what it has to say as far as the line lets it."""
+        """The agent reads, works, and sends its reports as far as its connection allows."""
         document = self.server.documents.get(node.name) if node.receives else None
         lease = self.server.leases.get(node.name) if node.receives else None
         past, leases = self.server.past.get(node.name), self.server.past_leases.get(node.name)
@@ -208,7 +210,7 @@ class World:
 
     def reset_started(self) -> None:
         """A backup came back: what had begun in it is not begun now."""
-        self._started, self._wishes = self._started_now(), WishesLook()
+        self._started, self._requests = self._started_now(), RequestsLook()
 
     def _started_now(self) -> set[str]:
         return {row.id for row in self.portal.tables.rows.values() if row.state in STARTED_STATES}
@@ -238,7 +240,7 @@ class World:
         self.portal.dropped.clear()
         self.violations += runs_broken(tables, self.nodes, self.now)
         self.violations += invariants_broken(tables)
-        self.violations += self._wishes.look(tables, self.now)
+        self.violations += self._requests.look(tables, self.now)
         started = self._started_now()
         fresh = [tables.rows[name] for name in sorted(started - self._started)]
         self.violations += begun_broken(tables, self.portal.site, fresh, self.now)

@@ -63,7 +63,16 @@ from tests.builders import a_user
 from tests.roles import as_system
 from tests.simulation.model.portal import ModelPortal
 from tests.simulation.model.snapshots import snapshot_take as model_snapshot
+from tests.simulation.requests.tables import Edit, Repeats, Waits
 from tests.simulation.schedules.world import World
+from tests.simulation.services.real_requests import (
+    array_ask,
+    array_end,
+    booking_edit,
+    offer_answer,
+    request_of,
+    when,
+)
 from tests.simulation.services.real_rows import (
     pause_facts,
     real_bookings,
@@ -72,18 +81,9 @@ from tests.simulation.services.real_rows import (
     real_pauses,
     real_rows,
 )
-from tests.simulation.services.real_wishes import (
-    array_ask,
-    array_end,
-    booking_edit,
-    offer_answer,
-    when,
-    wish_of,
-)
 from tests.simulation.tables.acts import Act, Acts
 from tests.simulation.tables.people import Party, UserRequest
 from tests.simulation.tables.rows import GpuRow, MaintenanceRow, NodeRow, Site, Tables
-from tests.simulation.wishes.tables import Edit, Repeats, Waits
 
 _SERVICES: dict[str, Callable[..., Any]] = {
     "cancel": booking_cancel,
@@ -162,18 +162,18 @@ class BothPortals:
     # Every step, on both.
 
     def request(
-        self, identifier: str, asked: UserRequest, now: float, waits: Waits | None = None
+        self, identifier: str, requested: UserRequest, now: float, waits: Waits | None = None
     ) -> None:
         """A request that the real services refuse does not reach the model."""
-        if self._requested(identifier, asked, now, waits):
-            self._model.request(identifier, asked, now, waits)
+        if self._requested(identifier, requested, now, waits):
+            self._model.request(identifier, requested, now, waits)
             self._compare()
 
     def _requested(
-        self, identifier: str, asked: UserRequest, now: float, waits: Waits | None = None
+        self, identifier: str, requested: UserRequest, now: float, waits: Waits | None = None
     ) -> bool:
-        project, actor = self._actors[asked.who]
-        request = wish_of(project, asked, waits)
+        project, actor = self._actors[requested.who]
+        request = request_of(project, requested, waits)
         try:
             with as_system():
                 booking_request(
@@ -183,21 +183,21 @@ class BothPortals:
             return False
         return True
 
-    def array(self, identifier: str, asked: UserRequest, repeats: Repeats, now: float) -> None:
-        project, actor = self._actors[asked.who]
-        if array_ask(project, actor, identifier, (asked, repeats), now):
-            self._model.array(identifier, asked, repeats, now)
+    def array(self, identifier: str, requested: UserRequest, repeats: Repeats, now: float) -> None:
+        project, actor = self._actors[requested.who]
+        if array_ask(project, actor, identifier, (requested, repeats), now):
+            self._model.array(identifier, requested, repeats, now)
             self._compare()
 
     def array_cancel(self, identifier: str, now: float) -> None:
-        _, actor = self._actors[self.tables.arrays[identifier].asked.who]
+        _, actor = self._actors[self.tables.arrays[identifier].requested.who]
         array_end(actor, identifier, now)
         self._model.array_cancel(identifier, now)
         self._compare()
 
     def change(self, identifier: str, edit: Edit, name: str, now: float) -> None:
         """Changes of what is or was paused are not asked of the services."""
-        _, actor = self._actors[self.tables.bookings[identifier].asked.who]
+        _, actor = self._actors[self.tables.bookings[identifier].requested.who]
         if booking_edit(actor, identifier, edit, name, now):
             self._model.change(identifier, edit, name, now)
         self._compare()
@@ -208,7 +208,7 @@ class BothPortals:
         self._compare()
 
     def answer(self, identifier: str, now: float, *, accepts: bool) -> None:
-        _, actor = self._actors[self.tables.bookings[identifier].asked.who]
+        _, actor = self._actors[self.tables.bookings[identifier].requested.who]
         offer_answer(actor, identifier, now, accepts=accepts)
         self._model.answer(identifier, now, accepts=accepts)
         self._compare()
@@ -250,7 +250,7 @@ class BothPortals:
         """Whether the services did it."""
         with as_system():
             booking = Booking.objects.get(id=identifier)
-            _, actor = self._actors[self.tables.bookings[identifier].asked.who]
+            _, actor = self._actors[self.tables.bookings[identifier].requested.who]
             try:
                 service(actor=actor, booking=booking, **named)
             except Refused:
@@ -259,14 +259,14 @@ class BothPortals:
 
     def maintenance_plan(self, wanted: MaintenanceRow, now: float) -> None:
         """A date that is past is no date for the model either."""
-        asked = MaintenanceTerms(
+        requested = MaintenanceTerms(
             *(when(wanted.starts), when(wanted.ends), "new fans"),
             node=wanted.node,
             gpu=wanted.gpu,
             drain_by=when(wanted.drain_by),
         )
         with as_system():
-            made = maintenance_plan(operator=self._operator, terms=asked, now=when(now))
+            made = maintenance_plan(operator=self._operator, terms=requested, now=when(now))
         self._upkeep[wanted.id] = made
         self._model.maintenance_plan(wanted, now)
         self._compare()
@@ -365,8 +365,8 @@ class BothPortals:
     def _acted(self, act: Act, now: float) -> bool:
         """Does it on the real services; what is refused there is not asked of the model."""
         if act.kind == "request":
-            assert act.asked is not None
-            return self._requested(act.booking, act.asked, now)
+            assert act.requested is not None
+            return self._requested(act.booking, act.requested, now)
         service = _SERVICES[act.kind]
         named = {"until": when(act.until)} if act.kind == "extend" else {}
         self._person(service, act.booking, now=when(now), **named)

@@ -30,10 +30,10 @@ def run_saved_seconds(booking: Booking) -> int:
 
 def granted_seconds(booking: Booking) -> int:
     """See granted_seconds."""
-    begins = booking.starts if booking.asked.starts is None else booking.asked.starts
+    begins = booking.starts if booking.requested.starts is None else booking.requested.starts
     if begins is None or booking.ends is None:
         raise LookupError(f"{booking.id} has a place and no time")
-    earlier = 0 if booking.asked.starts else booking.used_seconds
+    earlier = 0 if booking.requested.starts else booking.used_seconds
     return earlier + booking.ends - begins
 
 
@@ -45,9 +45,9 @@ def has_earlier_run(booking: Booking) -> bool:
 def time_remaining(booking: Booking, now: float) -> tuple[int, int | None]:
     """See time_left; nobody in a schedule has a deadline."""
     left = booking.duration - booking.used_seconds
-    if booking.asked.starts is None:
+    if booking.requested.starts is None:
         return left, None
-    ends = booking.asked.starts + booking.duration
+    ends = booking.requested.starts + booking.duration
     return min(left, int(ends - now)), ends
 
 
@@ -62,7 +62,7 @@ def run_paused(tables: Tables, booking: Booking, now: float) -> None:
     booking.ready_at = booking.notified_at = booking.saved_at = None
     booking.used_seconds = 0
     left = pause.remaining_seconds or 0
-    if booking.asked.starts is None:
+    if booking.requested.starts is None:
         booking.duration = max(SHORTEST, left)
     else:
         left = min(left, int(pause.ends_before - now))
@@ -99,5 +99,5 @@ def _bill(tables: Tables, booking: Booking, pause: Pause) -> None:
         last = max(rows, key=lambda row: (row.starts, row.ends))
         out_at = pause.notified_at if last.left and not pause.own else last.ends
     left = max(0, int(pause.ends_before - out_at))
-    is_fixed = booking.asked.starts is not None
+    is_fixed = booking.requested.starts is not None
     pause.remaining_seconds = left if is_fixed else left + pause.credit_seconds

@@ -12,7 +12,7 @@ KINDS: tuple[Kind, ...] = ("cancel", "cancel", "release", "release", "extend", "
 class Actable(Protocol):
     """What an act needs of a portal."""
 
-    def request(self, identifier: str, asked: UserRequest, now: float) -> None: ...
+    def request(self, identifier: str, requested: UserRequest, now: float) -> None: ...
     def cancel(self, identifier: str, now: float) -> None: ...
     def release(self, identifier: str, now: float) -> None: ...
     def extend(self, identifier: str, until: int, now: float) -> None: ...
@@ -27,12 +27,12 @@ class Act:
     kind: Kind
     booking: str
     until: int = 0
-    asked: UserRequest | None = None
+    requested: UserRequest | None = None
 
     def on(self, portal: Actable, now: float) -> None:
         """Does it."""
-        if self.kind == "request" and self.asked is not None:
-            portal.request(self.booking, self.asked, now)
+        if self.kind == "request" and self.requested is not None:
+            portal.request(self.booking, self.requested, now)
         elif self.kind == "cancel":
             portal.cancel(self.booking, now)
         elif self.kind == "release":

@@ -152,12 +152,12 @@ def borrowing_draw(rng: random.Random, tiers: Sequence[str]) -> UserRequest:
     )
 
 
-def claim_draw(rng: random.Random, asked: UserRequest) -> UserRequest:
+def claim_draw(rng: random.Random, requested: UserRequest) -> UserRequest:
     """A request for what another one got, or for whole GPUs, by the guaranteed tenant."""
     if rng.random() < 0.6:
-        asked = dataclasses.replace(
-            asked, profile=None, share=None, count=rng.choice((1, 1, 2)), together="any"
+        requested = dataclasses.replace(
+            requested, profile=None, share=None, count=rng.choice((1, 1, 2)), together="any"
         )
     tier = rng.choice(("standard", "standard", "steady"))
     duration = rng.choice((60, 60, 120, 300))
-    return dataclasses.replace(asked, who=LENDER, tier=tier, duration=duration, starts=None)
+    return dataclasses.replace(requested, who=LENDER, tier=tier, duration=duration, starts=None)

@@ -11,8 +11,8 @@ from typing import Any
 
 from allocation import wire
 from allocation.solver import Gpu, Host, Limit, Model, Order, Place, Reason, Tier
+from tests.simulation.requests.tables import ArrayRow, ChangeRow, EntryRow, OfferRow
 from tests.simulation.tables.people import BORROWER, SERVICES, Party, Service, UserRequest
-from tests.simulation.wishes.tables import ArrayRow, ChangeRow, EntryRow, OfferRow
 
 LIVE = ("planned", "starting", "active", "releasing")
 STARTED_STATES = ("starting", "active", "releasing")
@@ -64,12 +64,12 @@ class Site:
 
 @dataclass(slots=True, kw_only=True)
 class Booking:
-    """`bought` are the seconds that were asked for, extensions and changes included; `wish_from`:
+    """`bought` are the seconds that were requested, with extensions and changes; `requested_from`:
     since when it was asked for to start; `index`: of an element of an `array`."""
 
     id: str
     number: int
-    asked: UserRequest
+    requested: UserRequest
     duration: int
     not_before: int
     submitted: int
@@ -96,7 +96,7 @@ class Booking:
     replaced: int = 0
     revision: int = 1
     ranked_at: int | None = None
-    wish_from: int | None = None
+    requested_from: int | None = None
     array: str = ""
     index: int = 0
 
@@ -107,7 +107,7 @@ class Booking:
 
     @property
     def tier(self) -> Service:
-        return SERVICES[self.asked.tier]
+        return SERVICES[self.requested.tier]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -269,8 +269,8 @@ class Tables:
     offers: dict[str, OfferRow] = field(default_factory=dict)
     cuts: set[str] = field(default_factory=set)
     arrays: dict[str, ArrayRow] = field(default_factory=dict)
-    # What became of them.
-    wished: Counter[str] = field(default_factory=Counter)
+    # What became of changes, offers and windows that waited.
+    outcomes: Counter[str] = field(default_factory=Counter)
     decisions: int = 0
     # Until when a planned outage lasts; since and until when decisions are frozen (None: no end).
     outage_until: float | None = None
@@ -301,7 +301,7 @@ class Tables:
             counted=dict(self.counted),
             errors=set(self.errors),
             cuts=set(self.cuts),
-            wished=Counter(self.wished),
+            outcomes=Counter(self.outcomes),
             conflicts={gpu: list(times) for gpu, times in self.conflicts.items()},
             orders=dict(self.orders),
             moved=self.moved,
@@ -326,7 +326,7 @@ class Tables:
     def is_awaited(self, booking: Booking) -> bool:
         """See is_awaited."""
         if booking.state == "queued":
-            return booking.asked.starts is None and booking.strength == "firm"
+            return booking.requested.starts is None and booking.strength == "firm"
         return booking.state == "scheduled" and any(r.preemptor for r in self.here(booking))
 
     def pause_of(self, booking: Booking) -> Pause | None:
@@ -336,7 +336,7 @@ class Tables:
 
     def is_own(self, booking: Booking, claim: Booking) -> bool:
         """See own_of: all but one of the people are of one tenant, and nobody is of two."""
-        return (booking.asked.who == BORROWER) == (claim.asked.who == BORROWER)
+        return (booking.requested.who == BORROWER) == (claim.requested.who == BORROWER)
 
     def is_silent(self, row: Row) -> bool:
         """Whether its node does not answer."""

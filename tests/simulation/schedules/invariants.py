@@ -15,7 +15,7 @@ _ENDS_WITHIN = MARGIN_SECONDS + GRACE_SECONDS
 
 
 def invariants_broken(tables: Tables) -> list[str]:
-    """What `manage.py invariants` asks of the real tables, and more of pauses: P1, P2, P12, P13."""
+    """The checks of `manage.py invariants` on real tables, and more of pauses: P1, P2, P12, P13."""
     live = [row for row in tables.rows.values() if row.state in LIVE]
     found = _calendar_broken(live)
     found += [
@@ -34,7 +34,7 @@ def invariants_broken(tables: Tables) -> list[str]:
 
 def begun_broken(tables: Tables, site: Site, begun: Iterable[Row], now: float) -> Iterable[str]:
     """Nothing new is sent to a node that does not answer, nor begun on hardware that is not well or
-    under maintenance, nor anywhere but where its owner asked for it by name."""
+    under maintenance, nor anywhere but at its pin."""
     under = [each for each in planned(tables, now) if each.starts <= now]
     for row in begun:
         if tables.nodes[site.node_of[row.place.gpu]].unreachable_since is not None:
@@ -43,14 +43,14 @@ def begun_broken(tables: Tables, site: Site, begun: Iterable[Row], now: float) -
             yield f"R62 {row.id} was begun on a GPU that is not well"
         if is_away(row, site, under):
             yield f"R33 {row.id} was begun under maintenance"
-        asked = tables.bookings[row.booking].asked
-        if site.class_of[row.place.gpu] not in asked.classes:
+        requested = tables.bookings[row.booking].requested
+        if site.class_of[row.place.gpu] not in requested.classes:
             yield f"R3 {row.id} is of a class that nobody asked for"
         nodes = {site.node_of[other.place.gpu] for other in begun_with(tables, row)}
-        if asked.together == "node" and asked.required and len(nodes) > 1:
+        if requested.together == "node" and requested.required and len(nodes) > 1:
             yield f"R4 {row.booking} was to be on one node, and is on {sorted(nodes)}"
         node, index = site.node_of[row.place.gpu], site.index_of[row.place.gpu]
-        pin = tables.bookings[row.booking].asked.pin
+        pin = tables.bookings[row.booking].requested.pin
         if pin and node not in pin and f"{node}/{index}" not in pin:
             yield f"R78 {row.id} is on {node}/{index}, and was asked for on {pin}"
 
@@ -100,10 +100,10 @@ def _gang_broken(tables: Tables, booking: Booking) -> list[str]:
     if booking.id in tables.cuts:
         return []
     members = tables.here(booking)
-    whole = len(members) == booking.asked.count and len({row.starts for row in members}) == 1
+    whole = len(members) == booking.requested.count and len({row.starts for row in members}) == 1
     if whole or (booking.state == "paused" and not members):
         return []
-    return [f"P13 {booking.id} has {len(members)} of {booking.asked.count}"]
+    return [f"P13 {booking.id} has {len(members)} of {booking.requested.count}"]
 
 
 def _notice_broken(tables: Tables, pause: Pause) -> list[str]:
@@ -120,7 +120,7 @@ def _notice_broken(tables: Tables, pause: Pause) -> list[str]:
 def _account_broken(tables: Tables, booking: Booking) -> list[str]:
     """What was bought is what was had, without what is given back for work to be done again, and
     what is left. Not of a run that hardware broke, or that was begun anew: that counts less."""
-    if booking.asked.starts is not None or booking.replaced or booking.lost_at is not None:
+    if booking.requested.starts is not None or booking.replaced or booking.lost_at is not None:
         return []
     is_broken = any(row.broken for row in tables.of(booking, "releasing", "ended"))
     if is_broken or booking.id in tables.cuts:

@@ -3,10 +3,10 @@
 import dataclasses
 
 from allocation.solver import ChangeAnswer, Plan, units_of
+from tests.simulation.requests.tables import ChangeRow, Edit
 from tests.simulation.tables.accounts import granted_seconds
 from tests.simulation.tables.people import UserRequest
 from tests.simulation.tables.rows import LIVE, OVER, Booking, Row, Site, Tables
-from tests.simulation.wishes.tables import ChangeRow, Edit
 
 SOON, LAST_EXTENSION = 120, 600
 BEFORE_RUN = ("requested", "queued", "scheduled")
@@ -22,18 +22,18 @@ def has_run(booking: Booking) -> bool:
 
 def change(tables: Tables, booking: Booking, edit: Edit, name: str, now: float) -> None:
     """See booking_patch."""
-    asked, wish_from = _wanted(booking, edit)
-    if (asked, wish_from) == (_now(booking), booking.wish_from):
+    requested, requested_from = _wanted(booking, edit)
+    if (requested, requested_from) == (_now(booking), booking.requested_from):
         return
-    if booking.state in RUNNING or _is_about_to_begin(booking, asked, wish_from, now):
-        _running(tables, booking, asked, now, waits=edit.waits)
+    if booking.state in RUNNING or _is_about_to_begin(booking, requested, requested_from, now):
+        _running(tables, booking, requested, now, waits=edit.waits)
         return
     if booking.state not in BEFORE_RUN or has_run(booking):
         return
-    if _is_weaker(_now(booking), asked, booking.wish_from, wish_from):
-        _weaker(tables, booking, asked, wish_from)
+    if _is_weaker(_now(booking), requested, booking.requested_from, requested_from):
+        _weaker(tables, booking, requested, requested_from)
         return
-    _stronger(tables, booking, edit, (asked, wish_from), name, now)
+    _stronger(tables, booking, edit, (requested, requested_from), name, now)
 
 
 def withdraw(tables: Tables, booking: Booking) -> None:
@@ -54,18 +54,18 @@ def extension_drop(booking: Booking) -> None:
 
 
 def _now(booking: Booking) -> UserRequest:
-    return dataclasses.replace(booking.asked, duration=booking.duration)
+    return dataclasses.replace(booking.requested, duration=booking.duration)
 
 
 def _wanted(booking: Booking, edit: Edit) -> tuple[UserRequest, int | None]:
-    asked = _now(booking)
+    requested = _now(booking)
     if edit.duration is not None:
-        asked = dataclasses.replace(asked, duration=edit.duration)
+        requested = dataclasses.replace(requested, duration=edit.duration)
     if edit.count is not None:
-        asked = dataclasses.replace(asked, count=edit.count)
+        requested = dataclasses.replace(requested, count=edit.count)
     if edit.starts is not None:
-        asked = dataclasses.replace(asked, starts=edit.starts)
-    return asked, booking.wish_from if edit.not_before is None else edit.not_before
+        requested = dataclasses.replace(requested, starts=edit.starts)
+    return requested, booking.requested_from if edit.not_before is None else edit.not_before
 
 
 def _is_weaker(
@@ -77,32 +77,32 @@ def _is_weaker(
 
 
 def _is_about_to_begin(
-    booking: Booking, asked: UserRequest, wish_from: int | None, now: float
+    booking: Booking, requested: UserRequest, requested_from: int | None, now: float
 ) -> bool:
     if booking.state != "scheduled" or booking.starts is None:
         return False
-    longer = asked.duration > booking.duration
-    longest = dataclasses.replace(_now(booking), duration=asked.duration)
-    is_only_end = asked == longest and wish_from == booking.wish_from
+    longer = requested.duration > booking.duration
+    longest = dataclasses.replace(_now(booking), duration=requested.duration)
+    is_only_end = requested == longest and requested_from == booking.requested_from
     return longer and is_only_end and (has_run(booking) or booking.starts <= now + SOON)
 
 
 def _is_awaited(tables: Tables, booking: Booking) -> bool:
     """See calendar_cuts.is_awaited."""
     if booking.state == "queued":
-        return booking.asked.starts is None and booking.strength == "firm"
+        return booking.requested.starts is None and booking.strength == "firm"
     live = tables.of(booking, *LIVE)
     return any(row.preemptor for row in live)
 
 
 def _running(
-    tables: Tables, booking: Booking, asked: UserRequest, now: float, *, waits: bool
+    tables: Tables, booking: Booking, requested: UserRequest, now: float, *, waits: bool
 ) -> None:
     """Ends it earlier at once, or asks for a later end."""
-    is_only_end = asked == dataclasses.replace(_now(booking), duration=asked.duration)
-    if not is_only_end or booking.ends is None or asked.duration == booking.duration:
+    is_only_end = requested == dataclasses.replace(_now(booking), duration=requested.duration)
+    if not is_only_end or booking.ends is None or requested.duration == booking.duration:
         return
-    more = asked.duration - booking.duration
+    more = requested.duration - booking.duration
     until = booking.ends + more
     if more > 0 and booking.state == "scheduled" and _is_awaited(tables, booking):
         return
@@ -121,23 +121,25 @@ def _running(
         tables.cuts.add(booking.id)
 
 
-def _weaker(tables: Tables, booking: Booking, asked: UserRequest, wish_from: int | None) -> None:
+def _weaker(
+    tables: Tables, booking: Booking, requested: UserRequest, requested_from: int | None
+) -> None:
     """Takes effect at once; the calendar follows in the next turn."""
     replace_open(tables, booking)
-    not_before = max(booking.not_before, wish_from or 0)
-    _plan_cut(tables, booking, asked, not_before)
-    _terms(booking, asked, wish_from, not_before)
+    not_before = max(booking.not_before, requested_from or 0)
+    _plan_cut(tables, booking, requested, not_before)
+    _terms(booking, requested, requested_from, not_before)
     tables.cuts.add(booking.id)
-    tables.wished["weaker changes"] += 1
+    tables.outcomes["weaker changes"] += 1
 
 
-def _plan_cut(tables: Tables, booking: Booking, asked: UserRequest, not_before: int) -> None:
+def _plan_cut(tables: Tables, booking: Booking, requested: UserRequest, not_before: int) -> None:
     """See plan_cut."""
     if booking.starts is None:
         return
     if booking.starts >= not_before:
-        booking.ends = booking.starts + asked.duration
-        booking.places = booking.places[: asked.count]
+        booking.ends = booking.starts + requested.duration
+        booking.places = booking.places[: requested.count]
         return
     tables.supersede(booking)
     booking.starts = booking.ends = booking.strength = None
@@ -146,11 +148,13 @@ def _plan_cut(tables: Tables, booking: Booking, asked: UserRequest, not_before: 
         booking.state = "queued"
 
 
-def _terms(booking: Booking, asked: UserRequest, wish_from: int | None, not_before: int) -> None:
+def _terms(
+    booking: Booking, requested: UserRequest, requested_from: int | None, not_before: int
+) -> None:
     """See terms_apply."""
-    booking.bought += asked.duration - booking.duration
-    booking.asked, booking.duration = asked, asked.duration
-    booking.wish_from, booking.not_before = wish_from, not_before
+    booking.bought += requested.duration - booking.duration
+    booking.requested, booking.duration = requested, requested.duration
+    booking.requested_from, booking.not_before = requested_from, not_before
     booking.revision += 1
 
 
@@ -163,16 +167,18 @@ def _stronger(
     now: float,
 ) -> None:
     """Replaces a request that nobody has decided, and asks for the change of any other."""
-    asked, wish_from = wanted
+    requested, requested_from = wanted
     if _is_awaited(tables, booking):
         return
-    not_before = int(max(wish_from or now, now)) if asked.starts is None else asked.starts
+    not_before = (
+        int(max(requested_from or now, now)) if requested.starts is None else requested.starts
+    )
     if booking.state == "requested":
         replace_open(tables, booking)
-        _terms(booking, asked, wish_from, not_before)
+        _terms(booking, requested, requested_from, not_before)
         booking.ranked_at = int(now)
         return
-    waits_until = (asked.starts or edit.start_by) if edit.waits else None
+    waits_until = (requested.starts or edit.start_by) if edit.waits else None
     if edit.waits and (waits_until is None or waits_until <= now):
         return
     replace_open(tables, booking)
@@ -180,8 +186,8 @@ def _stronger(
         id=name,
         booking=booking.id,
         base=booking.revision,
-        asked=asked,
-        wish_from=wish_from,
+        requested=requested,
+        requested_from=requested_from,
         not_before=not_before,
         asked_at=int(now),
         start_by=edit.start_by,
@@ -210,7 +216,7 @@ def _cut(tables: Tables, site: Site, booking: Booking) -> int:
     kept = sorted(tables.here(booking), key=lambda row: (number[row.place.gpu], row.place.start))
     units = 0
     if booking.state == "scheduled":
-        gone, kept = kept[booking.asked.count :], kept[: booking.asked.count]
+        gone, kept = kept[booking.requested.count :], kept[: booking.requested.count]
         units = sum(row_units(row, site) for row in gone)
         for row in gone:
             row.state = "superseded"
@@ -240,7 +246,7 @@ def _grant_anew(tables: Tables, site: Site, booking: Booking, gone: int) -> None
 
 
 def _was_inside(tables: Tables, site: Site, booking: Booking, first: Row, gone: int) -> bool:
-    party = site.parties[booking.asked.who]
+    party = site.parties[booking.requested.who]
     name = site.class_of[first.place.gpu]
     sure = sum(
         each.guaranteed
@@ -252,7 +258,7 @@ def _was_inside(tables: Tables, site: Site, booking: Booking, first: Row, gone: 
         for row in tables.rows.values()
         if row.state in LIVE and not row.left and row.booking != booking.id
         and row.granted < first.granted and row.meets(first)
-        and site.parties[tables.bookings[row.booking].asked.who].tenant == party.tenant
+        and site.parties[tables.bookings[row.booking].requested.who].tenant == party.tenant
     ]  # fmt: skip
     units = sum(row_units(row, site) for row in (*before, *tables.here(booking)))
     return units + gone <= sure
@@ -297,14 +303,14 @@ def changes_write(tables: Tables, plan: Plan, now: float) -> bool:
 
 def _grant(tables: Tables, booking: Booking, row: ChangeRow) -> None:
     del tables.changes[booking.id]
-    tables.wished["changes made"] += 1
+    tables.outcomes["changes made"] += 1
     tables.supersede(booking)
     booking.starts = booking.ends = booking.strength = None
     booking.places = ()
     booking.ranked_at = row.asked_at
     if booking.state == "scheduled":
         booking.state = "queued"
-    _terms(booking, row.asked, row.wish_from, row.not_before)
+    _terms(booking, row.requested, row.requested_from, row.not_before)
 
 
 def _keep_or_wait(
@@ -313,8 +319,8 @@ def _keep_or_wait(
     until = row.waits_until
     if until is not None and now < until and answer.reasons[0].code in WAITED_FOR:
         row.is_waiting = True
-        tables.wished["changes that wait"] += 1
+        tables.outcomes["changes that wait"] += 1
         return
     del tables.changes[booking.id]
-    tables.wished["changes kept"] += 1
+    tables.outcomes["changes kept"] += 1
     booking.extension = None

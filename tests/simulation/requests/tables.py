@@ -43,8 +43,8 @@ class ChangeRow:
     id: str
     booking: str
     base: int
-    asked: UserRequest
-    wish_from: int | None
+    requested: UserRequest
+    requested_from: int | None
     not_before: int
     asked_at: int
     start_by: int | None
@@ -80,7 +80,7 @@ class ArrayRow:
 
     id: str
     number: int
-    asked: UserRequest
+    requested: UserRequest
     count: int
     parallel: int
     not_before: int

@@ -2,8 +2,8 @@
 
 import uuid
 
+from tests.simulation.requests.tables import ArrayRow
 from tests.simulation.tables.rows import OVER, Booking, Tables
-from tests.simulation.wishes.tables import ArrayRow
 
 NOT_BEGUN = ("requested", "queued")
 
@@ -42,9 +42,9 @@ def _book(tables: Tables, array: ArrayRow, now: float) -> None:
         number=array.number,
         index=array.following,
         array=array.id,
-        asked=array.asked,
-        duration=array.asked.duration,
-        bought=array.asked.duration,
+        requested=array.requested,
+        duration=array.requested.duration,
+        bought=array.requested.duration,
         not_before=max(array.not_before, int(now)),
         submitted=int(now),
     )

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from allocation.rules.waiting import MOST_EXPIRED
 from allocation.solver import Assign, Plan
+from tests.simulation.requests.tables import EntryRow, OfferRow, Waits
 from tests.simulation.tables.rows import Booking, Tables
-from tests.simulation.wishes.tables import EntryRow, OfferRow, Waits
 
 Writes = Callable[[Tables, Booking, Assign], bool]
 """Writes the rows of an offer; False: a place is taken."""
@@ -14,7 +14,7 @@ Writes = Callable[[Tables, Booking, Assign], bool]
 
 def entry_make(booking: Booking, waits: Waits) -> EntryRow:
     """See entries_of."""
-    starts = booking.asked.starts
+    starts = booking.requested.starts
     own = () if starts is None else ((starts, starts + booking.duration),)
     windows = waits.windows or own
     return EntryRow(
@@ -32,8 +32,8 @@ def accept(tables: Tables, booking: Booking, now: float) -> None:
     del tables.offers[booking.id]
     tables.entries.pop(booking.id)
     booking.state, booking.strength, booking.reasons = "scheduled", "firm", ()
-    booking.asked = dataclasses.replace(booking.asked, starts=offer.starts)
-    booking.not_before, booking.wish_from = offer.starts, None
+    booking.requested = dataclasses.replace(booking.requested, starts=offer.starts)
+    booking.not_before, booking.requested_from = offer.starts, None
 
 
 def decline(tables: Tables, booking: Booking, now: float) -> None:
@@ -92,7 +92,7 @@ def entries_expire(tables: Tables, now: float) -> None:
         if booking.state == "waitlisted" and entry.until <= now:
             del tables.entries[name]
             booking.state, booking.outcome = "expired", "missed"
-            tables.wished["windows missed"] += 1
+            tables.outcomes["windows missed"] += 1
 
 
 def is_asking(tables: Tables, booking: Booking) -> bool:
@@ -112,7 +112,7 @@ def offers_write(tables: Tables, plan: Plan, write: Writes) -> None:
         if booking.state != "waitlisted" or not write(tables, booking, assign):
             continue
         booking.state = "offered"
-        tables.wished["offers"] += 1
+        tables.outcomes["offers"] += 1
         booking.starts, booking.ends = offered.starts, offered.ends
         tables.offers[booking.id] = OfferRow(
             booking=booking.id,

@@ -8,7 +8,7 @@ from tests.simulation.tables.rows import LIVE, OVER, STARTED_STATES, Booking, Ta
 Asked = tuple[object, ...]
 
 
-class WishesLook:
+class RequestsLook:
     """Compares what bookings ask for with what they asked for before."""
 
     def __init__(self) -> None:
@@ -17,22 +17,22 @@ class WishesLook:
     def look(self, tables: Tables, now: float) -> Iterable[str]:
         """What is wrong, each time anew."""
         for name, booking in tables.bookings.items():
-            before, asked = self._before.get(name), _asked(booking)
-            if before is not None and before[0] == booking.revision and before[1] != asked:
-                is_accepted = booking.state == "scheduled" and booking.asked.starts is not None
+            before, requested = self._before.get(name), _asked(booking)
+            if before is not None and before[0] == booking.revision and before[1] != requested:
+                is_accepted = booking.state == "scheduled" and booking.requested.starts is not None
                 if not is_accepted and booking.state not in OVER:
                     yield f"C1 {name} asks for something else, and nobody changed it"
         self._before = {n: (b.revision, _asked(b)) for n, b in tables.bookings.items()}
-        yield from wishes_broken(tables, now)
+        yield from requests_broken(tables, now)
 
 
 def _asked(booking: Booking) -> Asked:
-    asked = booking.asked
-    return (asked.count, asked.starts, asked.duration, booking.wish_from)
+    requested = booking.requested
+    return (requested.count, requested.starts, requested.duration, booking.requested_from)
 
 
-def wishes_broken(tables: Tables, now: float) -> Iterable[str]:
-    """Who was not approved or has not accepted gets nothing, and nobody gets more than he asks."""
+def requests_broken(tables: Tables, now: float) -> Iterable[str]:
+    """A booking gets nothing before its approval and acceptance, and never more than requested."""
     for name, booking in tables.bookings.items():
         yield from _unaccepted(tables, booking)
         if booking.state in ("scheduled", "starting", "active") and name not in tables.cuts:
@@ -41,7 +41,8 @@ def wishes_broken(tables: Tables, now: float) -> Iterable[str]:
         if now >= offer.starts:
             yield f"C7 {name} has an offer that begins before it is answered"
     people = Counter(
-        (tables.bookings[each.booking].asked.who, each.gpu_class) for each in tables.offers.values()
+        (tables.bookings[each.booking].requested.who, each.gpu_class)
+        for each in tables.offers.values()
     )
     if any(count > 1 for count in people.values()):
         yield f"C7 somebody has two offers of one class: {dict(people)}"
@@ -52,7 +53,7 @@ def wishes_broken(tables: Tables, now: float) -> Iterable[str]:
 
 
 def _unaccepted(tables: Tables, booking: Booking) -> Iterable[str]:
-    """5., 6. Rows without a promise are those of an offer, and begin nothing."""
+    """5., 6. Rows without a planned start are those of an offer, and begin nothing."""
     name, rows = booking.id, tables.of(booking, *LIVE)
     if booking.state in ("waitlisted", "requested") and rows:
         yield f"C5 {name} is {booking.state} and has rows"
@@ -67,7 +68,7 @@ def _more_than_asked(tables: Tables, booking: Booking) -> Iterable[str]:
     ends = max((row.ends for row in tables.here(booking)), default=None)
     if ends is not None and booking.ends is not None and ends > booking.ends:
         yield f"C11 {booking.id} has its GPUs until {ends}, and asked for {booking.ends}"
-    if booking.asked.starts is None or booking.starts is None or booking.state != "scheduled":
+    if booking.requested.starts is None or booking.starts is None or booking.state != "scheduled":
         return
-    if booking.starts < booking.asked.starts:
+    if booking.starts < booking.requested.starts:
         yield f"C11 {booking.id} starts at {booking.starts}, before its window"

@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.simulation.requests.changes import BEFORE_RUN
+from tests.simulation.requests.tables import Edit, Repeats, Waits
 from tests.simulation.schedules.happenings import everybody_works
 from tests.simulation.tables.people import UserRequest, request_draw
-from tests.simulation.wishes.changes import BEFORE_RUN
-from tests.simulation.wishes.tables import Edit, Repeats, Waits
 
 if TYPE_CHECKING:
     from tests.simulation.schedules.schedule import Schedule
@@ -27,9 +27,9 @@ def booking_changes(schedule: "Schedule") -> None:
     name = _some_booking(schedule, *BEFORE_RUN, "starting", "active")
     if name is None:
         return
-    rng, world = schedule.wishes, schedule.world
+    rng, world = schedule.requests_rng, schedule.world
     booking = schedule.portal.tables.bookings[name]
-    edit = _edit(schedule, booking.duration, booking.asked)
+    edit = _edit(schedule, booking.duration, booking.requested)
     if booking.state in ("starting", "active"):
         edit = Edit(duration=edit.duration or max(60, booking.duration * rng.choice((2, 3)) // 4))
     # Without a bound it would be the start that was announced, which the model does not know.
@@ -42,21 +42,21 @@ def booking_changes(schedule: "Schedule") -> None:
     _turn(schedule)
 
 
-def _edit(schedule: "Schedule", duration: int, asked: UserRequest) -> Edit:
-    rng, now = schedule.wishes, int(schedule.world.now)
-    is_whole = asked.profile is None and asked.share is None and not asked.pin
-    if rng.random() < 0.25 and is_whole and asked.together == "any":
-        return Edit(count=max(1, asked.count + rng.choice((-1, 1))))
+def _edit(schedule: "Schedule", duration: int, requested: UserRequest) -> Edit:
+    rng, now = schedule.requests_rng, int(schedule.world.now)
+    is_whole = requested.profile is None and requested.share is None and not requested.pin
+    if rng.random() < 0.25 and is_whole and requested.together == "any":
+        return Edit(count=max(1, requested.count + rng.choice((-1, 1))))
     if rng.random() < 0.3:
         at = now + rng.choice((30, 120, 600))
-        return Edit(not_before=at) if asked.starts is None else Edit(starts=at)
+        return Edit(not_before=at) if requested.starts is None else Edit(starts=at)
     return Edit(duration=max(60, duration * rng.choice((2, 3, 6, 8)) // 4))
 
 
 def change_is_withdrawn(schedule: "Schedule") -> None:
     changes = schedule.portal.tables.changes
     if changes:
-        name = schedule.wishes.choice(sorted(changes))
+        name = schedule.requests_rng.choice(sorted(changes))
         schedule.log(f"the change of {name} is withdrawn")
         schedule.portal.change_withdraw(name, schedule.world.now)
         schedule.happened["changes withdrawn"] += 1
@@ -64,20 +64,20 @@ def change_is_withdrawn(schedule: "Schedule") -> None:
 
 def window_is_waited_for(schedule: "Schedule") -> None:
     """A window that may be full, or any time within some hours that is offered."""
-    rng, now = schedule.wishes, int(schedule.world.now)
-    asked = dataclasses.replace(request_draw(rng, now), duration=rng.choice((120, 600, 1200)))
+    rng, now = schedule.requests_rng, int(schedule.world.now)
+    requested = dataclasses.replace(request_draw(rng, now), duration=rng.choice((120, 600, 1200)))
     if len(set(schedule.portal.site.class_of.values())) > 1:
         classes = tuple(sorted(set(schedule.portal.site.class_of.values())))
-        asked = dataclasses.replace(asked, classes=(rng.choice(classes),))
+        requested = dataclasses.replace(requested, classes=(rng.choice(classes),))
     starts = now + rng.choice((60, 300, 900))
     if rng.random() < 0.5:
-        asked, waits = dataclasses.replace(asked, starts=starts), Waits(mode="auto")
+        requested, waits = dataclasses.replace(requested, starts=starts), Waits(mode="auto")
     else:
-        until = starts + asked.duration + rng.choice((0, 600, HOUR))
-        asked = dataclasses.replace(asked, starts=None)
+        until = starts + requested.duration + rng.choice((0, 600, HOUR))
+        requested = dataclasses.replace(requested, starts=None)
         waits = Waits(mode="offer", windows=((starts, until),))
-    schedule.log(f"somebody waits for {asked}: {waits}")
-    schedule.portal.request(_id(schedule), asked, schedule.world.now, waits)
+    schedule.log(f"somebody waits for {requested}: {waits}")
+    schedule.portal.request(_id(schedule), requested, schedule.world.now, waits)
     _turn(schedule)
 
 
@@ -86,11 +86,11 @@ def offer_is_answered(schedule: "Schedule") -> None:
     offers, world = schedule.portal.tables.offers, schedule.world
     if not offers:
         return
-    name = schedule.wishes.choice(sorted(offers))
+    name = schedule.requests_rng.choice(sorted(offers))
     offer = offers[name]
-    if schedule.wishes.random() < 0.25:
+    if schedule.requests_rng.random() < 0.25:
         world.passes(max(0.0, offer.until - world.now))
-    accepts, is_late = schedule.wishes.random() < 0.6, world.now >= offer.until
+    accepts, is_late = schedule.requests_rng.random() < 0.6, world.now >= offer.until
     schedule.log(f"the offer to {name} is answered: {accepts}, late is {is_late}")
     schedule.portal.answer(name, world.now, accepts=accepts)
     if is_late and schedule.portal.tables.bookings[name].state != "offered":
@@ -101,17 +101,17 @@ def offer_is_answered(schedule: "Schedule") -> None:
 
 
 def array_is_asked_for(schedule: "Schedule") -> None:
-    rng = schedule.wishes
-    asked = dataclasses.replace(
+    rng = schedule.requests_rng
+    requested = dataclasses.replace(
         request_draw(rng, schedule.world.now), starts=None, duration=rng.choice((60, 120))
     )
     repeats = Repeats(count=rng.randint(2, 4), parallel=rng.randint(1, 2))
-    schedule.log(f"somebody asks for {repeats} of {asked}")
-    schedule.portal.array(_id(schedule), asked, repeats, schedule.world.now)
+    schedule.log(f"somebody asks for {repeats} of {requested}")
+    schedule.portal.array(_id(schedule), requested, repeats, schedule.world.now)
     _turn(schedule)
 
 
-WISHES: tuple[Callable[["Schedule"], None], ...] = (
+LATER_REQUESTS: tuple[Callable[["Schedule"], None], ...] = (
     *(booking_changes,) * 5,
     change_is_withdrawn,
     *(window_is_waited_for,) * 2,
@@ -120,31 +120,31 @@ WISHES: tuple[Callable[["Schedule"], None], ...] = (
 )
 
 
-def wish(schedule: "Schedule") -> None:
+def later_request(schedule: "Schedule") -> None:
     """Perhaps one of them, in a schedule that has some."""
-    if not schedule.has_wishes or schedule.wishes.random() >= SOME_STEPS:
+    if not schedule.has_requests or schedule.requests_rng.random() >= SOME_STEPS:
         return
-    if schedule.portal.tables.offers and schedule.wishes.random() < 0.5:
+    if schedule.portal.tables.offers and schedule.requests_rng.random() < 0.5:
         offer_is_answered(schedule)
-    elif schedule.portal.tables.changes and schedule.wishes.random() < 0.4:
+    elif schedule.portal.tables.changes and schedule.requests_rng.random() < 0.4:
         change_is_withdrawn(schedule)
     else:
-        schedule.wishes.choice(WISHES)(schedule)
+        schedule.requests_rng.choice(LATER_REQUESTS)(schedule)
 
 
 def _turn(schedule: "Schedule") -> None:
-    if schedule.wishes.random() < 0.7:
+    if schedule.requests_rng.random() < 0.7:
         schedule.portal.cycle(schedule.world.now)
         schedule.world.look()
-    elif schedule.wishes.random() < 0.5:
+    elif schedule.requests_rng.random() < 0.5:
         everybody_works(schedule)
 
 
 def _id(schedule: "Schedule") -> str:
-    return str(uuid.UUID(int=schedule.wishes.getrandbits(128), version=4))
+    return str(uuid.UUID(int=schedule.requests_rng.getrandbits(128), version=4))
 
 
 def _some_booking(schedule: "Schedule", *states: str) -> str | None:
     bookings = schedule.portal.tables.bookings.items()
     found = sorted(name for name, booking in bookings if booking.state in states)
-    return schedule.wishes.choice(found) if found else None
+    return schedule.requests_rng.choice(found) if found else None

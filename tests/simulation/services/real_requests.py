@@ -22,8 +22,8 @@ from tenants.models import Project
 from tenants.platform.errors import Refused
 from tests.builders_allocation import a_booking_request
 from tests.roles import as_system
+from tests.simulation.requests.tables import Edit, Repeats, Waits
 from tests.simulation.tables.people import UserRequest
-from tests.simulation.wishes.tables import Edit, Repeats, Waits
 
 
 def when(seconds: float) -> datetime:
@@ -31,33 +31,35 @@ def when(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def wish_of(project: Project, asked: UserRequest, waits: Waits | None = None) -> BookingRequest:
+def request_of(
+    project: Project, requested: UserRequest, waits: Waits | None = None
+) -> BookingRequest:
     """What somebody asks for, as the services read it."""
     ask = AskDocument(
-        asked.count,
-        asked.classes,
-        asked.profile,
-        asked.together,  # type: ignore[arg-type]  # one of its words
-        asked.required,
-        asked.duration,
-        None if asked.starts is None else when(asked.starts),
-        share=asked.share,
-        pin=asked.pin,
+        requested.count,
+        requested.classes,
+        requested.profile,
+        requested.together,  # type: ignore[arg-type]  # one of its words
+        requested.required,
+        requested.duration,
+        None if requested.starts is None else when(requested.starts),
+        share=requested.share,
+        pin=requested.pin,
     )
-    wish = a_booking_request(project, ask, tier=asked.tier)
+    request = a_booking_request(project, ask, tier=requested.tier)
     if waits is None:
-        return wish
+        return request
     windows = tuple((when(since), when(until)) for since, until in waits.windows)
-    return replace(wish, waitlist=waits.mode, windows=windows)
+    return replace(request, waitlist=waits.mode, windows=windows)
 
 
 def array_ask(
     project: Project, actor: Actor, identifier: str, what: tuple[UserRequest, Repeats], now: float
 ) -> bool:
     """Whether the services made the array."""
-    asked, repeats = what
+    requested, repeats = what
     array = ArrayRequest(repeats.count, parallel=repeats.parallel)
-    request, key = wish_of(project, asked), UUID(identifier)
+    request, key = request_of(project, requested), UUID(identifier)
     try:
         with as_system(), transaction.atomic():
             array_request(actor=actor, request=request, array=array, now=when(now), key=key)
