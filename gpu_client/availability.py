@@ -42,7 +42,7 @@ def free(
         "To": lambda row: moment(row["ends"]),
         "Free GPUs": lambda row: str(row["whole_gpus"]),
     }
-    table_print(columns, found["free"], "Nothing is known of that time.")
+    table_print(columns, found["free"], "No GPUs are known for that time.")
     line_print(f"Free all the time: {min((row['whole_gpus'] for row in found['free']), default=0)}")
 
 
@@ -95,7 +95,7 @@ def waitlist(is_json: Json = False) -> None:
         "Until": lambda row: moment(row["until"]),
         "At most": lambda row: money(row["cost"]),
     }
-    table_print(columns, rows, "Nothing waits for a window.")
+    table_print(columns, rows, "Your waiting list is empty.")
 
 
 @offers_app.callback(invoke_without_command=True)
@@ -115,7 +115,7 @@ def offers(context: typer.Context, is_json: Json = False) -> None:
         "Answer until": lambda row: moment(row["until"]),
         "Costs": lambda row: money(row["cost"]),
     }
-    table_print(columns, rows, "Nothing is offered to you.")
+    table_print(columns, rows, "You have no open offers.")
 
 
 @offers_app.command()
@@ -138,7 +138,9 @@ def _answer(reference: str, *, is_accepted: bool, is_json: bool) -> None:
             if row["state"] == "open" and reference in (row["booking"], row["id"])
         ]
         if not found:
-            error_print(f"No open offer is for {reference}. It may have ended: see gpu waitlist.")
+            error_print(
+                f"There is no open offer for {reference}. It may have expired: see gpu waitlist."
+            )
             raise SystemExit(REFUSED)
         act = client.offer_accept if is_accepted else client.offer_decline
         answer = act(str(found[0]["id"]))

@@ -52,7 +52,9 @@ TierName = Annotated[str, typer.Option("--tier", "-t")]
 LabelOptions = Annotated[
     list[str] | None, typer.Option("--label", "-l", help="key=value; can be repeated.")
 ]
-Words = Annotated[list[str], typer.Argument(help="As in: 2 h100 6h today", show_default=False)]
+Words = Annotated[
+    list[str], typer.Argument(help="For example: 2 h100 6h today", show_default=False)
+]
 PENDING = frozenset({"authorization_pending", "slow_down"})
 
 
@@ -86,10 +88,10 @@ def book(
     name: Annotated[str, typer.Option(help="A name for the booking.")] = "",
     label: LabelOptions = None,
     ref: Annotated[str, typer.Option(help="A ticket: its key or its address.")] = "",
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask: for scripts.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     wait: Annotated[int, typer.Option(min=1, max=50, help="Seconds to wait.")] = 10,
-    array: Annotated[int, typer.Option(help="Run it so many times, each a booking.")] = 0,
-    parallel: Annotated[int, typer.Option(help="Of an array: open at a time, at most.")] = 0,
+    array: Annotated[int, typer.Option(help="Book it this many times, as an array.")] = 0,
+    parallel: Annotated[int, typer.Option(help="For an array: most open bookings at once.")] = 0,
     is_json: Json = False,
 ) -> None:
     """Book GPUs: shows the options, and Enter takes the first.
@@ -119,9 +121,11 @@ def book(
 def list_bookings(
     project: ProjectName = "",
     state: Annotated[str, typer.Option(help="Only this state, such as active.")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Include bookings that have ended.")
+    ] = False,
     label: LabelOptions = None,
-    ref: Annotated[str, typer.Option(help="Only those of this ticket.")] = "",
+    ref: Annotated[str, typer.Option(help="Only bookings of this ticket.")] = "",
     is_json: Json = False,
 ) -> None:
     """List bookings of your projects."""
@@ -252,7 +256,7 @@ def result(
 @app.command()
 def env(
     reference: Reference,
-    part: Annotated[int | None, typer.Option(help="One device of several, from 0.")] = None,
+    part: Annotated[int | None, typer.Option(help="Which of several devices, from 0.")] = None,
 ) -> None:
     """Print the variables of a running booking, on its node: eval "$(gpu env BK-2041)"."""
     try:
@@ -266,7 +270,7 @@ def env(
 def run(
     reference: Reference,
     command: Annotated[list[str], typer.Argument(help="After --", show_default=False)],
-    part: Annotated[int | None, typer.Option(help="One device of several, from 0.")] = None,
+    part: Annotated[int | None, typer.Option(help="Which of several devices, from 0.")] = None,
 ) -> None:
     """Run a program of a booking, on its node: gpu run BK-2041 -- python train.py."""
     options = [] if part is None else ["--part", str(part)]
@@ -307,7 +311,7 @@ def _request(client: Client, words: list[str], project: str, tier: str) -> dict[
         own = [each["project"] for each in client.me()["roles"] if each["role"] != "viewer"]
         if len(own) != 1:
             known = f" Yours: {', '.join(own)}." if own else ""
-            error_print(f"Say the project with --project, or in GPU_PROJECT.{known}")
+            error_print(f"Name the project with --project or in GPU_PROJECT.{known}")
             raise SystemExit(USAGE)
         project = own[0]
     request = {"project": project, "request": " ".join(words)}
@@ -334,7 +338,7 @@ def _chosen(found: Document, request: dict[str, Any]) -> dict[str, Any]:
     _options_print(options)
     number = typer.prompt("Book which", default=1, type=int)
     if not 1 <= number <= len(options):
-        error_print("There is no such option.")
+        error_print("This quote has no such option.")
         raise SystemExit(USAGE)
     taken = options[number - 1]
     return {**request, "tier": taken["tier"], "request": taken["request"], "quote": found["quote"]}

@@ -94,7 +94,7 @@ _SENTENCES: dict[str, Promise] = {
     "limit_negative": gettext_lazy("A limit is never negative."),
     "project_leads_only": gettext_lazy("Only leads of the project and admins may do this."),
     "lab_guarantees_promised": gettext_lazy(
-        "The projects of %(lab)s are guaranteed %(promised)s. %(wanted)s is %(short)s too few."
+        "The projects of %(lab)s are guaranteed %(promised)s, so %(wanted)s is %(short)s too few."
     ),
     "lab_leads_only": gettext_lazy(
         "Only the tenant's admins, and leads of the project's lab, may do this."

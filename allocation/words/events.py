@@ -152,15 +152,22 @@ _SENTENCES: dict[str, Text] = {
     "scheduled": gettext_lazy("Scheduled on %(nodes)s."),
     "refused": gettext_lazy("%(because)s %(freed)s is no longer held."),
     "waitlisted": gettext_lazy(
-        "Waits for its window, and is booked when there is room. %(because)s"
+        "On the waiting list: booked as soon as its window is free. %(because)s"
     ),
-    "awaits_offer": gettext_lazy("Waits for an offer of a place. Nothing is held meanwhile."),
+    "awaits_offer": gettext_lazy(
+        "On the waiting list: the owner gets an offer when its window is free. No money is held."
+    ),
     "offered": gettext_lazy(
-        "A place is offered. Accept it in time: else the next in line gets the offer."
+        "Its window is free. Accept the offer in time, or the next entry on the waiting list "
+        "gets it."
     ),
     "offer_accepted": gettext_lazy("%(actor)s accepted the offer; %(held)s held."),
-    "offer_declined": gettext_lazy("%(actor)s declined the offer; the next in line gets it."),
-    "offer_expired": gettext_lazy("Nobody answered the offer in time: the next in line gets it."),
+    "offer_declined": gettext_lazy(
+        "%(actor)s declined the offer; the next entry on the waiting list gets it."
+    ),
+    "offer_expired": gettext_lazy(
+        "Nobody answered the offer in time; the next entry on the waiting list gets it."
+    ),
     "offer_withdrawn": gettext_lazy(
         "The offer is withdrawn: a booking inside its guarantee has no other room. Your place in "
         "the queue stays as it was."
@@ -170,8 +177,10 @@ _SENTENCES: dict[str, Text] = {
     ),
     "entry_woken": gettext_lazy("%(actor)s asked for offers again."),
     "entries_exclude": gettext_lazy("%(actor)s: only one of %(labels)s is booked."),
-    "entry_alone": gettext_lazy("%(actor)s: it is booked whatever happens to the others."),
-    "rival_met": gettext_lazy("%(label)s got its place, so this one is not needed. It is free."),
+    "entry_alone": gettext_lazy("%(actor)s: it is booked even if one of the others is booked."),
+    "rival_met": gettext_lazy(
+        "%(label)s got its place, so this booking is not needed. It costs nothing."
+    ),
     "no_window_left": gettext_lazy("It has no other window to wait for. Nothing is charged."),
     "window_free": gettext_lazy("There is room in its window now: scheduled on %(nodes)s."),
     "wait_missed": gettext_lazy(
@@ -295,19 +304,19 @@ _SENTENCES: dict[str, Text] = {
         "The booking keeps running; the time since the notice is charged as usual."
     ),
     "ordered_pause_withdrawn": gettext_lazy(
-        "The pause is withdrawn, because what asked for it is over. The booking keeps running; the "
+        "The pause is withdrawn, because its reason is gone. The booking keeps running; the "
         "time since the notice is charged as usual."
     ),
-    "more_time": gettext_lazy("The pause is put off to give more time to save."),
-    "more_time_due": gettext_lazy("The pause can't be put off: it is due now."),
+    "more_time": gettext_lazy("The pause is postponed to give more time to save."),
+    "more_time_due": gettext_lazy("The pause can't be postponed: it is due now."),
     "more_time_fixed": gettext_lazy(
-        "The pause can't be put off: the higher-priority booking can't start later."
+        "The pause can't be postponed: the higher-priority booking can't start later."
     ),
     "more_time_lost": gettext_lazy(
-        "The pause can't be put off: its hardware failed, so nothing is left to save."
+        "The pause can't be postponed: its hardware failed, so nothing is left to save."
     ),
     "more_time_taken": gettext_lazy(
-        "The pause can't be put off: another booking has the GPUs after the deadline."
+        "The pause can't be postponed: another booking has the GPUs after the deadline."
     ),
     "saved": gettext_lazy("Everything is saved: the grace period ends early."),
     "paused": _paused,

@@ -311,12 +311,12 @@ SENTENCES: dict[str, Text] = {
         "possible start, because other bookings may end early."
     ),
     "behind_the_plan": gettext_lazy(
-        "Starts are planned for the first %(depth)s bookings of the queue. It gets one when it is "
-        "among them, or starts before if there is room."
+        "Only the first %(depth)s bookings of the queue have planned starts. This booking gets one "
+        "when it is among them, or starts earlier if GPUs are free."
     ),
     "missed": gettext_lazy("Its last possible start has passed; other bookings went first."),
     "deadline_unreachable": _deadline_unreachable,
-    "window_busy": gettext_lazy("The GPUs are booked by others for some of that time."),
+    "window_busy": gettext_lazy("Other bookings have the GPUs for some of that time."),
     "hardware_out": _hardware_out,
     "not_before": gettext_lazy("You asked for a start no earlier than this."),
     "no_room_in_horizon": gettext_lazy(

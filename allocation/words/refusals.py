@@ -90,7 +90,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "unknown_class": gettext_lazy("The fleet has no GPU class %(gpu_class)s. It has: %(known)s."),
     "impossible_profile": gettext_lazy("%(classes)s GPUs have no slice %(profile)s."),
     "window_past": gettext_lazy(
-        "The window has begun already. Leave out the start to begin as soon as possible."
+        "This window has already begun. Leave out the start to begin as soon as possible."
     ),
     "too_long": gettext_lazy("A booking in the tier %(tier)s may last %(longest)s at most."),
     "advance_window": gettext_lazy(
@@ -125,7 +125,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(classes)s."
     ),
     "sooner_flexible": gettext_lazy(
-        "%(label)s has no fixed window: it starts as soon as there is room already."
+        "%(label)s has no fixed window, so it already starts as early as possible."
     ),
     "sooner_no_time": gettext_lazy(
         "There is no time between the earliest start that you name and the start of %(label)s."
@@ -134,8 +134,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "Send `sooner` without other parts of the request, except `not_before`."
     ),
     "sooner_needs_approval": gettext_lazy(
-        "An earlier start would need an approval, by the rule %(rules)s, and is not known before "
-        "there is room. Ask for one window instead."
+        "An earlier start would need an approval, by the rule %(rules)s, but nobody can approve a "
+        "start that is not known yet. Request one window instead."
     ),
     "wait_mixed": gettext_lazy(
         "A booking with several groups can wait to be booked, but it gets no offers. Send "
@@ -199,27 +199,28 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     # The waiting list
     "wait_needs_window": gettext_lazy(
-        "Only a fixed window can be waited for. Give a start and an end, or leave the start out: "
-        "then the booking waits in the queue anyway."
+        "Only a fixed window can be on the waiting list. Name a start and an end, or leave out the "
+        "start: a booking without a start waits in the queue."
     ),
     "wait_in_series": gettext_lazy(
         "The dates of a series and the elements of an array can't wait for full windows. Book one "
         "of them alone to wait for it."
     ),
     "not_waitable": gettext_lazy(
-        "The booking or its start has changed since, so this change can't wait. Ask for it anew."
+        "The booking or its start has changed since, so this change can't wait. Request it again."
     ),
     "any_of_waits": gettext_lazy(
-        "Of bookings of which only one is wanted, at least two are needed, and each must wait for "
-        "a full window."
+        "Name at least two bookings of which you need only one. Each of them must wait for a full "
+        "window."
     ),
     "entry_twice": gettext_lazy("An entry is named twice."),
     "entries_of_one": gettext_lazy("Only entries of one person can exclude each other."),
     "rival_met": gettext_lazy(
-        "Another booking of which only one was wanted got its place, so this offer is over."
+        "You needed only one of these bookings, and another one got its place. This offer is over."
     ),
     "wait_needs_length": gettext_lazy(
-        "A workload takes as long as its class needs, so it can't wait for a window. Give a length."
+        "A request by kind of work has no fixed duration, so it can't wait for a window. Name a "
+        "duration."
     ),
     "offer_was_accepted": gettext_lazy("This offer was accepted already."),
     "offer_was_declined": gettext_lazy("This offer was declined already."),
@@ -231,8 +232,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "Only its owner and the project's leads may answer this offer."
     ),
     "offer_needs_approval": gettext_lazy(
-        "This needs an approval, by the rule %(rules)s, and an offer is too short to wait for one. "
-        "Choose to have the window booked: it asks for the approval now."
+        "This needs an approval, by the rule %(rules)s, which takes longer than an offer is open. "
+        "Choose to book the window as soon as it is free: the approval is then requested now."
     ),
     "wait_too_late": gettext_lazy("The window is too near or too short to wait for it."),
     "too_many_entries": gettext_lazy(
@@ -289,7 +290,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "counter_asker_only": gettext_lazy("Only the person who asked can answer a counter-offer."),
     "alternative_gone": gettext_lazy(
-        "This would need an approval, too, by now. Your request waits on as it was."
+        "By now this would need an approval, too. Your request still waits unchanged."
     ),
     "alternative_asker_only": gettext_lazy(
         "Only the person who asked can book something else instead."
@@ -316,8 +317,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "not_active": gettext_lazy("%(label)s is not running."),
     "not_idle": gettext_lazy("The GPUs of %(label)s are not about to be taken as idle."),
     "needed_twice": gettext_lazy(
-        "The GPUs of %(label)s stayed idle after it was said %(most)s times that they are needed. "
-        "They stay with it as soon as they are used; otherwise others can get them."
+        "The GPUs of %(label)s stayed idle after people said %(most)s times that they need them. "
+        "Use the GPUs to keep them; otherwise other bookings can get them."
     ),
     "no_place_yet": gettext_lazy("%(label)s has no GPUs yet."),
     "extension_while_paused": gettext_lazy(
@@ -339,7 +340,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(label)s is %(state)s. Only a booking that waits for its start can be changed."
     ),
     "revision_moved": gettext_lazy(
-        "%(label)s was changed meanwhile. Look at it again, then change it."
+        "%(label)s was changed in the meantime. Reload it, then change it."
     ),
     "revision_needed": gettext_lazy(
         "Send the header If-Match with the ETag of the booking, so that no other change is lost."
@@ -352,8 +353,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "back by their names."
     ),
     "tier_begun": gettext_lazy(
-        "%(label)s has begun, so its tier stays %(tier)s: bookings in %(new)s were promised their "
-        "quota without it. Book the rest of its time, %(rest)s, in %(new)s and release %(label)s "
+        "%(label)s has begun, so its tier stays %(tier)s: the quota of %(new)s is planned for "
+        "other bookings. Book the rest of its time, %(rest)s, in %(new)s and release %(label)s "
         "when that starts."
     ),
     "redo_left": gettext_lazy(
@@ -365,7 +366,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "give_back_early": gettext_lazy(
         "%(label)s is %(state)s. Only a booking that runs can give GPUs back."
     ),
-    "not_its_gpu": gettext_lazy("%(gpu)s is no GPU of %(label)s, which has %(its)s."),
+    "not_its_gpu": gettext_lazy("%(label)s does not have the GPU %(gpu)s. It has: %(its)s."),
     "none_unused": gettext_lazy(
         "A process was seen on each GPU in the last two minutes. Name the GPUs to give back."
     ),
@@ -387,9 +388,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "These GPUs are no longer free as shown, so %(label)s keeps its planned start."
     ),
     # Pauses
-    "not_pausing": gettext_lazy(
-        "%(label)s has no pause that counts down, so there is nothing to put off."
-    ),
+    "not_pausing": gettext_lazy("%(label)s has no pending pause, so there is nothing to postpone."),
     "more_time_pending": gettext_lazy(
         "More time was asked for already. The answer comes in a few seconds."
     ),

@@ -41,7 +41,7 @@ class TierTermsIn(Strict):
     credit_cap_seconds = Whole(
         required=False, default=4 * 3600, help_text="The most work done again that is not charged."
     )
-    more_times = Whole(required=False, default=0, help_text="How often a pause can be put off.")
+    more_times = Whole(required=False, default=0, help_text="How often a pause can be postponed.")
     more_time_seconds = Whole(required=False, default=0, help_text="By how much at a time.")
     replace_on_lost = Flag(
         required=False,

@@ -1,8 +1,8 @@
 """Numbers of bookings, unique in a tenant.
 
-The counter of a tenant is locked until the commit of whoever takes numbers from it. A web process
-takes some in advance (`booking_numbers_prepare`), so that bookings that arrive together don't wait
-for each other; numbers that it has left when it ends are never used.
+The counter of a tenant is locked until the transaction that takes numbers from it commits. A web
+process takes some in advance (`booking_numbers_prepare`), so that bookings that arrive together
+don't wait for each other; numbers that it has left when it ends are never used.
 """
 
 from collections import defaultdict, deque

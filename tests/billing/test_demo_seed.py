@@ -1,4 +1,4 @@
-"""The demo site: lived through by the portal's own services, and true in every figure."""
+"""The demo site: made by the portal's own services, and true in every figure."""
 
 import ast
 import json
@@ -64,7 +64,7 @@ WRITES = {"create", "get_or_create", "update_or_create", "bulk_create", "update"
 
 
 class KilledError(Exception):
-    """Somebody pressed Ctrl-C while the past was lived through."""
+    """Somebody pressed Ctrl-C while the past was made."""
 
 
 # Half a minute of processor time. `make test` has other tests that start the demo itself.

@@ -167,7 +167,7 @@ def test_rights_and_a_portal_that_is_not_there(mara: Terminal, site: Site) -> No
     problem = viewer.json("book", "-y", "1 h100 1h", status=5)
     assert problem["code"] == "not_allowed"
     del viewer.environment["GPU_PROJECT"]
-    assert "Say the project" in viewer.run("book", "1 h100 1h", status=2).stderr
+    assert "Name the project" in viewer.run("book", "1 h100 1h", status=2).stderr
 
 
 def test_other_servers_and_broken_ones_are_no_portal(
@@ -248,7 +248,7 @@ def test_offers_are_listed_and_answered_by_their_booking(
     monkeypatch.setattr(availability, "Client", lambda config: Client(config, transport))
     assert "BK-2" in mara.run("waitlist").stdout
     assert "BK-1" in mara.run("offers").stdout
-    assert "No open offer is for BK-9" in mara.run("offers", "accept", "BK-9", status=3).stderr
+    assert "no open offer for BK-9" in mara.run("offers", "accept", "BK-9", status=3).stderr
     assert "Accepted: BK-1" in mara.run("offers", "accept", "BK-1").stdout
     assert mara.json("offers", "decline", "BK-1") == offer
     assert [path.rsplit("/", 2)[1:] for path in sent] == [["7f", "accept"], ["7f", "decline"]]

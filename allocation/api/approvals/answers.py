@@ -112,7 +112,7 @@ class CounterDecline(ApiView):
 
     @described("act_decline_counter", "Decline a counter-offer", status=(204, "Declined."))
     def post(self, request: Request, approval_id: UUID) -> HttpResponseBase:
-        """Your request waits on as it was."""
+        """Your request still waits, unchanged."""
 
         def work() -> Response:
             counter_decline(actor=self.actor, approval_id=approval_id, now=self.now)

@@ -223,7 +223,7 @@ class OfferDecline(ApiView):
 
     @described("act_decline_offer", "Decline an offer", answer=WaitOfferOut)
     def post(self, request: Request, offer_id: UUID) -> HttpResponseBase:
-        """Lets the next in line have the place. Its time is not offered to you again."""
+        """Declines the offer: the next entry gets it. You get no other offer of this time."""
 
         def work() -> Response:
             offer_decline(actor=self.actor, offer_id=offer_id, now=self.now)

@@ -111,7 +111,7 @@ def counter_accept(*, actor: Actor, approval_id: UUID, digest: str, now: datetim
 
 
 def counter_decline(*, actor: Actor, approval_id: UUID, now: datetime) -> Approval:
-    """Declines the open counter-offer; the request waits on as it was. Idempotent.
+    """Declines the open counter-offer; the request still waits, unchanged. Idempotent.
 
     Raises:
         Refused: `not_found` or `not_allowed`.

@@ -133,7 +133,7 @@ def connection_change(
         Refused: As for `connection_create`.
     """
     connection = connection_one(actor, connection_id, is_locked=True)
-    # Whoever can change the address must not send the stored token elsewhere.
+    # An admin who can change the address must not be able to send the stored token elsewhere.
     is_same = connection.receiver.url == _receiver(terms).url
     _check(terms, has_token=is_same)
     connection.receiver = webhook_change(

@@ -1,6 +1,6 @@
 """The leader's side of the queue of shards, which workers on any machine decide.
 
-Every shard is sent, and whoever claims it first decides it: a worker, or the leader, which is one
+Every shard is sent, and the first to claim it decides it: a worker, or the leader, which is one
 more worker and begins with the smallest. So a queue without workers costs the sending alone, and
 nothing is ever waited for that nobody works at. A worker renews its claim; one that is killed or
 stopped loses it, and the leader takes the shard over. A worker that renews and does not answer is

@@ -25,7 +25,7 @@ Solve = Callable[[Snapshot], Plan]
 def idle_releases(plan: Plan, snapshot: Snapshot, solve: Solve) -> tuple[IdleRelease, ...]:
     """The idle bookings to end or pause now; `plan` is that of the snapshot with all of them.
 
-    As few as possible: whoever is idle for the shortest time keeps the GPUs first.
+    As few as possible: the bookings that are idle for the shortest time keep their GPUs first.
     """
     chosen = _candidates(plan, snapshot)
     if not chosen or not snapshot.requests:

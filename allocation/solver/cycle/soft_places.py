@@ -1,7 +1,7 @@
 """Soft places: room that is kept for a while for requests that wait for an approval.
 
 A soft place takes free room only and no quota. It is in no share, no guarantee and no queue, and
-nobody is paused for it. Whoever is ahead of it in the queue passes it, and so does a claim of
+nobody is paused for it. A booking ahead of it in the queue passes it, and so does a claim of
 another tenant inside its guarantee, or a claim that would otherwise have somebody paused. Others
 respect it.
 """

@@ -68,11 +68,11 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     outcome = Outcome(state, preemption, Rebinding(state, snapshot), strengths, keys)
     done = {*withdrawn, *outcome.record_orders(relocation_orders_apply(state, snapshot, kept))}
     outcome.rebinding.keep((each for each in planned if each.booking not in done), kept)
-    # 5. Walk along the queue. Whoever has no start takes free room, or room that those behind it
-    # free, or room after moves or pauses that the rules allow. Planned starts stay where they are
-    # if nobody ahead has taken their room, and get earlier if there is room. Paused bookings resume
-    # at their own place in the queue. A booking with a change has two: one for what it has, one for
-    # what it asks for. Requests that wait for an approval get soft places.
+    # 5. Walk along the queue. A request without a start takes free room, or room that requests
+    # behind it free, or room after moves or pauses that the rules allow. Planned starts stay where
+    # they are if nobody ahead has taken their room, and get earlier if there is room. Paused
+    # bookings resume at their own place in the queue. A booking with a change has two: one for what
+    # it has, one for what it asks for. Requests that wait for an approval get soft places.
     extended = {each.booking for each in extensions if each.granted}
     changed = {
         state.class_of(row.place.gpu) or ""

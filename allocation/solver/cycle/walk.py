@@ -213,7 +213,7 @@ class Walk:
         return any(state.has_held_room(each, first, kept.starts) for each in demands)
 
     def _newcomer(self, turn: Turn) -> None:
-        """Place a booking that has no start, and whoever is placed with it."""
+        """Place a booking that has no start, and the bookings that are placed with it."""
         request, outcome = turn.request, self._outcome
         if request.booking in self._places.behind_depth:
             self._start_or_wait(turn, self._broken.get(request.booking))

@@ -1,7 +1,8 @@
 """What pauses make room for: upper bounds on GPUs, and the quota once bookings have left.
 
-Most claims find too little room whoever leaves. One look at a class and a start answers that for
-all of them, whatever their length, so victims are chosen only where some choice may be enough.
+Most claims find too little room, whichever bookings leave. One look at a class and a start
+answers that for all of them, whatever their length, so victims are chosen only where some
+choice may be enough.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

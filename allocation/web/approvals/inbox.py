@@ -120,7 +120,7 @@ def _accept(actor: Actor, form: QueryDict) -> str:
 def _refuse(actor: Actor, form: QueryDict) -> str:
     key = id_read(form, "approval", "approval")
     approval = counter_decline(actor=actor, approval_id=key, now=timezone.now())
-    return f"Declined. {approval.booking.label} waits on as it was."
+    return f"Declined. {approval.booking.label} still waits, unchanged."
 
 
 def _instead(actor: Actor, form: QueryDict) -> str:

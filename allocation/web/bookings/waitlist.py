@@ -257,7 +257,7 @@ def _accept(actor: Actor, form: QueryDict) -> str:
 
 def _decline(actor: Actor, form: QueryDict) -> str:
     offer = offer_decline(actor=actor, offer_id=id_read(form, "offer", "offer"), now=timezone.now())
-    return f"Declined. The place of {offer.booking.label} goes to the next in line."
+    return f"Declined. The place of {offer.booking.label} goes to the next entry."
 
 
 def _wake(actor: Actor, form: QueryDict) -> str:

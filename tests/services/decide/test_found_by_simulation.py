@@ -91,7 +91,7 @@ def test_what_a_paused_booking_left_on_dead_hardware_is_not_in_its_way(
 
 
 def test_hardware_that_fails_in_the_instant_of_the_start_breaks_that_run() -> None:
-    """It was taken for whole, and the cycle failed each time for want of a row that had ended."""
+    """It was taken for whole, and the cycle failed each time because a row had ended."""
     assert run_is_broken(Booking(ready_at=NOW, hardware_lost_at=NOW, notified_at=NOW))
     before = Booking(ready_at=NOW, hardware_lost_at=NOW - MINUTE, notified_at=NOW)
     assert not run_is_broken(before)

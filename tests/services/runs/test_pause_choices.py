@@ -49,7 +49,7 @@ def fresh(booking: Booking) -> Booking:
 
 
 def grant() -> None:
-    """The tier lets a pause be put off once, for five minutes."""
+    """The tier lets a pause be postponed once, for five minutes."""
     a_tier("standard", pausable=True, more_times=1, more_time_seconds=300)
 
 

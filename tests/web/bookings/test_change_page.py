@@ -116,7 +116,7 @@ REFUSED: tuple[tuple[dict[str, str], str], ...] = (
     ({"length": "9d"}, "may last"),
     ({"tier": "gold"}, "There is no such tier."),
     ({"pin": "nowhere"}, "nowhere"),
-    ({"revision": "7"}, "was changed meanwhile"),
+    ({"revision": "7"}, "was changed in the meantime"),
     ({"revision": "x"}, "The booking has changed since you opened this form."),
     ({"count": "5"}, "may use 4"),
 )

@@ -92,7 +92,7 @@ def change_approval_request(
 def approval_keep(booking: Booking, now: datetime) -> None:
     """Keeps the request for the approval of a booking that asks for less by now.
 
-    What was asked is an upper bound: whoever approves it approves the smaller request, too.
+    The request is an upper bound: its approval covers a smaller request, too.
     """
     approvals = _together(booking)
     bookings = _bookings_of(approvals)

@@ -81,7 +81,7 @@ def offer_accept(*, actor: Actor, offer_id: UUID, now: datetime) -> WaitOffer:
 
 
 def offer_decline(*, actor: Actor, offer_id: UUID, now: datetime) -> WaitOffer:
-    """Declines an offer: the next in line gets it. Its time is not offered to this entry again;
+    """Declines an offer: the next entry gets it. Its time is not offered to this entry again;
     an entry without any other leaves the list.
 
     Raises:
