@@ -43,7 +43,7 @@ class MeasuredMiddleware:
         A web process counts requests that it forwards to the operators' process.
         """
         began = time.perf_counter()
-        name, caller = request_id(request), request.headers.get("traceparent", "")
+        name, caller = request_id(request), request.META.get("HTTP_TRACEPARENT", "")
         with log_ids(request=name), span_open("request", caller) as span:
             if span is not None:
                 log_id(trace=span.parent_header)
@@ -99,7 +99,7 @@ def _attributes(request: HttpRequest, status: int) -> Attributes:
 
 def request_id(request: HttpRequest) -> str:
     """Returns the request id given by a proxy or client, or a new one."""
-    given = request.headers.get(REQUEST_ID, "")
+    given = request.META.get("HTTP_X_REQUEST_ID", "")
     return given if _NAME.fullmatch(given) else uuid4().hex
 
 

@@ -7,7 +7,7 @@ alone, in a thread of the pool.
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,6 +33,9 @@ PATIENCE_SECONDS = 1.0
 """Behind a batch that has taken this long, requests work alone: it may wait for a lock."""
 ALONE_AFTER_FAILURE = 16
 """After a batch that failed, so many requests of its organisation are not gathered."""
+ALONE_AT_ONCE = 4
+"""Threads in which requests of one organisation work alone: if they wait for a lock, the other
+threads of the pool serve everybody else."""
 
 Answers = Sequence[HttpResponseBase | None]
 InThread = Callable[..., Awaitable[HttpResponseBase]]
@@ -57,6 +60,9 @@ class Gathering:
     _waiting: dict[UUID, deque[Place]] = field(default_factory=dict)
     """An organisation is here while a batch of it is written."""
     _alone: Counter[UUID] = field(default_factory=Counter)
+    _lanes: defaultdict[UUID, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(ALONE_AT_ONCE))
+    )
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(BATCHES, thread_name_prefix="gathered")
@@ -67,9 +73,14 @@ class Gathering:
         """Returns the complete answer. `in_thread` calls a function in a thread of the pool."""
         try:
             answer = await self._gathered(response)
+            if answer is not None:
+                return answer
+            async with self._lanes[response.intake.actor.tenant_id]:
+                if self._is_closing:
+                    raise _stopping()
+                return await in_thread(_alone, response)
         except Refused as refusal:
             return await in_thread(_refused, response, refusal)
-        return await in_thread(_alone, response) if answer is None else answer
 
     def close(self) -> None:
         """Refuses those that wait; nothing of them is written, and their keys are free. The batches

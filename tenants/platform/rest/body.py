@@ -40,11 +40,8 @@ def body_of(request: Request) -> Body:
         return Body(raw, {})
     _require_json(request)
     data = _parse(raw)
-    for depth, value in _walk(data):
-        if depth > MAX_DEPTH:
-            raise _bad("too_deep", refusal_text("too_deep", max_depth=MAX_DEPTH))
-        if isinstance(value, str) and FORBIDDEN.search(value):
-            raise _bad("bad_text", refusal_text("text_bytes"))
+    if _may_be_bad(raw):
+        _require_good(data)
     if not isinstance(data, dict):
         raise _bad("malformed_json", refusal_text("body_object"))
     return Body(raw, data)
@@ -93,6 +90,19 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(found) != len(pairs):
         raise _bad("repeated_field", refusal_text("repeated_field"))
     return found
+
+
+def _may_be_bad(raw: bytes) -> bool:
+    """Whether it can be too deep, or have forbidden characters: valid UTF-8 has them as escapes."""
+    return b"\\u" in raw or raw.count(b"{") + raw.count(b"[") >= MAX_DEPTH
+
+
+def _require_good(data: object) -> None:
+    for depth, value in _walk(data):
+        if depth > MAX_DEPTH:
+            raise _bad("too_deep", refusal_text("too_deep", max_depth=MAX_DEPTH))
+        if isinstance(value, str) and FORBIDDEN.search(value):
+            raise _bad("bad_text", refusal_text("text_bytes"))
 
 
 def _walk(root: object) -> Iterator[tuple[int, object]]:

@@ -21,7 +21,7 @@ from billing.models import Transfer
 from portal.launch.embedded import free_port
 from portal.launch.processes import start, stop
 from portal.web.serving import gathering
-from portal.web.serving.gathering import Answers, Gathering
+from portal.web.serving.gathering import Answers, Gathering, InThread
 from tenants.api.gathered import GatheredResponse
 from tenants.models import IdempotencyKey
 from tests.api.builders import a_site
@@ -44,6 +44,7 @@ class Work:
         self.batches: list[list[int]] = []
         self.alone: list[int] = []
         self.go, self.began = Event(), Event()
+        self.in_thread: InThread = self._in_thread
 
     def _together(self, requests: Sequence[GatheredResponse]) -> Answers:
         numbers = [cast(Any, each.intake).number for each in requests]
@@ -74,7 +75,7 @@ class Work:
             alone=alone,
             refused=lambda refusal: HttpResponse(refusal.code),
         )
-        answer = await self.room.answer(GatheredResponse(cast(Any, intake)), self._in_thread)
+        answer = await self.room.answer(GatheredResponse(cast(Any, intake)), self.in_thread)
         return cast(HttpResponse, answer).content.decode()
 
     async def run(self, *numbers: int) -> list[str]:
@@ -120,6 +121,29 @@ async def test_behind_a_batch_that_is_kept_waiting_requests_work_alone(
     assert await asyncio.gather(*work.ask(1, 2)) == ["2 alone", "4 alone"]
     work.go.set()
     assert await first == "0"
+
+
+async def test_requests_that_work_alone_leave_threads_to_others() -> None:
+    work = Work(lambda numbers: [None] * len(numbers))
+    work.go.set()
+    are_free = asyncio.Event()
+    count, most = 0, 0
+
+    async def held(answer: Callable[..., HttpResponseBase], *arguments: object) -> HttpResponseBase:
+        nonlocal count, most
+        count += 1
+        most = max(most, count)
+        await are_free.wait()
+        count -= 1
+        return answer(*arguments)
+
+    work.in_thread = held
+    asked = work.ask(*range(10))
+    while count < gathering.ALONE_AT_ONCE:
+        await asyncio.sleep(0.001)
+    are_free.set()
+    await asyncio.gather(*asked)
+    assert (len(work.alone), most) == (10, gathering.ALONE_AT_ONCE)
 
 
 async def test_too_many_are_refused_and_who_waits_at_a_stop_is_not_written(
