@@ -24,22 +24,19 @@ from allocation.api.approvals.overrides import (
 )
 from allocation.api.approvals.rules import ApprovalRuleEnd, ApprovalRules
 from allocation.api.approvals.stand_ins import StandInEnd, StandIns
-from allocation.api.bookings.arrays import ArrayCancel, ArrayOne, BookingResult
-from allocation.api.bookings.batches import BookingBatch
-from allocation.api.bookings.bookings import (
+from allocation.api.bookings.acts import (
     BookingAcknowledge,
     BookingCancel,
     BookingCheckIn,
-    BookingEvents,
     BookingExtend,
     BookingMoreTime,
-    BookingOne,
     BookingRelease,
-    Bookings,
     BookingStillNeeded,
     BookingUndo,
-    BookingWhy,
 )
+from allocation.api.bookings.arrays import ArrayCancel, ArrayOne, BookingResult
+from allocation.api.bookings.batches import BookingBatch
+from allocation.api.bookings.bookings import BookingEvents, BookingOne, Bookings, BookingWhy
 from allocation.api.bookings.corrections import Corrections
 from allocation.api.bookings.earlier import BookingChange, BookingEarlierOptions
 from allocation.api.bookings.personal_data import PersonalData

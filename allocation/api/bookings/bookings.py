@@ -1,7 +1,5 @@
-"""Bookings: create, list and retrieve them, and every action on one."""
+"""Bookings: create, list, retrieve and change them, and their events and reasons."""
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,13 +12,12 @@ from rest_framework.response import Response
 from allocation.access import access_array, access_booking, access_booking_to_change
 from allocation.api.bookings.arrays import NewBookingIn, array_create
 from allocation.api.bookings.change.changes import (
-    DRY_RUN,
     IF_MATCH,
     PatchIn,
     patch_of,
     revision_sent,
 )
-from allocation.api.bookings.change.shapes import change_quote_data, ending_data
+from allocation.api.bookings.change.shapes import change_quote_data
 from allocation.api.bookings.decisions import (
     Preferences,
     booking_refusal,
@@ -49,32 +46,22 @@ from allocation.queries.bookings.decided import (
 )
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_check_in,
     booking_create,
-    booking_release,
 )
 from allocation.services.bookings.change.changes import (
     Patch,
-    booking_extend,
     booking_patch,
 )
 from allocation.services.bookings.change.refusals import revision_moved
-from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import is_change_open
-from allocation.services.bookings.checks.lengths import planned_end_of
 from allocation.services.bookings.dependencies import dependencies_add
-from allocation.services.quotes.changes import change_quote, ending_quote
-from allocation.services.runs.idle_use import booking_still_needed
-from allocation.services.runs.pause_choices import booking_saved, more_time_request
-from allocation.words.refusals import refusal_text
+from allocation.services.quotes.changes import change_quote
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
-from tenants.platform.errors import invalid
 from tenants.platform.labels import MAX_TEXT, Reference, labels_read
-from tenants.platform.rest.fields import Duration, Instant, Strict, Text
+from tenants.platform.rest.fields import Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.services.booking_numbers import booking_numbers_prepare
@@ -275,169 +262,6 @@ class BookingOne(ApiView):
         return Response(change_quote_data(quote), headers={"Preference-Applied": "dry-run"})
 
 
-class _BookingAction(ApiView):
-    """An action on a booking that takes no parameters."""
-
-    def act(self, reference: str, action: Callable[..., Booking]) -> HttpResponseBase:
-        """Runs the action once per idempotency key and answers with the booking."""
-        self.sent(Strict)
-
-        def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
-            return booking_answer(action(actor=self.actor, booking=booking, now=self.now))
-
-        return self.once(work)
-
-
-class _BookingEnd(_BookingAction):
-    """An action that ends a booking: its dry run says what that costs."""
-
-    def end(
-        self, request: Request, reference: str, end: Callable[..., Booking]
-    ) -> HttpResponseBase:
-        """Ends the booking, or answers with the charge and the late fee in it."""
-        if not preferences_of(request).dry_run:
-            return self.act(reference, end)
-        self.sent(Strict)
-        with self.tx():
-            booking = access_booking_to_change(self.actor, reference)
-            charged, fee = ending_quote(actor=self.actor, booking=booking, end=end, now=self.now)
-            answer = ending_data(booking, charged, fee)
-        return Response(answer, headers={"Preference-Applied": "dry-run"})
-
-
-class BookingCancel(_BookingEnd):
-    """Cancels a booking."""
-
-    @described(
-        "act_cancel_booking",
-        "Cancel a booking",
-        answer=BookingOut,
-        headers=DRY_RUN,
-    )
-    def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Returns the booking, `cancelled`, or `ending` while it holds devices. Cancelling a
-        booking again changes nothing. `Prefer: dry-run` writes nothing and answers with what would
-        be charged in all, the `late_fee` in it, and what would be returned."""
-        return self.end(request, reference, booking_cancel)
-
-
-class BookingRelease(_BookingEnd):
-    """Ends a running booking early."""
-
-    @described(
-        "act_release_booking",
-        "Release the devices of a booking",
-        answer=BookingOut,
-        headers=DRY_RUN,
-    )
-    def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Ends a running booking early and returns it in the state `ending`. `Prefer: dry-run` as
-        for a cancellation."""
-        return self.end(request, reference, booking_release)
-
-
-class BookingUndo(ApiView):
-    """Undoes the last change of a booking."""
-
-    has_reference = True
-
-    @described(
-        "act_undo_booking",
-        "Undo the last change of a booking",
-        answer=BookingOut,
-        status=(200, "application/json"),
-    )
-    def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Takes the last change back within 60 s, with the rank and the prices from before. What
-        gives up time or GPUs takes effect at once (200). What the change had given up is asked for
-        again: the answer is 202, the open change is in `change`, and if the old place is taken
-        meanwhile the booking stays as it is."""
-        self.sent(Strict)
-
-        def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
-            changed = change_undo(actor=self.actor, booking=booking, now=self.now)
-            return booking_answer(changed, status=202 if is_change_open(changed) else 200)
-
-        return self.once(work)
-
-
-class ExtendIn(Strict):
-    """The new end: a time, or a duration to add."""
-
-    until = Instant(required=False)
-    by = Duration(required=False, help_text="Seconds, or ISO 8601 such as `PT2H`.")
-
-    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Requires exactly one of the two. Raises ValidationError."""
-        if len(given) != 1:
-            raise serializers.ValidationError(
-                {"until": [refusal_text("until_or_by")]}, code="missing_field"
-            )
-        return given
-
-
-class BookingExtend(ApiView):
-    """Extends a booking."""
-
-    has_reference = True
-
-    @described("act_extend_booking", "Extend a booking", answer=BookingOut, request=ExtendIn)
-    def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Requests a later end and returns the booking with `extension_until`. The next decision
-        grants or refuses the extension."""
-        sent = self.sent(ExtendIn)
-
-        def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
-            until = sent["until"] if "until" in sent else _later(booking, sent["by"])
-            return booking_answer(
-                booking_extend(actor=self.actor, booking=booking, until=until, now=self.now)
-            )
-
-        return self.once(work)
-
-
-class BookingCheckIn(_BookingAction):
-    """Checks in to a booking."""
-
-    @described("act_check_in_booking", "Check in to a booking", answer=BookingOut)
-    def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Returns the booking with `checked_in_at`. Checking in again changes nothing."""
-        return self.act(reference, booking_check_in)
-
-
-class BookingStillNeeded(_BookingAction):
-    """Says that idle GPUs are still needed."""
-
-    @described("act_keep_idle_booking", "Keep the idle GPUs of a booking", answer=BookingOut)
-    def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Returns the booking, whose idle time begins anew. Only after a warning, and at most twice
-        until the GPUs are used again."""
-        return self.act(reference, booking_still_needed)
-
-
-class BookingAcknowledge(_BookingAction):
-    """Records that the work of a booking is saved."""
-
-    @described("act_acknowledge_booking", "Acknowledge a pause", answer=BookingOut)
-    def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Records that all work is saved and returns the booking with `saved_at`. During the notice
-        of a pause this ends the grace period, and the pause has `acknowledged_at`."""
-        return self.act(reference, booking_saved)
-
-
-class BookingMoreTime(_BookingAction):
-    """Postpones a pause."""
-
-    @described("act_more_time_booking", "Request more time before a pause", answer=BookingOut)
-    def post(self, request: Request, reference: str) -> HttpResponseBase:
-        """Requests the extra time that the tier grants and returns the booking, whose open pause
-        has `more_asked_at`. The next decision grants or refuses it."""
-        return self.act(reference, more_time_request)
-
-
 class BookingEvents(ApiView):
     """The history of a booking."""
 
@@ -470,13 +294,6 @@ class BookingWhy(ApiView):
         """Returns six checks, each with the reasons that the latest decision recorded."""
         with self.tx():
             return Response(why(access_booking(self.actor, reference), self.now))
-
-
-def _later(booking: Booking, by: timedelta) -> datetime:
-    try:
-        return planned_end_of(booking) + by
-    except OverflowError:
-        raise invalid("too_long", refusal_text("booking_too_long"), "by") from None
 
 
 def booking_answer(booking: Booking, status: int = 200) -> Response:
