@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -55,6 +56,7 @@ class ApprovalRuleOut(serializers.Serializer[Any]):
     created = serializers.DateTimeField()
     ended = serializers.DateTimeField(source="retired", allow_null=True)
 
+    @extend_schema_field(HoursOut(allow_null=True))
     def get_outside(self, rule: ApprovalRule) -> dict[str, Any] | None:
         """Returns the hours of the rule, if it has any."""
         if rule.hours_begin is None or rule.hours_end is None:
