@@ -9,7 +9,8 @@ from uuid import UUID
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 
-from allocation.models import Allocation, Booking, ChargeSum
+from allocation.models import Booking, ChargeSum
+from allocation.queries.fleet.in_use import in_use, live_allocations
 from allocation.rules.states import RUNNING, WAITING, State
 from billing.models import Transfer
 from billing.rules import UNITS_PER_GPU
@@ -64,24 +65,23 @@ class TenantSummary:
 
 def use_now(owner: Owner, now: datetime, tenant_id: UUID | None = None) -> dict[ClassKey, UseNow]:
     """Returns the use by owner and class; with a tenant only that of its projects."""
-    live, bookings = _live(now), Booking.objects.all()
+    bookings = Booking.objects.all()
     if tenant_id is not None:
-        live, bookings = live.filter(tenant_id=tenant_id), bookings.filter(tenant_id=tenant_id)
+        bookings = bookings.filter(tenant_id=tenant_id)
     found: dict[ClassKey, UseNow] = defaultdict(UseNow)
-    used = live.values(owner, "gpu__gpu_class_id").annotate(
-        units_now=Sum("units"), bookings=Count("booking_id", distinct=True)
-    )
-    for row in used.order_by():
-        key = row[owner], row["gpu__gpu_class_id"]
-        found[key] = UseNow(used=row["units_now"], running=row["bookings"])
-    borrowed = bookings.filter(borrowed_units__gt=0, id__in=live.values("booking_id"))
-    for row in borrowed.values(owner, "planned_class").annotate(units=Sum("borrowed_units")):
-        key = row[owner], row["planned_class"]
-        found[key] = replace(found[key], borrowed=min(row["units"], found[key].used))
+    for row in in_use(now, tenant_id):
+        key = getattr(row, owner), row.gpu_class
+        has = found[key]
+        found[key] = UseNow(
+            used=has.used + row.units,
+            borrowed=has.borrowed + row.borrowed,
+            running=has.running + 1,
+        )
     planned = bookings.filter(state__in=_PLANNED, planned_class__gt="")
-    for row in planned.values(owner, "planned_class").annotate(bookings=Count("id")).order_by():
-        key = row[owner], row["planned_class"]
-        found[key] = replace(found[key], waiting=row["bookings"])
+    counted = planned.values_list(owner, "planned_class").annotate(Count("id"))
+    for owner_id, gpu_class, waiting in counted.order_by():
+        key = owner_id, gpu_class
+        found[key] = replace(found[key], waiting=waiting)
     return dict(found)
 
 
@@ -93,7 +93,7 @@ def tenant_summaries(now: datetime) -> list[TenantSummary]:
     acts = AuditEntry.objects.filter(tenant_id=OuterRef("id"), actor__isnull=False)
     members = dict(people.annotate(count=Count("user_id", distinct=True)).order_by())
     guaranteed = _sums(Quota.objects.filter(project=None), "guaranteed_units")
-    used = _sums(_live(now), "units")
+    used = _sums(live_allocations(now), "units")
     running = dict(states.filter(state__in=RUNNING))
     waiting = dict(states.filter(state__in=_PLANNED))
     spent = _sums(ChargeSum.objects.filter(day__gte=month), "amount")
@@ -116,10 +116,6 @@ def tenant_summaries(now: datetime) -> list[TenantSummary]:
 
 
 _PLANNED = (*WAITING, State.SCHEDULED)
-
-
-def _live(now: datetime) -> QuerySet[Allocation]:
-    return Allocation.objects.filter(state__in=Allocation.LIVE, period__contains=now)
 
 
 def _sums(rows: QuerySet[Any], column: str) -> dict[UUID, Decimal]:

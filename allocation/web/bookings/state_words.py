@@ -115,20 +115,20 @@ def _is_stalled(booking: Booking) -> bool:
 
 
 def borrowed_words(booking: Booking, ctx: PageContext) -> str:
-    """Returns how many GPUs are borrowed, and from when another booking waits for them."""
+    """Returns how many GPUs it borrows at most until it ends, and from when another booking waits
+    for them."""
     if not booking.borrowed_units:
         return ""
-    own, borrowed = (
-        f"{units / UNITS_PER_GPU:.3g}"
-        for units in (max(0, ctx.units - booking.borrowed_units), booking.borrowed_units)
+    borrowed, every = (
+        f"{units / UNITS_PER_GPU:.3g}" for units in (booking.borrowed_units, ctx.units)
     )
     if booking.at_risk_from is None:
         return (
-            f"On borrowed GPUs ({own} own + {borrowed} borrowed): can be paused when their "
-            "owner needs them."
+            f"Borrows up to {borrowed} of its {every} GPUs before it ends: can be paused when "
+            "their owner needs them."
         )
     since = moment_words(booking.at_risk_from, ctx.zone, ctx.now)
-    return f"On borrowed GPUs ({own} own + {borrowed} borrowed): at risk from {since}."
+    return f"Borrows up to {borrowed} of its {every} GPUs: at risk from {since}."
 
 
 def _until_start(booking: Booking, now: datetime) -> str:

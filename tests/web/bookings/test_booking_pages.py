@@ -143,12 +143,12 @@ def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
     booking = _change(booking, ask=ask, planned_class="h100", borrowed_units=2 * UNITS_PER_GPU)
     scene = replace(SCENE, units=10 * UNITS_PER_GPU)
     story = booking_summary(booking, scene, may_change=True)
-    assert story.borrowed.startswith("On borrowed GPUs (8 own + 2 borrowed): can be paused")
+    assert story.borrowed.startswith("Borrows up to 2 of its 10 GPUs before it ends: can be")
     booking = _change(booking, at_risk_from=NOW.replace(hour=13, minute=40))
     story = booking_summary(booking, scene, may_change=True)
-    assert story.borrowed == "On borrowed GPUs (8 own + 2 borrowed): at risk from today 13:40."
+    assert story.borrowed == "Borrows up to 2 of its 10 GPUs: at risk from today 13:40."
     page = _client(member).get(_url(booking)).content.decode()
-    assert "2 borrowed): at risk from" in page
+    assert "GPUs: at risk from" in page
 
 
 def test_what_is_borrowed_is_not_said_to_be_in_the_way() -> None:

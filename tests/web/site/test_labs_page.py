@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from allocation.models import Booking, Gpu
 from allocation.queries.limits.tree import OwnerUse, _with_flow
 from allocation.web.limits.words import use_words, window_words
-from tenants.models import Lab, LabLead, LabQuota, PersonQuota, Project, QuotaWindow, Tenant
+from tenants.models import (
+    Lab,
+    LabLead,
+    LabQuota,
+    PersonQuota,
+    Project,
+    Quota,
+    QuotaWindow,
+    Tenant,
+)
 from tests.builders import (
     UNITS_PER_GPU,
     a_member,
@@ -20,6 +31,7 @@ from tests.builders import (
     a_tenant_admin,
     a_user,
 )
+from tests.builders_allocation import a_booking, a_budget, a_node, an_allocation
 from tests.roles import as_system
 
 PAGE = "/t/own/labs"
@@ -106,6 +118,33 @@ class TestPage:
             assert LabQuota.objects.get().lend_limit_units == 2 * GPU
             assert PersonQuota.objects.get().limit_units == 2 * GPU
         self.removed(client, window)
+
+    def test_what_a_tenants_guarantee_covers_now_is_not_borrowed(
+        self, client: Client, tenant: Tenant
+    ) -> None:
+        now = timezone.now()
+        with as_system():
+            vision = Project.objects.get(slug="vision")
+        a_quota(tenant, project=vision, guaranteed=1)
+        admin = a_tenant_admin(tenant).user
+        a_budget(vision, now=now)
+        booking = a_booking(vision, admin.id, state="active", starts=now, now=now)
+        node = a_node(gpus=2)
+        with as_system():
+            gpus = list(Gpu.objects.filter(node=node))
+        for gpu in gpus:
+            an_allocation(booking, gpu, starts=now, state="active")
+        with as_system():
+            # What it borrows at some time until it ends, because others of its tenant start later.
+            Booking.objects.filter(id=booking.id).update(borrowed_units=GPU)
+        client.force_login(admin)
+        page = _text(client.get(PAGE).content)
+        assert "2 in use" in page
+        assert "borrowed from other organisations" not in page
+        with as_system():
+            Quota.objects.filter(project=None).update(guaranteed_units=GPU)
+        page = _text(client.get(PAGE).content)
+        assert "1 own + 1 borrowed from other organisations" in page
 
     def limit_of_a_person(self, client: Client) -> None:
         """A limit at some times of one person, everywhere."""

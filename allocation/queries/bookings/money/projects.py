@@ -9,9 +9,9 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q, Sum
+from django.db.models import Q
 
-from allocation.models import Allocation, Booking
+from allocation.models import Booking
 from allocation.queries.bookings.money.spending import (
     charged_by_day,
     charged_by_day_in,
@@ -20,6 +20,7 @@ from allocation.queries.bookings.money.spending import (
     person_name,
 )
 from allocation.queries.fleet.catalogue import ask_units
+from allocation.queries.fleet.in_use import in_use
 from allocation.rules.ask import AskDocument, classes_asked
 from allocation.rules.forecast import HISTORY, SpendRange, spend_range
 from allocation.rules.states import ON_HARDWARE, OPEN, State
@@ -228,20 +229,16 @@ def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
     tenant = {row.gpu_class_id: row for row in rows if not row.project_id}
     used: dict[str, int] = defaultdict(int)
     used_by_tenant: dict[str, int] = defaultdict(int)
-    for row in (
-        Allocation.objects.filter(
-            tenant_id=project.tenant_id, state__in=Allocation.LIVE, period__contains=now
-        )
-        .values("gpu__gpu_class_id", "project_id")
-        .annotate(units=Sum("units"))
-    ):
-        used_by_tenant[row["gpu__gpu_class_id"]] += row["units"]
-        if row["project_id"] == project.id:
-            used[row["gpu__gpu_class_id"]] += row["units"]
+    borrowed: dict[str, int] = defaultdict(int)
+    for row in in_use(now, project.tenant_id):
+        used_by_tenant[row.gpu_class] += row.units
+        if row.project_id == project.id:
+            used[row.gpu_class] += row.units
+            borrowed[row.gpu_class] += row.borrowed
     for owner, name, units in _planned_units(project.tenant_id, now):
         used_by_tenant[name] += units
         used[name] += units if owner == project.id else 0
-    flow = _flow(project, now)
+    flow = BorrowedUnits(borrowed, others_above(now))
     return [
         _quota_line(
             gpu_class, own, tenant, used[gpu_class.slug], used_by_tenant[gpu_class.slug], flow
@@ -344,22 +341,6 @@ def _lent(tenant: Quota | None, used: int, others_above: int) -> int:
     idle = max(0, tenant.guaranteed_units - used)
     lends = tenant.lend_limit_units
     return min(idle if lends is None else min(idle, lends), others_above)
-
-
-def _flow(project: Project, now: datetime) -> BorrowedUnits:
-    borrowed = {
-        row["planned_class"]: row["units"]
-        for row in Booking.objects.filter(
-            project=project,
-            borrowed_units__gt=0,
-            id__in=Allocation.objects.filter(
-                project=project, state__in=Allocation.LIVE, period__contains=now
-            ).values("booking_id"),
-        )
-        .values("planned_class")
-        .annotate(units=Sum("borrowed_units"))
-    }
-    return BorrowedUnits(borrowed, others_above(now))
 
 
 def others_above(now: datetime) -> dict[str, int]:
