@@ -1,4 +1,4 @@
-"""What is above a tenant's guarantee now, beside a count that places one unit after another."""
+"""What is above a tenant's guarantee now, compared with a count of one unit after another."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
