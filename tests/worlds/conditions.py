@@ -26,7 +26,7 @@ def with_conditions(seed: int, drawn: Drawn) -> Drawn:
         return drawn
     chances = {
         name: Random(f"{name} {seed}")  # noqa: S311  a made-up world, the same each time
-        for name in ("classes", "together", "caps", "suspended", "within", "rules")
+        for name in ("classes", "together", "caps", "suspended", "within", "rules", "silence")
     }
     if chances["classes"].random() < 0.8:
         drawn = _with_several_classes(chances["classes"], drawn)
@@ -38,10 +38,8 @@ def with_conditions(seed: int, drawn: Drawn) -> Drawn:
         drawn = replace(drawn, suspends=True)
     if chances["within"].random() < 0.15:
         drawn = replace(drawn, jobs=tuple(_within(chances["within"], drawn.jobs)))
-    if chances["rules"].random() < 0.35:
-        events = (*drawn.events, *_rule_events(chances["rules"], drawn))
-        drawn = replace(drawn, events=events)
-    return drawn
+    events = (*drawn.events, *_events(chances["rules"], chances["silence"], drawn))
+    return replace(drawn, events=events)
 
 
 def _with_several_classes(chance: Random, drawn: Drawn) -> Drawn:
@@ -156,6 +154,13 @@ def _within(chance: Random, jobs: tuple[Job, ...]) -> Iterator[Job]:
         yield replace(job, within=job.tier.counts and chance.random() < OFTEN)
 
 
+def _events(rules: Random, silence: Random, drawn: Drawn) -> Iterator[Event]:
+    if rules.random() < 0.35:
+        yield from _rule_events(rules, drawn)
+    if silence.random() < 0.15:
+        yield from _silence(silence, drawn)
+
+
 def _rule_events(chance: Random, drawn: Drawn) -> Iterator[Event]:
     """Quotas are cut and raised again, tiers and the policy change, maintenance is cancelled, and a
     node is lost and returns."""
@@ -180,6 +185,14 @@ def _rule_events(chance: Random, drawn: Drawn) -> Iterator[Event]:
             for gpu in (gpu.id for gpu in drawn.gpus if gpu.node == node):
                 yield Event(at, "failure", node=gpu)
                 yield Event(later, "repair", node=gpu)
+
+
+def _silence(chance: Random, drawn: Drawn) -> Iterator[Event]:
+    """A node does not answer for some time."""
+    at = NOON + chance.randint(60, max(job.at for job in drawn.jobs) - NOON + HOUR)
+    node = chance.choice(sorted({gpu.node for gpu in drawn.gpus}))
+    yield Event(at, "silence", node=node)
+    yield Event(at + chance.choice((300, 1_800, 7_200)), "answer", node=node)
 
 
 def _lower(chance: Random, limits: tuple[Limit, ...]) -> Iterator[Limit]:

@@ -38,7 +38,7 @@ MIXED = Size(2, (2, 4), 2 * HOUR, 10)
 @dataclass(frozen=True)
 class Event:
     """Something from outside: limits, tiers or the policy are others from then on, a node is in
-    maintenance, or its maintenance is cancelled, or the GPU `node` fails or returns."""
+    maintenance, does not answer, or is as usual again, or the GPU `node` fails or returns."""
 
     at: int
     kind: str

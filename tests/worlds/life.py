@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from allocation.reasons.catalogue import UNPROVEN
 from allocation.solver import (
     Ask,
+    Cooling,
     Extension,
     Held,
     Limit,
@@ -77,6 +78,8 @@ class World:
     runs: dict[str, Run] = field(default_factory=dict)
     blackouts: tuple[Maintenance, ...] = ()
     broken: set[str] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)
+    cooling: tuple[Cooling, ...] = ()
     limits: tuple[Limit, ...] = ()
     used: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
@@ -132,7 +135,8 @@ class World:
             now=self.now,
             models=MODELS,
             gpus=tuple(
-                replace(gpu, usable=False) if gpu.id in self.broken else gpu for gpu in drawn.gpus
+                replace(gpu, usable=gpu.id not in self.broken, silent=gpu.node in self.silent)
+                for gpu in drawn.gpus
             ),
             held=tuple(self.rows),
             requests=tuple(self.waiting.values()),
@@ -140,6 +144,7 @@ class World:
             limits=self.limits,
             tiers=self.tiers,
             caps=drawn.caps,
+            cooling=tuple(each for each in self.cooling if each.until > self.now),
             used=tuple(
                 Used(tenant, project, gpu_class, day, seconds)
                 for (tenant, project, gpu_class, day), seconds in sorted(self.used.items())
@@ -246,6 +251,9 @@ class World:
             after = job.cancelled_after
             if after is not None and job.at + after <= self.now and name not in self.ended:
                 self.waiting.pop(name, None)
+                if any(r.notified and r.beneficiary == name for r in self.runs.values()):
+                    until = self.now + self.policy.cool_down
+                    self.cooling += (Cooling(job.tenant, until),)
                 self.leave(name, self.now, is_paused=False)
                 yield "cancel"
 

@@ -405,7 +405,7 @@ class Oracle:
                 gpu.id
                 for gpu in site.gpus
                 if gpu.gpu_class == request.ask.classes[0]
-                and gpu.usable
+                and (gpu.usable and not gpu.silent)
                 and gpu.mode in (None, "whole")
                 and not any(
                     place.gpu == gpu.id and starts < until and site.now < ends

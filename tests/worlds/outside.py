@@ -17,8 +17,9 @@ def outside_happen(world: "World", event: Event) -> str:
         world.limits = event.limits
     elif event.kind == "failure":
         _break(world, event.node)
-    elif event.kind == "repair":
+    elif event.kind in ("repair", "silence", "answer"):
         world.broken.discard(event.node)
+        world.silent ^= {event.node} - {gpu.id for gpu in world.drawn.gpus}
     elif event.kind == "tiers":
         _new_tiers(world, event)
     elif event.kind == "policy" and event.policy is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from allocation.solver import Cap, Place, Waiting
+from tests.solver import truth
 from tests.solver.builders import MODELS
 from tests.solver.standing import units_of
 from tests.worlds.asked import is_proven, requests_after
@@ -35,6 +36,7 @@ def planned_look(world: World, turn: Turn, *, is_cut: bool) -> Iterator[str]:
     rows = list(_written(world))
     now = turn.site.now
     yield from (f"{now}: {each}" for each in over_caps(world, turn, planned, rows))
+    yield from (f"{now}: {each}" for each in left_alone(turn))
     for number, one in enumerate(planned):
         others = (*planned[number + 1 :], *(row for row in rows if row.stays))
         for other in others:
@@ -71,6 +73,24 @@ def _over(turn: Turn, planned: list[Span], every: list[Span]) -> Iterator[str]:
             )
             if max(used, default=0) > limit:
                 yield f"{one.booking} is planned over the limit of {owner}"
+
+
+def left_alone(turn: Turn) -> Iterator[str]:
+    """Starts that are new on a node that does not answer, and pauses for a tenant that cools down
+    after a cancelled claim."""
+    site, plan = turn.site, turn.plan
+    silent = {gpu.id for gpu in site.gpus if gpu.silent}
+    had = {row.booking: {place.gpu for place in row.promise.places}
+           for row in site.requests if row.promise is not None}  # fmt: skip
+    for given in truth.given_by(plan) if silent else ():
+        there = {place.gpu for place in given.places} & silent
+        if there - had.get(given.booking, set()):
+            yield f"{given.booking} is planned on a node that does not answer"
+    until = {each.tenant: each.until for each in site.cooling}
+    tenants = {row.booking: row.tenant for row in site.requests}
+    for pause in plan.pauses if until else ():
+        if pause.at < until.get(tenants.get(pause.beneficiary, ""), 0):
+            yield f"{pause.booking} is paused for {pause.beneficiary}, whose tenant cools down"
 
 
 def over_caps(world: World, turn: Turn, planned: list[Span], rows: list[Span]) -> Iterator[str]:

@@ -134,14 +134,15 @@ def needs_no_way(state: CycleState, request: Request) -> bool:
 
 
 def is_pushed_out(outcome: Outcome, changed: Container[str], request: Request, kept: Fit) -> bool:
-    """True when work that counts has taken the quota of a start that does not count: the limits
-    of the former ignore the latter. True also when nobody may be paused any more for a start with
-    victims, because of what its tenant was given since."""
+    """True when work that counts has taken the quota of a start that does not count, or is to stay
+    within the guarantee: the limits of the former ignore the latter. True also when nobody may be
+    paused any more for a start with victims, because of what its tenant was given since."""
     state = outcome.state
     if outcome.preemption.is_older_than_grants(kept):
         return not _may_still_pause(state, outcome.preemption, request, kept)
     uses = [use for use in state.uses(kept.demand) if use.gpu_class in changed]
-    if not uses or state.quota.tier(request.quota_tier).counts:
+    is_ignored = request.within or not state.quota.tier(request.quota_tier).counts
+    if not uses or not is_ignored:
         return False
     for use in uses:
         state.quota.add(use, kept.window, -1)

@@ -164,16 +164,17 @@ def may_lift(
 def _without(state: CycleState, gone: Sequence[RunningBooking], starts: int) -> Iterator[None]:
     """Quota without these bookings from `starts` on."""
     running, quota = state.running, state.quota
+    gone = [each for each in gone if starts < running.leaves(each)]
     windows = [(each.use, (starts, running.leaves(each))) for each in gone]
-    windows = [each for each in windows if each[1][0] < each[1][1]]
-    if len(windows) < _FEW:
-        for use, window in windows:
-            quota.add(use, window, -1)
+    is_one_by_one = len(windows) < _FEW or quota.has_hours
+    if is_one_by_one:
+        for each, (use, window) in zip(gone, windows, strict=True):
+            quota.add(use, window, -1, each.until)
     else:
         quota.add_all((use._replace(units=-use.units), window) for use, window in windows)
     yield
-    if len(windows) < _FEW:
-        for use, window in windows:
-            quota.add(use, window)
+    if is_one_by_one:
+        for each, (use, window) in zip(gone, windows, strict=True):
+            quota.add(use, window, 1, each.until)
     else:
         quota.add_all(windows)

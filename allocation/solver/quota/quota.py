@@ -16,7 +16,7 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools, Index
-from allocation.solver.model.inner_limits import PersonLimits
+from allocation.solver.model.inner_limits import FOREVER, PersonLimits
 from allocation.solver.model.inputs import MIXED, WITHIN, Cap, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from allocation.solver.quota.tree import (
@@ -179,10 +179,17 @@ class Quota:
         owners = use.owners[:2]
         return route is not None and any(owner in route.guaranteed.nodes for owner in owners)
 
-    def add(self, use: Use, window: Window, sign: int = 1) -> None:
-        """Add the use in [starts, ends); `sign` -1 removes it."""
+    @property
+    def has_hours(self) -> bool:
+        """True when somebody has a GPU-hour cap."""
+        return self._hours.are_any
+
+    def add(self, use: Use, window: Window, sign: int = 1, until: int = FOREVER) -> None:
+        """Add the use in [starts, ends); `sign` -1 removes it. `until` is the end of GPU-hours
+        where the room opens later than they end."""
         units = sign * use.units
-        self._hours.add(use.owners, use.gpu_class, units, window)
+        hours = (window[0], min(window[1], until))
+        self._hours.add(use.owners, use.gpu_class, units, hours)
         route = self._route(use)
         for tree, path in route.written if route else ():
             tree.add(path, units, window)

@@ -357,7 +357,7 @@ class CycleState(HeldSpace):
         if before != after:
             window, sign = ((after, before), -1) if after < before else ((before, after), 1)
             for part in self.running.parts(booking):
-                self.quota.add(part.use, window, sign)
+                self.quota.add(part.use, window, sign, part.until)
 
     def _refresh_columns(self, gpu_class: str, gpus: Iterable[str]) -> None:
         """Redraw these GPUs: firm work, and over it the bookings that may still be paused."""

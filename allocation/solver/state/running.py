@@ -24,9 +24,10 @@ class RunningBooking:
     """A running booking on a class. `rows` are its columns and the bits that it has of each.
 
     A mixed booking has one of these on each of its classes, all `is_mixed`, and leaves all of them
-    at one second. `ends` is when its room opens. It is `protected` until that second and gets no
-    notice before. `lost` is the GPU-seconds since its last save, on all classes. `granted` orders
-    equals, the latest last. Each of its places has `host_resources` of its node: cores and memory.
+    at one second. `ends` is when its room opens, `until` its own end. It is `protected` until that
+    second and gets no notice before. `lost` is the GPU-seconds since its last save, on all classes.
+    `granted` orders equals, the latest last. Each of its places has `host_resources` of its node:
+    cores and memory.
     """
 
     booking: str
@@ -36,6 +37,7 @@ class RunningBooking:
     places: tuple[Place, ...]
     rows: tuple[tuple[int, int], ...]
     ends: int
+    until: int
     since: int
     protected: int
     lost: int
@@ -331,6 +333,7 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, policy: Policy, grid: Grid
         places=places,
         rows=tuple(bits.items()),
         ends=grid.end(min(row.ends for row in rows)),
+        until=min(row.ends for row in rows),
         since=since,
         protected=since + rest,
         lost=units * max(0, now - safe) // UNITS_PER_GPU,

@@ -3,8 +3,8 @@ may."""
 
 from dataclasses import replace
 
-from allocation.solver import solve
-from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_promise, gpus, whole
+from allocation.solver import Cap, solve
+from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_promise, gpus, whole
 from tests.solver.pausing import a_claim, a_site, given, later, rest_of, running
 
 QUARTER = HOUR // 4
@@ -77,3 +77,30 @@ def test_a_resume_goes_before_planned_starts_that_are_behind_it_in_the_queue() -
     why = next(row.delayed_by for row in plan.waits if row.booking == "spot")
     assert why is not None
     assert dict(why.numbers)["rule"] == "tier"
+
+
+def test_a_pause_gives_back_gpu_hours_to_the_second() -> None:
+    """Room opens on the grid, up to five minutes after the victim would have ended."""
+    ends, whole_day = 2 * HOUR + 1, (NOON - DAY // 2, NOON + DAY // 2)
+    victim = running("victim", whole("n1-0"), tenant="lab", ends=ends)
+    cap = Cap("lab", "h100", (HOUR + ends + HOUR - 100) * 56_000, *whole_day)
+    limits = (a_limit("lab", 1, borrow=None),)
+    site = a_site(a_claim("claim"), held=victim, fleet=gpus(1), limits=limits, caps=(cap,))
+    plan = solve(replace(site, running=(rest_of(victim, site.now),)), POLICY)
+    (pause,) = plan.pauses
+    rows = (*plan.assigns, *plan.waits)
+    booked = [(NOON - HOUR, pause.at), *((row.starts, row.ends) for row in rows)]
+    assert sum(min(until, cap.ends) - since for since, until in booked) * 56_000 == cap.most
+
+
+def test_a_start_within_the_guarantee_goes_when_own_work_ahead_takes_the_guarantee() -> None:
+    limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1, borrow=None))
+    low = replace(a_claim("low", tier="flex", hours=2, earliest=HOUR), within=True)
+    promise = a_promise(HOUR, 2, whole("n1-0"), strength="guaranteed")
+    ahead = a_claim("ahead", tier="assured", hours=1, earliest=2 * HOUR)
+    site = a_site(replace(low, promise=promise), ahead, fleet=gpus(2), limits=limits)
+    plan = solve(site, POLICY)
+    assert given(plan) == {"ahead": ("wait", 2 * HOUR), "low": ("wait", 3 * HOUR)}
+    why = next(row.delayed_by for row in plan.waits if row.booking == "low")
+    assert why is not None
+    assert why.code == "overtaken"

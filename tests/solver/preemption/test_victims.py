@@ -30,7 +30,7 @@ def a_runner(pool: Pool, name: str, lost: int, *places: Place) -> RunningBooking
     rows = tuple(bits.items())
     granted = (0, 0)
     return RunningBooking(
-        name, "firm", SPOT, use, places, rows, NOON + 9, NOON, NOON, lost, granted
+        name, "firm", SPOT, use, places, rows, NOON + 9, NOON + 9, NOON, NOON, lost, granted
     )
 
 
