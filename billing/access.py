@@ -106,3 +106,11 @@ def _member(actor: Actor, project: Project, username: str) -> int:
     if person is None:
         raise missing("member of this project", "person")
     return person
+
+
+def access_platform_budget(budget_id: UUID) -> Budget:
+    """The budget of the platform, for operators. Raises Refused `not_found`."""
+    found = Budget.objects.filter(id=budget_id, level=Budget.Level.PLATFORM).first()
+    if found is None:
+        raise missing("budget")
+    return found

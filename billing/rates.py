@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from billing.rules import UNITS_PER_GPU, cost_of
+from tenants.rules.limit_times import hour_at
 
 HOURS_OF_WEEK = 7 * 24
 WEEK_SECONDS = HOURS_OF_WEEK * 3600
@@ -63,7 +64,8 @@ class PeakHours:
         day, last = since.astimezone(zone).date(), until.astimezone(zone).date()
         while day <= last:
             for _, first, end in (each for each in self.weekly if each[0] == day.weekday()):
-                begins, ends = max(since, _at(day, first, zone)), min(until, _at(day, end, zone))
+                begins = max(since, hour_at(day, first, zone))
+                ends = min(until, hour_at(day, end, zone))
                 if begins < ends:
                     yield begins, ends
             day += timedelta(days=1)
@@ -99,12 +101,6 @@ class Rate:
 
 def _cost(per_hour: Decimal, seconds: int) -> Decimal:
     return cost_of(per_gpu_hour=per_hour, units=UNITS_PER_GPU, seconds=seconds)
-
-
-def _at(day: date, hour: int, zone: ZoneInfo) -> datetime:
-    """The instant at which the clocks show an hour of the day; 24 is the end of the day."""
-    local = datetime.combine(day, time()) + timedelta(hours=hour)
-    return local.replace(tzinfo=zone).astimezone(UTC)
 
 
 @lru_cache(maxsize=4096)

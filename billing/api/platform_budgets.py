@@ -7,6 +7,7 @@ from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from billing.access import access_platform_budget
 from billing.api.budgets import (
     BUDGETS,
     AmountChange,
@@ -20,7 +21,6 @@ from billing.queries import OWNERS
 from billing.rules import BudgetOwner, BudgetTerms, Period
 from billing.services import Rung, budget_put, ladder_set
 from tenants.api.base import ApiView, list_response
-from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Day
 from tenants.platform.rest.schema import described
 from tenants.platform.wall import operator_tx
@@ -81,7 +81,7 @@ class PlatformLadder(ApiView):
         """Describes the rungs."""
         self.require_operator()
         with operator_tx():
-            return Response(ladder_shown(_budget(budget_id)))
+            return Response(ladder_shown(access_platform_budget(budget_id)))
 
     @described(
         "set_platform_ladder",
@@ -94,13 +94,7 @@ class PlatformLadder(ApiView):
         sent = self.sent(LadderOut)
         self.require_operator()
         with operator_tx():
-            budget, rungs = _budget(budget_id), [Rung(**each) for each in sent["rungs"]]
+            budget = access_platform_budget(budget_id)
+            rungs = [Rung(**each) for each in sent["rungs"]]
             ladder_set(actor_id=self.actor.user_id, budget=budget, rungs=rungs, now=self.now)
             return Response(ladder_shown(budget))
-
-
-def _budget(budget_id: UUID) -> Budget:
-    found = Budget.objects.filter(id=budget_id, level=Budget.Level.PLATFORM).first()
-    if found is None:
-        raise missing("budget")
-    return found

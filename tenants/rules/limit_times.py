@@ -48,15 +48,15 @@ class Times:
         later = 24 if self.end_hour <= self.first_hour else 0
         while day <= last:
             if not self.weekdays or day.weekday() in self.weekdays:
-                begins = max(since, _at(day, self.first_hour, zone))
-                ends = min(until, _at(day, self.end_hour + later, zone))
+                begins = max(since, hour_at(day, self.first_hour, zone))
+                ends = min(until, hour_at(day, self.end_hour + later, zone))
                 if begins < ends:
                     yield begins, ends
             day += timedelta(days=1)
 
     def lasts_past(self, moment: datetime) -> bool:
         """True when there may be more of it after a moment."""
-        return self.last_day is None or _at(self.last_day, 48, ZoneInfo(self.zone)) > moment
+        return self.last_day is None or hour_at(self.last_day, 48, ZoneInfo(self.zone)) > moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _extend(steps: list[Step], step: Step) -> None:
         steps.append(step)
 
 
-def _at(day: date, hour: int, zone: ZoneInfo) -> datetime:
+def hour_at(day: date, hour: int, zone: ZoneInfo) -> datetime:
     """The instant at which the clocks show an hour, counted from the begin of a day."""
     local = datetime.combine(day, time()) + timedelta(hours=hour)
     return local.replace(tzinfo=zone).astimezone(UTC)

@@ -15,6 +15,7 @@ from tenants.services.input_values import (
     seconds_text,
     units_read,
     whole_read,
+    whole_sent,
 )
 from tenants.services.labs.share import Share, ShareMore
 from tenants.services.members.invitations import (
@@ -97,4 +98,5 @@ __all__ = [
     "user_mails_set",
     "user_zone_set",
     "whole_read",
+    "whole_sent",
 ]

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from decimal import Decimal
 
 from tenants.platform.errors import invalid
@@ -107,3 +108,9 @@ def whole_read(text: str, *, param: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,9}", text.strip()):
         raise invalid("bad_number", refusal_text("whole_number"), param)
     return int(text.strip())
+
+
+def whole_sent(form: Mapping[str, str], name: str) -> int | None:
+    """The whole number of a form's field; None if it is empty. Raises Refused `bad_number`."""
+    text = form.get(name, "").strip()
+    return whole_read(text, param=name) if text else None

@@ -111,3 +111,8 @@ def kpi(name: str, value: object, unit: str = "", note: str = "") -> SafeString:
         format_html(" <small>{}</small>", unit) if unit else "",
         format_html('<dd class="d">{}</dd>', note) if note else "",
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """Returns the number with its noun: `1 booking`, `2 bookings`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -21,9 +21,10 @@ from tenants.services import (
     tier_changes,
     tier_set,
     whole_read,
+    whole_sent,
 )
 from tenants.web.frame import operator_page, tenant_page
-from tenants.web.parts import Field
+from tenants.web.parts import Field, counted
 from tenants.words import refusal_text
 
 FLAGS = ("pausable", "counts", "replaces")
@@ -201,7 +202,7 @@ def _question(form: QueryDict) -> Confirmation | None:
         return None
     if not changes:
         return None
-    count = f"{len(changes)} term{'' if len(changes) == 1 else 's'}"
+    count = counted(len(changes), "term")
     return Confirmation(
         title=f"Change {count} of {form.get('name', '').strip()}?",
         lost=(
@@ -245,20 +246,15 @@ def _terms(form: QueryDict) -> TierTerms:
         pause_method=form.get("method", Tier.PauseMethod.STOP),
         late_share=whole_read(form.get("late_share", UNSENT["late_share"]), param="late_share"),
         no_show_after_seconds=seconds_read(after, param="no_show_after") if after.strip() else None,
-        max_pauses=_whole_or_none(form, "max_pauses"),
-        no_show_share=_whole_or_none(form, "no_show_share"),
+        max_pauses=whole_sent(form, "max_pauses"),
+        no_show_share=whole_sent(form, "no_show_share"),
         idle_action=form.get("idle_action", Tier.IdleAction.TELL),
-        max_open=_whole_or_none(form, "max_open"),
-        max_open_gpus=_whole_or_none(form, "max_open_gpus"),
+        max_open=whole_sent(form, "max_open"),
+        max_open_gpus=whole_sent(form, "max_open_gpus"),
         more_times=whole_read(form.get("more_times", ""), param="more_times"),
         replace_on_lost="replaces" in form,
         **times,
     )
-
-
-def _whole_or_none(form: QueryDict, name: str) -> int | None:
-    text = form.get(name, "")
-    return whole_read(text, param=name) if text.strip() else None
 
 
 def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | None) -> TierForm:

@@ -11,13 +11,17 @@ from rest_framework.response import Response
 from allocation.api.operators import OperatorView
 from allocation.models import SpendVariance
 from allocation.words.variances import cause_name, cause_sentence
-from billing.access import access_budget, budgets_visible, require_budget_right
+from billing.access import (
+    access_budget,
+    access_platform_budget,
+    budgets_visible,
+    require_budget_right,
+)
 from billing.models import Budget
 from billing.queries import budget_figures_of
 from billing.services import variance_rule_set
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
-from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Day, Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
@@ -190,7 +194,7 @@ class PlatformVarianceRule(OperatorView):
         """Describes the thresholds."""
         self.require_operator()
         with operator_tx():
-            return Response(_rule(_of_platform(budget_id)))
+            return Response(_rule(access_platform_budget(budget_id)))
 
     @described(
         "set_platform_variance_rule",
@@ -203,19 +207,12 @@ class PlatformVarianceRule(OperatorView):
         sent = self.sent(VarianceRuleOut)
         self.require_operator()
         with operator_tx():
-            budget = _of_platform(budget_id)
+            budget = access_platform_budget(budget_id)
             variance_rule_set(
                 actor_id=self.user.pk, budget=budget, percent=sent["percent"],
                 amount=sent["amount"], now=self.now,
             )  # fmt: skip
             return Response(_rule(budget))
-
-
-def _of_platform(budget_id: UUID) -> Budget:
-    found = Budget.objects.filter(id=budget_id, level=Budget.Level.PLATFORM).first()
-    if found is None:
-        raise missing("budget")
-    return found
 
 
 def _rule(budget: Budget) -> dict[str, Any]:

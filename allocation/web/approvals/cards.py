@@ -28,6 +28,7 @@ from billing.rules import money_text
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import User
+from tenants.web.parts import counted
 
 # Delayed bookings that a card names.
 MOST_DELAYS = 5
@@ -228,7 +229,7 @@ def _others(effect: Effect | None) -> tuple[str, ...]:
     if effect.delays:
         count = len(effect.delays)
         named = ", ".join(_delay(each) for each in effect.delays[:MOST_DELAYS])
-        many = f"{count} booking{'' if count == 1 else 's'}"
+        many = counted(count, "booking")
         found.append(f"Delays {many} of your organisation: {named}")
     if effect.pauses:
         found.append(f"Pauses {', '.join(effect.pauses[:MOST_DELAYS])}")
@@ -291,7 +292,7 @@ def _history(history: PersonHistory, currency: str) -> str:
     parts = [
         f"{history.bookings} {word} in the last 90 days",
         f"{money_text(history.charged, currency)} charged",
-        f"{history.no_shows} no-show{'' if history.no_shows == 1 else 's'}",
+        counted(history.no_shows, "no-show"),
     ]
     if history.hours:
         idle = history.idle_hours * 100 / history.hours

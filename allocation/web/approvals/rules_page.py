@@ -30,7 +30,7 @@ from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
-from tenants.services import seconds_read, whole_read
+from tenants.services import seconds_read, whole_read, whole_sent
 from tenants.web.frame import tenant_page
 from tenants.web.parts import Field
 
@@ -105,7 +105,7 @@ def _add(actor: Actor, form: QueryDict) -> str:
             project=form.get("project", ""),
             min_cost=_decimal(form, "min_cost"),
             min_gpu_hours=_decimal(form, "min_gpu_hours"),
-            min_gpus=_whole(form, "min_gpus"),
+            min_gpus=whole_sent(form, "min_gpus"),
             min_seconds=_seconds(form, "min_seconds"),
             classes=form.getlist("classes"),
             tiers=form.getlist("tiers"),
@@ -139,11 +139,6 @@ def _decimal(form: QueryDict, name: str) -> Decimal | None:
         return Decimal(text)
     except InvalidOperation as error:
         raise invalid("bad_number", refusal_text("number_example"), name) from error
-
-
-def _whole(form: QueryDict, name: str) -> int | None:
-    text = form.get(name, "").strip()
-    return whole_read(text, param=name) if text else None
 
 
 def _seconds(form: QueryDict, name: str) -> int | None:

@@ -27,7 +27,7 @@ from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
-from tenants.services import seconds_read, seconds_text, whole_read
+from tenants.services import seconds_read, seconds_text, whole_sent
 from tenants.web.frame import tenant_page, zone_of
 from tenants.web.parts import Field
 
@@ -92,10 +92,7 @@ def _set(actor: Actor, form: QueryDict, now: datetime) -> str:
         name: seconds_read(form.get(name, ""), param=name) if form.get(name, "").strip() else None
         for name in SECONDS
     }
-    limits |= {
-        name: whole_read(form.get(name, ""), param=name) if form.get(name, "").strip() else None
-        for name in NUMBERS
-    }
+    limits |= {name: whole_sent(form, name) for name in NUMBERS}
     row = tier_version_set(
         actor=actor,
         terms=VersionTerms(

@@ -15,6 +15,7 @@ from allocation.services.operate.maintenance import Moved
 from allocation.web.parts.times import moment_words
 from allocation.words.fleet import MODE_WORDS
 from tenants.platform.forms.confirm import Confirmation
+from tenants.web.parts import counted
 
 MOST_NAMED = 5
 
@@ -23,9 +24,9 @@ def drain_question(
     node: Node, losses: DrainImpact, by: datetime | None, now: datetime
 ) -> Confirmation:
     """Returns the confirmation before a drain."""
-    effects = [f"move {_count(len(losses.soon), 'start')}"] if losses.soon else []
+    effects = [f"move {counted(len(losses.soon), 'start')}"] if losses.soon else []
     if losses.broken:
-        effects.append(f"interrupt {_count(len(losses.broken), 'run')}")
+        effects.append(f"interrupt {counted(len(losses.broken), 'run')}")
     return Confirmation(
         title=f"Drain {node.name}?",
         lost=(
@@ -51,7 +52,7 @@ def revoke_question(node: Node, losses: DrainImpact, now: datetime) -> Confirmat
             "This can't be undone. To bring the node back, enrol and approve it again.",
         ),
         button=f"Revoke access of {node.name}"
-        + (f", {_count(runs, 'run')} without control" if runs else ""),
+        + (f", {counted(runs, 'run')} without control" if runs else ""),
         back=f"/ops/fleet/{node.name}",
         keep="Keep its access",
     )
@@ -61,10 +62,10 @@ def fence_question(node: Node, gpu: Gpu | None, losses: FenceImpact, now: dateti
     """Returns the confirmation before hardware counts as powered off."""
     where = node.name if gpu is None else f"GPU {gpu.index} of {node.name}"
     tenants = len({run.tenant_id for run in losses.runs})
-    runs = _count(len(losses.runs), "run")
+    runs = counted(len(losses.runs), "run")
     ended = (
         (
-            f"{runs} of {_count(tenants, 'tenant')} will end at once and restart elsewhere. "
+            f"{runs} of {counted(tenants, 'tenant')} will end at once and restart elsewhere. "
             "Unsaved work is lost and not charged.",
             *_named(losses.runs, now),
         )
@@ -75,7 +76,7 @@ def fence_question(node: Node, gpu: Gpu | None, losses: FenceImpact, now: dateti
         title=f"Is {where} powered off?",
         lost=(
             *ended,
-            f"{_count(losses.places, 'allocation')} on it count{'s' * (losses.places == 1)} as "
+            f"{counted(losses.places, 'allocation')} on it count{'s' * (losses.places == 1)} as "
             "empty. Confirm only if this is true.",
             "This can't be undone.",
         ),
@@ -90,7 +91,7 @@ def end_question(
 ) -> Confirmation:
     """Returns the confirmation before maintenance ends early or is cancelled."""
     is_planned = maintenance.starts > now
-    gpus = _count(losses.gpus, "GPU")
+    gpus = counted(losses.gpus, "GPU")
     when = moment_words(maintenance.starts if is_planned else maintenance.ends, _zone(), now)
     first = (
         f"{gpus} of {maintenance.where} stay bookable from {when}."
@@ -101,12 +102,12 @@ def end_question(
         )
     )
     later = (
-        (f"{_count(losses.later, 'later date')} of its series: cancelled too.",)
+        (f"{counted(losses.later, 'later date')} of its series: cancelled too.",)
         if losses.later
         else ()
     )
     verb = "Cancel" if is_planned else "End"
-    more = f" and {_count(losses.later, 'later date')}" if losses.later else ""
+    more = f" and {counted(losses.later, 'later date')}" if losses.later else ""
     return Confirmation(
         title=f"{verb} maintenance of {maintenance.where}?",
         lost=(
@@ -125,11 +126,11 @@ def clock_question(runs: int) -> Confirmation:
     return Confirmation(
         title="Is the portal's clock right?",
         lost=(
-            f"According to it, {_count(runs, 'run')} reached the end. They end now, and unsaved "
+            f"According to it, {counted(runs, 'run')} reached the end. They end now, and unsaved "
             "work is lost.",
             "Due bookings start. This can't be undone.",
         ),
-        button=f"The clock is right, end {_count(runs, 'run')}",
+        button=f"The clock is right, end {counted(runs, 'run')}",
         back="/ops/fleet",
         keep="Keep it unconfirmed",
     )
@@ -141,11 +142,11 @@ def pin_question(gpu: Gpu, mode: str, planned: int) -> Confirmation:
     return Confirmation(
         title=f"Pin {where} to {MODE_WORDS[mode]}?",
         lost=(
-            f"{_count(planned, 'booking')} planned in the other mode: moved, possibly to a "
+            f"{counted(planned, 'booking')} planned in the other mode: moved, possibly to a "
             "later start.",
             "Running work continues until it ends. To undo this, unpin the GPU.",
         ),
-        button=f"Pin to {MODE_WORDS[mode]}, move {_count(planned, 'booking')}",
+        button=f"Pin to {MODE_WORDS[mode]}, move {counted(planned, 'booking')}",
         back=f"/ops/fleet/{gpu.node.name}/{gpu.index}",
         keep="Keep its mode",
     )
@@ -171,11 +172,11 @@ def _out_of_planning(
         )
         yield from _named(losses.broken, now)
     if losses.soon:
-        yield f"{_count(len(losses.soon), 'start')} within the next hour: moved."
+        yield f"{counted(len(losses.soon), 'start')} within the next hour: moved."
         yield from _moved(losses.soon, now)
     if losses.later:
         yield (
-            f"{_count(losses.later, 'later start')}: kept until an hour before, in case the "
+            f"{counted(losses.later, 'later start')}: kept until an hour before, in case the "
             "node returns."
         )
     if not losses.is_any:
@@ -183,7 +184,7 @@ def _out_of_planning(
 
 
 def _runs(found: Sequence[Booking], one: str, many: str) -> str:
-    return f"{_count(len(found), 'run')} {one if len(found) == 1 else many}"
+    return f"{counted(len(found), 'run')} {one if len(found) == 1 else many}"
 
 
 def _named(bookings: Sequence[Booking], now: datetime) -> Iterator[str]:
@@ -207,10 +208,6 @@ def _moved(starts: Sequence[Moved], now: datetime) -> Iterator[str]:
         yield f"{each.label} of {each.tenant}: {before} → {after}"
     if len(starts) > MOST_NAMED:
         yield f"and {len(starts) - MOST_NAMED} more"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _zone() -> tzinfo:

@@ -34,6 +34,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.web.frame import operator_page
+from tenants.web.parts import counted
 
 OVER_SHOWN = timedelta(days=30)
 STAGES = {
@@ -252,13 +253,14 @@ class PreviewWords:
 def preview_words(preview: Preview) -> PreviewWords:
     """Returns the texts of a preview."""
     kept, lost, broken = preview.kept, preview.lost, len(preview.running)
-    summary = [f"{_count(kept, 'planned start')} would move."] * bool(kept)
-    summary += [f"{_count(lost, 'planned start')} cannot move and would be cancelled."] * bool(lost)
-    summary += [f"{_count(broken, 'running booking')} would be interrupted."] * bool(broken)
-    agreement = [f"Cancel {_count(lost, 'booking')}"] * bool(lost)
-    agreement += [f"interrupt {_count(broken, 'running booking')}"] * bool(broken)
+    summary = [f"{counted(kept, 'planned start')} would move."] * bool(kept)
+    stuck = f"{counted(lost, 'planned start')} cannot move and would be cancelled."
+    summary += [stuck] * bool(lost)
+    summary += [f"{counted(broken, 'running booking')} would be interrupted."] * bool(broken)
+    agreement = [f"Cancel {counted(lost, 'booking')}"] * bool(lost)
+    agreement += [f"interrupt {counted(broken, 'running booking')}"] * bool(broken)
     button = ["Plan maintenance"]
-    button += [f"move {_count(kept, 'start')}"] * bool(kept)
+    button += [f"move {counted(kept, 'start')}"] * bool(kept)
     button += [f"cancel {lost}"] * bool(lost)
     button += [f"interrupt {broken}"] * bool(broken)
     return PreviewWords(
@@ -267,10 +269,6 @@ def preview_words(preview: Preview) -> PreviewWords:
         agreement=", ".join(agreement),
         button=", ".join(button),
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 urlpatterns = [

@@ -26,7 +26,7 @@ from tenants.lab_queries import (
 from tenants.models import GpuClass, Lab, LabLead, Project, QuotaWindow
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
-from tenants.services import Share, ShareMore, gpus_text, units_read, whole_read
+from tenants.services import Share, ShareMore, gpus_text, units_read, whole_read, whole_sent
 from tenants.services.labs.labs import (
     lab_create,
     lab_lead_add,
@@ -219,19 +219,14 @@ def _quota(actor: Actor, form: QueryDict) -> str:
             units_read(borrow, param="borrow") if borrow else None,
             units_read(lend, param="lend") if lend else None,
             ShareMore(
-                cap_gpu_hours=_whole(form, "cap_gpu_hours"),
-                cap_days=_whole(form, "cap_days"),
+                cap_gpu_hours=whole_sent(form, "cap_gpu_hours"),
+                cap_days=whole_sent(form, "cap_days"),
                 cap_carries="cap_carries" in form,
             ),
         ),
         now=timezone.now(),
     )
     return f"{quota.lab.name}: {gpus_text(quota.guaranteed_units)} {quota.gpu_class_id} guaranteed."
-
-
-def _whole(form: QueryDict, name: str) -> int | None:
-    text = form.get(name, "").strip()
-    return whole_read(text, param=name) if text else None
 
 
 def _person(actor: Actor, form: QueryDict) -> str:

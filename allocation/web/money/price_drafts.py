@@ -35,6 +35,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_act_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.web.frame import operator_page
+from tenants.web.parts import counted
 
 ACTS = ("save", "publish", "rebase", "discard")
 MOST_PROJECTS = 200
@@ -121,7 +122,7 @@ def _acted(request: HttpRequest, operator: User, draft: PriceDraft, now: datetim
 
 def _question(draft: PriceDraft, act: str, now: datetime) -> Confirmation:
     """Returns the confirmation before a draft is published or discarded."""
-    count = _count(len(draft_changes(draft)), "price")
+    count = counted(len(draft_changes(draft)), "price")
     back = f"/ops/prices/drafts/{draft.id}"
     if act == "discard":
         lost = (f"It changes {count}. Its author, {draft.author}, can write it again.",)
@@ -132,7 +133,7 @@ def _question(draft: PriceDraft, act: str, now: datetime) -> Confirmation:
         at = timezone.localtime(terms.valid_from)
         begins = f"from {at.day} {at:%b %Y %H:%M} on"
     bookings, held = money_held()
-    kept = f"{_count(bookings, 'open booking')} keep their price; {money_text(held, _currency())}"
+    kept = f"{counted(bookings, 'open booking')} keep their price; {money_text(held, _currency())}"
     return Confirmation(
         title=f"Publish price book version {version}?",
         lost=(
@@ -247,10 +248,6 @@ def _next_version() -> int:
 def _currency() -> str:
     found = PriceBook.objects.order_by("-version").values_list("currency", flat=True)
     return found.first() or "EUR"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 urlpatterns = [

@@ -31,9 +31,9 @@ from tenants.models import GpuClass, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run
 from tenants.queries import tiers_all
-from tenants.services import whole_read
+from tenants.services import whole_read, whole_sent
 from tenants.web.frame import operator_page
-from tenants.web.parts import Field
+from tenants.web.parts import Field, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _known_add(operator: User, form: QueryDict) -> str:
     with transaction.atomic():
         for model in known:
             known_model_add(operator=operator, slug=model.slug, now=timezone.now())
-    return f"{_count(len(known), 'model')} added. You can now approve the nodes that have them."
+    return f"{counted(len(known), 'model')} added. You can now approve the nodes that have them."
 
 
 def _shipped_add(operator: User, form: QueryDict) -> str:
@@ -225,8 +225,7 @@ def _class_set(operator: User, form: QueryDict) -> str:
     slug, now = form.get("slug", "").strip(), timezone.now()
     if "is_new" in form and GpuClass.objects.filter(slug=_safe(slug)).exists():
         raise invalid("slug_taken", refusal_text("class_slug_taken"), "slug")
-    typed = form.get("order", "").strip()
-    order = whole_read(typed, param="order") if typed else None
+    order = whole_sent(form, "order")
     made = class_set(
         operator=operator, slug=slug, label=form.get("label", ""), order=order, now=now
     )
@@ -391,10 +390,6 @@ def _model_form(row: GpuModel, *, is_used: bool) -> FormView:
         hidden=(("slug", row.slug), *(own if is_used else ())),
         fields=(*(() if is_used else editable), _switch_field(row.switch_seconds)),
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 urlpatterns = [path("ops/catalogue", ops_catalogue, name="ops-catalogue")]

@@ -33,6 +33,7 @@ from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.services import seconds_read, seconds_text, whole_read
 from tenants.web.frame import operator_page
+from tenants.web.parts import counted
 
 VERSIONS_SHOWN = 20
 NO_NAMES = "none"
@@ -306,8 +307,8 @@ def _question(
     number: int, changes: Mapping[str, Mapping[str, PolicyValue]], moved: int
 ) -> Confirmation:
     count = len(changes["after"])
-    values = f"{count} value{'' if count == 1 else 's'}"
-    starts = f"{moved} start{'' if moved == 1 else 's'}"
+    values = counted(count, "value")
+    starts = counted(moved, "start")
     return Confirmation(
         title=f"Publish policy version {number + 1}?",
         lost=(

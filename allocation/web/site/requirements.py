@@ -30,7 +30,7 @@ from tenants.access import Actor, client_address
 from tenants.models import GpuClass, KnownPerson, Project, Tier, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
-from tenants.services import whole_read
+from tenants.services import whole_read, whole_sent
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import Field
 
@@ -151,13 +151,12 @@ def _accept(request: HttpRequest, actor: Actor, form: QueryDict) -> str:
 
 
 def _terms(form: QueryDict) -> RequirementTerms:
-    days = form.get("valid_days", "").strip()
     return RequirementTerms(
         target=form.get("target", ""),
         kind=form.get("kind", ""),
         name=form.get("name", ""),
         text=form.get("text", ""),
-        valid_days=whole_read(days, param="valid_days") if days else None,
+        valid_days=whole_sent(form, "valid_days"),
         projects=form.getlist("projects"),
     )
 

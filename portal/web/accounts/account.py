@@ -34,6 +34,7 @@ from tenants.services import (
 from tenants.services.sign_in.passwords import password_holder, password_prove
 from tenants.services.sign_in.second_factor import has_second_factor, second_factor_needed
 from tenants.web.frame import person_page
+from tenants.web.parts import counted
 from tenants.web.sessions import proof_give, sessions_shown
 
 
@@ -117,7 +118,7 @@ def _question(roles: list[OwnRole], form: QueryDict) -> Confirmation | None:
     role = _role(roles, form)
     others = sum(each.tenant_slug == role.tenant_slug for each in roles) - 1
     rest = (
-        f"You keep {others} other role{'' if others == 1 else 's'} in {role.tenant_name}."
+        f"You keep {counted(others, 'other role')} in {role.tenant_name}."
         if others
         else f"It is your only role in {role.tenant_name}: your tokens there stop working."
     )
@@ -141,7 +142,7 @@ def _end(user: User, form: QueryDict) -> str:
 
 def _end_others(user: User) -> str:
     ended = own_sessions_end(user=user, now=timezone.now())
-    return f"Signed out in {ended} other browser{'' if ended == 1 else 's'}."
+    return f"Signed out in {counted(ended, 'other browser')}."
 
 
 def _accept(user: User, form: QueryDict) -> str:

@@ -26,6 +26,7 @@ from tenants.services import (
 from tenants.services.members.access import member_enabled_set, members_of
 from tenants.services.members.invitations import may_see
 from tenants.web.frame import tenant_page
+from tenants.web.parts import counted
 
 MAX_WANTED = 80
 
@@ -236,7 +237,7 @@ def _remove_question(actor: Actor, member: Membership) -> Confirmation:
     elsewhere = Membership.objects.filter(tenant_id=actor.tenant_id, user=member.user)
     others = elsewhere.exclude(id=member.id).count()
     rest = (
-        f"They keep {others} other role{'' if others == 1 else 's'} in the tenant."
+        f"They keep {counted(others, 'other role')} in the tenant."
         if others
         else "It is their only role in the tenant: they can't open it, and their tokens stop."
     )

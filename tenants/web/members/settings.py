@@ -27,6 +27,7 @@ from tenants.services import (
 from tenants.services.credentials.service_accounts import may_have_service_accounts
 from tenants.services.outgoing.webhooks import may_have_webhooks
 from tenants.web.frame import tenant_page
+from tenants.web.parts import counted
 from tenants.web.sessions import sessions_shown
 
 MOST_NAMED = 8
@@ -141,7 +142,7 @@ def _revoke(actor: Actor, form: QueryDict) -> str:
 
 def _revoke_all(actor: Actor) -> str:
     ended = tokens_revoke(actor=actor, now=timezone.now())
-    return f"Revoked: {ended} token{'' if ended == 1 else 's'}."
+    return f"Revoked: {counted(ended, 'token')}."
 
 
 def _question(actor: Actor, form: QueryDict) -> Confirmation | None:

@@ -33,6 +33,7 @@ from tenants.services.notifications import (
     notifications_mark_read,
 )
 from tenants.web.frame import tenant_page
+from tenants.web.parts import counted
 from tenants.words import refusal_text
 
 ICONS = {
@@ -176,7 +177,7 @@ def _unread(actor: Actor, form: QueryDict) -> str:
 
 def _all_read(actor: Actor) -> str:
     marked = notifications_mark_read(actor=actor, now=timezone.now())
-    return f"{marked} notification{'' if marked == 1 else 's'} marked as read."
+    return f"{counted(marked, 'notification')} marked as read."
 
 
 def _entry(row: Notification) -> Entry:

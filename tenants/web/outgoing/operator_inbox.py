@@ -11,6 +11,7 @@ from tenants.platform.forms.actions import form_action_run
 from tenants.queries import operator_notifications, operator_unread_count
 from tenants.services.notifications import operator_notifications_mark_read
 from tenants.web.frame import operator_page
+from tenants.web.parts import counted
 
 MOST_SHOWN = 100
 
@@ -28,7 +29,7 @@ def ops_inbox(request: HttpRequest, operator: User) -> HttpResponse:
     rows = operator_notifications(operator.pk).select_related("tenant").order_by("-at", "-id")
     context = {
         "rows": rows[:MOST_SHOWN],
-        "heading": f"{unread} unread request{'' if unread == 1 else 's'}" if unread else "Inbox",
+        "heading": counted(unread, "unread request") if unread else "Inbox",
     }
     return render(request, "tenants/notifications/ops_inbox.html", context)
 
@@ -42,7 +43,7 @@ def ops_bell(request: HttpRequest, operator: User) -> HttpResponse:
 
 def _all_read(operator: User) -> str:
     marked = operator_notifications_mark_read(operator=operator, now=timezone.now())
-    return f"{marked} request{'' if marked == 1 else 's'} marked as read."
+    return f"{counted(marked, 'request')} marked as read."
 
 
 urlpatterns = [

@@ -37,6 +37,7 @@ from tenants.services.outgoing.webhooks import (
     webhooks_of,
 )
 from tenants.web.frame import operator_page, tenant_page
+from tenants.web.parts import counted
 from tenants.words import refusal_text
 
 PAGE_ROWS = 50
@@ -239,7 +240,7 @@ def _resend_all(actor: Holder, webhook_id: UUID) -> str:
         states=_LOST,
         now=now,
     )
-    return f"{count} message{'' if count == 1 else 's'} queued again."
+    return f"{counted(count, 'message')} queued again."
 
 
 def _rotate(actor: Holder, webhook_id: UUID, secrets: list[str]) -> str:
