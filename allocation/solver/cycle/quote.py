@@ -14,6 +14,7 @@ from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
+from allocation.solver.model.inner_limits import FOREVER
 from allocation.solver.model.inputs import Request, Snapshot, Strength
 from allocation.solver.model.ordering import in_order
 from allocation.solver.model.policy import Policy
@@ -160,7 +161,9 @@ class Availability:
 
     def _last_end(self, mine: Request) -> int:
         """The end of `mine` with all planned starts where they are, or of what may move for it:
-        what begins later is in nobody's way."""
+        what begins later is in nobody's way, unless a cap counts its GPU-hours."""
+        if self._state.quota.has_hours:
+            return FOREVER
         demands, _ = possible_demands(self._state, demands_of(mine))
         first = max(mine.earliest, self._state.now)
         if mine.fixed or not demands:

@@ -10,6 +10,7 @@ import pytest
 from allocation.solver import (
     Assign,
     Availability,
+    Cap,
     Held,
     Maintenance,
     Place,
@@ -20,6 +21,7 @@ from allocation.solver import (
 )
 from tests.solver import truth
 from tests.solver.builders import (
+    DAY,
     HOUR,
     NOON,
     POLICY,
@@ -187,6 +189,16 @@ def test_a_quote_of_several_classes_goes_before_who_waits_for_one_of_them() -> N
     claim = a_claim(LAST, tier="flex", ask=an_ask(1, "h100", "l40s"), hours=1)
     plan = with_claim(site, replace(claim, durations=(("h100", HOUR), ("l40s", HOUR + 300))))
     assert given(plan) == {LAST: ("wait", 2 * HOUR), "spot": ("wait", 3 * HOUR + 300)}
+
+
+def test_a_quote_has_the_gpu_hours_of_who_is_behind_and_starts_later() -> None:
+    cap = Cap("lab", "h100", 2 * HOUR * 56_000, 0, 0, rolling_days=2)
+    spot = a_claim("spot", tier="spot", hours=2, earliest=5 * HOUR)
+    site = a_site(spot, fleet=gpus(2), limits=(a_limit("lab", 1, borrow=None),), caps=(cap,))
+    window = a_claim(LAST, tier="flex", hours=1, earliest=HOUR, fixed=True)
+    plan = with_claim(planned(site), window)
+    assert given(plan)[LAST] == ("assign", HOUR)
+    assert given(plan)["spot"][1] > DAY
 
 
 @pytest.mark.parametrize(("wanted", "paused"), [(4, 0), (6, 4), (8, 8)])

@@ -4,6 +4,7 @@ may."""
 from dataclasses import replace
 
 from allocation.solver import Cap, solve
+from tests.solver import truth
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_promise, gpus, whole
 from tests.solver.pausing import a_claim, a_site, given, later, rest_of, running
 
@@ -88,7 +89,7 @@ def test_a_pause_gives_back_gpu_hours_to_the_second() -> None:
     site = a_site(a_claim("claim"), held=victim, fleet=gpus(1), limits=limits, caps=(cap,))
     plan = solve(replace(site, running=(rest_of(victim, site.now),)), POLICY)
     (pause,) = plan.pauses
-    rows = (*plan.assigns, *plan.waits)
+    rows = truth.given_by(plan)
     booked = [(NOON - HOUR, pause.at), *((row.starts, row.ends) for row in rows)]
     assert sum(min(until, cap.ends) - since for since, until in booked) * 56_000 == cap.most
 
