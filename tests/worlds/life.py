@@ -25,6 +25,7 @@ from allocation.solver import (
 from allocation.solver.model.rows import rows_of
 from allocation.solver.state.kept import QuietClasses
 from tests.solver.builders import MODELS, NOON
+from tests.solver.standing import units_of
 from tests.worlds.conditions import with_conditions
 from tests.worlds.draw import Drawn, Event, world_draw
 from tests.worlds.jobs import DAY, Job
@@ -239,11 +240,12 @@ class World:
 
     def _use(self, row: Held, starts: int, ends: int) -> None:
         """Count what a row has used, by day."""
-        gpu_class = self.class_of(row)
+        gpu = next(gpu for gpu in self.drawn.gpus if gpu.id == row.place.gpu)
+        units = units_of(next(each for each in MODELS if each.slug == gpu.model), row.place)
         for day in range(starts // DAY * DAY, ends, DAY):
             seconds = max(0, min(ends, day + DAY) - max(starts, day))
-            key = (row.tenant, row.project, gpu_class, day)
-            self.used[key] = self.used.get(key, 0) + seconds * UNITS * row.place.size // 8
+            key = (row.tenant, row.project, gpu.gpu_class, day)
+            self.used[key] = self.used.get(key, 0) + seconds * units
 
     def _cancel(self) -> Iterator[str]:
         for name in [*self.waiting, *sorted({row.booking for row in self.rows})]:
