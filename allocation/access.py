@@ -20,6 +20,8 @@ from allocation.models import (
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import Membership, Role
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 from tenants.platform.errors import Refused, denied, missing
 from tenants.platform.log_ids import log_id
 
@@ -27,6 +29,10 @@ LABEL = re.compile(r"BK-([1-9][0-9]{0,17})(?:\[([1-9][0-9]{0,8})\])?", re.IGNORE
 IDENTIFIER = re.compile(r"bk_([0-9a-f]{32})")
 SERIES = re.compile(r"sr_([0-9a-f]{32})")
 ARRAY = re.compile(r"ar_([0-9a-f]{32})")
+
+
+_PARTS = ("project", "tier", "owner", "campaign")
+_by_id = Compiled(lambda _now, keys: Booking.objects.select_related(*_PARTS).filter(id__in=keys))
 
 
 def access_booking(actor: Actor, reference: str) -> Booking:
@@ -37,17 +43,19 @@ def access_booking(actor: Actor, reference: str) -> Booking:
         Refused: `not_found`, or `array_not_booking` for the number of an array.
     """
     found = None
-    bookings = Booking.objects.select_related("project", "tier", "owner", "campaign").filter(
-        tenant_id=actor.tenant_id
-    )
     if label := LABEL.fullmatch(reference):
         index = int(label[2]) if label[2] else None
-        found = bookings.filter(number=int(label[1]), array_index=index).first()
+        rows = Booking.objects.select_related(*_PARTS).filter(tenant_id=actor.tenant_id)
+        found = rows.filter(number=int(label[1]), array_index=index).first()
         if found is None and index is None:
             _array_check(actor, reference)
     elif identifier := IDENTIFIER.fullmatch(reference):
-        found = bookings.filter(id=UUID(identifier[1])).first()
-    if found is None or actor.role_in(found.project_id) is None:
+        found = next(iter(_by_id(ASKED_AT, [UUID(identifier[1])])), None)
+    if (
+        found is None
+        or found.tenant_id != actor.tenant_id
+        or actor.role_in(found.project_id) is None
+    ):
         raise missing("booking")
     log_id(booking=found.label)
     return found

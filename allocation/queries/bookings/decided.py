@@ -8,6 +8,17 @@ from django.db.models import Exists, OuterRef
 
 from allocation.models import Allocation, Booking, BookingChange
 from allocation.rules.states import State
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
+
+_current = Compiled(
+    lambda _now, keys: (
+        Allocation.objects.filter(booking_id__in=keys, abandoned=False)
+        .exclude(state=Allocation.State.SUPERSEDED)
+        .select_related("gpu__node")
+        .order_by("period", "gpu_number", "start")
+    )
+)
 
 PARTS = ("pauses", "moved_starts__claimant", "changes", "dependencies__parent")
 """What the representation of a booking shows of other tables."""
@@ -46,12 +57,6 @@ def decided_bookings_read(bookings: Collection[UUID]) -> Mapping[UUID, DecidedBo
 def allocations_current(bookings: Iterable[Booking]) -> dict[UUID, list[Allocation]]:
     """The current allocations of each booking, by start and GPU."""
     found: dict[UUID, list[Allocation]] = {booking.id: [] for booking in bookings}
-    rows = (
-        Allocation.objects.filter(booking_id__in=found, abandoned=False)
-        .exclude(state=Allocation.State.SUPERSEDED)
-        .select_related("gpu__node")
-        .order_by("period", "gpu_number", "start")
-    )
-    for row in rows:
+    for row in _current(ASKED_AT, found) if found else ():
         found[row.booking_id].append(row)
     return found
