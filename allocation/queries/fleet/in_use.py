@@ -1,6 +1,6 @@
 """What bookings have at one instant, and what of it is above guarantees."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -44,18 +44,22 @@ def in_use(now: datetime, tenant_id: UUID | None = None) -> list[InUse]:
         row = UnitsHeld(booking, project, int(units), counts, pausable, since)
         held[tenant, name].append(row)
     guaranteed: dict[tuple[UUID, str], int] = {}
+    assigned: Counter[tuple[UUID, str]] = Counter()
     kept: dict[tuple[UUID, str], dict[UUID, int]] = defaultdict(dict)
     for quota in quotas:
         key = quota.tenant_id, quota.gpu_class_id
         if quota.project_id is None:
             guaranteed[key] = quota.guaranteed_units
-        elif quota.lend_limit_units is not None:
+            continue
+        assigned[key] += quota.guaranteed_units
+        if quota.lend_limit_units is not None:
             least = max(0, quota.guaranteed_units - quota.lend_limit_units)
             kept[key][quota.project_id] = least
     found = []
     for key, mine in held.items():
         # A class of which the tenant has no quota has no guarantees, and nothing is borrowed.
-        above = units_above(mine, guaranteed[key], kept[key]) if key in guaranteed else {}
+        most = max(guaranteed.get(key, 0), assigned[key])
+        above = units_above(mine, most, kept[key]) if key in guaranteed else {}
         found += [
             InUse(key[0], row.project, row.booking, key[1], row.units, above.get(row.booking, 0))
             for row in mine
