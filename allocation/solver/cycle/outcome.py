@@ -152,8 +152,7 @@ class Outcome:
         self.rebinding.add(request.booking, kept)
         self.placed[request.booking] = kept
         strength = self.strengths.count(request, kept, firm=self._was_firm(request, kept))
-        self.wait(request, kept, (), None, strength)
-        self.waits[-1] = replace(self.waits[-1], as_before=True)
+        self.wait(request, kept, (), None, strength, as_before=True)
 
     def is_weaker(self, request: Request, kept: Fit, found: Fit) -> bool:
         """True when an earlier start would lose the guarantee, and is not assigned at once."""
@@ -187,11 +186,14 @@ class Outcome:
         reasons: tuple[Reason, ...],
         delayed_by: Reason | None,
         strength: Strength = "expected",
+        *,
+        as_before: bool = False,
     ) -> None:
         """Keep the request waiting. Its room is reserved, unless the start is unproven."""
         for use in self.state.uses(found.demand):
             self.queues[use.gpu_class] = self.ahead(use.gpu_class).plus(use.units)
-        self.waits.append(self._waiting(request, found, reasons, delayed_by, strength))
+        wait = self._waiting(request, found, reasons, delayed_by, strength, as_before=as_before)
+        self.waits.append(wait)
 
     def resume(self, turn: Turn, make_way: Callable[[Turn], None]) -> Fit | None:
         """Plan when a paused booking resumes; without a start it is tried again in the next
@@ -214,11 +216,14 @@ class Outcome:
         reasons: tuple[Reason, ...],
         delayed_by: Reason | None,
         strength: Strength,
+        *,
+        as_before: bool = False,
     ) -> Waiting:
         name, key = found.demand.gpu_class, self.keys.get(request.booking, ())
         return Waiting(
-            request.booking, name, found.places, *found.window, reasons, delayed_by, strength, key
-        )
+            request.booking, name, found.places, *found.window, reasons, delayed_by, strength, key,
+            as_before=as_before,
+        )  # fmt: skip
 
     def is_written(self, booking: str) -> bool:
         """True for a booking with GPUs of its own, assigned in this cycle or before."""

@@ -123,11 +123,14 @@ def planned_start_reserve(
 ) -> Fit | Reason:
     """Reserve the fit, perhaps with victims, or return the reason why it no longer fits."""
     why = _overrun(state, found) or _quota_cut(state, found)
-    standing = found if why is None else preemption.on_the_same_places(request, found)
+    if why is None:
+        state.put_back(found)
+        return found
+    standing = preemption.on_the_same_places(request, found)
     if standing is not None:
         state.reserve(standing)
         return standing
-    if why is not None and why.code == "overrun" and preemption.can_be_out(found):
+    if why.code == "overrun" and preemption.can_be_out(found):
         if preemption.may_lie_elsewhere(found.demand, found.starts):
             # There is room elsewhere by now, so nobody is paused for the pin.
             return reason("pinned", elsewhere=1, pin=",".join(found.demand.pin))
@@ -137,7 +140,7 @@ def planned_start_reserve(
             return reason("quota_cut")
         # The booking that was to be paused for it has a claim as good by now.
         return reason("overtaken", rule="share", own_tenant=0)
-    return why or reason("overrun")
+    return why
 
 
 def _reserve_room_only(state: CycleState, _: Preemption, __: Request, found: Fit) -> Fit | Reason:

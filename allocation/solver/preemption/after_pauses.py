@@ -8,18 +8,19 @@ choice may be enough.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Index
 from allocation.solver.model.demand import Demand
+from allocation.solver.preemption.leaving import Leaving
 from allocation.solver.preemption.victim_rules import VictimRules
 from allocation.solver.quota.quota import Block
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 
-Runners = list[RunningBooking]
 Window = tuple[int, int]
 _FEW = 8
 """From so many on, all are added to the quota at once."""
@@ -29,13 +30,14 @@ _FEW = 8
 class _Known:
     """What is known of some claims and a start.
 
-    `leaving` may leave, those in the columns `stays` do not, `until` is when each column is taken
-    again; it was read at `frees` and `changes`.
+    Those in the columns `stays` do not leave, `until` is when each column is taken again; it was
+    read at `frees`, `changes` and the `serial` of those who may leave. `any_leaves`: somebody may.
     """
 
     frees: int
     changes: int
-    leaving: Runners
+    serial: int
+    any_leaves: bool
     stays: Index
     until: Ints
 
@@ -65,30 +67,27 @@ class RoomAfterPauses:
     def _for_tenant(self, demand: Demand, starts: int, ends: int) -> bool:
         """False when no claim of the tenant has room."""
         name, tenant = demand.gpu_class, demand.owners[0]
-        return self._is_enough(
-            (name, tenant), demand, (starts, ends),
-            lambda: self._rules.may_leave(name, tenant, starts),
-        )  # fmt: skip
+        leaving = self._rules.may_leave(name, tenant, starts)
+        known = self._read((name, tenant), (name, starts), leaving, leaving.rows)
+        return self._is_enough(known, demand, ends)
 
     def _for_claim(self, demand: Demand, starts: int, ends: int) -> bool:
         """The same for this claim."""
         claim = self._rules.claim(demand, starts)
         if claim is None:
             return False
-        rules = self._rules
-        return self._is_enough(
-            claim.block.use, demand, (starts, ends),
-            lambda: [each.runner for each in rules.candidates(claim)],
+        leaving = self._rules.leaving(claim)
+        known = self._read(
+            claim.block.use, (demand.gpu_class, starts), leaving,
+            lambda: (each.runner for _, each in leaving.rows()),
         )  # fmt: skip
+        return self._is_enough(known, demand, ends)
 
-    def _is_enough(
-        self, whose: object, demand: Demand, window: Window, leaving: Callable[[], Runners]
-    ) -> bool:
-        """True when enough columns can be free in the window, in one group of the level."""
-        known = self._read(whose, demand.gpu_class, window[0], leaving)
-        if not known.leaving:
+    def _is_enough(self, known: _Known, demand: Demand, ends: int) -> bool:
+        """True when enough columns can be free until then, in one group of the level."""
+        if not known.any_leaves:
             return False
-        free = known.until >= window[1]
+        free = known.until >= ends
         if np.count_nonzero(free) < demand.count:
             return False
         if demand.level == "any":
@@ -97,31 +96,30 @@ class RoomAfterPauses:
         return int(np.add.reduceat(free.astype(np.int64), bounds).max()) >= demand.count
 
     def _read(
-        self, whose: object, gpu_class: str, starts: int, leaving: Callable[[], Runners]
+        self,
+        whose: object,
+        at: tuple[str, int],
+        leaving: Leaving[Any],
+        runners: Callable[[], Iterable[RunningBooking]],
     ) -> _Known:
-        frees = self._state.frees.get(gpu_class, 0)
-        changes = self._state.running.changes(gpu_class)
+        gpu_class, starts = at
+        running, serial = self._state.running, leaving.serial
+        frees, changes = self._state.frees.get(gpu_class, 0), running.changes(gpu_class)
         known = self._known.get((whose, starts))
-        if known is None:
-            now = leaving()
-            stays = self._stays(gpu_class, now, starts)
-            until = self._free_until(gpu_class, stays, starts)
-            known = self._known[whose, starts] = _Known(frees, changes, now, stays, until)
+        if known is not None and known.frees == frees and known.serial == serial:
+            known.changes = changes
             return known
-        is_true = known.frees == frees
-        if known.changes != changes:
+        if known is None or known.changes != changes:
             # Only then may others leave, or somebody leave at another second.
-            now, known.changes = leaving(), changes
-            if not is_true or known.leaving != now:
-                known.leaving, is_true = now, False
-                known.stays = self._stays(gpu_class, now, starts)
-        if not is_true:
-            known.frees, known.until = frees, self._free_until(gpu_class, known.stays, starts)
+            gone = list(runners())
+            any_leaves = bool(gone)
+            stays = running.staying(gpu_class, gone, starts).column
+        else:
+            any_leaves, stays = known.any_leaves, known.stays
+        until = self._free_until(gpu_class, stays, starts)
+        known = _Known(frees, changes, serial, any_leaves, stays, until)
+        self._known[whose, starts] = known
         return known
-
-    def _stays(self, gpu_class: str, leaving: Runners, starts: int) -> Index:
-        """The columns that running work still uses then."""
-        return self._state.running.staying(gpu_class, leaving, starts).column
 
     def _free_until(self, gpu_class: str, stays: Index, starts: int) -> Ints:
         """For each column the second until which it can be free from `starts` on; 0: it can't."""

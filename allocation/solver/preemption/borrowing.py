@@ -278,17 +278,37 @@ def _claims(
         if wait.starts <= first and wait.booking not in awaiting_pauses:
             continue
         demand = demand_on(request, wait.gpu_class)
-        uses, window, quota = state.uses(demand), (first, first + demand.duration), state.quota
-        for use in uses:
-            quota.add(use, (wait.starts, wait.ends), -1)
-        if all(quota.is_within_guarantee(u, window) and not quota.over(u, window) for u in uses):
+        uses, window = state.uses(demand), (first, first + demand.duration)
+        if _may_start_inside(state, uses, window, (wait.starts, wait.ends)):
             # Count from the requested start, not from now: the plan must not change with time
             # alone.
             since, names = min(first, request.earliest), [use.gpu_class for use in uses]
             claims += [Claim(request.booking, request.tenant, n, since, window[1]) for n in names]
-        for use in uses:
-            quota.add(use, (wait.starts, wait.ends))
     return tuple(sorted(claims, key=lambda each: each.booking))
+
+
+def _may_start_inside(
+    state: CycleState, uses: Sequence[Use], window: tuple[int, int], planned: tuple[int, int]
+) -> bool:
+    """True when a booking would be allowed in a window, and inside its guarantee, if it did not
+    have its planned one."""
+    quota = state.quota
+    if len(uses) == 1:
+        # What fits next to its own planned window fits without that, too.
+        if _is_allowed_inside(quota, uses, window):
+            return True
+        if not quota.has_hours and state.grid.end(window[1]) <= planned[0]:
+            return False
+    for use in uses:
+        quota.add(use, planned, -1)
+    found = _is_allowed_inside(quota, uses, window)
+    for use in uses:
+        quota.add(use, planned)
+    return found
+
+
+def _is_allowed_inside(quota: Quota, uses: Iterable[Use], window: tuple[int, int]) -> bool:
+    return all(quota.is_within_guarantee(u, window) and not quota.over(u, window) for u in uses)
 
 
 def _given_rows(

@@ -363,7 +363,9 @@ class Preemption:
 
     def _at(self, request: Request, demand: Demand, starts: int, class_rank: int) -> Fit | None:
         """A fit at exactly this start, with victims."""
-        demand = replace(demand, duration=length_from(request, demand.gpu_class, starts))
+        length = length_from(request, demand.gpu_class, starts)
+        if length != demand.duration:
+            demand = replace(demand, duration=length)
         if demand.groups:
             return self._at_together(request, demand, starts)
         return self._at_with_victims(request.booking, demand, starts, class_rank)

@@ -12,12 +12,14 @@ to its potential, comes back before something happens from outside.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import total_ordering
+from functools import partial, total_ordering
+from itertools import count
 from typing import Literal
 
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import MILLION, Snapshot
 from allocation.solver.preemption.in_place import PARTS, Block, InPlace, Level, Part, Standing
+from allocation.solver.preemption.leaving import Leaving
 from allocation.solver.quota.quota import Use
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
@@ -144,6 +146,16 @@ Ranked = tuple[tuple[Group, int, int, int, str], Candidate]
 """With its place in the order: group, least lost work, latest grant, id."""
 
 
+@dataclass(slots=True)
+class _Found:
+    """Who may leave for a claim, and the `candidates` in order, as of that `serial`."""
+
+    claim: Claim
+    leaving: Leaving[Ranked]
+    serial: int = -1
+    candidates: tuple[Candidate, ...] = ()
+
+
 class VictimRules:
     """The rules of one cycle; decisions of the cycle count."""
 
@@ -159,7 +171,9 @@ class VictimRules:
         # By units, owners, tier, class and start, while the tenant has the same in place.
         self._claims: dict[tuple[Use, int], tuple[int, Claim | None]] = {}
         # By claim, while everybody has the same in place.
-        self._found: dict[int, tuple[int, Claim, tuple[Candidate, ...]]] = {}
+        self._found: dict[int, _Found] = {}
+        self._serials = count()
+        self._may_leave: dict[tuple[str, str, int], Leaving[RunningBooking]] = {}
 
     def claim(self, demand: Demand, starts: int) -> Claim | None:
         """The claim of a start at that second; None: nobody is paused for it.
@@ -171,6 +185,9 @@ class VictimRules:
         known = self._claims.get((use, starts))
         if known is None or known[0] != version:
             claim = self._claim(use, (starts, starts + demand.duration))
+            before = self._found.pop(id(known[1]), None) if known is not None else None
+            if claim is not None and before is not None:
+                self._note_found(claim, before.leaving)
             known = self._claims[use, starts] = (version, claim)
         return known[1]
 
@@ -199,28 +216,51 @@ class VictimRules:
 
     def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
         """All that could be a victim of the claim, the first to be paused first."""
-        changes = self._state.running.changes(claim.gpu_class)
-        known = self._found.get(id(claim))
-        if known is None or known[0] != changes or known[1] is not claim:
-            known = self._found[id(claim)] = (changes, claim, self._candidates(claim))
-        return known[2]
+        found = self.leaving(claim)
+        known = self._found[id(claim)]
+        if known.serial != found.serial:
+            known.serial = found.serial
+            known.candidates = tuple(each for _, each in sorted(found.rows(), key=_rank))
+        return known.candidates
 
-    def may_leave(self, gpu_class: str, tenant: str, starts: int) -> list[RunningBooking]:
-        """Everybody who can be a candidate for some claim of the tenant at that second."""
-        planned = not self._is_due(gpu_class, starts)
-        found = list(self._able(gpu_class, tenant, starts))
-        for other in self._state.running.tenants(gpu_class):
-            if other != tenant:
-                found += self._borrowers(gpu_class, other, starts, planned=planned)
+    def leaving(self, claim: Claim) -> Leaving[Ranked]:
+        """All that could be a victim of the claim, in no order."""
+        known = self._found.get(id(claim))
+        if known is None or known.claim is not claim:
+            known = self._note_found(claim, None)
+        known.leaving.refresh(self._state.running, claim.gpu_class)
+        return known.leaving
+
+    def _note_found(self, claim: Claim, before: Leaving[Ranked] | None) -> _Found:
+        read = partial(self._rows, claim)
+        found = self._found[id(claim)] = _Found(claim, Leaving(read, self._serials, before))
         return found
 
-    def _candidates(self, claim: Claim) -> tuple[Candidate, ...]:
-        rows = [*self._own(claim)]
-        for tenant in self._state.running.tenants(claim.gpu_class):
-            if tenant != claim.tenant:
-                rows += self._of_others(claim, tenant)
+    def may_leave(self, gpu_class: str, tenant: str, starts: int) -> Leaving[RunningBooking]:
+        """Everybody who can be a candidate for some claim of the tenant at that second."""
+        key = (gpu_class, tenant, starts)
+        if key not in self._may_leave:
+            planned = not self._is_due(gpu_class, starts)
+            read = partial(self._may_leave_of, key, planned=planned)
+            self._may_leave[key] = Leaving(read, self._serials)
+        found = self._may_leave[key]
+        found.refresh(self._state.running, gpu_class)
+        return found
+
+    def _may_leave_of(
+        self, key: tuple[str, str, int], other: str, *, planned: bool
+    ) -> list[RunningBooking]:
+        gpu_class, tenant, starts = key
+        if other == tenant:
+            return list(self._able(gpu_class, tenant, starts))
+        return self._borrowers(gpu_class, other, starts, planned=planned)
+
+    def _rows(self, claim: Claim, tenant: str) -> Sequence[Ranked]:
+        """What one tenant may lose to the claim."""
+        own = tenant == claim.tenant
+        rows = self._own(claim) if own else self._of_others(claim, tenant)
         rules = self._state.policy.victim_rules
-        return tuple(each for _, each in sorted(rows, key=_rank) if each.rule in rules)
+        return [row for row in rows if row[1].rule in rules]
 
     def within_shares(self, claim: Claim, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The first candidates that may leave all together: of those paused for a fairer share only

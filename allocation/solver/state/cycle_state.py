@@ -148,7 +148,8 @@ class CycleState(HeldSpace):
                 self.maintenance.add(part.demand.gpu_class, calendar, gpus)
 
     def put_back(self, fit: Fit) -> None:
-        """Undo `lift`, also where its GPUs are in maintenance."""
+        """Take quota, and room that is known to be free. Undoes `lift` also where its GPUs are in
+        maintenance."""
         self.take(fit)
         for use in self.uses(fit.demand):
             self.quota.add(use, fit.window)
