@@ -61,8 +61,7 @@ class RoomAfterPauses:
         """
         if demand.shape is not None:
             return True
-        bounds = (self._for_tenant, self._for_claim)
-        return all(is_enough(demand, starts, ends) for is_enough in bounds)
+        return self._for_tenant(demand, starts, ends) and self._for_claim(demand, starts, ends)
 
     def _for_tenant(self, demand: Demand, starts: int, ends: int) -> bool:
         """False when no claim of the tenant has room."""

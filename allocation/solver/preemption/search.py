@@ -91,8 +91,8 @@ class Preemption:
             name = demand.gpu_class
             tried = self._instants(demand, first, kept.starts - (not kept.victims))
             if not kept.victims:
-                until = kept.starts if name == kept.demand.gpu_class else None
-                tried = self._hopeful(request, demand, tried, until)
+                own = kept if name == kept.demand.gpu_class else None
+                tried = self._hopeful(request, demand, tried, own)
             if tried:
                 found[name] = tried
         return found
@@ -334,21 +334,39 @@ class Preemption:
         return best
 
     def _hopeful(
-        self, request: Request, demand: Demand, tried: list[int], until: int | None
+        self, request: Request, demand: Demand, tried: list[int], kept: Fit | None
     ) -> list[int]:
-        """Those starts at which victims may make room for the demand; with `until` only the part of
-        each window before that second is examined."""
+        """Those starts at which victims may make room for the demand; with a `kept` start of its
+        own, which is reserved, only the part of each window before that is examined."""
         if not tried or not all(map(self._victim_rules.may_claim, demand.parts)):
             return []
         if demand.groups:
             return tried
         found = []
-        for starts in tried:
+        until = None if kept is None else kept.starts
+        for starts in self._within_guarantees(request, demand, tried, kept):
             ends = starts + length_from(request, demand.gpu_class, starts)
             ends = self._state.grid.end(ends if until is None else min(ends, until))
             if self._room.may_be_enough(demand, starts, ends):
                 found.append(starts)
         return found
+
+    def _within_guarantees(
+        self, request: Request, demand: Demand, tried: list[int], kept: Fit | None
+    ) -> list[int]:
+        """Those starts at which the guarantees leave room that no pause can make: work that can be
+        paused takes nothing from those for other work."""
+        use, quota = self._state.use(demand), self._state.quota
+        if request.fixed or request.paused or quota.tier(use.tier).pausable:
+            return tried
+        if kept is not None:
+            quota.add(self._state.use(kept.demand), kept.window, -1)
+        within = quota.lasting_allows(use, np.array(tried, dtype=np.int64), demand.duration)
+        if kept is not None:
+            quota.add(self._state.use(kept.demand), kept.window)
+        if within is None:
+            return tried
+        return [at for at, is_within in zip(tried, within.tolist(), strict=True) if is_within]
 
     def _instants(self, demand: Demand, first: int, last: int) -> list[int]:
         """Starts to try: the first possible after a notice and, while victims are protected, the

@@ -146,6 +146,11 @@ Ranked = tuple[tuple[Group, int, int, int, str], Candidate]
 """With its place in the order: group, least lost work, latest grant, id."""
 
 
+_Afters = dict[tuple[int, Use], tuple[Standing, Standing, Part | None]]
+"""By the identity of a standing, which is kept alive here, and use: the standing with a claim, and
+its part, as of a version of what the tenant has in place."""
+
+
 @dataclass(slots=True)
 class _Found:
     """Who may leave for a claim, and the `candidates` in order, as of that `serial`."""
@@ -170,6 +175,7 @@ class VictimRules:
         self._longest_grace = max(graces, default=0)
         # By units, owners, tier, class and start, while the tenant has the same in place.
         self._claims: dict[tuple[Use, int], tuple[int, Claim | None]] = {}
+        self._afters: dict[tuple[str, str], tuple[int, _Afters]] = {}
         # By claim, while everybody has the same in place.
         self._found: dict[int, _Found] = {}
         self._serials = count()
@@ -211,8 +217,16 @@ class VictimRules:
         planned = not self._is_due(name, starts)
         before = self.in_place.at(tenant, name, starts, planned=planned)
         block = self.in_place.claim(use, window)
-        after = self.in_place.changed(before, (), block, name)
-        return Claim(block, starts, planned, before, after, after.part(block))
+        # At most instants the tenant has the same in place.
+        version, afters = self._afters.get((tenant, name), (-1, {}))
+        now = self._state.running.version(tenant, name)
+        if version != now:
+            self._afters[tenant, name] = (now, afters := {})
+        known = afters.get((id(before), use))
+        if known is None:
+            after = self.in_place.changed(before, (), block, name)
+            known = afters[id(before), use] = (before, after, after.part(block))
+        return Claim(block, starts, planned, *known)
 
     def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
         """All that could be a victim of the claim, the first to be paused first."""

@@ -265,6 +265,14 @@ class Quota:
         route = self._route(use)
         return None if route is None else self._over_trees(route, use, window)
 
+    def lasting_allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
+        """In which windows the guarantees allow a use that is never paused, next to other such
+        work; None: in all, or it can be paused."""
+        route = self._route(use)
+        if route is None or route.tier.pausable or not route.tier.counts:
+            return None
+        return route.guaranteed.allows(route.guarantee_path, use.units, starts, duration)
+
     def takes_back(self, use: Use, window: Window) -> bool:
         """True when an allowed use may leave others less in [starts, ends) than they borrow, or
         less than the owner's work has that does not count."""

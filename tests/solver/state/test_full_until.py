@@ -130,6 +130,7 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
         without.setattr(GpuCalendar, "_run", lambda *_: None)
         without.setattr(strategies, "_would_fit", lambda *_: True)
         without.setattr(RoomAfterPauses, "may_be_enough", lambda *_: True)
+        without.setattr(Quota, "lasting_allows", lambda *_: None)
         without.setattr(CycleState, "trial", forgetting)
         return solve(site, policy)
 
@@ -250,7 +251,10 @@ def test_the_same_for_larger_sites_and_more_of_them(monkeypatch: pytest.MonkeyPa
 def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    names = ("full", "searched", "quota", "near", "plenty", "run", "_for_tenant", "_for_claim")
+    names = (
+        "full", "searched", "quota", "near", "plenty", "run", "lasting",
+        "_for_tenant", "_for_claim",
+    )  # fmt: skip
     taken = dict.fromkeys(names, 0)
 
     def counted(name: str, really, is_taken):  # type: ignore[no-untyped-def]  # wraps anything
@@ -271,6 +275,8 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch.setattr(
         GpuCalendar, "_run", counted("run", GpuCalendar._run, lambda run: run is not None)
     )
+    lasting = counted("lasting", Quota.lasting_allows, lambda ok: ok is not None and not ok.all())
+    monkeypatch.setattr(Quota, "lasting_allows", lasting)
     near = counted("near", strategies._would_fit, lambda fits: not fits)
     monkeypatch.setattr(strategies, "_would_fit", near)
     for bound in ("_for_tenant", "_for_claim"):
