@@ -30,8 +30,8 @@ _FEW = 8
 class _Known:
     """What is known of some claims and a start.
 
-    Those in the columns `stays` do not leave, `until` is when each column is taken again; it was
-    read at `frees`, `changes` and the `serial` of those who may leave. `any_leaves`: somebody may.
+    Bookings in the columns `stays` do not leave. `until` is when each column is taken again; it was
+    read at `frees`, `changes` and the `serial` of `Leaving`. `any_leaves`: some booking may leave.
     """
 
     frees: int

@@ -33,7 +33,7 @@ class Leaving(Generic[Row]):
         self.serial: int = next(numbers) if before is None else before.serial
 
     def refresh(self, running: RunningBookings, gpu_class: str) -> None:
-        """Read the rows of those of whom something has changed."""
+        """Read again the rows of the tenants of which something has changed."""
         changes = running.changes(gpu_class)
         if changes == self._changes:
             return
