@@ -221,10 +221,9 @@ class Walk:
         is_member = request.promise is None and request.fixed and request.series is not None
         if is_member and request.series not in self._series:
             return
-        if not self._newcomers:
-            outcome.rebinding.open_to_newcomers()
-        self._newcomers += 1
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
+        outcome.rebinding.open_to_newcomers()
+        self._newcomers += 1
         is_open = self._places.part_of(request) in self._opened
         self._make_way(turn)
         if request.promise is None:

@@ -74,19 +74,23 @@ class Rebinding:
         # A quarter of the attempts is for planned starts; newcomers also use what these leave.
         self._left = state.policy.neighbourhoods // 4
         self._exact_left = 0
+        self._is_open = False
 
     @property
-    def attempts(self) -> tuple[int, int]:
-        """Attempts that are left, in all and with a proof search."""
-        return self._left, self._exact_left
+    def attempts(self) -> tuple[int, int, bool]:
+        """Attempts that are left, in all and with a proof search, and whether newcomers have had
+        theirs."""
+        return self._left, self._exact_left, self._is_open
 
     @attempts.setter
-    def attempts(self, left: tuple[int, int]) -> None:
-        self._left, self._exact_left = left
+    def attempts(self, left: tuple[int, int, bool]) -> None:
+        self._left, self._exact_left, self._is_open = left
 
     def open_to_newcomers(self) -> None:
-        """Allow the attempts for newcomers: all planned starts are done."""
-        policy = self._state.policy
+        """Allow the attempts for newcomers, once: all planned starts are done."""
+        if self._is_open:
+            return
+        policy, self._is_open = self._state.policy, True
         self._left += policy.neighbourhoods - policy.neighbourhoods // 4
         self._exact_left = policy.exact_neighbourhoods
 

@@ -4,6 +4,8 @@ may."""
 from dataclasses import replace
 
 from allocation.solver import Cap, solve
+from allocation.solver.rebinding.rebinding import Rebinding
+from allocation.solver.state.cycle_state import CycleState
 from tests.solver import truth
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_promise, gpus, whole
 from tests.solver.pausing import a_claim, a_site, given, later, rest_of, running
@@ -105,3 +107,17 @@ def test_a_start_within_the_guarantee_goes_when_own_work_ahead_takes_the_guarant
     why = next(row.delayed_by for row in plan.waits if row.booking == "low")
     assert why is not None
     assert why.code == "overtaken"
+
+
+def test_a_booking_that_is_refused_leaves_no_attempts_to_move_others() -> None:
+    """Else a planned start behind it would get earlier by its refusal."""
+    site = a_site(fleet=gpus(2))
+    rebinding = Rebinding(CycleState(site, POLICY), site)
+    before = rebinding.attempts
+    rebinding.open_to_newcomers()
+    opened = rebinding.attempts
+    rebinding.open_to_newcomers()
+    assert rebinding.attempts == opened != before
+    rebinding.attempts = before
+    rebinding.open_to_newcomers()
+    assert rebinding.attempts == opened
