@@ -100,14 +100,20 @@ def over_caps(world: World, turn: Turn, planned: list[Span], rows: list[Span]) -
     for cap in world.drawn.caps:
         mine, used = _of_cap(world, cap, [*planned, *rows])
         for one in _of_cap(world, cap, new)[0]:
-            near = [window for window in _windows(cap, mine) if _common(one, window)]
+            counted = [each for each in mine if not _leaves(each, one)]
+            near = [window for window in _windows(cap, counted) if _common(one, window)]
             sums = [
-                sum(each.units * _common(each, window) for each in mine)
+                sum(each.units * _common(each, window) for each in counted)
                 + sum(amount for day, amount in used if _is_within(day, window))
                 for window in near
             ]
             if max(sums, default=0) > cap.most:
                 yield f"{one.booking} is planned over the cap of {cap.owner}"
+
+
+def _leaves(row: Span, one: Span) -> bool:
+    """Whether the row is paused for `one`, so that its hours come back."""
+    return not (row.stays or one.stays) and row.booking != one.booking and _meet(row, one)
 
 
 def _windows(cap: Cap, mine: list[Span]) -> list[tuple[int, int]]:
