@@ -146,7 +146,8 @@ def is_pushed_out(outcome: Outcome, changed: Container[str], request: Request, k
         return False
     for use in uses:
         state.quota.add(use, kept.window, -1)
-    blocks = [state.quota.over(use, kept.window) for use in uses]
+    # A cap of hours counts what starts days later, too; each newcomer has counted these hours.
+    blocks = [state.quota.over(use, kept.window, hours=False) for use in uses]
     for use in uses:
         state.quota.add(use, kept.window)
     return any(blocks)
@@ -159,7 +160,9 @@ def _may_still_pause(
     with state.trial(kept.demand.gpu_class):
         state.free(kept)
         found = preemption.on_the_same_places(request, replace(kept, victims=()))
-        is_free = state.is_free(kept) and state.over(kept.demand, kept.starts) is None
+        uses, quota = state.uses(kept.demand), state.quota
+        is_over = any(quota.over(use, kept.window, hours=False) for use in uses)
+        is_free = state.is_free(kept) and not is_over
         state.reserve(kept)
     return found is not None or is_free
 

@@ -256,10 +256,10 @@ class Quota:
             return True
         return route.guaranteed.is_within(route.guarantee_path, use.units)
 
-    def over(self, use: Use, window: Window) -> Block | None:
-        """What forbids the use somewhere in [starts, ends); None when nothing does."""
-        cap = self._hours.over(use.owners, use.gpu_class, use.units, window)
-        if cap is not None:
+    def over(self, use: Use, window: Window, *, hours: bool = True) -> Block | None:
+        """What forbids the use in [starts, ends), None: nothing; without `hours` no cap of them."""
+        cap = hours and self._hours.over(use.owners, use.gpu_class, use.units, window)
+        if cap:
             most = self._hours.most(cap, window)
             return Block("hours", cap.owner, self._hours.used(cap, window[0]), most, cap)
         route = self._route(use)

@@ -109,6 +109,21 @@ def test_a_start_within_the_guarantee_goes_when_own_work_ahead_takes_the_guarant
     assert why.code == "overtaken"
 
 
+def test_hours_of_a_later_start_do_not_push_out_an_earlier_one() -> None:
+    """A cap of hours counts all that starts later, so what was planned first is over it alone."""
+    limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1, borrow=None))
+    low = replace(a_claim("low", tier="flex", hours=2, earliest=HOUR), within=True)
+    low = replace(low, promise=a_promise(HOUR, 2, whole("n1-0"), strength="guaranteed"))
+    week = a_claim("week", tier="assured", hours=2, earliest=7 * DAY)
+    week = replace(week, promise=a_promise(7 * DAY, 2, whole("n1-0"), strength="guaranteed"))
+    newcomer = a_claim("newcomer", tenant="firm", tier="assured", hours=1)
+    cap = Cap("lab", "h100", 3 * HOUR * 56_000, 0, 0, rolling_days=2)
+    site = a_site(low, week, newcomer, fleet=gpus(2), limits=limits, caps=(cap,))
+    starts = given(solve(site, POLICY))
+    assert starts["newcomer"] == ("assign", 0)
+    assert (starts["low"], starts["week"]) == (("wait", HOUR), ("wait", 7 * DAY))
+
+
 def test_a_booking_that_is_refused_leaves_no_attempts_to_move_others() -> None:
     """Else a planned start behind it would get earlier by its refusal."""
     site = a_site(fleet=gpus(2))
