@@ -148,6 +148,18 @@ def test_memory_is_counted_like_cores() -> None:
     assert [row.starts for row in plan.waits] == [NOON + HOUR]
 
 
+def test_planned_starts_share_the_cores_that_their_node_has_now() -> None:
+    """The node had more cores when both were planned."""
+    ask = with_cores(an_ask(), 40_000)
+    starts = [a_promise(HOUR, 1, whole(f"n1-{number}")) for number in range(2)]
+    planned = [
+        replace(a_request(f"b{number}", ask, earliest=HOUR), promise=promise)
+        for number, promise in enumerate(starts)
+    ]
+    plan = solve(a_snapshot(*planned, fleet=gpus(2), hosts=TWO_HOSTS[:1]), POLICY)
+    assert [row.starts - NOON for row in plan.waits] == [HOUR, 2 * HOUR]
+
+
 def test_a_gang_is_spread_over_nodes_that_can_serve_it() -> None:
     ask = with_cores(an_ask(6), 20_000)
     fleet = (*gpus(8), *gpus(8, node="n2"))
