@@ -141,8 +141,7 @@ class ApiView(APIView):
 
         `is_gathered`: the transaction may be that of other requests, too, if the server gathers
         them (`GatheredResponse`); not with `secret`.
-        `wait` makes the answer deferred: it says which decision the final answer waits for. Fields
-        named in `secret` are sent once and not stored: a replay has null there.
+        `wait` names the decision that the answer waits for; a replay has null for `secret` fields.
         """
         keyed, is_final = self.idempotency, wait is None
 
@@ -181,8 +180,7 @@ class ApiView(APIView):
         )
 
     def _completed(self, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-        """Returns the complete answer of a request that was gathered, as if its handler had
-        returned it."""
+        """Returns the answer of a gathered request with its errors handled, and rendered."""
         request: Request = self.request
         try:
             response = self._refusal_or(answer)
