@@ -174,28 +174,16 @@ def holds_move(
 
     Returns the bookings whose new budgets are missing or have too little money, with the reason:
     their holds stay in the budgets of the requested window. Two statements find the holds that
-    are already right, for which nothing is written.
+    are already right, for which nothing is written, and one moves all others if they fit.
     """
-    refused: dict[UUID, Refused] = {}
-    budgets = budgets_of_requests(tenant_id, project_id, requests)
-    placed: dict[UUID | None, list[Transfer]] = defaultdict(list)
-    for hold in _open_holds(tenant_id, [request.reference for request in requests]):
-        placed[hold.reference].append(hold)
-    for request in requests:
-        try:
-            parts = shares_of(project_id, request, budgets)
-            if _is_placed(parts, placed[request.reference]):
-                continue
-            with transaction.atomic():
-                hold_release(tenant_id=tenant_id, reference=request.reference, now=now)
-                short = holds_place(
-                    tenant_id=tenant_id, project_id=project_id, requests=[request], now=now
-                )
-                if short:
-                    raise short[request.reference]
-        except Refused as refusal:
-            refused[request.reference] = refusal
-    return refused
+    parts, refused = _shares(tenant_id, project_id, requests)
+    there: dict[UUID | None, list[Transfer]] = defaultdict(list)
+    for hold in _open_holds(tenant_id, list(parts)):
+        there[hold.reference].append(hold)
+    moved = {key: mine for key, mine in parts.items() if not _is_placed(mine, there[key])}
+    ends = [hold_end(hold, Decimal(0), Decimal(0), now) for key in moved for hold in there[key]]
+    holds = holds_of(requests, moved, now)
+    return refused | holds_place_each(moved, [*ends, *holds], None)
 
 
 def hold_delta_place(

@@ -1,12 +1,13 @@
 """Holds, charges, budgets: what the ledger allows, and that it adds up."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from billing.models import Account, Budget, Transfer
 from billing.queries import BudgetFigures, budget_figures, ledger_check, reference_totals
@@ -158,6 +159,42 @@ def test_a_hold_stays_where_it_was_when_the_other_month_has_no_room() -> None:
     hold = a_hold(project, "18")
     assert not move(hold, *EARLY_DECEMBER)
     assert figures(project).held == Decimal(18)
+    assert ledger_check() == []
+
+
+def moves_of(project: Project, holds: Sequence[Hold]) -> dict[UUID, Refused]:
+    return holds_move(
+        tenant_id=project.tenant_id,
+        project_id=project.id,
+        requests=[HoldRequest(hold.reference, Decimal(18), *EARLY_DECEMBER) for hold in holds],
+        now=NOW,
+    )
+
+
+def test_many_holds_move_in_as_few_statements_as_one() -> None:
+    """The account stays locked until the commit, so a plan must not move them one by one."""
+    project = a_project()
+    a_budget(project, "500")
+    a_budget(project, "500", DECEMBER)
+    holds = [a_hold(project, "18") for _ in range(13)]
+    taken = []
+    for some in (holds[:1], holds[1:]):
+        with CaptureQueriesContext(connection) as queries:
+            assert not moves_of(project, some)
+        taken.append(len(queries))
+    assert taken[1] <= taken[0]
+    assert figures(project, EARLY_DECEMBER[0]).held == 13 * 18
+    assert ledger_check() == []
+
+
+def test_of_many_holds_those_move_that_the_other_month_can_pay() -> None:
+    project = a_project()
+    a_budget(project, "500")
+    a_budget(project, "100", DECEMBER)
+    holds = [a_hold(project, "18") for _ in range(8)]
+    assert [*moves_of(project, holds)] == [hold.reference for hold in holds[5:]]
+    assert figures(project).held == 3 * 18
+    assert figures(project, EARLY_DECEMBER[0]).held == 5 * 18
     assert ledger_check() == []
 
 

@@ -48,8 +48,10 @@ def holds_place_each(
     raises Stopped if a rung refuses holds that are written.
 
     They are tried in halves: all of a half fit exactly if each fits after those before it. Shares
-    that were refused once are refused again without a statement, because holds only add up.
+    that were refused once are refused again without a statement, because holds only add up. If the
+    rows end older holds of these references, too, each refusal is found anew.
     """
+    only_add_up = all(hold.kind == "hold" for hold in holds)
     mine: dict[UUID, list[Transfer]] = {reference: [] for reference in parts}
     for hold in holds:
         if hold.reference is not None:
@@ -66,7 +68,9 @@ def holds_place_each(
         if why is None:
             continue
         if len(some) == 1:
-            refused[some[0]] = known[_kind(parts[some[0]])] = why()
+            refused[some[0]] = why()
+            if only_add_up:
+                known[_kind(parts[some[0]])] = refused[some[0]]
             continue
         middle = len(some) // 2
         queue += [some[middle:], some[:middle]]
