@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -26,7 +27,7 @@ from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 
 
-class WindowOut(serializers.Serializer[Any]):
+class WaitWindowOut(serializers.Serializer[Any]):
     """A time in which all of the booking must be."""
 
     since = serializers.DateTimeField()
@@ -56,6 +57,7 @@ class WaitEntryOut(serializers.Serializer[Any]):
     )
     created_at = serializers.DateTimeField()
 
+    @extend_schema_field(WaitWindowOut(many=True))
     def get_windows(self, entry: WaitEntry) -> list[dict[str, str]]:
         """Its windows, by time."""
         return [{"since": since, "until": until} for since, until in entry.windows]
@@ -80,7 +82,7 @@ class WaitOfferOut(serializers.Serializer[Any]):
         return f"{offer_cost(offer.booking, offer.starts):.2f}"
 
 
-class WindowIn(Strict):
+class WaitWindowIn(Strict):
     """A time in which the booking may be."""
 
     since = Instant()
@@ -90,7 +92,7 @@ class WindowIn(Strict):
 class WaitIn(BookingIn):
     """A booking that waits for an offer."""
 
-    windows = WindowIn(
+    windows = WaitWindowIn(
         many=True,
         required=False,
         help_text="1 to 50 times in which all of it must be; without them, its fixed window.",

@@ -9,6 +9,7 @@ import yaml
 from django.core.management import call_command
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
+from rest_framework.serializers import BaseSerializer
 
 from portal.api.docs import Document, _document
 from portal.api.urls import api_urlpatterns
@@ -36,6 +37,19 @@ def test_the_checked_in_document_is_what_the_code_says(
         "run: manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml"
     )
     assert "Warnings: 0" not in capsys.readouterr().out
+
+
+def test_no_two_serializers_have_one_name() -> None:
+    """A generated client would have one class for both."""
+    assert api_urlpatterns
+    pending: list[type[object]] = [BaseSerializer]
+    found: dict[str, set[str]] = {}
+    while pending:
+        each = pending.pop()
+        pending += each.__subclasses__()
+        if each.__module__.split(".")[0] in {"allocation", "billing", "portal", "tenants"}:
+            found.setdefault(each.__name__, set()).add(each.__module__)
+    assert [name for name, modules in found.items() if len(modules) > 1] == []
 
 
 def test_every_route_stands_in_the_document() -> None:
