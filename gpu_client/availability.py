@@ -1,20 +1,17 @@
 """Commands about what can be had: free GPUs, the waiting list, offers, quotas and budgets."""
 
-import os
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from gpu_client.api import Client
-from gpu_client.config import config_load
-from gpu_client.output import error_print, errors_shown, json_print, line_print, table_print
+from gpu_client.output import error_print, json_print, line_print, table_print
 from gpu_client.problems import REFUSED, USAGE
-from gpu_client.words import iso_length, moment, money
+from gpu_client.session import Json, Zone, clock_of, portal
+from gpu_client.words import Clock, iso_length, money
 
 offers_app = typer.Typer(help="Places that are offered to bookings on the waiting list.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
 Reference = Annotated[str, typer.Argument(help="The booking, as BK-2041", show_default=False)]
 ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
 GPU_UNITS = 56_000
@@ -24,6 +21,7 @@ def free(
     gpu: Annotated[str, typer.Option("--gpu", help="A class, such as h100.")],
     length: Annotated[str, typer.Option("--for", help="For how long.")] = "24h",
     is_json: Json = False,
+    zone: Zone = "",
 ) -> None:
     """Show how many whole GPUs of a class are free, from now on."""
     now = datetime.now(UTC).replace(microsecond=0)
@@ -32,14 +30,15 @@ def free(
     except ValueError as error:
         error_print(str(error))
         raise SystemExit(USAGE) from None
-    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+    with portal(is_json=is_json) as client:
         found = client.availability(gpu, now.isoformat(), until.isoformat())
+        clock = Clock() if is_json else clock_of(client, zone)
     if is_json:
         json_print(found)
         return
     columns = {
-        "From": lambda row: moment(row["starts"]),
-        "To": lambda row: moment(row["ends"]),
+        "From": lambda row: clock.moment(row["starts"]),
+        "To": lambda row: clock.moment(row["ends"]),
         "Free GPUs": lambda row: str(row["whole_gpus"]),
     }
     table_print(columns, found["free"], "No GPUs are known for that time.")
@@ -48,7 +47,7 @@ def free(
 
 def quota(is_json: Json = False) -> None:
     """Show quotas: guaranteed GPUs, and the most that can be used."""
-    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+    with portal(is_json=is_json) as client:
         rows = client.quotas()
     if is_json:
         json_print({"items": rows})
@@ -64,7 +63,7 @@ def quota(is_json: Json = False) -> None:
 
 def budget(project: ProjectName = "", is_json: Json = False) -> None:
     """Show budgets: spent, held for bookings, and left."""
-    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+    with portal(is_json=is_json) as client:
         rows = client.budgets(**({"project": project} if project else {}))
     if is_json:
         json_print({"items": rows})
@@ -81,57 +80,59 @@ def budget(project: ProjectName = "", is_json: Json = False) -> None:
     table_print(columns, rows, "No budgets are set.")
 
 
-def waitlist(is_json: Json = False) -> None:
+def waitlist(is_json: Json = False, zone: Zone = "") -> None:
     """List the bookings that wait for a full window."""
-    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+    with portal(is_json=is_json) as client:
         rows = client.waiting()
+        clock = Clock() if is_json else clock_of(client, zone)
     if is_json:
         json_print(rows)
         return
     columns = {
         "Booking": lambda row: row["booking"],
         "How": lambda row: "booked" if row["mode"] == "auto" else "offered",
-        "From": lambda row: moment(row["windows"][0]["since"]) if row["windows"] else "–",
-        "Until": lambda row: moment(row["until"]),
+        "From": lambda row: clock.moment(row["windows"][0]["since"]) if row["windows"] else "–",
+        "Until": lambda row: clock.moment(row["until"]),
         "At most": lambda row: money(row["cost"]),
     }
     table_print(columns, rows, "Your waiting list is empty.")
 
 
 @offers_app.callback(invoke_without_command=True)
-def offers(context: typer.Context, is_json: Json = False) -> None:
+def offers(context: typer.Context, is_json: Json = False, zone: Zone = "") -> None:
     """List the open offers."""
     if context.invoked_subcommand is not None:
         return
-    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+    with portal(is_json=is_json) as client:
         rows = [row for row in client.offers() if row["state"] == "open"]
+        clock = Clock() if is_json else clock_of(client, zone)
     if is_json:
         json_print(rows)
         return
     columns = {
         "Booking": lambda row: row["booking"],
         "GPU": lambda row: row["gpu_class"],
-        "Starts": lambda row: moment(row["starts"]),
-        "Answer until": lambda row: moment(row["until"]),
+        "Starts": lambda row: clock.moment(row["starts"]),
+        "Answer until": lambda row: clock.moment(row["until"]),
         "Costs": lambda row: money(row["cost"]),
     }
     table_print(columns, rows, "You have no open offers.")
 
 
 @offers_app.command()
-def accept(reference: Reference, is_json: Json = False) -> None:
+def accept(reference: Reference, is_json: Json = False, zone: Zone = "") -> None:
     """Accept the open offer of a booking."""
-    _answer(reference, is_accepted=True, is_json=is_json)
+    _answer(reference, is_accepted=True, is_json=is_json, zone=zone)
 
 
 @offers_app.command()
-def decline(reference: Reference, is_json: Json = False) -> None:
+def decline(reference: Reference, is_json: Json = False, zone: Zone = "") -> None:
     """Decline the open offer of a booking."""
-    _answer(reference, is_accepted=False, is_json=is_json)
+    _answer(reference, is_accepted=False, is_json=is_json, zone=zone)
 
 
-def _answer(reference: str, *, is_accepted: bool, is_json: bool) -> None:
-    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
+def _answer(reference: str, *, is_accepted: bool, is_json: bool, zone: str) -> None:
+    with portal(is_json=is_json) as client:
         found = [
             row
             for row in client.offers()
@@ -144,11 +145,12 @@ def _answer(reference: str, *, is_accepted: bool, is_json: bool) -> None:
             raise SystemExit(REFUSED)
         act = client.offer_accept if is_accepted else client.offer_decline
         answer = act(str(found[0]["id"]))
+        clock = Clock() if is_json else clock_of(client, zone)
     if is_json:
         json_print(answer)
         return
     word = "Accepted" if is_accepted else "Declined"
-    line_print(f"{word}: {answer['booking']}, {moment(answer['starts'])}.")
+    line_print(f"{word}: {answer['booking']}, {clock.moment(answer['starts'])}.")
 
 
 def _length(text: str) -> timedelta:

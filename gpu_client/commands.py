@@ -1,13 +1,9 @@
 """The commands of `gpu`. Each prints a table for people, or the API's JSON with `--json`."""
 
-import json
 import os
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +11,7 @@ from rich.text import Text
 
 from gpu_client.api import Client, Document
 from gpu_client.availability import budget, free, offers_app, quota, waitlist
-from gpu_client.config import Config, config_load, config_path, config_save
+from gpu_client.config import Config, config_path, config_save
 from gpu_client.node import NotOnThisNode, booking_environment, booking_run, motd
 from gpu_client.output import (
     console,
@@ -27,11 +23,14 @@ from gpu_client.output import (
     table_print,
 )
 from gpu_client.problems import REFUSED, USAGE, WAITING, Problem
-from gpu_client.words import ends, iso_length, moment, money, place, risk, starts
+from gpu_client.session import Json, Zone, clock_of, portal
+from gpu_client.states import NOT_STARTED, OVER, decided_status
+from gpu_client.watching import Reference, hook_app, watch
+from gpu_client.words import Clock, iso_length, money, place, risk
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, help=__doc__, rich_markup_mode=None)
-hook_app = typer.Typer(no_args_is_help=True, help="Run programs when something happens.")
 app.add_typer(hook_app, name="hook")
+app.command()(watch)
 app.command()(free)
 app.command()(waitlist)
 app.command()(quota)
@@ -39,14 +38,6 @@ app.command()(budget)
 app.command()(motd)
 app.add_typer(offers_app, name="offers")
 
-HAS_PLACE = frozenset({"scheduled", "starting", "active", "pausing", "ending", "ended"})
-OVER = frozenset({"ended", "refused", "rejected", "expired", "cancelled", "failed"})
-NOT_STARTED = frozenset(
-    {"requested", "awaiting_approval", "waitlisted", "offered", "queued", "scheduled"}
-)
-
-Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
-Reference = Annotated[str, typer.Argument(help="BK-2041 or bk_…", show_default=False)]
 ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
 TierName = Annotated[str, typer.Option("--tier", "-t")]
 LabelOptions = Annotated[
@@ -58,24 +49,21 @@ Words = Annotated[
 PENDING = frozenset({"authorization_pending", "slow_down"})
 
 
-@contextmanager
-def portal(is_json: bool) -> Iterator[Client]:
-    """Opens the portal; errors end the program with their sentence."""
-    with errors_shown(is_json=is_json), Client(config_load(os.environ)) as client:
-        yield client
-
-
 @app.command()
 def find(
-    words: Words, project: ProjectName = "", tier: TierName = "", is_json: Json = False
+    words: Words,
+    project: ProjectName = "",
+    tier: TierName = "",
+    is_json: Json = False,
+    zone: Zone = "",
 ) -> None:
     """Show when and at what price a request could start. Nothing is booked."""
-    with portal(is_json) as client:
-        found = client.quote(_request(client, words, project, tier))
-    if is_json:
-        json_print(found)
-    else:
-        _options_print(found["options"])
+    with portal(is_json=is_json) as client:
+        found = client.quote(_request(client, words, project, tier, zone))
+        if is_json:
+            json_print(found)
+        else:
+            _options_print(found["options"], clock_of(client, zone))
     if not found["options"]:
         raise SystemExit(REFUSED)
 
@@ -93,15 +81,16 @@ def book(
     array: Annotated[int, typer.Option(help="Book it this many times, as an array.")] = 0,
     parallel: Annotated[int, typer.Option(help="For an array: most open bookings at once.")] = 0,
     is_json: Json = False,
+    zone: Zone = "",
 ) -> None:
     """Book GPUs: shows the options, and Enter takes the first.
 
     The exit status is 0 when the booking has its GPUs, 3 when it was refused and 4 while it waits.
     """
-    with portal(is_json) as client:
-        request = _request(client, words, project, tier)
+    with portal(is_json=is_json) as client:
+        request = _request(client, words, project, tier, zone)
         if not (yes or is_json):
-            request = _chosen(client.quote(request), request)
+            request = _chosen(client.quote(request), request, clock_of(client, zone))
         if name:
             request["name"] = name
         if label:
@@ -113,8 +102,8 @@ def book(
         if parallel:
             request["parallel"] = parallel
         booking = client.book(request, wait)
-    _booking_print(booking, is_json=is_json)
-    raise SystemExit(_decided_status(booking))
+        _booking_print(client, booking, is_json, zone)
+    raise SystemExit(decided_status(booking))
 
 
 @app.command("ls")
@@ -127,12 +116,14 @@ def list_bookings(
     label: LabelOptions = None,
     ref: Annotated[str, typer.Option(help="Only bookings of this ticket.")] = "",
     is_json: Json = False,
+    zone: Zone = "",
 ) -> None:
     """List bookings of your projects."""
     labels = ",".join(label or ())
     query = {"project": project, "state": state, "label": labels, "external_ref": ref}
-    with portal(is_json) as client:
+    with portal(is_json=is_json) as client:
         rows = client.bookings(**{key: value for key, value in query.items() if value})
+        clock = Clock() if is_json else clock_of(client, zone)
     if not (everything or state):
         rows = [row for row in rows if row["state"] not in OVER]
     if is_json:
@@ -144,46 +135,49 @@ def list_bookings(
         "Project": lambda row: row["project"],
         "Owner": lambda row: row["owner"],
         "Request": lambda row: row["request"],
-        "Starts": starts,
+        "Starts": clock.starts,
     }
     table_print(columns, rows, "No bookings. Book with: gpu book 1 h100 1h")
 
 
 @app.command()
-def show(reference: Reference, is_json: Json = False) -> None:
+def show(reference: Reference, is_json: Json = False, zone: Zone = "") -> None:
     """Show one booking."""
-    with portal(is_json) as client:
-        _booking_print(client.booking(reference), is_json=is_json)
+    with portal(is_json=is_json) as client:
+        _booking_print(client, client.booking(reference), is_json, zone)
 
 
 @app.command()
-def why(reference: Reference, is_json: Json = False) -> None:
+def why(reference: Reference, is_json: Json = False, zone: Zone = "") -> None:
     """Say why a booking waits, and what would start it earlier."""
-    with portal(is_json) as client:
+    with portal(is_json=is_json) as client:
         found = client.why(reference)
+        clock = Clock() if is_json else clock_of(client, zone)
     if is_json:
         json_print(found)
         return
-    start = moment(found["expected_start"])
+    start = clock.moment(found["expected_start"])
     if found.get("estimated_start"):
-        start = f"not before {moment(found['estimated_start'])} (an estimate)"
+        start = f"not before {clock.moment(found['estimated_start'])} (an estimate)"
     line_print(f"{found['number']} is {found['state']}. Start: {start}")
     for check in found["checks"]:
         line_print(f"  {'✓' if check['passed'] else '✗'} {check['check']}")
         for reason in check["reasons"]:
             line_print(f"      {reason['sentence']}")
-    _queue_print(found)
+    _queue_print(found, clock)
 
 
-def _queue_print(found: Document) -> None:
+def _queue_print(found: Document, clock: Clock) -> None:
     """Prints who is ahead, who has the GPUs, and what would let the booking start earlier."""
     for ahead in found["ahead"]:
         line_print(f"  Ahead: {' '.join([ahead['sentence'], *ahead['bookings']])}")
     for holder in found["holders"]:
         who = holder["booking"] or "A booking of another organisation"
-        line_print(f"  {who} has {holder['gpus']} of its GPUs until {moment(holder['until'])}.")
+        line_print(
+            f"  {who} has {holder['gpus']} of its GPUs until {clock.moment(holder['until'])}."
+        )
     for change in found["changes"]:
-        when = f"{moment(change['at'])}: " if change["at"] else ""
+        when = f"{clock.moment(change['at'])}: " if change["at"] else ""
         line_print(f"  {when}{change['sentence']}")
     for each in found["alternatives"]:
         if each.get("request"):
@@ -191,30 +185,11 @@ def _queue_print(found: Document) -> None:
 
 
 @app.command()
-def watch(
-    reference: Reference,
-    timeout: Annotated[int, typer.Option(min=0, help="Seconds; 0: no limit.")] = 0,
-    until: Annotated[str, typer.Option(help="Also stop in this state, such as active.")] = "",
-    is_json: Json = False,
-) -> None:
-    """Print what happens to a booking until it is over. With `--json`, one event a line."""
-    with portal(is_json) as client:
-        booking = client.booking(reference)
-        for event in _followed(client, booking, timeout, OVER | {until}):
-            if is_json:
-                sys.stdout.write(f"{_compact(event)}\n")
-            else:
-                line_print(f"{moment(event['timestamp'])}  {event['data']['message']}")
-            sys.stdout.flush()
-        last = client.booking(reference)
-    raise SystemExit(_decided_status(last))
-
-
-@app.command()
 def extend(
     reference: Reference,
     length: Annotated[str, typer.Argument(help="By how much: 2h", show_default=False)],
     is_json: Json = False,
+    zone: Zone = "",
 ) -> None:
     """Ask for a later end."""
     try:
@@ -222,24 +197,24 @@ def extend(
     except ValueError as error:
         error_print(str(error))
         raise SystemExit(USAGE) from None
-    with portal(is_json) as client:
-        _booking_print(client.extend(reference, by), is_json=is_json)
+    with portal(is_json=is_json) as client:
+        _booking_print(client, client.extend(reference, by), is_json, zone)
 
 
 @app.command()
-def release(reference: Reference, is_json: Json = False) -> None:
+def release(reference: Reference, is_json: Json = False, zone: Zone = "") -> None:
     """End a booking now, or cancel it if it has not started."""
-    with portal(is_json) as client:
+    with portal(is_json=is_json) as client:
         before = client.booking(reference)
         end = client.cancel if before["state"] in NOT_STARTED else client.release
-        _booking_print(end(reference), is_json=is_json)
+        _booking_print(client, end(reference), is_json, zone)
 
 
 @app.command("still-needed")
-def still_needed(reference: Reference, is_json: Json = False) -> None:
+def still_needed(reference: Reference, is_json: Json = False, zone: Zone = "") -> None:
     """Keep the idle GPUs of a booking after a warning; at most twice until they are used."""
-    with portal(is_json) as client:
-        _booking_print(client.still_needed(reference), is_json=is_json)
+    with portal(is_json=is_json) as client:
+        _booking_print(client, client.still_needed(reference), is_json, zone)
 
 
 @app.command()
@@ -247,10 +222,11 @@ def result(
     reference: Reference,
     outcome: Annotated[str, typer.Argument(help="success or failure", show_default=False)],
     is_json: Json = False,
+    zone: Zone = "",
 ) -> None:
     """Report the result of a booking's program, also for an element: BK-2041[17]."""
-    with portal(is_json) as client:
-        _booking_print(client.result(reference, outcome), is_json=is_json)
+    with portal(is_json=is_json) as client:
+        _booking_print(client, client.result(reference, outcome), is_json, zone)
 
 
 @app.command()
@@ -277,35 +253,9 @@ def run(
     raise SystemExit(booking_run(reference, command, options))
 
 
-@hook_app.command(
-    "on-notice", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True}
-)
-def on_notice(
-    reference: Reference,
-    command: Annotated[list[str], typer.Argument(help="A program", show_default=False)],
-) -> None:
-    """Run a program whenever a pause of the booking is announced, until the booking is over."""
-    with portal(is_json=False) as client:
-        booking = client.booking(reference)
-        for event in _followed(client, booking):
-            if event["type"] == "booking.pause_notified":
-                line_print(event["data"]["message"])
-                _hook_run(command, booking)
-
-
-def _hook_run(command: list[str], booking: Document) -> None:
-    try:
-        done = subprocess.run(  # noqa: S603 (what the user asked for, without a shell)
-            command, env={**os.environ, "GPU_BOOKING": booking["number"]}, check=False
-        )
-    except OSError as error:
-        error_print(f"{command[0]}: {error.strerror}")
-        return
-    if done.returncode:
-        error_print(f"{command[0]} ended with status {done.returncode}.")
-
-
-def _request(client: Client, words: list[str], project: str, tier: str) -> dict[str, Any]:
+def _request(
+    client: Client, words: list[str], project: str, tier: str, zone: str
+) -> dict[str, Any]:
     """Returns the body of a request; without a project, the only one in which you can book."""
     if not project:
         own = [each["project"] for each in client.me()["roles"] if each["role"] != "viewer"]
@@ -314,8 +264,8 @@ def _request(client: Client, words: list[str], project: str, tier: str) -> dict[
             error_print(f"Name the project with --project or in GPU_PROJECT.{known}")
             raise SystemExit(USAGE)
         project = own[0]
-    request = {"project": project, "request": " ".join(words)}
-    return {**request, "tier": tier} if tier else request
+    request = {"project": project, "request": " ".join(words), "tier": tier, "zone": zone}
+    return {name: value for name, value in request.items() if value}
 
 
 def _labels(pairs: list[str]) -> dict[str, str]:
@@ -329,13 +279,13 @@ def _labels(pairs: list[str]) -> dict[str, str]:
     return found
 
 
-def _chosen(found: Document, request: dict[str, Any]) -> dict[str, Any]:
+def _chosen(found: Document, request: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Returns the request of the option that a person takes; Enter takes the first."""
     options = found["options"]
     if not options:
         error_print(found["blocking"] or "Nothing fits this request.")
         raise SystemExit(REFUSED)
-    _options_print(options)
+    _options_print(options, clock)
     number = typer.prompt("Book which", default=1, type=int)
     if not 1 <= number <= len(options):
         error_print("This quote has no such option.")
@@ -344,11 +294,11 @@ def _chosen(found: Document, request: dict[str, Any]) -> dict[str, Any]:
     return {**request, "tier": taken["tier"], "request": taken["request"], "quote": found["quote"]}
 
 
-def _options_print(options: list[Document]) -> None:
+def _options_print(options: list[Document], clock: Clock) -> None:
     numbered = [{**each, "at": at} for at, each in enumerate(options, start=1)]
     columns = {
         "#": lambda row: str(row["at"]),
-        "Starts": lambda row: moment(row["starts"]),
+        "Starts": lambda row: clock.moment(row["starts"]),
         "GPUs": lambda row: f"{row['count']} {row['profile'] or row['gpu_class']}",
         "Tier": lambda row: row["tier"],
         "Price": lambda row: money(row["price"], row["currency"]),
@@ -358,10 +308,11 @@ def _options_print(options: list[Document]) -> None:
     table_print(columns, numbered, "Nothing fits this request.")
 
 
-def _booking_print(booking: Document, *, is_json: bool) -> None:
+def _booking_print(client: Client, booking: Document, is_json: bool, zone: str) -> None:
     if is_json:
         json_print(booking)
         return
+    clock = clock_of(client, zone)
     price = booking["price"]
     waiting = booking["waiting"] or {"reasons": []}
     facts_print(
@@ -370,46 +321,13 @@ def _booking_print(booking: Document, *, is_json: bool) -> None:
         {
             "Request": booking["request"],
             "Project": f"{booking['project']}, {booking['tier']}",
-            "Starts": starts(booking),
-            "Ends": ends(booking),
+            "Starts": clock.starts(booking),
+            "Ends": clock.ends(booking),
             "GPUs": place(booking),
             "Held": money(price["held"], price["currency"]),
             "Why": " ".join(reason["sentence"] for reason in waiting["reasons"]),
         },
     )
-
-
-def _decided_status(booking: Document) -> int:
-    """Returns 0 with GPUs, 3 when the booking was refused or failed, 4 while it waits."""
-    if booking["state"] in HAS_PLACE:
-        return 0
-    return REFUSED if booking["state"] in OVER else WAITING
-
-
-def _followed(
-    client: Client, booking: Document, timeout: int = 0, last_states: frozenset[str] = OVER
-) -> Iterator[Document]:
-    """Yields the events of a booking up to a last state; connects again when the stream ends."""
-    began, last = time.monotonic(), ""
-    while True:
-        with client.events(last) as events:
-            # Read after the stream has begun, so that no event is missed in between.
-            if not last and client.booking(booking["id"])["state"] in last_states:
-                return
-            for event in events:
-                if timeout and time.monotonic() - began > timeout:
-                    raise SystemExit(WAITING)
-                last = event.get("id", last)
-                # Events of budgets have no booking.
-                about = event["data"].get("booking") if event else None
-                if about and about["id"] == booking["id"]:
-                    yield event
-                    if about["state"] in last_states:
-                        return
-
-
-def _compact(event: Document) -> str:
-    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
 
 
 @app.command()

@@ -16,7 +16,8 @@ from gpu_client.api import Client, Document
 from gpu_client.config import NotSignedIn, config_load
 from gpu_client.output import line_print
 from gpu_client.problems import PortalUnreachable, Problem
-from gpu_client.words import ends, moment
+from gpu_client.session import Zone, clock_of
+from gpu_client.words import Clock
 
 STATE = "/var/lib/gpu-agent"
 
@@ -49,7 +50,7 @@ RUNNING = ("active", "pausing")
 Node = Annotated[str, typer.Option(help="Another node than this machine.")]
 
 
-def motd(node: Node = "") -> None:
+def motd(node: Node = "", zone: Zone = "") -> None:
     """Print your bookings on this node that run, end soon or have idle GPUs.
 
     Meant for a login shell: it prints nothing and succeeds if you have none, are not signed in,
@@ -58,14 +59,15 @@ def motd(node: Node = "") -> None:
     try:
         with Client(config_load(os.environ)) as client:
             rows = [each for state in RUNNING for each in client.bookings(owner="me", state=state)]
+            clock = clock_of(client, zone) if rows else Clock()
     except (NotSignedIn, PortalUnreachable, Problem):
         return
     place = node or socket.gethostname().partition(".")[0]
-    for line in motd_lines(rows, place, datetime.now(UTC)):
+    for line in motd_lines(rows, place, datetime.now(UTC), clock):
         line_print(line)
 
 
-def motd_lines(bookings: list[Document], node: str, now: datetime) -> Iterator[str]:
+def motd_lines(bookings: list[Document], node: str, now: datetime, clock: Clock) -> Iterator[str]:
     """Yields what the owner of these bookings should know on the node."""
     for row in bookings:
         gpus = [str(each["gpu_index"]) for each in row["allocations"] if each["node"] == node]
@@ -73,13 +75,13 @@ def motd_lines(bookings: list[Document], node: str, now: datetime) -> Iterator[s
             continue
         number = row["number"]
         name = f"{number} {row['name']}".strip()
-        yield f"{name}: GPU {', '.join(gpus)}, until {ends(row)}."
+        yield f"{name}: GPU {', '.join(gpus)}, until {clock.ends(row)}."
         planned = row["window"]["planned_ends"]
         if row["state"] == "pausing":
             yield f"  It is to be paused. Save its work, then: gpu show {number}"
         elif planned and datetime.fromisoformat(planned) - now <= SOON:
             yield f"  It ends soon. To extend it: gpu extend {number} 1h"
         if row["idle_veto_until"]:
-            until = moment(row["idle_veto_until"])
+            until = clock.moment(row["idle_veto_until"])
             yield f"  Its GPUs are idle; others can get them from {until}."
             yield f"  To keep them: gpu still-needed {number}"

@@ -2,19 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _LENGTH = re.compile(r"(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m(?:in)?)?")
-
-
-def moment(text: str | None) -> str:
-    """Returns a time in the zone of this machine, with its offset: `Mon 23 Nov 14:00 +0100`."""
-    if not text:
-        return "–"
-    local = datetime.fromisoformat(text).astimezone()
-    return f"{local:%a} {local.day} {local:%b %H:%M %z}"
 
 
 def iso_length(text: str) -> str:
@@ -44,13 +38,41 @@ def place(booking: Mapping[str, Any]) -> str:
     return "; ".join(f"{node}: {', '.join(gpus)}" for node, gpus in nodes.items()) or "–"
 
 
-def starts(booking: Mapping[str, Any]) -> str:
-    """Returns when a booking started, or will start as far as it is known."""
-    window = booking["window"]
-    return moment(booking["ready_at"] or window["planned_starts"] or window["starts"])
+class UnknownZone(Exception):
+    """There is no such time zone on this machine."""
 
 
-def ends(booking: Mapping[str, Any]) -> str:
-    """Returns when a booking ended or will end."""
-    window = booking["window"]
-    return moment(booking["ended_at"] or window["planned_ends"] or window["ends"])
+@dataclass(frozen=True)
+class Clock:
+    """Times of the API in one time zone; without one, in that of this machine."""
+
+    zone: tzinfo | None = None
+
+    def moment(self, text: str | None) -> str:
+        """Returns a time with its offset: `Mon 23 Nov 14:00 +0100`."""
+        if not text:
+            return "–"
+        local = datetime.fromisoformat(text).astimezone(self.zone)
+        return f"{local:%a} {local.day} {local:%b %H:%M %z}"
+
+    def starts(self, booking: Mapping[str, Any]) -> str:
+        """Returns when a booking started, or will start as far as it is known."""
+        window = booking["window"]
+        return self.moment(booking["ready_at"] or window["planned_starts"] or window["starts"])
+
+    def ends(self, booking: Mapping[str, Any]) -> str:
+        """Returns when a booking ended or will end."""
+        window = booking["window"]
+        return self.moment(booking["ended_at"] or window["planned_ends"] or window["ends"])
+
+
+def clock_of_zone(name: str) -> Clock:
+    """Returns the clock of `Europe/Berlin`; `local` is this machine. Raises UnknownZone."""
+    if name == "local":
+        return Clock()
+    try:
+        return Clock(ZoneInfo(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UnknownZone(
+            f"There is no time zone {name!r} here. Write one like Europe/Berlin, UTC or local."
+        ) from None

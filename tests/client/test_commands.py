@@ -1,6 +1,7 @@
 """The command `gpu` against the real API: what it prints, its exit status and its file."""
 
 import json
+import re
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +12,10 @@ import pytest
 from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
-from gpu_client import availability, commands, node
+from gpu_client import commands, node, session, watching
 from gpu_client.api import Client
 from gpu_client.node import motd_lines
-from gpu_client.words import iso_length
+from gpu_client.words import Clock, iso_length
 from tests.api.builders import Site, a_site
 
 HOOKED = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPU_BOOKING'])"
@@ -62,7 +63,7 @@ def portal_answer(request: httpx.Request) -> httpx.Response:
 @pytest.fixture
 def mara(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     portal = httpx.MockTransport(portal_answer)
-    for module in (availability, commands, node):
+    for module in (commands, node, session):
         monkeypatch.setattr(module, "Client", lambda config: Client(config, portal))
     return Terminal(tmp_path, site.researcher.token or "")
 
@@ -98,7 +99,7 @@ def test_the_message_of_the_day_says_what_ends_and_what_is_idle(mara: Terminal) 
         booking("BK-1", "n1", 30), booking("BK-2", "n2", 30),
         booking("BK-3", "n1", 300, idle=now.isoformat()),
     ]  # fmt: skip
-    text = "\n".join(motd_lines(rows, "n1", now))
+    text = "\n".join(motd_lines(rows, "n1", now, Clock()))
     assert "gpu extend BK-1 1h" in text
     assert "gpu still-needed BK-3" in text
     assert "gpu extend BK-3" not in text
@@ -175,7 +176,7 @@ def test_other_servers_and_broken_ones_are_no_portal(
 ) -> None:
     def answers(handle: Any) -> None:  # noqa: ANN401 (a handler of httpx)
         transport = httpx.MockTransport(handle)
-        monkeypatch.setattr(commands, "Client", lambda config: Client(config, transport))
+        monkeypatch.setattr(session, "Client", lambda config: Client(config, transport))
 
     def refuses(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused", request=request)
@@ -206,26 +207,51 @@ def test_watch_and_hooks_follow_the_booking_over_broken_streams(
         + event(5, "bk_1", "corrected", "ended"),
     ]  # fmt: skip
     asked: list[str | None] = []
+    broken: list[str | None] = []
     states: list[str] = []
+    monkeypatch.setattr(watching, "PAUSES", (0,))
 
     def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/me"):
+            return httpx.Response(200, json={"time_zone": "Asia/Kathmandu"})
         if request.url.path.endswith("/events"):
             asked.append(request.headers.get("Last-Event-ID"))
+            if asked == [None, "evt_2"] and not broken:
+                # The portal restarts.
+                broken.append(asked.pop())
+                raise httpx.ConnectError("refused", request=request)
             return httpx.Response(200, text=streams[len(asked) - 1])
         states.append("ended" if len(asked) == 2 else "active")
         return httpx.Response(200, json={"id": "bk_1", "number": "BK-1", "state": states[-1]})
 
     transport = httpx.MockTransport(handle)
-    monkeypatch.setattr(commands, "Client", lambda config: Client(config, transport))
-    lines = mara.run("watch", "BK-1", "--json").stdout.splitlines()
+    monkeypatch.setattr(session, "Client", lambda config: Client(config, transport))
+    watched = mara.run("watch", "BK-1", "--json")
+    lines = watched.stdout.splitlines()
+    assert watched.stderr == "The portal can't be reached: refused. Trying again.\n"
+    assert broken == ["evt_2"]
     assert [json.loads(line)["id"] for line in lines] == ["evt_2", "evt_3", "evt_4"]
     assert asked == [None, "evt_2"]
     asked.clear()
-    assert "It paused." in mara.run("watch", "BK-1").stdout
+    assert "Mon 23 Nov 14:45 +0545  It paused." in mara.run("watch", "BK-1").stdout
     asked.clear()
     seen = mara.file.with_name("seen")
     mara.run("hook", "on-notice", "BK-1", "python3", "-c", HOOKED, str(seen))
     assert seen.read_text() == "BK-1"
+
+
+def test_times_are_in_the_zone_of_the_account_or_of_an_option(mara: Terminal) -> None:
+    fixed = ("book", "-y", "1 h100 tomorrow 14:00 to 18:00")
+    # The account's zone is Europe/Berlin.
+    assert re.search(r" 14:00 \+0[12]00", mara.run(*fixed, status=4).stdout)
+    assert re.search(
+        r" 1[78]:45 \+0545", mara.run("show", "BK-1", "--zone", "Asia/Kathmandu").stdout
+    )
+    # The words of a request are read in the zone in which its times are printed.
+    mara.environment["GPU_ZONE"] = "Asia/Tokyo"
+    assert " 14:00 +0900" in mara.run(*fixed, status=4).stdout
+    refused = mara.run("show", "BK-1", "--zone", "Mars/Olympus", status=2)
+    assert "no time zone 'Mars/Olympus'" in refused.stderr
 
 
 def test_offers_are_listed_and_answered_by_their_booking(
@@ -241,11 +267,13 @@ def test_offers_are_listed_and_answered_by_their_booking(
         if request.method == "POST":
             sent.append(request.url.path)
             return httpx.Response(200, json=offer)
+        if request.url.path.endswith("/me"):
+            return httpx.Response(200, json={"time_zone": "UTC"})
         rows = [entry] if request.url.path.endswith("waitlist") else [offer]
         return httpx.Response(200, json={"items": rows, "next": None})
 
     transport = httpx.MockTransport(handle)
-    monkeypatch.setattr(availability, "Client", lambda config: Client(config, transport))
+    monkeypatch.setattr(session, "Client", lambda config: Client(config, transport))
     assert "BK-2" in mara.run("waitlist").stdout
     assert "BK-1" in mara.run("offers").stdout
     assert "no open offer for BK-9" in mara.run("offers", "accept", "BK-9", status=3).stderr

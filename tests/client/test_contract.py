@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from allocation.rules.states import State
-from gpu_client import availability, commands, words
+from gpu_client import availability, commands, session, watching, words
+from gpu_client import states as client_states
 from gpu_client.api import OPERATIONS
 from tests.servers.servers import ROOT
 
@@ -34,7 +35,7 @@ READ = {
     "FreeOut": "starts ends whole_gpus",
     "QuotaOut": "project gpu_class guaranteed_units limit_units",
     "BudgetOut": "name project level starts ends amount currency spent held left",
-    "MeOut": "name tenant roles",
+    "MeOut": "name tenant roles time_zone",
     "RoleOut": "project role",
     "PublishedEventOut": "id type timestamp data",
     "EventDetails": "booking message",
@@ -50,7 +51,7 @@ READ = {
 SENT = {
     "NewBookingInRequest": {
         *("project", "tier", "request", "quote", "name", "labels", "external_ref"),
-        *("array", "parallel"),
+        *("array", "parallel", "zone"),
     },
     "ResultInRequest": {"result"},
     "ExtendInRequest": {"by"},
@@ -90,11 +91,11 @@ def test_every_field_is_in_its_schema(document: dict[str, Any]) -> None:
     for name, sent in SENT.items():
         assert sent - schemas[name]["properties"].keys() == set(), name
     states = {state.value for state in State}
-    assert states >= commands.HAS_PLACE | commands.OVER | commands.NOT_STARTED
+    assert states >= client_states.HAS_PLACE | client_states.OVER | client_states.NOT_STARTED
 
 
 def test_no_command_reads_a_field_that_is_not_checked() -> None:
-    source = "".join(map(inspect.getsource, (availability, commands, words)))
+    source = "".join(map(inspect.getsource, (availability, commands, session, watching, words)))
     read = set(re.findall(r"""\[["']([a-z_]+)["']\]""", source))
     checked = {field for fields in READ.values() for field in fields.split()}
     checked |= {field for fields in SENT.values() for field in fields}
