@@ -275,7 +275,7 @@ def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> Bu
 def budget_name(budget: Budget) -> str:
     """Whose budget it is: the name of the organisation, lab, project, campaign or person."""
     if budget.person is not None:
-        return budget.person.get_full_name() or budget.person.username
+        return budget.person.display_name
     owner = budget.campaign or budget.project or budget.lab or budget.tenant
     return str(owner.name) if owner is not None else PLATFORM_NAME
 

@@ -29,7 +29,7 @@ from billing.services import CampaignMatch, budget_put, campaign_create, campaig
 from billing.web.budget_rows import BUDGET_KINDS, RefusedBudget, Row, Tree, row_key, without_budget
 from billing.words import refusal_text
 from tenants.access import Actor, access_project
-from tenants.models import Lab, Membership, Project, User
+from tenants.models import Lab, Membership, Project
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import labels_read
 from tenants.web.frame import tenant_page
@@ -173,7 +173,7 @@ def _choices(actor: Actor, projects: Sequence[Project]) -> dict[str, Any]:
                 if each.project_id == project.id
             ]
             + sorted(
-                (f"{project.slug}/person/{each.user.username}", _name(each.user))
+                (f"{project.slug}/person/{each.user.username}", each.user.display_name)
                 for each in members
                 if each.project_id == project.id
             ),
@@ -187,10 +187,6 @@ def _choices(actor: Actor, projects: Sequence[Project]) -> dict[str, Any]:
         "owner_groups": groups,
         "labs": labs if actor.is_tenant_admin else (),
     }
-
-
-def _name(user: User) -> str:
-    return user.get_full_name() or user.username
 
 
 def _owners(budgets: Sequence[Budget]) -> dict[str, str]:

@@ -157,7 +157,7 @@ def _shown(tenant: Tenant, user: User) -> dict[str, Any]:
         "id": user.username,
         "userName": made.user_name if made else user.username,
         "name": {"givenName": user.first_name, "familyName": user.last_name},
-        "displayName": user.get_full_name() or user.username,
+        "displayName": user.display_name,
         "active": is_active_in(tenant, user),
         **external,
         "meta": {

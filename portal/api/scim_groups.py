@@ -162,7 +162,7 @@ def _shown(tenant: Tenant, group: DirectoryGroup, *, has_members: bool = True) -
         shown["members"] = [
             {
                 "value": user.username,
-                "display": user.get_full_name() or user.username,
+                "display": user.display_name,
                 "type": "User",
                 "$ref": f"{base}/Users/{user.username}",
             }

@@ -77,7 +77,7 @@ def _operator_of_no_tenant(holder: TokenHolder, user: User) -> Actor:
         tenant = Tenant.objects.get(slug=holder.tenant_slug)
     return Actor(
         user_id=user.id,
-        name=user.get_full_name() or user.username,
+        name=user.display_name,
         tenant_id=tenant.id,
         tenant_slug=tenant.slug,
         is_tenant_admin=False,

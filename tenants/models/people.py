@@ -58,6 +58,11 @@ class User(AbstractUser):
     _encoded: str | None = None
 
     @property
+    def display_name(self) -> str:
+        """The full name, or the user name of a person without one."""
+        return self.get_full_name() or self.username
+
+    @property
     def password(self) -> str:
         """The hash that was set on this object or is stored; "!" if there is none."""
         if self._encoded is not None:

@@ -165,7 +165,7 @@ def _person(actor: Actor, person: User) -> Actor:
     rows = Membership.objects.filter(tenant_id=actor.tenant_id, user=person, user__is_active=True)
     return Actor(
         user_id=person.pk,
-        name=person.get_full_name() or person.get_username(),
+        name=person.display_name,
         tenant_id=actor.tenant_id,
         tenant_slug=actor.tenant_slug,
         is_tenant_admin=any(row.role == Role.TENANT_ADMIN for row in rows),

@@ -131,7 +131,7 @@ def _line(booking: Booking, act: BulkAct, now: datetime) -> BulkLine:
 
 
 def _effect(booking: Booking, act: BulkAct) -> str:
-    owner = booking.owner.get_full_name() or booking.owner.username
+    owner = booking.owner.display_name
     if act.act == "message" or act.length is None:
         is_running = booking.state in ON_HARDWARE
         code = "release_running" if is_running else "release_waiting"

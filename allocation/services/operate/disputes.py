@@ -153,7 +153,7 @@ def _announce(row: StatementDispute, kind: str, author: int, now: datetime) -> N
     """Notifies leads, admins, who raised it, and the owner of the booking; not its author."""
     people = {row.raised_by_id, *([row.booking.owner_id] if row.booking else ())}
     project = row.project or (row.booking.project if row.booking else None)
-    by = row.raised_by.get_full_name() or row.raised_by.username
+    by = row.raised_by.display_name
     payload = {
         "dispute": str(row.id),
         "month": f"{row.month:%Y-%m}",

@@ -79,7 +79,7 @@ def override_grant_by_operator(
     """The same for a limit of the operator. In `operator_tx`."""
     row = _asked(_of_operator(override_id), now)
     _not_own(row, operator.pk)
-    name = operator.get_full_name() or operator.get_username()
+    name = operator.display_name
     return _granted(row, operator.pk, name, grant, now)
 
 
@@ -139,7 +139,7 @@ def override_end(*, actor: Actor, override_id: UUID, now: datetime) -> Override:
 def override_end_by_operator(*, operator: User, override_id: UUID, now: datetime) -> Override:
     """The same for a limit of the operator. In `operator_tx`."""
     row = _locked(_of_operator(override_id))
-    name = operator.get_full_name() or operator.get_username()
+    name = operator.display_name
     return _ended(row, operator.pk, name, now)
 
 

@@ -27,7 +27,6 @@ from billing.queries import BudgetFigures, tightest_figures
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
-from tenants.models import User
 from tenants.web.parts import counted
 
 # Delayed bookings that a card names.
@@ -123,7 +122,7 @@ class RequestWords:
 
 def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
     """Returns who asks for what, where, at what price, and by which rule it needs an approval."""
-    booking, person = _asked(approval), _name(approval.asker)
+    booking, person = _asked(approval), approval.asker.display_name
     together = dates_of_series([approval]).get(approval.id, [approval])
     cost = sum((_asked(each).hold_amount for each in together), Decimal(0))
     what = what_words(AskDocument.from_json(booking.ask), ctx.labels)
@@ -182,7 +181,7 @@ def _card(
         href=f"{ctx.base}approvals/{approval.id}",
         title=booking.name or booking.label,
         label=booking.label,
-        person=_name(approval.asker),
+        person=approval.asker.display_name,
         what=what_words(AskDocument.from_json(booking.ask), ctx.labels),
         when=_when(booking, ctx),
         tier=booking.tier.name,
@@ -253,7 +252,7 @@ def _counter(counter: CounterOffer, ctx: PageContext) -> CounterCard:
     terms = Terms.from_json(counter.terms)
     return CounterCard(
         digest=counter.digest,
-        person=_name(counter.person),
+        person=counter.person.display_name,
         what=what_words(AskDocument.from_json(terms.ask), ctx.labels),
         changes=tuple(difference_lines(counter.differences, ctx.zone, ctx.now)),
         price=money_text(Decimal(counter.cost), terms.currency),
@@ -266,10 +265,6 @@ def _asked(approval: Approval) -> Booking:
     if approval.change is None:
         return approval.booking
     return booking_as_asked(approval.booking, approval.change)
-
-
-def _name(person: User) -> str:
-    return person.get_full_name() or person.get_username()
 
 
 def _when(booking: Booking, ctx: PageContext) -> str:

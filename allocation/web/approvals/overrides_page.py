@@ -181,7 +181,7 @@ def _card(actor: Actor, row: Override, ctx: PageContext) -> OverrideCard:
         row=row,
         what=amount_words(row),
         whose=row.project.name if row.project else "The organisation",
-        person=(person.get_full_name() or person.get_username()) if person else "",
+        person=person.display_name if person else "",
         when=when,
         amount=amount_shown(row),
         has_amount=row.kind not in LIFTED,

@@ -78,13 +78,13 @@ def _name(actor: Actor, form: QueryDict) -> str:
         project=form.get("project", ""),
     )
     row = stand_in_set(actor=actor, terms=terms, now=timezone.now())
-    return f"{_named(row.person)} decides for you in that time."
+    return f"{row.person.display_name} decides for you in that time."
 
 
 def _end(actor: Actor, form: QueryDict) -> str:
     key = id_read(form, "stand_in", "stand-in")
     row = stand_in_end(actor=actor, stand_in_id=key, now=timezone.now())
-    return f"{_named(row.person)} does not decide for {_named(row.approver)} any more."
+    return f"{row.person.display_name} does not decide for {row.approver.display_name} any more."
 
 
 def _day(actor: Actor, form: QueryDict, name: str) -> datetime | None:
@@ -103,15 +103,11 @@ def _row(row: StandIn, ctx: PageContext) -> StandInRow:
     starts, until = (moment_words(each, ctx.zone, ctx.now) for each in (row.starts, row.until))
     return StandInRow(
         row=row,
-        person=_named(row.person),
-        approver=_named(row.approver),
+        person=row.person.display_name,
+        approver=row.approver.display_name,
         scope=row.project.name if row.project else "All requests",
         when=f"until {until}" if row.starts <= ctx.now else f"{starts} until {until}",
     )
-
-
-def _named(person: User) -> str:
-    return person.get_full_name() or person.get_username()
 
 
 def _form(actor: Actor, sent: QueryDict, refusal: Refused | None) -> dict[str, Any]:
@@ -128,7 +124,9 @@ def _form(actor: Actor, sent: QueryDict, refusal: Refused | None) -> dict[str, A
 
     rows = Membership.objects.filter(tenant_id=actor.tenant_id, user__is_active=True)
     others = User.objects.filter(id__in=rows.exclude(user=actor.user_id).values("user"))
-    people = [(each.username, _named(each)) for each in others.order_by("first_name", "username")]
+    people = [
+        (each.username, each.display_name) for each in others.order_by("first_name", "username")
+    ]
     led = [
         (each.slug, each.name)
         for each in Project.objects.filter(tenant_id=actor.tenant_id, is_open=True)

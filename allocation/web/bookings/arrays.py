@@ -97,7 +97,7 @@ def array_cancel_page(request: HttpRequest, actor: Actor, reference: str) -> Htt
 def _question(actor: Actor, array: BookingArray) -> Confirmation:
     counts = array_shown(array).counts
     many = counts.open + counts.later
-    owner = array.owner.get_full_name() or array.owner.username
+    owner = array.owner.display_name
     return Confirmation(
         title=f"Cancel {many} element{'s' * (many != 1)} of {array.label}?",
         lost=(
@@ -113,7 +113,7 @@ def _question(actor: Actor, array: BookingArray) -> Confirmation:
 
 
 def _part_question(actor: Actor, array: BookingArray, chosen: str) -> Confirmation:
-    owner = array.owner.get_full_name() or array.owner.username
+    owner = array.owner.display_name
     return Confirmation(
         title=f"Cancel elements {chosen} of {array.label}?",
         lost=(

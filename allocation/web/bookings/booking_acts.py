@@ -199,7 +199,7 @@ def _title(booking: Booking) -> str:
 
 
 def _whose(booking: Booking) -> Iterator[str]:
-    owner = booking.owner.get_full_name() or booking.owner.username
+    owner = booking.owner.display_name
     yield f"This booking belongs to {owner} in {booking.project.name}."
 
 

@@ -149,7 +149,7 @@ def _cells(row: Booking, ctx: PageContext) -> Iterator[str]:
     for moment in (row.planned_starts, row.planned_ends):
         yield moment.astimezone(ctx.zone).isoformat(timespec="minutes") if moment else ""
     yield what_words(AskDocument.from_json(row.ask), ctx.labels)
-    yield from (row.tier.name, row.project.name, row.owner.get_full_name() or row.owner.username)
+    yield from (row.tier.name, row.project.name, row.owner.display_name)
     yield from (str(cost), row.currency, "held" if row.charged is None else "charged")
     yield from (labels_text(row.labels), row.external_ref)
 

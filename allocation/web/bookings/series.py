@@ -83,7 +83,7 @@ def _question(actor: Actor, series: Series, reference: str) -> Confirmation:
     coming = list(series.bookings.filter(state__in=BEFORE_START).order_by("starts", "id"))
     back = sum((each.hold_amount for each in coming), Decimal())
     dates = f"{len(coming)} date{'s' * (len(coming) != 1)}"
-    owner = series.owner.get_full_name() or series.owner.username
+    owner = series.owner.display_name
     first = coming[0].planned_starts or coming[0].not_before if coming else None
     free = money_text(back, coming[0].currency) if coming else ""
     return Confirmation(

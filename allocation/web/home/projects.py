@@ -30,7 +30,6 @@ from allocation.queries.bookings.money.projects import (
 )
 from allocation.queries.bookings.money.spending import (
     SpendShare,
-    person_name,
     spend_by_person,
     spend_by_tier,
 )
@@ -289,7 +288,7 @@ def booking_rows(bookings: Sequence[Booking]) -> list[BookingRow]:
 def _row(booking: Booking, labels: Mapping[str, str], estimate: datetime | None) -> BookingRow:
     return BookingRow(
         booking=booking,
-        who=person_name(booking.owner),
+        who=booking.owner.display_name,
         what=_what(booking, labels),
         when=_when(booking, estimate),
         cost=money_text(booking.hold_amount, booking.currency),

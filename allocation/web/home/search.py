@@ -91,8 +91,7 @@ def _groups(found: SearchResults, text: str, base: str) -> list[HitGroup]:
             tuple(
                 Hit(
                     row.name or row.label,
-                    f"{row.label} · {row.project.name} · "
-                    f"{row.owner.get_full_name() or row.owner.username}",
+                    f"{row.label} · {row.project.name} · {row.owner.display_name}",
                     f"{base}bookings/{row.label}",
                     "list",
                 )
@@ -110,7 +109,7 @@ def _groups(found: SearchResults, text: str, base: str) -> list[HitGroup]:
             "People",
             tuple(
                 Hit(
-                    each.user.get_full_name() or each.user.username,
+                    each.user.display_name,
                     each.project.name if each.project else "Tenant admin",
                     f"{base}bookings?{urlencode({'q': each.user.username})}",
                     "user",

@@ -138,7 +138,7 @@ def _persons(actor: Actor, projects: Sequence[Project], led: set[UUID]) -> list[
         PersonRow(
             where=row.project.name if row.project else "The whole organisation",
             project=row.project.slug if row.project else "",
-            who=row.user.get_full_name() or row.user.username if row.user else "Everybody else",
+            who=row.user.display_name if row.user else "Everybody else",
             username=row.user.username if row.user else "",
             gpu_class=row.gpu_class_id,
             limit=gpus_text(row.limit_units),
@@ -155,7 +155,7 @@ def _window_row(actor: Actor, row: QuotaWindow, led: set[UUID]) -> WindowRow:
     is_leads = row.project is not None and row.project.lab_id in led
     name = owner.name if owner else "The whole organisation"
     if row.user is not None:
-        name = f"{row.user.get_full_name() or row.user.username} in {name}"
+        name = f"{row.user.display_name} in {name}"
         is_leads = _may_limit(actor, row.project, led)
     return WindowRow(
         row.id,

@@ -97,7 +97,7 @@ def _people(actor: Actor) -> list[tuple[str, str]]:
     if not actor.is_tenant_admin:
         members = members.filter(project__in=[p for p in actor.roles if actor.may_lead(p)])
     users = {each.user for each in members.select_related("user")}
-    return sorted((each.username, each.get_full_name() or each.username) for each in users)
+    return sorted((each.username, each.display_name) for each in users)
 
 
 def _id(text: str) -> UUID:

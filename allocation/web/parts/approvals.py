@@ -23,7 +23,7 @@ def outcome_words(approval: Approval, zone: tzinfo, now: datetime) -> str:
     if approval.state == Approval.State.OPEN or approval.decided is None:
         return ""
     by = approval.decided_by
-    name = f" by {by.get_full_name() or by.get_username()}" if by else ""
+    name = f" by {by.display_name}" if by else ""
     reason = f": {approval.reason}" if approval.reason else ""
     state = approval.get_state_display()
     return f"{state}{name}, {moment_words(approval.decided, zone, now)}{reason}"

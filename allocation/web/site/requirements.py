@@ -137,7 +137,7 @@ def _card(actor: Actor, state: RequirementState) -> RequirementCard:
 def _people(actor: Actor) -> list[tuple[str, str]]:
     known = KnownPerson.objects.filter(tenant_id=actor.tenant_id, disabled=None)
     users = User.objects.filter(id__in=known.values("user_id")).order_by("username")
-    return [(str(user.pk), user.get_full_name() or user.username) for user in users]
+    return [(str(user.pk), user.display_name) for user in users]
 
 
 def _accept(request: HttpRequest, actor: Actor, form: QueryDict) -> str:
@@ -195,7 +195,7 @@ def _record(actor: Actor, form: QueryDict) -> str:
         day=day,
         now=timezone.now(),
     )
-    return f"Training recorded for {found.user.get_full_name() or found.user.username}."
+    return f"Training recorded for {found.user.display_name}."
 
 
 def _form(

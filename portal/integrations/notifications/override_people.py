@@ -37,7 +37,7 @@ def note_of(message: OutboxMessage) -> OverrideNote | None:
     if row is None or (message.kind == ASKED and row.state != Override.State.ASKED):
         return None
     asker = row.asked_by
-    name = (asker.get_full_name() or asker.get_username()) if asker else "Somebody"
+    name = asker.display_name if asker else "Somebody"
     whose = row.project.name if row.project else row.tenant.name
     text = f"{amount_words(row)}, for {whose}."
     said = row.reason if message.kind == ASKED else row.answer

@@ -118,7 +118,7 @@ def _approvers(messages: Iterable[OutboxMessage], now: datetime) -> Iterator[Rec
         if key in seen:
             continue
         seen.add(key)
-        person = approval.asker.get_full_name() or approval.asker.username
+        person = approval.asker.display_name
         for user_id in approvers_of(approval, now):
             yield Recipient(
                 message=asked[approval.booking_id],

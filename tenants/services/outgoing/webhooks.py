@@ -47,7 +47,7 @@ class WebhookTerms:
 
 def platform_actor(operator: User) -> PlatformActor:
     """Returns the operator as the one who acts for the platform's webhooks."""
-    return PlatformActor(operator.pk, operator.get_full_name() or operator.username)
+    return PlatformActor(operator.pk, operator.display_name)
 
 
 def may_have_webhooks(actor: Actor) -> bool:

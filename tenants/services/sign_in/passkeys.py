@@ -75,7 +75,7 @@ def passkey_creation_options(*, user: User, session: bytes, now: datetime) -> st
         rp_name=RP_NAME,
         user_id=str(user.pk).encode(),
         user_name=user.username,
-        user_display_name=user.get_full_name() or user.username,
+        user_display_name=user.display_name,
         authenticator_selection=AuthenticatorSelectionCriteria(
             resident_key=ResidentKeyRequirement.REQUIRED,
             user_verification=UserVerificationRequirement.REQUIRED,

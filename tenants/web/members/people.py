@@ -190,13 +190,13 @@ def _disable_question(actor: Actor, form: QueryDict) -> Confirmation:
     if user is None:
         raise missing("person", "username")
     return Confirmation(
-        title=f"Disable {user.get_full_name() or username}?",
+        title=f"Disable {user.display_name}?",
         lost=(
             f"They can't open {actor.tenant_slug} from their next request on, also not by tokens.",
             "Their roles stay and count again when you enable them.",
             "What they have booked stays and is charged.",
         ),
-        button=f"Disable {user.get_full_name() or username}",
+        button=f"Disable {user.display_name}",
         back=f"/t/{actor.tenant_slug}/people",
     )
 
@@ -216,14 +216,14 @@ def _enabled(actor: Actor, form: QueryDict, *, is_enabled: bool) -> str:
         is_enabled=is_enabled,
         now=timezone.now(),
     )
-    return f"{user.get_full_name() or user.username} is {'enabled' if is_enabled else 'disabled'}."
+    return f"{user.display_name} is {'enabled' if is_enabled else 'disabled'}."
 
 
 def _lead_question(actor: Actor, member: Membership, project: Project) -> Confirmation:
     return Confirmation(
         title=f"Leave {project.name} without a lead?",
         lost=(
-            f"{_person(member)} is its only lead.",
+            f"{member.user.display_name} is its only lead.",
             "Nobody in the project can then invite people, set roles or see its budget as lead:"
             " only the tenant's admins can.",
         ),
@@ -242,13 +242,13 @@ def _remove_question(actor: Actor, member: Membership) -> Confirmation:
         else "It is their only role in the tenant: they can't open it, and their tokens stop."
     )
     return Confirmation(
-        title=f"Remove {_person(member)} from {project}?",
+        title=f"Remove {member.user.display_name} from {project}?",
         lost=(
             f"They can't see or book in {project} from their next request on. {rest}",
             "What they have booked stays and is charged to the project.",
             "To undo this, invite them again; they have to accept.",
         ),
-        button=f"Remove {_person(member)} from {project}",
+        button=f"Remove {member.user.display_name} from {project}",
         back=f"/t/{actor.tenant_slug}/people",
     )
 
@@ -270,10 +270,6 @@ def _close_question(actor: Actor, form: QueryDict) -> Confirmation | None:
         button=f"Close {project.name} for {people} {'person' if people == 1 else 'people'}",
         back=f"/t/{actor.tenant_slug}/people",
     )
-
-
-def _person(member: Membership) -> str:
-    return member.user.get_full_name() or member.user.username
 
 
 def _project(actor: Actor, form: QueryDict) -> str:

@@ -17,7 +17,6 @@ from allocation.queries.bookings.money.spending import (
     charged_by_day_in,
     charged_by_day_of,
     first_charge,
-    person_name,
 )
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.in_use import in_use
@@ -289,7 +288,7 @@ def members_of(*, project: Project) -> list[Member]:
     rows = Membership.objects.filter(
         Q(project=project) | Q(project=None), tenant_id=project.tenant_id, user__is_active=True
     ).select_related("user")
-    people = [(order.index(Role(row.role)), person_name(row.user), Role(row.role)) for row in rows]
+    people = [(order.index(Role(row.role)), row.user.display_name, Role(row.role)) for row in rows]
     return [Member(name, role.label) for _, name, role in sorted(people)]
 
 

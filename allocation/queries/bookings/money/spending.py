@@ -70,7 +70,7 @@ def spend_by_person(*, project: Project, budget_id: UUID) -> list[SpendShare]:
     """Charges from the budget by owner, highest first."""
     sums = _shares(project, budget_id, "owner_id")
     people = User.objects.in_bulk(list(sums))
-    return _ranked((person_name(people[key]), total) for key, total in sums.items())
+    return _ranked((people[key].display_name, total) for key, total in sums.items())
 
 
 def spend_by_tier(*, project: Project, budget_id: UUID) -> list[SpendShare]:
@@ -78,11 +78,6 @@ def spend_by_tier(*, project: Project, budget_id: UUID) -> list[SpendShare]:
     sums = _shares(project, budget_id, "tier")
     tiers = Tier.objects.in_bulk(list(sums))
     return _ranked((tiers[key].name, total) for key, total in sums.items())
-
-
-def person_name(user: User) -> str:
-    """The full name, or else the user name."""
-    return user.get_full_name() or user.get_username()
 
 
 def _by_day(rows: Any) -> dict[date, Decimal]:  # noqa: ANN401

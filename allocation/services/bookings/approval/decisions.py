@@ -227,7 +227,7 @@ def asker_check(approval: Approval) -> None:
 def _over(approval: Approval) -> Refused:
     code = f"approval_was_{approval.state}"
     by = approval.decided_by
-    name = (by.get_full_name() or by.get_username()) if by else ""
+    name = by.display_name if by else ""
     sentence = refusal_text(code, actor=name)
     decided = approval.decided.isoformat() if approval.decided else ""
     return Refused("approval_over", sentence, numbers={"decided": decided})
