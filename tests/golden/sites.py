@@ -29,7 +29,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_share,
     a_snapshot,
@@ -57,9 +57,9 @@ def nobody() -> Snapshot:
 
 def changed_demand() -> Snapshot:
     """A planned start on one GPU of a booking that asks for two by now."""
-    promise = a_promise(2 * HOUR, 1, whole("n1-0"))
+    planned = a_planned_start(2 * HOUR, 1, whole("n1-0"))
     held = (a_held("n1-1", ends=5 * HOUR),)
-    return a_snapshot(a_request("b1", an_ask(2), promise=promise), fleet=gpus(2), held=held)
+    return a_snapshot(a_request("b1", an_ask(2), planned=planned), fleet=gpus(2), held=held)
 
 
 def no_seconds() -> Snapshot:
@@ -240,12 +240,13 @@ def overtaken() -> Snapshot:
     )  # fmt: skip
     first, second = whole("n1-0"), whole("n1-1")
     requests = (
-        a_claim("late", tier="flex", tenant="firm", latest=int(2.5 * HOUR), promise=a_promise(
+        a_claim("late", tier="flex", tenant="firm", latest=int(2.5 * HOUR), planned=a_planned_start(
             HOUR, 1, first, strength="expected")),
-        a_claim("open", tier="flex", tenant="firm", promise=a_promise(
+        a_claim("open", tier="flex", tenant="firm", planned=a_planned_start(
             HOUR, 1, second, strength="expected")),
-        a_claim("own", tier="flex", promise=a_promise(6 * HOUR, 1, first, strength="guaranteed")),
-        a_claim("over", tier="flex", tenant="firm", latest=1_800, promise=a_promise(
+        a_claim("own", tier="flex", planned=a_planned_start(
+            6 * HOUR, 1, first, strength="guaranteed")),
+        a_claim("over", tier="flex", tenant="firm", latest=1_800, planned=a_planned_start(
             2 * HOUR, 1, second, strength="expected")),
         a_claim("new", 2, tier="assured", hours=4),
         a_claim("lender", ask=an_ask(1, "a100")),

@@ -133,7 +133,7 @@ def a_request(
     fixed: bool = False,
     priority: int = 50,
     submitted: int = 0,
-    promise: PlannedStart | None = None,
+    planned: PlannedStart | None = None,
     tenant: str = "lab",
     project: str = "folding",
     tier: str = "standard",
@@ -151,7 +151,7 @@ def a_request(
         earliest=NOON + earliest,
         latest=None if latest is None else NOON + latest,
         fixed=fixed,
-        promise=promise,
+        planned=planned,
     )
 
 
@@ -184,7 +184,7 @@ def a_held(
     )
 
 
-def a_promise(
+def a_planned_start(
     starts: int, hours: float, *places: Place, strength: Strength | None = None
 ) -> PlannedStart:
     """A planned start, from NOON; expected unless said."""

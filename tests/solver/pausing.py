@@ -78,7 +78,7 @@ def rest_of(rows: Iterable[Held], now: int) -> Request:
         earliest=row.starts,
         latest=None,
         fixed=False,
-        promise=None,
+        planned=None,
         pauses=row.pauses,
     )
 
@@ -100,12 +100,12 @@ def rules(plan: Plan) -> dict[str, str]:
 
 
 def later(site: Snapshot, plan: Plan, now: int) -> Snapshot:
-    """The same site with the promises of the plan, then."""
+    """The same site with the planned starts of the plan, then."""
     by_booking = {request.booking: request for request in site.requests}
     kept = tuple(
         replace(
             by_booking[row.booking],
-            promise=PlannedStart(row.starts, row.ends, row.places, row.strength),
+            planned=PlannedStart(row.starts, row.ends, row.places, row.strength),
         )
         for row in plan.waits
     )

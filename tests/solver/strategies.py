@@ -57,7 +57,7 @@ def fleets(draw: st.DrawFn) -> tuple[Gpu, ...]:
 
 @st.composite
 def requests(draw: st.DrawFn, number: int) -> Request:
-    """A booking of any kind, without a promise."""
+    """A booking of any kind, without a planned start."""
     classes = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2, unique=True))
     profile = draw(st.sampled_from((None, None, *PROFILES[classes[0][0]])))
     fixed = draw(st.integers(0, 3)) == 0
@@ -217,7 +217,7 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
     promised = tuple(
         replace(
             by_booking[row.booking],
-            promise=PlannedStart(row.starts, row.ends, row.places, row.strength),
+            planned=PlannedStart(row.starts, row.ends, row.places, row.strength),
         )
         for row in plan.waits
     )

@@ -64,7 +64,7 @@ class World:
         """The next second at which something starts or ends, or is promised to; at least 5 on."""
         now = self.site.now
         times = [time for row in self.site.held for time in (row.starts, row.ends)]
-        times += [row.promise.starts for row in self.site.requests if row.promise]
+        times += [row.planned.starts for row in self.site.requests if row.planned]
         return min((time for time in times if time > now + 5), default=now + HOUR)
 
 
@@ -136,10 +136,10 @@ def after(site: Snapshot, plan: Plan) -> Snapshot:
         for request in site.running
         if request.booking in notified
     }
-    promised = {row.booking: promise_of(row) for row in plan.waits}
+    promised = {row.booking: planned_start_of(row) for row in plan.waits}
     gone = {row.booking for row in plan.assigns} | {row.booking for row in plan.refusals}
     waiting = {name: row for name, row in asked.items() if name not in gone} | paused
-    requests = tuple(replace(row, promise=promised.get(name)) for name, row in waiting.items())
+    requests = tuple(replace(row, planned=promised.get(name)) for name, row in waiting.items())
     return replace(site, held=(*held, *given), requests=requests)
 
 
@@ -160,7 +160,7 @@ def moved(held: Iterable[Held], plan: Plan) -> list[Held]:
     ]
 
 
-def promise_of(row: Waiting) -> PlannedStart | None:
+def planned_start_of(row: Waiting) -> PlannedStart | None:
     """As the services store it: without places there is none."""
     return PlannedStart(row.starts, row.ends, row.places, row.strength) if row.places else None
 
@@ -340,7 +340,7 @@ def in_place(site: Snapshot) -> list[Block]:
     return held + [
         _block(site, row.booking, row, _asked(row))
         for row in site.requests
-        if row.promise and any((p.gpu, row.promise.starts) in leaving for p in row.promise.places)
+        if row.planned and any((p.gpu, row.planned.starts) in leaving for p in row.planned.places)
     ]
 
 

@@ -10,7 +10,7 @@ from tests.worlds.life import Turn
 
 def is_unproven(request: Request) -> bool:
     """Whether its start is a guess, which nobody is shown."""
-    return request.promise is not None and request.promise.strength is None
+    return request.planned is not None and request.planned.strength is None
 
 
 def is_proven(wait: Waiting) -> bool:

@@ -212,11 +212,11 @@ def after_weaker(turn: Turn, policy: Policy) -> Iterator[str]:
 
 def _sure(site: Snapshot) -> dict[str, int]:
     """Planned starts that are firm or guaranteed."""
-    promises = {request.booking: request.promise for request in site.requests}
+    planned_starts = {request.booking: request.planned for request in site.requests}
     return {
-        name: promise.starts
-        for name, promise in promises.items()
-        if promise is not None and promise.strength in ("firm", "guaranteed")
+        name: planned.starts
+        for name, planned in planned_starts.items()
+        if planned is not None and planned.strength in ("firm", "guaranteed")
     }
 
 
@@ -263,7 +263,7 @@ def _by_grant(rows: Iterator[Held] | list[Held]) -> list[Held]:
 
 
 def _asked(request: Request) -> Request:
-    return replace(request, promise=None)
+    return replace(request, planned=None)
 
 
 def _meet(one: Row, other: Row) -> bool:

@@ -35,7 +35,7 @@ class Bound:
                 del self._due[name]
             elif world.now > self._due[name]:
                 yield from self._check(name, self._due.pop(name))
-        arrived = {r.booking for r in turn.site.requests if r.promise is None and not r.paused}
+        arrived = {r.booking for r in turn.site.requests if r.planned is None and not r.paused}
         for name in sorted(arrived):
             run = world.runs[name]
             is_new = run.job.at == turn.site.now and not run.job.fixed
@@ -75,7 +75,7 @@ class Bound:
         windows = [row for row in world.rows if self._is_window(row.booking, name)]
         near = {row.place.gpu for row in windows if not row.started and row.starts < until}
         for each, request in world.waiting.items():
-            start = request.promise
+            start = request.planned
             if start is not None and self._is_window(each, name) and start.starts < until:
                 near |= {place.gpu for place in start.places}
         stays = {row.place.gpu for row in world.rows if self._may_stay(row.booking)}

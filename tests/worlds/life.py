@@ -174,7 +174,7 @@ class World:
         times += [event.at for event in self._events[:1]]
         times += [time for row in self.rows for time in (row.starts, row.ends)]
         times += [self._real_end(row) for row in self.rows if row.since is not None]
-        starts = [r.promise.starts for r in self.waiting.values() if r.promise is not None]
+        starts = [r.planned.starts for r in self.waiting.values() if r.planned is not None]
         # Notice is given in time only if there is a cycle in time.
         margin, graces = self.policy.notice_margin, {t.grace for t in self.tiers}
         times += [*starts, *(at - grace - margin for at in starts for grace in graces)]
@@ -275,7 +275,7 @@ class World:
             earliest=job.earliest,
             latest=None if job.patience is None else job.earliest + job.seconds + job.patience,
             fixed=job.fixed,
-            promise=None,
+            planned=None,
             owner=job.owner,
             durations=job.durations,
             cheapest=job.cheapest,
@@ -376,8 +376,8 @@ class World:
                 del self.waiting[name]
                 self.refused[name] = self.now
         for wait in plan.waits:
-            promise = _promise_of(wait)
-            self.waiting[wait.booking] = replace(self.waiting[wait.booking], promise=promise)
+            planned = _planned_start_of(wait)
+            self.waiting[wait.booking] = replace(self.waiting[wait.booking], planned=planned)
 
     def _tell(self, name: str, beneficiary: str, at: int) -> None:
         run, row = self.runs[name], self.rows_of(name)[0]
@@ -413,8 +413,8 @@ class World:
         """Write the rows of a booking."""
         if self.rows_of(asked.booking):
             # As the services do: who has notice gets GPUs to resume on once it has left.
-            promise = PlannedStart(starts, ends, places)
-            self.waiting[asked.booking] = replace(asked, promise=promise)
+            planned = PlannedStart(starts, ends, places)
+            self.waiting[asked.booking] = replace(asked, planned=planned)
             return
         del self.waiting[asked.booking]
         run = self.runs[asked.booking]
@@ -456,7 +456,7 @@ class World:
         ]
 
 
-def _promise_of(wait: Waiting) -> PlannedStart | None:
+def _planned_start_of(wait: Waiting) -> PlannedStart | None:
     """As the services store it: without places there is none, and without a proof no strength."""
     is_proven = all(reason.code not in UNPROVEN for reason in wait.reasons[:1])
     strength = wait.strength if is_proven else None

@@ -256,10 +256,10 @@ class Oracle:
 
     def _class_awaited(self, name: str, ask: Ask) -> str:
         """The class on which somebody has notice for it."""
-        promise = self.world.waiting[name].promise
-        if len(ask.classes) == 1 or promise is None or not promise.places:
+        planned = self.world.waiting[name].planned
+        if len(ask.classes) == 1 or planned is None or not planned.places:
             return ask.classes[0]
-        return self._classes[promise.places[0].gpu]
+        return self._classes[planned.places[0].gpu]
 
     def _units_asked(self, ask: Ask, gpu_class: str) -> int:
         gpu = next(g for g in self.world.drawn.gpus if g.gpu_class == gpu_class)
@@ -334,13 +334,13 @@ class Oracle:
             if r.booking not in changed and not is_unproven(r)
         }
         for row in turn.plan.assigns:
-            promise = before[row.booking].promise if row.booking in before else None
-            is_kept = promise is None or row.starts <= max(promise.starts, turn.site.now)
-            if promise is not None and not is_kept and promise.strength != "expected":
-                yield f"{turn.site.now}: {row.booking} ({promise.strength}) starts later"
+            planned = before[row.booking].planned if row.booking in before else None
+            is_kept = planned is None or row.starts <= max(planned.starts, turn.site.now)
+            if planned is not None and not is_kept and planned.strength != "expected":
+                yield f"{turn.site.now}: {row.booking} ({planned.strength}) starts later"
         for wait in () if turn.outside & OTHER_RULES else turn.plan.waits:
-            promise = before[wait.booking].promise if wait.booking in before else None
-            if promise is None or wait.starts <= max(promise.starts, turn.site.now):
+            planned = before[wait.booking].planned if wait.booking in before else None
+            if planned is None or wait.starts <= max(planned.starts, turn.site.now):
                 continue
             self.found.moved += 1
             code = wait.delayed_by.code if wait.delayed_by is not None else "nothing"
@@ -348,7 +348,7 @@ class Oracle:
             if event is not None and event not in turn.outside:
                 yield f"{turn.site.now}: {wait.booking} later by {code}, which did not happen"
             elif event is None and not self._may_be_later(turn, before[wait.booking], wait):
-                yield f"{turn.site.now}: {wait.booking} ({promise.strength}) later by {code}"
+                yield f"{turn.site.now}: {wait.booking} ({planned.strength}) later by {code}"
             elif event is None and code != "pinned" and not self._is_true(turn, wait):
                 yield f"{turn.site.now}: {wait.booking} is later without the others, too"
 
@@ -356,7 +356,7 @@ class Oracle:
         """Whether a booking may be the cause: of an expected start any one that is ahead by a rule
         of the order, of a guaranteed one only its own organisation's: one that is new, or that an
         event from outside has made later."""
-        strength = request.promise.strength if request.promise is not None else None
+        strength = request.planned.strength if request.planned is not None else None
         if wait.delayed_by is not None and wait.delayed_by.code == "pinned":
             return strength == "expected" and bool(request.ask.pin)
         if wait.delayed_by is None or wait.delayed_by.code != "overtaken":
@@ -377,7 +377,7 @@ class Oracle:
         return self.found.moved > REPLAYED or is_true(turn, wait, causes, policy)
 
     def _new(self, turn: Turn) -> set[str]:
-        had = {row.booking for row in turn.site.requests if row.promise is not None}
+        had = {row.booking for row in turn.site.requests if row.planned is not None}
         had -= self._without_start
         given = {row.booking for row in turn.plan.assigns}
         given |= {row.booking for row in turn.plan.waits}
@@ -459,9 +459,9 @@ class Oracle:
             for other in self.world.waiting.values()
             if (other.tenant, other.owner) == (request.tenant, request.owner)
             and other.booking != request.booking
-            and other.promise is not None
-            and other.promise.starts < site.now + request.duration
-            for place in other.promise.places
+            and other.planned is not None
+            and other.planned.starts < site.now + request.duration
+            for place in other.planned.places
             if self._classes[place.gpu] == gpu_class
         )
         return most is None or has + UNITS <= most
@@ -481,7 +481,7 @@ class Oracle:
         planned = sum(
             UNITS * truth.count_of(r.ask)
             for r in self.world.waiting.values()
-            if r.tenant == request.tenant and r.booking != request.booking and r.promise
+            if r.tenant == request.tenant and r.booking != request.booking and r.planned
         )
         project = self._guaranteed(request.project, gpu_class)
         own = sum(b.units for b in mine if b.project == request.project)

@@ -155,8 +155,8 @@ class People:
                 del self.unapproved[name]
                 kept = self.pending.pop(name, None)
                 if is_yes:
-                    promise = kept.promise if kept is not None and not request.fixed else None
-                    world.waiting[name] = replace(request, promise=promise)
+                    planned = kept.planned if kept is not None and not request.fixed else None
+                    world.waiting[name] = replace(request, planned=planned)
                 else:
                     world.refused[name] = world.now
                 yield "approval"
@@ -244,15 +244,15 @@ class People:
         rows = world.rows_of(name)
         notified = "firm" if rows or before.fixed else _strength(before)
         latest = after.latest
-        if edit.is_bound and before.promise is not None and not after.fixed:
-            bound = max(before.promise.starts, after.earliest) + after.duration
+        if edit.is_bound and before.planned is not None and not after.fixed:
+            bound = max(before.planned.starts, after.earliest) + after.duration
             latest = bound if latest is None else min(latest, bound)
         target = replace(
             after,
             booking=f"change of {name}",
             submitted=world.now,
             latest=latest,
-            promise=None,
+            planned=None,
             revision=before.revision + 1,
             series=None,
         )
@@ -299,12 +299,12 @@ class People:
                 kept.append(row)
         world.rows = kept
         if name in world.waiting:
-            promise = before.promise
-            if promise is not None:
-                places = promise.places[: count_of(after.ask)]
-                ends = promise.starts + after.duration
-                promise = replace(promise, ends=ends, places=places)
-            world.waiting[name] = replace(after, promise=promise, revision=before.revision + 1)
+            planned = before.planned
+            if planned is not None:
+                places = planned.places[: count_of(after.ask)]
+                ends = planned.starts + after.duration
+                planned = replace(planned, ends=ends, places=places)
+            world.waiting[name] = replace(after, planned=planned, revision=before.revision + 1)
 
     def _is_now(self, name: str, request: Request) -> None:
         """The booking asks for this from now on."""
@@ -351,10 +351,10 @@ class People:
             if not soft.places:
                 del self.pending[soft.booking]
                 continue
-            self.counts["soft"] += request.promise is None
-            promise = PlannedStart(soft.starts, soft.ends, soft.places)
+            self.counts["soft"] += request.planned is None
+            planned = PlannedStart(soft.starts, soft.ends, soft.places)
             until = min(request.until or 0, soft.starts - MARGIN)
-            self.pending[soft.booking] = replace(request, promise=promise, until=until)
+            self.pending[soft.booking] = replace(request, planned=planned, until=until)
         for offered in plan.offers:
             self._offer(offered)
 
@@ -368,7 +368,7 @@ class People:
         target = replace(change.target, booking=name)
         world.rows = [row for row in world.rows if row.booking != name]
         self._is_now(name, target)
-        world.waiting[name] = replace(target, promise=None)
+        world.waiting[name] = replace(target, planned=None)
 
     def _wait(self, name: str, change: Change) -> None:
         """Leaves a change open that waits for room."""
@@ -400,7 +400,7 @@ class People:
 
 
 def _strength(request: Request) -> Strength | None:
-    return request.promise.strength if request.promise is not None else None
+    return request.planned.strength if request.planned is not None else None
 
 
 def _without(entry: Entry, row: Held) -> Entry:

@@ -80,8 +80,8 @@ def left_alone(turn: Turn) -> Iterator[str]:
     after a cancelled claim."""
     site, plan = turn.site, turn.plan
     silent = {gpu.id for gpu in site.gpus if gpu.silent}
-    had = {row.booking: {place.gpu for place in row.promise.places}
-           for row in site.requests if row.promise is not None}  # fmt: skip
+    had = {row.booking: {place.gpu for place in row.planned.places}
+           for row in site.requests if row.planned is not None}  # fmt: skip
     for given in truth.given_by(plan) if silent else ():
         there = {place.gpu for place in given.places} & silent
         if there - had.get(given.booking, set()):

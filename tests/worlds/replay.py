@@ -21,7 +21,7 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
     is who was refused because of them. The resume of who is given notice is a cause by itself:
     without the claim, there is no resume.
     """
-    promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
+    planned = next(r.planned for r in turn.site.requests if r.booking == wait.booking)
     refused = {each.booking for each in turn.plan.refusals}
     others = {*new, *refused, *_claimants(turn.plan), *_came_ahead(turn)} - {wait.booking}
     if not others:
@@ -31,7 +31,7 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
         changes = tuple(each for each in turn.site.changes if each.booking not in others)
         alone = solve(replace(turn.site, requests=rest, extensions=(), changes=changes), policy)
         given = [row.starts for row in truth.given_by(alone) if row.booking == wait.booking]
-        if promise is not None and all(at <= max(promise.starts, turn.site.now) for at in given):
+        if planned is not None and all(at <= max(planned.starts, turn.site.now) for at in given):
             return True
         instead = {*_claimants(alone, planned=True)} - others - {wait.booking}
         if not instead:
@@ -42,10 +42,10 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
 def _is_behind_resumes(turn: Turn, wait: Waiting, policy: Policy) -> bool:
     """Whether a start that was made later stays where it was if those ahead of it that get notice
     in this turn never resume."""
-    promise = next(r.promise for r in turn.site.requests if r.booking == wait.booking)
+    planned = next(r.planned for r in turn.site.requests if r.booking == wait.booking)
     keys = {each.booking: each.key for each in turn.plan.waits}
     outs = {p.booking: p.at for p in turn.plan.pauses if keys.get(p.booking, wait.key) < wait.key}
-    if not outs or promise is None:
+    if not outs or planned is None:
         return False
     held = tuple(
         replace(row, ends=outs[row.booking], pausing=True) if row.booking in outs else row
@@ -54,7 +54,7 @@ def _is_behind_resumes(turn: Turn, wait: Waiting, policy: Policy) -> bool:
     running = tuple(each for each in turn.site.running if each.booking not in outs)
     alone = solve(replace(turn.site, held=held, running=running), policy)
     starts = starts_of(alone).get(wait.booking)
-    return starts is not None and starts <= max(promise.starts, turn.site.now)
+    return starts is not None and starts <= max(planned.starts, turn.site.now)
 
 
 def _claimants(plan: Plan, *, planned: bool = False) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _claimants(plan: Plan, *, planned: bool = False) -> Iterator[str]:
 def _came_ahead(turn: Turn) -> Iterator[str]:
     """Bookings with an earlier start than before: since they were planned they have come inside
     their guarantee, or aged, and others make way for them."""
-    before = {r.booking: r.promise.starts for r in turn.site.requests if r.promise is not None}
+    before = {r.booking: r.planned.starts for r in turn.site.requests if r.planned is not None}
     for given in truth.given_by(turn.plan):
         if given.starts < before.get(given.booking, given.starts):
             yield given.booking
@@ -149,7 +149,7 @@ def _one_more(site: Snapshot, count: int, tier: str = "flex") -> Request:
         earliest=site.now,
         latest=None,
         fixed=False,
-        promise=None,
+        planned=None,
         owner="zoe",
     )
 

@@ -215,7 +215,7 @@ def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:
     assert wait is not None
     before = PlannedStart(wait.starts - 600, wait.ends - 600, wait.places, "expected")
     requests = tuple(
-        replace(row, promise=before if row.booking == wait.booking else None)
+        replace(row, planned=before if row.booking == wait.booking else None)
         for row in turn.site.requests
     )
     site = replace(turn.site, requests=requests, now=turn.site.now - 600)
@@ -232,7 +232,7 @@ def test_a_cut_of_limits_is_a_true_reason_in_its_own_turn_only() -> None:
     assert wait is not None
     request = next(row for row in turn.site.requests if row.booking == wait.booking)
     before = PlannedStart(wait.starts - 600, wait.ends - 600, wait.places, "expected")
-    site = replace(turn.site, requests=(replace(request, promise=before),), now=NOON)
+    site = replace(turn.site, requests=(replace(request, planned=before),), now=NOON)
     late = replace(wait, starts=wait.starts + 600, delayed_by=reason("quota_cut"))
     plan, oracle = replace(turn.plan, waits=(late,)), Oracle(world)
     assert list(oracle._later(Turn(site, plan, frozenset({"limits"})))) == []

@@ -65,7 +65,7 @@ def _new(snapshot: Snapshot) -> list[Request]:
 
 
 def _is_new(request: Request) -> bool:
-    return request.promise is None and not request.paused
+    return request.planned is None and not request.paused
 
 
 def _only(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:

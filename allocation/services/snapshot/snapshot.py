@@ -319,7 +319,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         earliest=seconds(row.not_before),
         latest=seconds(latest) if latest else None,
         fixed=row.starts is not None and not has_earlier_run(row),
-        promise=_promise_of(row),
+        planned=_planned_start_of(row),
         owner=str(row.owner_id),
         durations=order if ask.workload is not None and len(order) > 1 else (),
         cheapest=bool(order) and (row.deadline is not None or row.on_cheapest),
@@ -354,7 +354,7 @@ def _change_of(change: BookingChange, tiers: Mapping[str, Tier], now: datetime) 
         booking=str(change.id),
         submitted=seconds(change.asked_at),
         latest=None if target.fixed else latest,
-        promise=None,
+        planned=None,
         series=None,
         revision=change.base_revision - 1,
     )
@@ -394,7 +394,7 @@ def _resume_request(row: Booking, now: datetime, left: int, ends: int) -> Reques
         latest=ends if row.starts is not None else latest,
         fixed=False,
         pauses=row.pause_count,
-        promise=None,
+        planned=None,
     )
 
 
@@ -424,10 +424,10 @@ def _paused(pause: Pause, now: datetime) -> Request:
     if booking.starts is not None:
         left = min(left, ends - out)
     request = _resume_request(booking, now, left, ends)
-    return replace(request, earliest=out, paused=True, promise=_promise_of(booking))
+    return replace(request, earliest=out, paused=True, planned=_planned_start_of(booking))
 
 
-def _promise_of(row: Booking) -> PlannedStart | None:
+def _planned_start_of(row: Booking) -> PlannedStart | None:
     """The planned start of a booking; one without places only for flexible bookings."""
     is_one = bool(row.planned_places) or row.starts is None
     if not is_one or row.planned_starts is None or row.planned_ends is None:
@@ -466,7 +466,7 @@ def _extension_of(change: BookingChange, now: datetime) -> Extension:
         earliest=seconds(ends),
         latest=None,
         fixed=True,
-        promise=None,
+        planned=None,
         durations=(),
         cheapest=False,
         series=None,

@@ -164,8 +164,8 @@ class Outcome:
 
     def _was_firm(self, request: Request, found: Fit) -> bool:
         """True for a firm start of an earlier cycle that is not later."""
-        promise = request.promise
-        if promise is None or found.starts > max(promise.starts, self.state.now):
+        planned = request.planned
+        if planned is None or found.starts > max(planned.starts, self.state.now):
             return False
         return self.strengths.of_before(request) == "firm"
 

@@ -166,7 +166,7 @@ def able_demands(
         return demands, slow
     # A window that is too late as asked would still fit later.
     reasons = (*never, *slow) if late is None else (late, *never, *slow)
-    if late is not None and request.promise is not None:
+    if late is not None and request.planned is not None:
         reasons = (reason("missed"), *reasons)
     outcome.refuse(request, reasons, demands if request.duration > 0 else ())
     return None
@@ -213,7 +213,7 @@ def _place_flexible(
     if first <= last and (may_move_others(request) or (found is None and not request.paused)):
         # Moves delay nobody and pause nobody, so they come first. A booking that lost its place
         # tries to keep its planned second.
-        before = request.promise.starts if request.promise is not None else first
+        before = request.planned.starts if request.planned is not None else first
         instants = sorted({first, min(max(first, before), last)})
         found = outcome.rebinding.earlier_with_moves(demands, found, *instants)
     if first <= last:
@@ -221,7 +221,7 @@ def _place_flexible(
     if found is None:
         _without_start(outcome, request, demands, broken, slow)
         return None
-    late = request.promise is not None and found.starts > request.promise.starts
+    late = request.planned is not None and found.starts > request.planned.starts
     outcome.place(
         request, found, broken if late else None, (*slow, *why_original_gpus(request, found))
     )
@@ -243,11 +243,11 @@ def _without_start(
     out = out_of_service(state, demands, first) if first <= last else None
     if out is not None:
         found = unproven_start(state, request, demands[0])
-        late = request.promise is not None and found.starts > request.promise.starts
+        late = request.planned is not None and found.starts > request.planned.starts
         outcome.wait(request, found, (out, *slow), broken if late else None)
         return
     blockers = why_not_at(state, demands[0], first, outcome.ahead(demands[0].gpu_class)) + slow
-    is_accepted = request.promise is not None and (broken is None or broken.code != "ask_changed")
+    is_accepted = request.planned is not None and (broken is None or broken.code != "ask_changed")
     if last < horizon and not request.paused:
         if is_accepted:
             # Others may end early, so it waits for as long as it can still be in time.
@@ -258,7 +258,7 @@ def _without_start(
         why = reason("deadline_unreachable", busy=1, duration=request.duration)
     else:
         why = reason("no_room_in_horizon", horizon_seconds=state.policy.horizon)
-        if request.promise is not None or request.paused:
+        if request.planned is not None or request.paused:
             outcome.wait(
                 request, unproven_start(state, request, demands[0]), (why, *blockers), broken
             )

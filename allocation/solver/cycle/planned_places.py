@@ -36,7 +36,7 @@ def start_or_wait(outcome: Outcome, request: Request, broken: Reason | None) -> 
         outcome.place(request, found, None, slow)
         return found
     why = reason("behind_the_plan", depth=state.policy.plan_depth)
-    late = broken if request.promise is not None and request.promise.places else None
+    late = broken if request.planned is not None and request.planned.places else None
     outcome.wait(request, unproven_start(state, request, demands[0]), (why, *slow), late)
     return None
 

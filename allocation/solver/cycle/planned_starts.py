@@ -27,9 +27,9 @@ def planned_starts_reserve(
     kept: dict[str, Fit] = {}
     broken: dict[str, Reason] = {}
     planned = [
-        (request, *_planned(state, request, request.promise))
+        (request, *_planned(state, request, request.planned))
         for request in requests
-        if request.promise is not None
+        if request.planned is not None
     ]
     plenty = _with_quota_for_all(state, [found for _, found, _ in planned if found])
     for request, window, lost in planned:
@@ -84,8 +84,8 @@ def is_quiet(state: CycleState, request: Request, kept: Fit) -> bool:
     Near is a step of the grid: what ends, and what may begin, between two steps was planned for the
     next one.
     """
-    promise = request.promise
-    if promise is None or promise.strength is None or kept.starts != promise.starts:
+    planned = request.planned
+    if planned is None or planned.strength is None or kept.starts != planned.starts:
         return False
     if request.fixed or request.pinned or request.home or kept.victims:
         return False
@@ -134,7 +134,7 @@ def planned_start_reserve(
         if preemption.may_lie_elsewhere(found.demand, found.starts):
             # There is room elsewhere by now, so nobody is paused for the pin.
             return reason("pinned", elsewhere=1, pin=",".join(found.demand.pin))
-        strength = request.promise.strength if request.promise is not None else None
+        strength = request.planned.strength if request.planned is not None else None
         if strength == "guaranteed" and not preemption.is_inside(found.demand, found.starts):
             # What its own organisation has granted since would have made it an expected one.
             return reason("quota_cut")
@@ -178,23 +178,23 @@ def _with_quota_for_all(state: CycleState, planned: Iterable[Fit]) -> set[str]:
 
 
 def _planned(
-    state: CycleState, request: Request, promise: PlannedStart
+    state: CycleState, request: Request, planned: PlannedStart
 ) -> tuple[Fit | None, Reason | None]:
     """The planned start as a window from now on, or the reason why it is void."""
-    hardware = _hardware_broken(state, promise)
+    hardware = _hardware_broken(state, planned)
     if hardware is not None:
         return None, hardware
-    gpu_class = state.class_of(promise.places[0].gpu) or ""
+    gpu_class = state.class_of(planned.places[0].gpu) or ""
     if request.ask.groups:
         gpu_class = request.ask.classes[0]
     owners = request.quota_owners
-    starts = max(promise.starts, state.now, request.earliest)
+    starts = max(planned.starts, state.now, request.earliest)
     length = length_from(request, gpu_class, starts)
     demand = demand_of(request.ask, gpu_class, length, owners, request.quota_tier, request.owner)
-    found = Fit(demand, promise.places, starts)
+    found = Fit(demand, planned.places, starts)
     if length <= 0 or not _matches(state, request, found):
         return None, reason("ask_changed")
-    gpus = [place.gpu for place in promise.places]
+    gpus = [place.gpu for place in planned.places]
     window = (found.starts, state.grid.end(found.ends))
     for part in demand.parts:
         away, back = state.maintenance.away(part.gpu_class, window, gpus)
@@ -227,9 +227,9 @@ def _quota_cut(state: CycleState, found: Fit) -> Reason | None:
     return reason("quota_cut", quota.frees_at, because=quota.code, **quota.facts)
 
 
-def _hardware_broken(state: CycleState, promise: PlannedStart) -> Reason | None:
-    lost = sorted({p.gpu for p in promise.places if not is_usable(state, p)})
-    if not promise.places or lost:
+def _hardware_broken(state: CycleState, planned: PlannedStart) -> Reason | None:
+    lost = sorted({p.gpu for p in planned.places if not is_usable(state, p)})
+    if not planned.places or lost:
         return reason("hardware_lost", lost=len(lost))
     return None
 
@@ -276,10 +276,10 @@ def unproven_start(state: CycleState, request: Request, demand: Demand) -> Fit:
 
     It keeps the lost places: when their GPUs return, the next cycle tries these first.
     """
-    promise, horizon = request.promise, state.policy.horizon
-    places = promise.places if promise else ()
-    if promise and promise.starts >= state.now + horizon // 2:
-        return Fit(demand, places, promise.starts)
+    planned, horizon = request.planned, state.policy.horizon
+    places = planned.places if planned else ()
+    if planned and planned.starts >= state.now + horizon // 2:
+        return Fit(demand, places, planned.starts)
     days = -(-(state.now + horizon) // _DAY)
     starts = days * _DAY
     if request.latest is not None:
@@ -293,7 +293,7 @@ def unproven_start(state: CycleState, request: Request, demand: Demand) -> Fit:
 def has_planned_start(request: Request) -> bool:
     """True for a request with a planned start; a fixed window has one while its victims have
     notice."""
-    return request.promise is not None
+    return request.planned is not None
 
 
 def reserve_order(strengths: Strengths, requests: Iterable[Request]) -> list[Request]:
@@ -311,10 +311,10 @@ def reserve_order(strengths: Strengths, requests: Iterable[Request]) -> list[Req
 
 
 def _is_unproven(request: Request) -> bool:
-    return request.promise is not None and request.promise.strength is None
+    return request.planned is not None and request.planned.strength is None
 
 
 def planned_start_order(request: Request) -> tuple[int, int, int, str]:
     """Order of planned starts: start, higher priority, submitted earlier, id."""
-    starts = request.promise.starts if request.promise else 0
+    starts = request.planned.starts if request.planned else 0
     return (starts, -request.priority, request.submitted, request.booking)

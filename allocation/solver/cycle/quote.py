@@ -372,7 +372,7 @@ def _request(question: QuoteRequest, demands: tuple[Demand, ...], now: int) -> R
         earliest=question.earliest,
         latest=question.latest,
         fixed=question.fixed,
-        promise=None,
+        planned=None,
         owner=question.owner,
         durations=lengths if question.lengths and len(lengths) > 1 else (),
         cheapest=question.cheapest,

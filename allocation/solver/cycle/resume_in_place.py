@@ -66,7 +66,7 @@ def planned_resume(
     left = request.duration - (out - state.now)
     if left <= 0:
         return None, ()
-    again = replace(request, earliest=out, duration=left, paused=True, promise=None)
+    again = replace(request, earliest=out, duration=left, paused=True, planned=None)
     demands, _ = possible_demands(state, demands_of(again))
     first, last = state.first_start(out), last_start(state, again)
     found = earliest_free(state, again, demands, first, last)

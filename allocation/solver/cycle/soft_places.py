@@ -85,7 +85,7 @@ class SoftPlaces:
             if kept is not None:
                 name, window = kept.fit.demand.gpu_class, kept.fit.window
                 rows.append(SoftPlace(request.booking, name, kept.fit.places, *window))
-            elif request.promise is not None:
+            elif request.planned is not None:
                 rows.append(SoftPlace(request.booking, "", (), 0, 0))
         return tuple(sorted(rows, key=lambda row: row.booking))
 
@@ -208,11 +208,11 @@ def _ranked(queue: BookingQueue, request: Request) -> Turn:
 
 def _planned(state: CycleState, request: Request) -> Fit | None:
     """The place of an earlier cycle; None: there is none, or the request is another by now."""
-    promise = request.promise
-    name = state.class_of(promise.places[0].gpu) if promise and promise.places else None
-    if promise is None or name not in request.ask.classes:
+    planned = request.planned
+    name = state.class_of(planned.places[0].gpu) if planned and planned.places else None
+    if planned is None or name not in request.ask.classes:
         return None
-    return Fit(demand_on(request, name), promise.places, promise.starts)
+    return Fit(demand_on(request, name), planned.places, planned.starts)
 
 
 def _rest(request: Request, demands: tuple[Demand, ...], first: int) -> tuple[Demand, ...]:

@@ -47,7 +47,7 @@ class Walk:
     ) -> None:
         self._outcome, self._queue, self._turns = outcome, queue, turns
         self._kept, self._broken = dict(kept), broken
-        self._series = series_of(t.request for t in turns if t.request.promise is None)
+        self._series = series_of(t.request for t in turns if t.request.planned is None)
         self._places = PlannedPlaces(turns, self._kept, outcome)
         self._index = {turn.request.booking: at for at, turn in enumerate(turns)}
         self._at = 0
@@ -218,7 +218,7 @@ class Walk:
         if request.booking in self._places.behind_depth:
             self._start_or_wait(turn, self._broken.get(request.booking))
             return
-        is_member = request.promise is None and request.fixed and request.series is not None
+        is_member = request.planned is None and request.fixed and request.series is not None
         if is_member and request.series not in self._series:
             return
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
@@ -226,7 +226,7 @@ class Walk:
         self._newcomers += 1
         is_open = self._places.part_of(request) in self._opened
         self._make_way(turn)
-        if request.promise is None:
+        if request.planned is None:
             given = place_in_turn(outcome, request, self._series)
         else:
             found = newcomer(outcome, request, self._broken.get(request.booking))
@@ -244,7 +244,7 @@ class Walk:
     def _note_at_risk(self, turn: Turn, why: Reason | None) -> None:
         """Try a booking that has lost its start once more, before those behind it improve."""
         request = turn.request
-        if request.promise is not None and self._places.part_of(request) in self._opened:
+        if request.planned is not None and self._places.part_of(request) in self._opened:
             self._at_risk[request.booking] = why
             self._later.append(turn)
 

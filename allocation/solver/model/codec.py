@@ -74,17 +74,18 @@ def _plain(value: object) -> Any:  # noqa: ANN401  JSON is what it is
     kind = cast(Hashable, type(value))
     quiet = _quiet(kind)
     return {
-        name: _plain(found)
-        for name in _names(kind)
+        written: _plain(found)
+        for written, name in names_of(kind).items()
         if (found := getattr(value, name)) or name not in quiet
     }
 
 
 @lru_cache(maxsize=64)
-def _names(kind: Hashable) -> tuple[str, ...]:
+def names_of(kind: Hashable) -> dict[str, str]:
+    """The fields of a row by the names that documents have for them."""
     if not is_dataclass(kind):
         raise TypeError(f"{kind} has no place in a document")
-    return tuple(field.name for field in fields(kind))
+    return {field.metadata.get("written_as", field.name): field.name for field in fields(kind)}
 
 
 @lru_cache(maxsize=64)
@@ -96,8 +97,10 @@ def _quiet(kind: Hashable) -> frozenset[str]:
 @lru_cache(maxsize=64)
 def _needed(kind: Hashable) -> frozenset[str]:
     """Fields that every version has written."""
-    rows = fields(cast(Any, kind))
-    return frozenset(field.name for field in rows if field.default is MISSING)
+    default = {field.name: field.default for field in fields(cast(Any, kind))}
+    return frozenset(
+        written for written, name in names_of(kind).items() if default[name] is MISSING
+    )
 
 
 @lru_cache(maxsize=64)
@@ -123,10 +126,13 @@ def _value(kind: Any, data: Any, where: str) -> object:  # noqa: ANN401  type hi
 
 
 def _record(kind: type, data: Any, where: str) -> object:  # noqa: ANN401
-    if not isinstance(data, dict) or not _needed(kind) <= set(data) <= set(_names(kind)):
+    names = names_of(kind)
+    if not isinstance(data, dict) or not _needed(kind) <= set(data) <= set(names):
         raise ValueError(f"{where}: not the fields of {kind.__name__}")
     hints = _hints(kind)
-    return kind(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in data})
+    return kind(
+        **{names[each]: _value(hints[names[each]], data[each], f"{where}.{each}") for each in data}
+    )
 
 
 def _tuple(inner: tuple[Any, ...], data: Any, where: str) -> tuple[object, ...]:  # noqa: ANN401

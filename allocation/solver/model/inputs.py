@@ -9,7 +9,7 @@ from typing import Literal
 
 from allocation.solver.model.inner_limits import LabLimit, PersonLimit
 from allocation.solver.model.leaving import Cooling, Idle
-from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
+from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
 
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
@@ -258,7 +258,7 @@ class Request:
     earliest: int
     latest: int | None
     fixed: bool
-    promise: PlannedStart | None
+    planned: PlannedStart | None = field(metadata=written_as("promise"))
     paused: bool = False
     pauses: int = 0
     owner: str = ""

@@ -60,10 +60,10 @@ def _of_request(request: Request, policy: Policy, leads: tuple[int, ...]) -> Ite
         yield request.latest - policy.horizon
         for length in {request.duration, *(length for _, length in request.durations)}:
             yield request.latest - length
-    if request.promise is not None:
+    if request.planned is not None:
         for lead in leads:
-            yield request.promise.starts - lead
-        yield request.promise.starts - policy.horizon // 2
+            yield request.planned.starts - lead
+        yield request.planned.starts - policy.horizon // 2
 
 
 def _numbers(value: object) -> Iterator[int]:

@@ -52,14 +52,14 @@ def model_in_order(model: Model) -> Model:
 
 def request_in_order(request: Request) -> Request:
     """The request with the places of its planned start sorted."""
-    promise = request.promise
-    if promise is None or len(promise.places) < 2:
+    planned = request.planned
+    if planned is None or len(planned.places) < 2:
         return request
-    places = tuple(sorted(promise.places, key=place_order))
+    places = tuple(sorted(planned.places, key=place_order))
     # Most are sorted already, and a comparison is cheaper than a copy.
-    if places == promise.places:
+    if places == planned.places:
         return request
-    return replace(request, promise=replace(promise, places=places))
+    return replace(request, planned=replace(planned, places=places))
 
 
 def _cap_order(cap: Cap) -> tuple[str, str, int, int, int]:

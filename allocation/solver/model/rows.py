@@ -13,7 +13,7 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import Any, TypeVar, cast, get_args
 
-from allocation.solver.model.codec import hints_of, plain_of, row_of
+from allocation.solver.model.codec import hints_of, names_of, plain_of, row_of
 from allocation.solver.model.inputs import Model, Request, Snapshot
 from allocation.solver.model.ordering import model_in_order, request_in_order
 from allocation.solver.model.plan import Plan
@@ -170,9 +170,10 @@ def delta_decode(kind: type[Snapshot] | type[Plan], old: Rows, data: bytes) -> D
         row_type = _row_type(kind, name)
         put[name] = {_key(key): row_of(row_type, plain) for key, plain in rows}
     for name, rows in document.get("set", {}).items():
-        hints = hints_of(_row_type(kind, name))
+        row_type = _row_type(kind, name)
+        names, hints = names_of(row_type), hints_of(row_type)
         for key, plain in rows:
-            values = {field: row_of(hints[field], value) for field, value in plain.items()}
+            values = {names[each]: row_of(hints[names[each]], at) for each, at in plain.items()}
             put.setdefault(name, {})[_key(key)] = replace(old.tables[name][_key(key)], **values)
     drop = {name: tuple(map(_key, keys)) for name, keys in document.get("drop", {}).items()}
     return Delta(document["head"], put, drop)
@@ -253,10 +254,9 @@ def _canonical(plain: object) -> bytes:
 
 
 def _fields_changed(old: object, new: object) -> dict[str, Any]:
-    names = (field.name for field in fields(cast(Any, new)))
     return {
-        name: plain_of(value)
-        for name in names
+        written: plain_of(value)
+        for written, name in names_of(cast(Any, type(new))).items()
         if (value := getattr(new, name)) != getattr(old, name)
     }
 

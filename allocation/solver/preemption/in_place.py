@@ -269,7 +269,7 @@ def _awaited(state: CycleState, snapshot: Snapshot) -> Iterator[Block]:
     """Bookings that wait for the room of others who have notice."""
     leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
     for request in snapshot.requests if leaving else ():
-        start = request.promise
+        start = request.planned
         if start is None or not any((p.gpu, start.starts) in leaving for p in start.places):
             continue
         name = state.class_of(start.places[0].gpu)

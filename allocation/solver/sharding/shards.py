@@ -130,7 +130,7 @@ def _couplings(
 
     entries = (entry.request for entry in snapshot.entries)
     for request in (*snapshot.requests, *snapshot.running, *snapshot.pending, *entries):
-        places = () if request.promise is None else request.promise.places
+        places = () if request.planned is None else request.planned.places
         yield (
             _whose(request),
             [

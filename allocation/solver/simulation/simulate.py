@@ -90,10 +90,10 @@ class Simulation:
                     yield row.starts
         for request in self._waiting.values():
             yield self.now + _AGAIN
-            if request.promise is not None:
-                yield request.promise.starts
+            if request.planned is not None:
+                yield request.planned.starts
                 for notice in self._notices:
-                    yield request.promise.starts - notice
+                    yield request.planned.starts - notice
 
     def _seen(self, time: int) -> int:
         return -(-time // self._every) * self._every
@@ -145,7 +145,7 @@ class Simulation:
             row, ask = job.rows[0], job.ask
             if ask is None or not row.started or row.pausing or row.tier not in self._pausable:
                 continue
-            yield replace(ask, duration=row.ends - self.now, promise=None, pauses=row.pauses)
+            yield replace(ask, duration=row.ends - self.now, planned=None, pauses=row.pauses)
 
     def _apply(self, plan: Plan) -> None:
         self.metrics.record_plan(plan)
@@ -159,7 +159,7 @@ class Simulation:
             self._pause(pause)
         for wait in plan.waits:
             request = self._waiting[wait.booking]
-            self._waiting[wait.booking] = replace(request, promise=_promise(wait))
+            self._waiting[wait.booking] = replace(request, planned=_planned_start(wait))
 
     def _give(self, given: Assign) -> None:
         ask = self._waiting.pop(given.booking)
@@ -188,7 +188,7 @@ class Simulation:
             duration=ends - pause.at,
             latest=ends if job.ask.fixed else job.ask.latest,
             fixed=False,
-            promise=None,
+            planned=None,
             paused=True,
             pauses=job.rows[0].pauses + 1,
         )
@@ -225,7 +225,7 @@ def _rest(request: Request, now: int) -> Request | None:
     return request if left >= request.duration else replace(request, duration=left)
 
 
-def _promise(wait: Waiting) -> PlannedStart | None:
+def _planned_start(wait: Waiting) -> PlannedStart | None:
     """The planned start; None without places, because nothing proves it."""
     return PlannedStart(wait.starts, wait.ends, wait.places, wait.strength) if wait.places else None
 

@@ -144,7 +144,7 @@ class _Maker:
             earliest=ahead if fixed else submitted,
             latest=None,
             fixed=fixed,
-            promise=None,
+            planned=None,
             owner=project,
         )
         return request, units * duration
@@ -262,7 +262,7 @@ def _from_trace(site: Snapshot, name: str, tenant: str, job: tuple[int, int, Ask
         earliest=at,
         latest=None,
         fixed=False,
-        promise=None,
+        planned=None,
         owner=tenant,
     )
 

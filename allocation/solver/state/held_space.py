@@ -154,10 +154,10 @@ class HeldSpace(Space):
         """By class, the seconds at which held or planned work, or maintenance, begins or ends."""
         planned: dict[str, set[int]] = {name: set() for name in self.pools}
         for request in requests:
-            if request.promise is not None:
-                for name in {self.class_of(place.gpu) for place in request.promise.places}:
+            if request.planned is not None:
+                for name in {self.class_of(place.gpu) for place in request.planned.places}:
                     if name is not None:
-                        starts = max(request.promise.starts, self.now)
+                        starts = max(request.planned.starts, self.now)
                         until = self.grid.end(starts + request.length_on(name))
                         planned[name].update((starts, until))
         table, opens = self.work.table, self.grid.ends(ends)

@@ -164,13 +164,13 @@ def _is_less(old: Held, new: Held) -> bool:
 def _is_written(request: Request, rows: Sequence[Held]) -> bool:
     """True when the planned start of a request that waits no more is in the calendar as it was
     planned, or it had none."""
-    promise = request.promise
-    if promise is None:
+    planned = request.planned
+    if planned is None:
         return True
     places = {
-        row.place for row in rows if row.starts <= promise.starts and row.ends >= promise.ends
+        row.place for row in rows if row.starts <= planned.starts and row.ends >= planned.ends
     }
-    return places.issuperset(promise.places)
+    return places.issuperset(planned.places)
 
 
 def _asks_anew(old: Request, new: Request) -> bool:
@@ -179,8 +179,8 @@ def _asks_anew(old: Request, new: Request) -> bool:
     A planned start that has moved leaves room, too: its cycle offers it to those behind, and the
     next search to those ahead.
     """
-    if old.promise is None:
+    if old.planned is None:
         return False
     asked = (old.ask, old.duration, old.revision, old.quota_tier, old.pinned)
     is_same = asked == (new.ask, new.duration, new.revision, new.quota_tier, new.pinned)
-    return new.promise is None or not is_same
+    return new.planned is None or not is_same

@@ -68,7 +68,7 @@ class RunningBookings:
         self._numbers = 0
         self._versions: dict[tuple[str, str], int] = {}
         self._claimed: dict[str, Counter[tuple[str, str]]] = {}
-        self._promised: dict[str, list[int]] = {}
+        self._leaving_at: dict[str, list[int]] = {}
         self._parts: dict[str, list[RunningBooking]] = {}
         self._of: dict[str, dict[str, list[RunningBooking]]] = {}
         self._on: dict[tuple[str, int], list[RunningBooking]] = {}
@@ -162,21 +162,21 @@ class RunningBookings:
 
     def leaves(self, runner: RunningBooking) -> int:
         """When its room goes to the first preemptor, else its end."""
-        return min(self._promised.get(runner.booking, ()), default=runner.ends)
+        return min(self._leaving_at.get(runner.booking, ()), default=runner.ends)
 
     def has_preemptor(self, booking: str) -> bool:
         """True when a preemptor is planned on its room."""
-        return bool(self._promised.get(booking))
+        return bool(self._leaving_at.get(booking))
 
     def add_preemptor(self, booking: str, instant: int) -> None:
         """A preemptor is to have its room from then on."""
         self._touch(booking)
-        self._promised.setdefault(booking, []).append(instant)
+        self._leaving_at.setdefault(booking, []).append(instant)
 
     def remove_preemptor(self, booking: str, instant: int) -> None:
         """Undo `add_preemptor`; a booking with notice leaves all the same."""
         self._touch(booking)
-        self._promised[booking].remove(instant)
+        self._leaving_at[booking].remove(instant)
 
     def preemptors(self, tenant: str, gpu_class: str) -> list[tuple[int, Fit]]:
         """A tenant's reserved starts with victims, in the order in which they were reserved."""

@@ -60,7 +60,7 @@ class Space:
             work = HeldWork(snapshot.gpus, snapshot.models)
             work.update(snapshot.held)
         self.now = snapshot.now
-        planned = [each.promise.starts for each in snapshot.requests if each.promise is not None]
+        planned = [each.planned.starts for each in snapshot.requests if each.planned is not None]
         starts = np.concatenate([np.array(planned, dtype=np.int64), work.starts])
         self.grid = Grid.of(self.now, step, starts)
         self.pools: dict[str, Pool] = pools_of(

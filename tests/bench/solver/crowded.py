@@ -135,7 +135,7 @@ def request_of(
         earliest=NOON if chance.random() < 0.8 else NOON + chance.randint(1, 12 * HOUR),
         latest=None,
         fixed=False,
-        promise=None,
+        planned=None,
         owner=f"{tenant}-{chance.choice(('ann', 'bob', 'eve'))}",
     )
 
@@ -203,7 +203,7 @@ def the_next(site: Snapshot, plan: Plan) -> Snapshot:
     waiting = [
         replace(
             requests[wait.booking],
-            promise=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength),
+            planned=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength),
         )
         for wait in plan.waits
         if wait.booking in requests

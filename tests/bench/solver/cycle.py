@@ -96,7 +96,7 @@ def a_request_of(number: int, chance: random.Random) -> Request:
         earliest=NOON + (HOUR * chance.randint(1, 14 * 24) if fixed else 0),
         latest=None,
         fixed=fixed,
-        promise=None,
+        planned=None,
     )
 
 
@@ -131,7 +131,7 @@ def the_next(site: Snapshot, plan: Plan) -> Snapshot:
     promised = tuple(
         replace(
             requests[row.booking],
-            promise=PlannedStart(row.starts, row.ends, row.places, row.strength),
+            planned=PlannedStart(row.starts, row.ends, row.places, row.strength),
         )
         for row in plan.waits
     )

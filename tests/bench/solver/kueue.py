@@ -100,7 +100,7 @@ def workloads(scale: Scale) -> Iterator[Request]:
                         earliest=at,
                         latest=None,
                         fixed=False,
-                        promise=None,
+                        planned=None,
                     )
 
 

@@ -65,7 +65,7 @@ def a_site(gpu_count: int, arrivals: int) -> Snapshot:
             earliest=NOON,
             latest=None,
             fixed=False,
-            promise=None,
+            planned=None,
         )
         for number in range(arrivals)
     )

@@ -179,9 +179,9 @@ def test_the_snapshot_has_the_strength(plant: Plant, lab: Lab) -> None:
     booking = requested(plant, lab)
     planned(booking, NOW + 8 * HOUR, "guaranteed")
     with as_system():
-        promise = snapshot_take(NOW).requests[0].promise
-    assert promise is not None
-    assert promise.strength == "guaranteed"
+        start = snapshot_take(NOW).requests[0].planned
+    assert start is not None
+    assert start.strength == "guaranteed"
 
 
 @pytest.mark.django_db

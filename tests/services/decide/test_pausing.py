@@ -98,7 +98,7 @@ def assert_noticed(plant: Plant, booking: Booking, strong: Booking, deadline: da
     assert [(each.ends, each.notice and each.notice.at) for each in desired(plant)] == [
         (seconds(deadline), seconds(deadline))
     ] * 2
-    # The promise of the plan was two o'clock; the next cycle found the end of the stronger claim.
+    # The planned start was two o'clock; the next cycle found the end of the stronger claim.
     assert booking.planned_starts == NOW + 100 * MINUTE
     assert all_is_well()
 

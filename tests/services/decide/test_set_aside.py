@@ -7,7 +7,7 @@ import pytest
 
 from allocation.services.decide.set_aside import MOST_TRIES, decided_without
 from allocation.solver import Plan, Policy, Request, Snapshot, solve
-from tests.solver.builders import HOUR, a_promise, a_request, a_snapshot, whole
+from tests.solver.builders import HOUR, a_planned_start, a_request, a_snapshot, whole
 
 POLICY = Policy(1)
 
@@ -56,7 +56,7 @@ def test_dates_of_a_series_are_set_aside_together() -> None:
 
 
 def test_what_has_a_planned_start_is_never_set_aside() -> None:
-    planned = replace(waiting(1)[0], promise=a_promise(HOUR, 1, whole("n1-0")))
+    planned = replace(waiting(1)[0], planned=a_planned_start(HOUR, 1, whole("n1-0")))
     site = a_snapshot(planned, a_request("x", submitted=1))
     assert decided_without(site, Fragile("b000")) is None
     assert aside(site, Fragile("x")) == {"x"}

@@ -76,7 +76,7 @@ def test_a_place_is_kept_others_use_the_wait_and_it_is_gone_in_one_turn(lab: Lab
     assert kept.place_until == first - PLACE_MARGIN
     with as_system():
         (request,) = snapshot_take(NOW + SECOND).pending
-        assert request.promise is not None
+        assert request.planned is not None
         assert request.until == int(kept.place_until.timestamp())
 
     # What ends before it starts at once; an hour comes after it, for as long as it is kept.

@@ -200,7 +200,7 @@ def test_a_claim_that_starts_elsewhere_before_needs_it_no_more(
     other = running(plant, rival, an_ask(1))
     strong = requested(plant, rival, an_ask(1, hours=1))
     with as_system():
-        # It waits for the room with a promise, so that it may begin sooner elsewhere.
+        # It waits for the room with a planned start, so that it may begin sooner elsewhere.
         plan = pause_plan(small, strong, plant.now + GRACE, is_placed=False)
     plan_written(plan, plant.now)
     plant.later(MINUTE)

@@ -111,7 +111,7 @@ class World:
         elif kind == "planned":
             self._row(self.other, gpu, later, later + HOUR)
         elif kind == "promised":
-            self._promise(gpu, later)
+            self._planned_start(gpu, later)
         elif kind == "away":
             with as_system():
                 Maintenance.objects.create(
@@ -132,7 +132,7 @@ class World:
         with as_system():
             row.save()
 
-    def _promise(self, gpu: Gpu, starts: datetime) -> None:
+    def _planned_start(self, gpu: Gpu, starts: datetime) -> None:
         lab = self.other
         ask = an_ask(hours=1, classes=(gpu.gpu_class_id,))
         booking = a_booking(lab.project, lab.actor.user_id, state=State.QUEUED, hours=1, ask=ask)

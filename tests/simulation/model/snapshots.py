@@ -96,7 +96,7 @@ def _change(booking: Booking, row: ChangeRow, site: Site, now: float) -> Change:
         booking=row.id,
         submitted=row.asked_at,
         latest=None if target.fixed else latest,
-        promise=None,
+        planned=None,
         revision=row.base - 1,
     )
     strength = cast("Strength | None", row.strength)
@@ -197,7 +197,7 @@ def _request(booking: Booking, site: Site, now: float) -> Request:
         earliest=booking.not_before,
         latest=latest,
         fixed=fixed,
-        promise=_planned_start(booking),
+        planned=_planned_start(booking),
         owner=party.owner_id,
         revision=booking.revision - 1,
     )
@@ -218,7 +218,7 @@ def _extension(tables: Tables, booking: Booking, until: int, site: Site, now: fl
         earliest=ends,
         latest=None,
         fixed=True,
-        promise=None,
+        planned=None,
     )
     return Extension(booking.id, until, request, booking.extension_is_waiting)
 
@@ -243,7 +243,7 @@ def _going_on(booking: Booking, site: Site, now: float, rest: tuple[int, int]) -
         latest=ends if booking.requested.starts is not None else None,
         fixed=False,
         pauses=booking.pause_count,
-        promise=None,
+        planned=None,
     )
 
 
@@ -268,7 +268,7 @@ def _paused(pause: Pause, booking: Booking, site: Site, now: float) -> Request:
     if booking.requested.starts is not None:
         left = min(left, pause.ends_before - out)
     request = _going_on(booking, site, now, (left, pause.ends_before))
-    return dataclasses.replace(request, earliest=out, paused=True, promise=_planned_start(booking))
+    return dataclasses.replace(request, earliest=out, paused=True, planned=_planned_start(booking))
 
 
 def _planned_start(booking: Booking) -> PlannedStart | None:

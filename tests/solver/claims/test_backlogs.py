@@ -27,7 +27,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     an_ask,
     gpus,
     whole,
@@ -101,12 +101,15 @@ def with_claim(site: Snapshot, claim: Request, owner: str = "zoe") -> Plan:
 
 
 def moved(site: Snapshot, plan: Plan) -> dict[str, tuple[int, str]]:
-    """Who starts later than promised: by how many seconds, and the rule."""
-    promises = {row.booking: row.promise.starts for row in site.requests if row.promise}
+    """Who starts later than planned: by how many seconds, and the rule."""
+    planned_starts = {row.booking: row.planned.starts for row in site.requests if row.planned}
     return {
-        row.booking: (row.starts - promises[row.booking], str(dict(row.delayed_by.numbers)["rule"]))
+        row.booking: (
+            row.starts - planned_starts[row.booking],
+            str(dict(row.delayed_by.numbers)["rule"]),
+        )
         for row in plan.waits
-        if row.delayed_by is not None and row.starts > promises.get(row.booking, row.starts)
+        if row.delayed_by is not None and row.starts > planned_starts.get(row.booking, row.starts)
     }
 
 
@@ -245,7 +248,7 @@ def test_a_deadline_behind_a_backlog_is_kept_inside_a_guarantee_and_told_when_it
     assert given(plan)[LAST] == ("wait", HOUR)
     at_risk = next(row for row in plan.waits if row.booking == "hopeful")
     assert (at_risk.reasons[0].code, at_risk.starts) == ("deadline_at_risk", NOON + 3 * HOUR // 2)
-    request = replace(hopeful, promise=a_promise(2 * HOUR, 1, strength="expected"))
+    request = replace(hopeful, planned=a_planned_start(2 * HOUR, 1, strength="expected"))
     late = a_site(request, held=held, limits=limits, fleet=gpus(2), now=3 * HOUR // 2 + 1)
     refusal = next(row for row in solve(late, POLICY).refusals if row.booking == "hopeful")
     assert refusal.reasons[0].code == "missed"

@@ -69,7 +69,7 @@ def asks(
         earliest=NOON + at,
         latest=None,
         fixed=fixed,
-        promise=None,
+        planned=None,
     )
 
 
@@ -222,11 +222,11 @@ class TestInsideAGuarantee:
             *runs("b1", 1, hours=9),
             *runs("a1", 2, hours=1.5),
         ]
-        own = replace(asks("a2", tenant="a", at=2 * HOUR), promise=None)
+        own = replace(asks("a2", tenant="a", at=2 * HOUR), planned=None)
         limits = sure(a=1, b=1, c=1)
         base = site(own, held=held, limits=limits, fleet=3)
         planned = PlannedStart(NOON + 2 * HOUR, NOON + 6 * HOUR, (whole("n1-2"),), "guaranteed")
-        own = replace(own, promise=planned)
+        own = replace(own, planned=planned)
         claim = asks("c0", tenant="c", hours=8)
         plan = solve(replace(base, requests=(own, claim)), POLICY)
         assert given(plan) == {"a2": ("wait", 2 * HOUR), "c0": ("wait", 120)}
@@ -239,7 +239,7 @@ class TestInsideAGuarantee:
         What it borrows is another tenant's, which needs it from half an hour on."""
         limits = (*sure(a=2, b=1), a_limit("a-q", 1, parent="a", borrow=None, lend=0))
         planned = PlannedStart(NOON + HOUR // 2, NOON + 5400, (whole("n1-1"),), "guaranteed")
-        other = replace(asks("b0", hours=1, at=HOUR // 2), promise=planned)
+        other = replace(asks("b0", hours=1, at=HOUR // 2), planned=planned)
         claim = asks("a1", tenant="a", tier="flex", hours=2)
         base = site(other, claim, held=runs("a0", 0), limits=limits, fleet=3)
         plan = solve(base, POLICY)
@@ -377,7 +377,7 @@ class TestSpotBehindWorkThatCounts:
         """`f0` was planned at the second hour and comes to the first, which is free now. A newcomer
         goes before it, so it is made earlier last."""
         kept = PlannedStart(NOON + 2 * HOUR, NOON + 6 * HOUR, (whole("n1-1"),), "expected")
-        counted = replace(asks("f0", tenant="a", tier="flex"), promise=kept)
+        counted = replace(asks("f0", tenant="a", tier="flex"), planned=kept)
         ahead = asks("c0", tenant="c", hours=5)
         held = tuple(replace(row, tier="std") for row in self.HELD)
         base = site(counted, ahead, *more, held=held, limits=self.LIMITS, fleet=3)
@@ -391,7 +391,7 @@ class TestSpotBehindWorkThatCounts:
 
     def test_a_change_is_granted_next_to_what_is_ahead_of_it(self) -> None:
         kept = PlannedStart(NOON + 6 * HOUR, NOON + 7 * HOUR, (whole("n1-1"),), "expected")
-        now = replace(asks("e0", tenant="a", tier="flex", hours=1, at=30), promise=kept)
+        now = replace(asks("e0", tenant="a", tier="flex", hours=1, at=30), planned=kept)
         spot = asks("change of e0", tenant="a", tier="spot", hours=1, at=30)
         target = replace(spot, earliest=NOON)
         plan = self.plan(now, changes=(Change("e0", target),))

@@ -7,7 +7,7 @@ from allocation.solver import Cap, solve
 from allocation.solver.rebinding.rebinding import Rebinding
 from allocation.solver.state.cycle_state import CycleState
 from tests.solver import truth
-from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_promise, gpus, whole
+from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_planned_start, gpus, whole
 from tests.solver.pausing import a_claim, a_site, given, later, rest_of, running
 
 QUARTER = HOUR // 4
@@ -49,9 +49,9 @@ def test_a_start_that_was_guaranteed_is_said_to_be_expected_before_another_tenan
     """Own work that is about to start takes the guarantee of a later own start."""
     limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1))
     near = a_claim("near", tier="flex", hours=4)
-    near = replace(near, promise=a_promise(30, 4, whole("n1-0"), strength="expected"))
+    near = replace(near, planned=a_planned_start(30, 4, whole("n1-0"), strength="expected"))
     kept = a_claim("kept", tier="flex", hours=1, earliest=2 * HOUR)
-    kept = replace(kept, promise=a_promise(2 * HOUR, 1, whole("n1-1"), strength="guaranteed"))
+    kept = replace(kept, planned=a_planned_start(2 * HOUR, 1, whole("n1-1"), strength="guaranteed"))
     claim = a_claim("claim", tenant="firm", hours=6)
     site = a_site(near, kept, claim, fleet=gpus(2), limits=limits)
     plan = solve(site, POLICY)
@@ -69,9 +69,9 @@ def test_a_resume_goes_before_planned_starts_that_are_behind_it_in_the_queue() -
     victim = running("victim", whole("n1-0"), ends=6 * HOUR)
     other = running("other", whole("n1-1"), tenant="guest", tier="standard", ends=HOUR)
     claim = a_claim("claim", hours=3, submitted=-60)
-    claim = replace(claim, promise=a_promise(300, 3, whole("n1-0"), strength="guaranteed"))
+    claim = replace(claim, planned=a_planned_start(300, 3, whole("n1-0"), strength="guaranteed"))
     spot = a_claim("spot", tenant="hub", tier="spot", hours=4)
-    spot = replace(spot, promise=a_promise(HOUR, 4, whole("n1-1"), strength="expected"))
+    spot = replace(spot, planned=a_planned_start(HOUR, 4, whole("n1-1"), strength="expected"))
     site = a_site(claim, spot, held=(*victim, *other), fleet=gpus(2), limits=limits, now=150)
     plan = solve(replace(site, running=(rest_of(victim, site.now),)), POLICY)
     assert [(each.booking, each.at - NOON) for each in plan.pauses] == [("victim", 300)]
@@ -99,9 +99,9 @@ def test_a_pause_gives_back_gpu_hours_to_the_second() -> None:
 def test_a_start_within_the_guarantee_goes_when_own_work_ahead_takes_the_guarantee() -> None:
     limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1, borrow=None))
     low = replace(a_claim("low", tier="flex", hours=2, earliest=HOUR), within=True)
-    promise = a_promise(HOUR, 2, whole("n1-0"), strength="guaranteed")
+    planned = a_planned_start(HOUR, 2, whole("n1-0"), strength="guaranteed")
     ahead = a_claim("ahead", tier="assured", hours=1, earliest=2 * HOUR)
-    site = a_site(replace(low, promise=promise), ahead, fleet=gpus(2), limits=limits)
+    site = a_site(replace(low, planned=planned), ahead, fleet=gpus(2), limits=limits)
     plan = solve(site, POLICY)
     assert given(plan) == {"ahead": ("wait", 2 * HOUR), "low": ("wait", 3 * HOUR)}
     why = next(row.delayed_by for row in plan.waits if row.booking == "low")
@@ -113,9 +113,9 @@ def test_hours_of_a_later_start_do_not_push_out_an_earlier_one() -> None:
     """A cap of hours counts all that starts later, so what was planned first is over it alone."""
     limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1, borrow=None))
     low = replace(a_claim("low", tier="flex", hours=2, earliest=HOUR), within=True)
-    low = replace(low, promise=a_promise(HOUR, 2, whole("n1-0"), strength="guaranteed"))
+    low = replace(low, planned=a_planned_start(HOUR, 2, whole("n1-0"), strength="guaranteed"))
     week = a_claim("week", tier="assured", hours=2, earliest=7 * DAY)
-    week = replace(week, promise=a_promise(7 * DAY, 2, whole("n1-0"), strength="guaranteed"))
+    week = replace(week, planned=a_planned_start(7 * DAY, 2, whole("n1-0"), strength="guaranteed"))
     newcomer = a_claim("newcomer", tenant="firm", tier="assured", hours=1)
     cap = Cap("lab", "h100", 3 * HOUR * 56_000, 0, 0, rolling_days=2)
     site = a_site(low, week, newcomer, fleet=gpus(2), limits=limits, caps=(cap,))

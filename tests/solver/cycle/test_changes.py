@@ -22,7 +22,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_share,
     a_snapshot,
@@ -124,7 +124,7 @@ def test_an_expected_start_behind_makes_way_for_a_change_as_for_a_newcomer() -> 
     held = held_window("mine", range(4), 2, 4)
     behind = a_request(
         "behind", an_ask(8), hours=1, earliest=4 * HOUR, submitted=100,
-        promise=a_promise(4 * HOUR, 1, *(whole(f"n1-{n}") for n in range(8))),
+        planned=a_planned_start(4 * HOUR, 1, *(whole(f"n1-{n}") for n in range(8))),
     )  # fmt: skip
     request = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True, submitted=50)
     plan = decided(a_snapshot(behind, held=held, changes=(a_change(request),)))
@@ -141,7 +141,7 @@ def test_a_waiting_booking_is_exchanged_only_within_the_bound_that_was_accepted(
     a, b, c = (
         a_request(
             name, hours=4, submitted=at,
-            promise=a_promise(first * HOUR, 4, whole(place)),
+            planned=a_planned_start(first * HOUR, 4, whole(place)),
         )
         for name, at, place, first in (
             ("mine", 1, "n1-0", 2), ("b", 2, "n1-1", 2), ("c", 3, "n1-0", 6),
@@ -167,7 +167,8 @@ def test_a_guaranteed_start_is_not_exchanged_for_one_that_others_may_delay() -> 
     busy = tuple(a_held(f"n1-{n}", ends=2 * HOUR) for n in range(8))
     places = [whole(f"n1-{n}") for n in range(4)]
     mine = a_request(
-        "mine", an_ask(4), hours=2, promise=a_promise(2 * HOUR, 2, *places, strength="guaranteed"),
+        "mine", an_ask(4), hours=2,
+        planned=a_planned_start(2 * HOUR, 2, *places, strength="guaranteed"),
     )  # fmt: skip
     limits = (a_limit("lab", 4, borrow=None), a_limit("other", 4))
     request = a_request(ask=an_ask(6), hours=2, submitted=9, tier="flex")

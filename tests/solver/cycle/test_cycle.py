@@ -13,7 +13,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -159,7 +159,9 @@ class TestFixed:
         assert [each.gpu_class for each in fewer.refusals[0].alternatives] == ["h100"]
 
     def test_room_that_is_only_promised_makes_it_busy_too(self) -> None:
-        promised = a_request("p", an_ask(8), promise=a_promise(HOUR, 1, *map(whole_of, range(8))))
+        promised = a_request(
+            "p", an_ask(8), planned=a_planned_start(HOUR, 1, *map(whole_of, range(8)))
+        )
         fixed = a_request("f", an_ask(1), fixed=True, earliest=HOUR, submitted=1)
         plan = solve(a_snapshot(promised, fixed, held=all_busy()), POLICY)
         assert starts(plan) == {"p": HOUR}
@@ -240,9 +242,9 @@ def whole_of(index: int) -> Place:
 
 
 class TestPromises:
-    def test_a_promise_is_kept_and_made_earlier_when_room_appears(self) -> None:
-        promise = a_promise(3 * HOUR, 1, whole_of(0))
-        request = a_request(promise=promise)
+    def test_a_planned_start_is_kept_and_made_earlier_when_room_appears(self) -> None:
+        planned = a_planned_start(3 * HOUR, 1, whole_of(0))
+        request = a_request(planned=planned)
         busy = all_busy(ends=3 * HOUR)
         assert starts(alone(request, held=busy)) == {"b1": 3 * HOUR}
         assert starts(alone(request, held=(*busy[:7], a_held("n1-7", ends=HOUR)))) == {"b1": HOUR}
@@ -254,10 +256,10 @@ class TestPromises:
     def test_a_newcomer_ahead_in_the_queue_takes_an_expected_start_only(
         self, strength: Strength | None, first: int, then: int
     ) -> None:
-        promise = a_promise(HOUR, 1, whole_of(0), strength=strength)
+        planned = a_planned_start(HOUR, 1, whole_of(0), strength=strength)
         newcomer = a_request("n", priority=90, hours=2)
         fleet, held = gpus(1), (a_held("n1-0"),)
-        site = a_snapshot(a_request("p", promise=promise), newcomer, fleet=fleet, held=held)
+        site = a_snapshot(a_request("p", planned=planned), newcomer, fleet=fleet, held=held)
         plan = solve(site, POLICY)
         assert starts(plan) == {"p": first, "n": then}
         why = {wait.booking: wait.delayed_by for wait in plan.waits}["p"]
@@ -267,16 +269,16 @@ class TestPromises:
             assert why.facts == {"rule": "tier", "own_tenant": 1, "booking": "n"}
 
     def test_a_planned_start_after_a_new_deadline_is_given_up(self) -> None:
-        promise = a_promise(3 * HOUR, 1, whole_of(0))
+        planned = a_planned_start(3 * HOUR, 1, whole_of(0))
         busy = all_busy(ends=3 * HOUR)
-        plan = alone(a_request(promise=promise, latest=4 * HOUR - 1), held=busy)
+        plan = alone(a_request(planned=planned, latest=4 * HOUR - 1), held=busy)
         assert starts(plan) == {}
         assert [row.reasons[0].code for row in plan.refusals] == ["deadline_unreachable"]
-        kept = alone(a_request(promise=promise, latest=4 * HOUR), held=busy)
+        kept = alone(a_request(planned=planned, latest=4 * HOUR), held=busy)
         assert starts(kept) == {"b1": 3 * HOUR}
 
-    def test_without_the_promise_the_newcomer_would_have_taken_it(self) -> None:
-        """The negative control of the promise."""
+    def test_without_the_planned_start_the_newcomer_would_have_taken_it(self) -> None:
+        """The negative control of a planned start."""
         before = a_request("p")
         newcomer = a_request("n", priority=90, hours=2)
         plan = solve(a_snapshot(before, newcomer, fleet=gpus(1), held=(a_held("n1-0"),)), POLICY)
@@ -284,43 +286,43 @@ class TestPromises:
 
     def test_a_lost_gpu_is_replaced_at_the_same_start_when_another_is_free(self) -> None:
         fleet = gpus(1, node="n0", usable=False) + gpus()
-        promise = a_promise(HOUR, 1, whole("n0-0"))
-        plan = alone(a_request(promise=promise, earliest=HOUR), fleet=fleet)
+        planned = a_planned_start(HOUR, 1, whole("n0-0"))
+        plan = alone(a_request(planned=planned, earliest=HOUR), fleet=fleet)
         assert starts(plan) == {"b1": HOUR}
         assert (plan.waits[0].delayed_by, plan.waits[0].places[0].gpu) == (None, "n1-0")
 
     def test_a_start_that_lost_hardware_delays_says_what_delays_it(self) -> None:
         fleet = gpus(1, node="n0", usable=False) + gpus(1)
-        promise = a_promise(HOUR, 1, whole("n0-0"))
+        planned = a_planned_start(HOUR, 1, whole("n0-0"))
         held = (a_held("n1-0", ends=5 * HOUR),)
-        wait = alone(a_request(promise=promise), fleet=fleet, held=held).waits[0]
+        wait = alone(a_request(planned=planned), fleet=fleet, held=held).waits[0]
         assert wait.starts == NOON + 5 * HOUR
         assert wait.delayed_by is not None
         assert wait.delayed_by.code == "hardware_lost"
 
     def test_work_that_runs_over_delays_and_is_named(self) -> None:
-        promise = a_promise(HOUR, 1, whole_of(0))
+        planned = a_planned_start(HOUR, 1, whole_of(0))
         wait = alone(
-            a_request(promise=promise), fleet=gpus(1), held=(a_held("n1-0", ends=2 * HOUR),)
+            a_request(planned=planned), fleet=gpus(1), held=(a_held("n1-0", ends=2 * HOUR),)
         ).waits[0]
         assert wait.starts == NOON + 2 * HOUR
         assert wait.delayed_by is not None
         assert wait.delayed_by.code == "overrun"
 
     def test_with_no_hardware_left_it_keeps_waiting_and_is_not_refused(self) -> None:
-        request = a_request(promise=a_promise(HOUR, 1, whole_of(0)))
+        request = a_request(planned=a_planned_start(HOUR, 1, whole_of(0)))
         wait = alone(request, fleet=gpus(1, usable=False)).waits[0]
         assert wait.starts > NOON + 27 * DAY
         assert wait.delayed_by is not None
-        again = a_request(promise=a_promise(wait.starts - NOON, 1, *wait.places))
+        again = a_request(planned=a_planned_start(wait.starts - NOON, 1, *wait.places))
         later = solve(a_snapshot(again, fleet=gpus(1, usable=False), now=DAY), POLICY)
         assert later.waits[0].starts == wait.starts, "nobody is notified every cycle"
         back = solve(a_snapshot(again, fleet=gpus(1), now=DAY), POLICY)
         assert starts(back) == {"b1": DAY}, "when the GPU is back it starts at once"
 
-    def test_a_lowered_limit_moves_a_promise_and_says_so(self) -> None:
+    def test_a_lowered_limit_moves_a_planned_start_and_says_so(self) -> None:
         held = (a_held("n1-1", ends=5 * HOUR, tenant="lab"),)
-        request = a_request(promise=a_promise(HOUR, 1, whole_of(0)))
+        request = a_request(planned=a_planned_start(HOUR, 1, whole_of(0)))
         wait = alone(request, held=held, limits=(a_limit("lab", 1),)).waits[0]
         assert wait.delayed_by is not None
         assert (wait.delayed_by.code, wait.starts) == ("quota_cut", NOON + 5 * HOUR)
@@ -344,15 +346,15 @@ class TestExtensions:
         assert [reason.code for reason in plan.extensions[0].reasons] == ["extension_busy"]
         assert dict(plan.extensions[0].reasons[0].numbers) == {"possible_until": NOON + 2 * HOUR}
 
-    def test_a_promise_moves_to_another_place_at_the_same_start(self) -> None:
-        promised = a_request("p", promise=a_promise(HOUR, 1, whole_of(0)), earliest=HOUR)
+    def test_a_planned_start_moves_to_another_place_at_the_same_start(self) -> None:
+        promised = a_request("p", planned=a_planned_start(HOUR, 1, whole_of(0)), earliest=HOUR)
         plan = self.extended(2 * HOUR, promised, held=(a_held("n1-0", booking="mine"),))
         assert plan.extensions[0].granted
         assert starts(plan) == {"p": HOUR}
         assert plan.waits[0].places[0].gpu != "n1-0"
 
-    def test_a_promise_that_has_no_other_place_wins(self) -> None:
-        promised = a_request("p", promise=a_promise(HOUR, 1, whole_of(0)))
+    def test_a_planned_start_that_has_no_other_place_wins(self) -> None:
+        promised = a_request("p", planned=a_planned_start(HOUR, 1, whole_of(0)))
         plan = self.extended(
             2 * HOUR, promised, fleet=gpus(1), held=(a_held("n1-0", booking="mine"),)
         )

@@ -11,7 +11,7 @@ from tests.solver.builders import (
     NOON,
     POLICY,
     a_held,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     gpus,
@@ -23,7 +23,7 @@ def a_site(*others: Request, submitted: int = 5, free: int = 0, waiting: bool = 
     """One GPU on which `mine` runs for an hour and asks for two more, and some that are free."""
     held = (replace(a_held("n1-0", booking="mine", ends=HOUR), tenant="lab", project="folding"),)
     added = replace(
-        a_request("longer", submitted=submitted, hours=2, earliest=HOUR, fixed=True), promise=None
+        a_request("longer", submitted=submitted, hours=2, earliest=HOUR, fixed=True), planned=None
     )
     longer = Extension("mine", NOON + 3 * HOUR, added, waiting)
     return a_snapshot(*others, fleet=gpus(1 + free), held=held, extensions=(longer,))
@@ -31,8 +31,8 @@ def a_site(*others: Request, submitted: int = 5, free: int = 0, waiting: bool = 
 
 def planned(submitted: int, strength: Strength = "expected") -> Request:
     """An hour that is planned on the GPU of `mine`, at its end."""
-    promise = a_promise(HOUR, 1, whole("n1-0"), strength=strength)
-    return a_request("next", hours=1, submitted=submitted, promise=promise)
+    planned = a_planned_start(HOUR, 1, whole("n1-0"), strength=strength)
+    return a_request("next", hours=1, submitted=submitted, planned=planned)
 
 
 def decided(site: Snapshot) -> Plan:
@@ -58,7 +58,7 @@ def test_an_expected_start_behind_makes_way_and_is_told_for_whom() -> None:
 @pytest.mark.parametrize("new", [False, True])
 def test_those_ahead_are_not_starved_by_what_runs(new: bool) -> None:  # noqa: FBT001
     ahead = planned(1)
-    plan = decided(a_site(replace(ahead, promise=None) if new else ahead))
+    plan = decided(a_site(replace(ahead, planned=None) if new else ahead))
     assert [each.code for each in plan.extensions[0].reasons] == ["extension_busy"]
     assert start_of(plan) == (1, "n1-0")
 

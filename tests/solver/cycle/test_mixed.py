@@ -79,7 +79,7 @@ def test_its_planned_start_is_kept_and_nobody_behind_takes_a_group_of_it() -> No
     held = (a_held("n2-0", ends=2 * HOUR), a_held("n2-1", ends=2 * HOUR))
     first = a_request(ask=a_mixed_ask(3, 3), hours=2)
     (wait,) = solve(a_site(first, held=held), POLICY).waits
-    kept = replace(first, promise=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength))
+    kept = replace(first, planned=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength))
     behind = a_request("b2", an_ask(2), hours=4, submitted=60)
     plan = solve(a_site(kept, behind, held=held), POLICY)
     starts = {row.booking: row.starts - NOON for row in given_by(plan)}

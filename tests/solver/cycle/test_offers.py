@@ -149,7 +149,7 @@ def _drawn(chance: Random, number: int, site: Snapshot, tenants: list[str]) -> E
     model = chance.choice(sorted(site.requests, key=lambda each: each.booking) or [a_claim()])
     since = site.now + chance.randrange(0, DAY)
     request = replace(
-        model, booking=f"entry {number}", tenant=chance.choice(tenants), promise=None, fixed=False,
+        model, booking=f"entry {number}", tenant=chance.choice(tenants), planned=None, fixed=False,
         ask=replace(model.ask, classes=(chance.choice(classes),), pin=()), series=None,
         latest=None, durations=(), home=(), paused=False, owner=f"person {number % 3}",
     )  # fmt: skip

@@ -34,7 +34,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -255,15 +255,15 @@ class TestControls:
         monkeypatch.setattr(Quota, "add", lambda *_: None)
         assert truth.over_limit(site, solve(site, POLICY)) != []
 
-    def test_without_its_promise_the_start_is_taken_by_a_stronger_newcomer(self) -> None:
+    def test_without_its_planned_start_the_start_is_taken_by_a_stronger_newcomer(self) -> None:
         four = (whole(f"n1-{index}") for index in range(4))
-        all_four = a_promise(HOUR, 1, *four, strength="firm")
-        promised = a_request("p", an_ask(4), priority=10, promise=all_four)
+        all_four = a_planned_start(HOUR, 1, *four, strength="firm")
+        promised = a_request("p", an_ask(4), priority=10, planned=all_four)
         newcomer = a_request("n", hours=2, priority=90)
         held = tuple(a_held(f"n1-{index}") for index in range(4))
         site = a_snapshot(promised, newcomer, fleet=gpus(4), held=held)
         assert _start(solve(site, POLICY), "p") == NOON + HOUR
-        forgotten = replace(site, requests=(replace(promised, promise=None), newcomer))
+        forgotten = replace(site, requests=(replace(promised, planned=None), newcomer))
         assert _start(solve(forgotten, POLICY), "p") == NOON + 3 * HOUR
 
     def test_without_sorting_the_order_of_rows_decides(

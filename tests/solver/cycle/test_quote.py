@@ -11,7 +11,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -154,9 +154,9 @@ def test_the_limit_of_the_project_holds_for_every_option() -> None:
     ]
 
 
-def test_promises_of_others_are_not_offered_to_anyone() -> None:
-    all_four = a_promise(HOUR, 4, *(whole(f"n1-{index}") for index in range(4)))
-    promised = a_request("p", an_ask(4), hours=4, promise=all_four)
+def test_planned_starts_of_others_are_not_offered_to_anyone() -> None:
+    all_four = a_planned_start(HOUR, 4, *(whole(f"n1-{index}") for index in range(4)))
+    promised = a_request("p", an_ask(4), hours=4, planned=all_four)
     site = a_snapshot(promised, fleet=gpus(4))
     assert quote(site, POLICY, a_question()).options[0].starts == NOON + 5 * HOUR
     free = replace(site, requests=())

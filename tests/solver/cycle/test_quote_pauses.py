@@ -33,7 +33,7 @@ from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_request, a_snap
 from tests.solver.pausing import GRACE, a_claim, a_site, later, running
 from tests.solver.preemption.test_preemption_properties import cycles
 from tests.solver.state.test_planned_rows_properties import worlds
-from tests.solver.world import an_arrival, promise_of, running_requests
+from tests.solver.world import an_arrival, planned_start_of, running_requests
 
 LIMITS = (a_limit("lab", 3, borrow=0), a_limit("firm", 0, borrow=None))
 HELD = (
@@ -53,9 +53,9 @@ def question(request: Request) -> QuoteRequest:
 
 
 def is_still(site: Snapshot, plan: Plan) -> bool:
-    """Nothing happens in this cycle: what is promised stays as it is."""
-    promises = {request.booking: request.promise for request in site.requests}
-    moved = [row for row in plan.waits if promise_of(row) != promises.get(row.booking)]
+    """Nothing happens in this cycle: planned starts stay as they are."""
+    planned_starts = {request.booking: request.planned for request in site.requests}
+    moved = [row for row in plan.waits if planned_start_of(row) != planned_starts.get(row.booking)]
     return not (plan.assigns or plan.pauses or plan.refusals or moved)
 
 

@@ -37,9 +37,9 @@ def _busy(site: Snapshot, tenant: str) -> Iterator[Held]:
         if row.tenant != tenant
     ]
     for each in site.requests:
-        if each.tenant != tenant and each.promise is not None:
-            kept = (each.promise.starts, each.promise.ends, each.ask.cores, each.ask.memory)
-            taken += [(place, *kept) for place in each.promise.places]
+        if each.tenant != tenant and each.planned is not None:
+            kept = (each.planned.starts, each.planned.ends, each.ask.cores, each.ask.memory)
+            taken += [(place, *kept) for place in each.planned.places]
     for number, (place, starts, ends, cores, memory) in enumerate(taken):
         yield Held(
             id=f"busy-{number}",

@@ -26,7 +26,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     an_ask,
     gpus,
@@ -54,16 +54,16 @@ def full(*requests: Request, count: int = 2, saved: int = -60) -> Snapshot:
 
 
 def ordered(site: Snapshot, now: int = 10) -> tuple[Snapshot, Proposal]:
-    """The same site a little later with its one proposal ordered; promises are written."""
+    """The same site a little later with its one proposal ordered; planned starts are written."""
     plan = solve(site, POLICY)
     (found,) = propose(site, plan, POLICY)
     moves = tuple(Relocation(each.booking, each.source, each.target) for each in found.moves)
     order = Order("order", found.beneficiary, found.gpu_class, found.places, moves)
-    promises = {
+    planned_starts = {
         row.booking: PlannedStart(row.starts, row.ends, row.places, row.strength)
         for row in plan.waits
     }
-    requests = tuple(replace(r, promise=promises.get(r.booking)) for r in site.requests)
+    requests = tuple(replace(r, planned=planned_starts.get(r.booking)) for r in site.requests)
     rest = tuple(replace(request, duration=request.duration - now) for request in site.running)
     return replace(
         site, now=site.now + now, requests=requests, running=rest, orders=(order,)
@@ -92,7 +92,7 @@ def test_the_beneficiary_gets_the_room_and_who_moved_goes_on_at_the_same_instant
     assert assign.places == proposal.places == (whole("n1-0"),)
     assert rest.places == (proposal.moves[0].target,)
     assert rest.ends == NOON + ENDS
-    # What was promised is what was shown.
+    # What was planned is what was shown.
     assert proposal.notice == GRACE
     assert decode(Plan, encode(plan)) == plan
     assert encode(decode(Snapshot, encode(site))) == encode(site)
@@ -137,9 +137,9 @@ def taken(site: Snapshot) -> Snapshot:
 
 
 def promised(site: Snapshot) -> Snapshot:
-    """Somebody was promised the GPU that the other was to have."""
-    promise = a_promise(ENDS, 1, whole("n1-0"), strength="expected")
-    request = a_request("first", an_ask(1), promise=promise, priority=90)
+    """Somebody had a planned start on the GPU that the other was to have."""
+    planned = a_planned_start(ENDS, 1, whole("n1-0"), strength="expected")
+    request = a_request("first", an_ask(1), planned=planned, priority=90)
     claim = replace(site.requests[0], duration=4 * HOUR)
     return replace(site, requests=(request, claim))
 
@@ -158,7 +158,7 @@ def limited(site: Snapshot) -> Snapshot:
 
 
 def without_deadline_met(site: Snapshot) -> Snapshot:
-    late = replace(site.requests[0], latest=NOON + 2 * HOUR, promise=None)
+    late = replace(site.requests[0], latest=NOON + 2 * HOUR, planned=None)
     return replace(site, requests=(late,))
 
 

@@ -8,7 +8,7 @@ from tests.solver.builders import (
     NOON,
     POLICY,
     a_held,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -70,10 +70,10 @@ def test_a_gpu_that_takes_no_work_is_no_home() -> None:
     assert where(plan) == (["n1-0"], 0)
 
 
-def test_a_promise_at_home_is_not_left_for_an_earlier_start_elsewhere() -> None:
+def test_a_planned_start_at_home_is_not_left_for_an_earlier_start_elsewhere() -> None:
     busy = (a_held("n1-5", ends=30 * MINUTE),)
-    promise = a_promise(30 * MINUTE, 1, whole("n1-5"))
-    request = suspended("n1-5", wait=HOUR, promise=promise)
+    planned = a_planned_start(30 * MINUTE, 1, whole("n1-5"))
+    request = suspended("n1-5", wait=HOUR, planned=planned)
     assert where(solve(a_snapshot(request, held=busy), POLICY)) == (["n1-5"], 30 * MINUTE)
     # But when waiting costs more than beginning again, and for an earlier one at home, it is.
     assert where(solve(a_snapshot(replace(request, home_wait=60), held=busy), POLICY)) == (
@@ -84,7 +84,7 @@ def test_a_promise_at_home_is_not_left_for_an_earlier_start_elsewhere() -> None:
 
 
 class TestSilence:
-    def test_what_does_not_answer_gets_nothing_new_and_keeps_its_promises(self) -> None:
+    def test_what_does_not_answer_gets_nothing_new_and_keeps_its_planned_starts(self) -> None:
         silent = tuple(replace(gpu, silent=True) for gpu in gpus(2))
         fleet = silent + tuple(
             replace(gpu, number=gpu.number + 2, node="n2", id=f"n2-{gpu.index}") for gpu in gpus(1)
@@ -92,7 +92,7 @@ class TestSilence:
         new = solve(a_snapshot(a_request(), fleet=fleet), POLICY)
         assert where(new) == (["n2-0"], 0)
         taken = (a_held("n2-0"),)
-        promised = a_request(promise=a_promise(HOUR // 2, 1, whole("n1-1")))
+        promised = a_request(planned=a_planned_start(HOUR // 2, 1, whole("n1-1")))
         kept = solve(a_snapshot(promised, fleet=fleet, held=taken), POLICY)
         assert where(kept) == (["n1-1"], HOUR // 2)
         waits = solve(a_snapshot(a_request(), fleet=fleet, held=taken), POLICY).waits

@@ -9,7 +9,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -31,15 +31,15 @@ def starts(plan: Plan) -> dict[str, int]:
 def a_site_with_an_improvement() -> Snapshot:
     """A newcomer takes the first minutes of the only GPU that is free for long. What is ahead gets
     earlier by what is left, and only then there is room for who has a deadline."""
-    promise = [whole("n1-0")]
+    planned = [whole("n1-0")]
     return a_snapshot(
         a_request("new", an_ask(2), hours=1 / 6, submitted=-500, tier="flex", priority=90),
         a_request("ahead", hours=2, submitted=-400, tier="flex",
-                  promise=a_promise(60 * MINUTE, 2, *promise)),
+                  planned=a_planned_start(60 * MINUTE, 2, *planned)),
         a_request("deadline", hours=3, submitted=-300, tier="flex", latest=330 * MINUTE,
-                  promise=a_promise(150 * MINUTE, 3, *promise)),
+                  planned=a_planned_start(150 * MINUTE, 3, *planned)),
         a_request("behind", hours=1, submitted=-200, tier="flex",
-                  promise=a_promise(180 * MINUTE, 1, *promise)),
+                  planned=a_planned_start(180 * MINUTE, 1, *planned)),
         fleet=gpus(2),
         held=(
             a_held("n1-1", starts=-60, ends=10 * MINUTE),
@@ -69,7 +69,7 @@ def test_what_a_project_does_not_lend_puts_no_other_project_first() -> None:
     )
     lent = replace(
         a_request("lent", an_ask(2), tenant="firm", project="other", tier="flex", earliest=HOUR,
-                  submitted=-9, promise=a_promise(HOUR, 1, whole("n1-0"), whole("n1-1"))),
+                  submitted=-9, planned=a_planned_start(HOUR, 1, whole("n1-0"), whole("n1-1"))),
         owner="ann",
     )  # fmt: skip
     back = replace(
@@ -88,7 +88,7 @@ def test_a_quote_counts_its_own_request_where_the_idle_rest_is_split() -> None:
     """Nobody else of its tenant asks for anything, so only its own request gives it a part."""
     limits = (a_limit("lab", 0, borrow=None, weight=0), a_limit("firm", 0, borrow=None, weight=1))
     lab = a_request("b0", tier="flex", hours=4, submitted=-9,
-                    promise=a_promise(2 * HOUR, 4, whole("n1-0")))  # fmt: skip
+                    planned=a_planned_start(2 * HOUR, 4, whole("n1-0")))  # fmt: skip
     held = (a_held("n1-0", starts=-60, ends=2 * HOUR),)
     site = a_snapshot(lab, fleet=gpus(1), limits=limits, held=held)
     asked = a_request("~", tier="flex", tenant="firm", project="p")
@@ -101,9 +101,10 @@ def test_a_start_that_nothing_proves_is_not_firm_when_it_comes_near() -> None:
     """The second by which it would be late is here, and somebody ahead has the GPU later on."""
     at = 30 * MINUTE
     risky = a_request("risky", hours=1, tier="spot", priority=10, latest=HOUR + 30,
-                      promise=a_promise(30, 1, whole("n1-0")))  # fmt: skip
+                      planned=a_planned_start(30, 1, whole("n1-0")))  # fmt: skip
     ahead = a_request("ahead", hours=1, tier="flex", earliest=at,
-                      promise=a_promise(at, 1, whole("n1-0"), strength="expected"))  # fmt: skip
+                      planned=a_planned_start(
+                          at, 1, whole("n1-0"), strength="expected"))  # fmt: skip
     plan = solve(a_snapshot(risky, ahead, fleet=gpus(1)), POLICY)
     assert starts(plan)["ahead"] == 30
     assert not plan.assigns
@@ -115,9 +116,11 @@ def test_a_claim_goes_round_the_planned_start_that_can_not_move() -> None:
     limits = (a_limit("lab", 2), a_limit("firm", 1), a_limit("other", 0, borrow=None))
     soon, late = 20 * MINUTE, 5 * HOUR
     stays = a_request("stays", hours=1, priority=90, earliest=soon,
-                      promise=a_promise(soon, 1, whole("n1-0"), strength="guaranteed"))  # fmt: skip
+                      planned=a_planned_start(
+                          soon, 1, whole("n1-0"), strength="guaranteed"))  # fmt: skip
     moves = a_request("moves", hours=1, tenant="firm", project="p", earliest=late,
-                      promise=a_promise(late, 1, whole("n1-1"), strength="guaranteed"))  # fmt: skip
+                      planned=a_planned_start(
+                          late, 1, whole("n1-1"), strength="guaranteed"))  # fmt: skip
     claim = a_request("claim", hours=6, submitted=60)
     held = (
         *running("victim", whole("n1-1"), tenant="other", ends=4 * HOUR),
@@ -133,9 +136,9 @@ def test_a_claim_goes_round_the_planned_start_that_can_not_move() -> None:
 
 def test_who_gets_a_start_after_all_is_named_by_those_that_it_makes_later() -> None:
     risky = a_request("risky", hours=1, tier="flex", priority=60, latest=90 * MINUTE,
-                      promise=a_promise(30 * MINUTE, 1, whole("n1-0")))  # fmt: skip
-    second = a_promise(45 * MINUTE, 1, whole("n1-0"), strength="expected")
-    behind = a_request("behind", hours=1, tier="flex", earliest=45 * MINUTE, promise=second)
+                      planned=a_planned_start(30 * MINUTE, 1, whole("n1-0")))  # fmt: skip
+    second = a_planned_start(45 * MINUTE, 1, whole("n1-0"), strength="expected")
+    behind = a_request("behind", hours=1, tier="flex", earliest=45 * MINUTE, planned=second)
     plan = solve(a_snapshot(risky, behind, fleet=gpus(1)), POLICY)
     assert starts(plan) == {"risky": 0, "behind": 60}
     (late,) = plan.waits
@@ -152,8 +155,8 @@ def test_starts_of_two_classes_that_their_tenant_frees_get_their_turns_in_queue_
     late = 2 * HOUR
 
     def at(booking: str, gpu: str, *classes: str, submitted: int) -> Request:
-        promise = a_promise(late, 1, whole(gpu), strength="guaranteed")
-        return a_request(booking, an_ask(1, *classes), submitted=submitted, promise=promise)
+        planned = a_planned_start(late, 1, whole(gpu), strength="guaranteed")
+        return a_request(booking, an_ask(1, *classes), submitted=submitted, planned=planned)
 
     site = a_snapshot(
         a_request("new", submitted=-9, earliest=HOUR),

@@ -121,7 +121,7 @@ def test_it_keeps_its_start_and_gives_it_up_in_time() -> None:
     asked = a_claim("a", 8, hours=2)
     site = a_site(limits=limits)
     promised = PlannedStart(NOON + 2 * HOUR, NOON + 4 * HOUR, tuple(_places(8)))
-    pending = awaiting(replace(asked, promise=promised), until=HOUR, decided_in=HOUR)
+    pending = awaiting(replace(asked, planned=promised), until=HOUR, decided_in=HOUR)
     assert decided(site, pending) == {"a": 2 * HOUR}, "although an hour earlier is free"
     taken = running("h", *_places(8), tenant="lab", tier="standard", ends=6 * HOUR)
     (lost,) = solve(replace(a_site(held=taken), pending=(pending,)), POLICY).soft
@@ -181,7 +181,7 @@ def _drawn(chance: Random, world: World, number: int) -> tuple[Request, ...]:
 
 def _is_sure(request: Request, theirs: set[str]) -> bool:
     """True for a firm start, and for a guaranteed one of a tenant that has no soft place."""
-    strength = request.promise.strength if request.promise else None
+    strength = request.planned.strength if request.planned else None
     return strength == "firm" or (strength == "guaranteed" and request.tenant not in theirs)
 
 
@@ -195,9 +195,9 @@ def _compared(site: Snapshot, pending: tuple[Request, ...], chance: Random) -> i
     assert notices(alongside).keys() <= notices(plan).keys(), "nobody is paused for a soft place"
     theirs = {each.tenant for each in pending}
     promised = {
-        each.booking: each.promise.starts - NOON
+        each.booking: each.planned.starts - NOON
         for each in site.requests
-        if each.promise is not None and _is_sure(each, theirs)
+        if each.planned is not None and _is_sure(each, theirs)
     }
     alone, together = starts(plan), starts(alongside)
     for booking, start in promised.items():

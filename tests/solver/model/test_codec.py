@@ -5,9 +5,9 @@ import json
 import pytest
 
 from allocation.solver import Policy, Snapshot, decode, encode
-from tests.solver.builders import POLICY, a_promise, a_request, a_snapshot, whole
+from tests.solver.builders import POLICY, a_planned_start, a_request, a_snapshot, whole
 
-SITE = a_snapshot(a_request(promise=a_promise(60, 1, whole("n1-0"))))
+SITE = a_snapshot(a_request(planned=a_planned_start(60, 1, whole("n1-0"))))
 
 
 def test_the_bytes_are_plain_sorted_json_without_spaces() -> None:

@@ -20,7 +20,7 @@ from allocation.solver.model.rows import (
     rows_of,
 )
 from tests.golden.sites import crowded, repeated_maintenance
-from tests.solver.builders import DAY, NOON, POLICY
+from tests.solver.builders import DAY, NOON, POLICY, a_planned_start, a_request, a_snapshot, whole
 from tests.solver.dense import a_dense_site
 from tests.solver.strategies import the_next
 
@@ -60,6 +60,16 @@ def test_rows_with_equal_keys_are_all_kept_in_any_order() -> None:
     assert len(rows.tables["caps"]) == 3
     assert rows_of(replace(site, caps=caps[::-1])) == rows
     assert sorted(document_of(Snapshot, rows).caps, key=repr) == sorted(caps, key=repr)
+
+
+def test_a_planned_start_has_its_stored_name_in_whole_and_in_changed_rows() -> None:
+    before = a_snapshot(a_request())
+    after = a_snapshot(a_request(planned=a_planned_start(60, 1, whole("n1-0"))))
+    old, new = rows_of(before), rows_of(after)
+    change = delta_encode(old, difference(old, new))
+    assert b'"promise":{' in encode(after)
+    assert b'"promise":{' in change
+    assert advance(old, delta_decode(Snapshot, old, change)) == new
 
 
 def test_equal_keys_of_a_plan_keep_their_order() -> None:

@@ -23,7 +23,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -101,16 +101,18 @@ def test_a_class_too_slow_for_the_deadline_is_left_out_and_said_so() -> None:
     assert [each.code for each in wait.reasons] == ["gpus_busy", "class_too_slow"]
 
 
-def test_a_promise_moves_earlier_only_if_it_ends_no_later() -> None:
-    promised = work(first="h100", promise=a_promise(3 * HOUR, 2, whole("n1-0")))
+def test_a_planned_start_moves_earlier_only_if_it_ends_no_later() -> None:
+    promised = work(first="h100", planned=a_planned_start(3 * HOUR, 2, whole("n1-0")))
     (wait,) = decided(promised, held=busy("n1", 3 * HOUR)).waits
     assert (wait.gpu_class, wait.starts) == ("h100", NOON + 3 * HOUR), "an L40S would end at 6 h"
     (given,) = decided(promised, held=busy("n1", 3 * HOUR)[:1]).assigns
     assert (given.gpu_class, given.starts) == ("h100", NOON)
 
 
-def test_where_cost_decides_a_promise_never_moves_to_what_costs_more() -> None:
-    cheap = work(latest=30 * HOUR, cheapest=True, promise=a_promise(5 * HOUR, 6, whole("n2-0")))
+def test_where_cost_decides_a_planned_start_never_moves_to_what_costs_more() -> None:
+    cheap = work(
+        latest=30 * HOUR, cheapest=True, planned=a_planned_start(5 * HOUR, 6, whole("n2-0"))
+    )
     (wait,) = decided(cheap, held=busy("n2", 5 * HOUR)).waits
     assert (wait.gpu_class, wait.starts) == ("l40s", NOON + 5 * HOUR)
 

@@ -25,7 +25,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -35,7 +35,7 @@ from tests.solver.builders import (
 from tests.solver.pausing import GRACE, a_claim, a_site, notices, running
 
 TWO_NODES = gpus(2, node="n1") + gpus(4, node="n2")
-PROMISE = a_promise(HOUR, 1, whole("n2-3"))
+PLANNED = a_planned_start(HOUR, 1, whole("n2-3"))
 LATE = a_held("n2-3", ends=2 * HOUR)
 
 
@@ -78,8 +78,8 @@ def test_it_is_promised_the_start_there_and_says_why_it_is_late() -> None:
 
 def test_it_starts_there_as_soon_as_its_place_comes_free() -> None:
     (late,) = solve(site(pinned("n2/3"), held=(LATE,)), POLICY).waits
-    promise = replace(PROMISE, starts=late.starts, ends=late.ends, places=late.places)
-    again = replace(pinned("n2/3"), promise=promise)
+    planned = replace(PLANNED, starts=late.starts, ends=late.ends, places=late.places)
+    again = replace(pinned("n2/3"), planned=planned)
     (kept,) = solve(site(again, held=(LATE,)), POLICY).waits
     assert (kept.starts, kept.places) == (late.starts, late.places)
     (given,) = solve(site(again), POLICY).assigns
@@ -123,7 +123,7 @@ def test_a_device_out_of_service_is_said_and_the_rest_of_the_fleet_offered() -> 
 
 
 def test_a_promised_one_whose_device_died_is_kept_and_told() -> None:
-    from_before = replace(pinned("n2/3"), promise=replace(PROMISE, places=(whole("n2-3"),)))
+    from_before = replace(pinned("n2/3"), planned=replace(PLANNED, places=(whole("n2-3"),)))
     fleet = tuple(replace(gpu, usable=gpu.id != "n2-3") for gpu in TWO_NODES)
     (wait,) = solve(site(from_before, fleet=fleet), POLICY).waits
     assert wait.delayed_by is not None
@@ -154,14 +154,14 @@ def test_nobody_is_paused_for_a_pin_while_another_place_is_free() -> None:
     assert notices(solve(full, POLICY)) == {"there": ("claim", GRACE)}
 
 
-def test_promises_give_way_to_a_pin_and_never_push_a_pin_aside() -> None:
+def test_planned_starts_give_way_to_a_pin_and_never_push_a_pin_aside() -> None:
     later = a_request("late", an_ask(2), earliest=HOUR, hours=2)
     (promised,) = solve(site(later), POLICY).waits
     kept = replace(
-        later, promise=PROMISE, earliest=promised.starts, duration=promised.ends - promised.starts
+        later, planned=PLANNED, earliest=promised.starts, duration=promised.ends - promised.starts
     )
     kept = replace(
-        kept, promise=replace(PROMISE, starts=promised.starts, ends=promised.ends,
+        kept, planned=replace(PLANNED, starts=promised.starts, ends=promised.ends,
                               places=promised.places),
     )  # fmt: skip
     (taken, _) = promised.places

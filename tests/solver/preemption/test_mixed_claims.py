@@ -194,7 +194,7 @@ def test_mixed_and_other_bookings_share_a_site_over_several_cycles(seed: int) ->
             for part in (ask, *ask.groups) if ask else ():
                 there = sum(CLASS_OF[place.gpu] == part.classes[0] for place in row.places)
                 assert there == part.count, row.booking
-        promised = {each.booking: each.promise for each in site.requests if each.promise}
+        promised = {each.booking: each.planned for each in site.requests if each.planned}
         for wait in plan.waits:
             before = promised.get(wait.booking)
             assert before is None or wait.starts <= before.starts or wait.delayed_by

@@ -42,7 +42,7 @@ def test_both_leave_where_both_are_in_the_way_at_one_instant() -> None:
     assert sorted(notices(plan)) == ["borrows", "own"]
 
 
-def test_a_promise_on_cores_alone_stands_on_work_that_is_told_later() -> None:
+def test_a_planned_start_on_cores_alone_stands_on_work_that_is_told_later() -> None:
     site = crowded(*BORROWS, *OWN, earliest=HOUR)
     site = replace(site, running=tuple(running_requests(site)))
     plan = solve(site, RESTLESS)

@@ -67,8 +67,8 @@ class TestLeadTime:
     def test_a_lowered_guarantee_and_no_booking_is_named_when_it_may_pause_nobody(self) -> None:
         site = lent(a_claim(count=2, earliest=self.request, tier="flex"))
         site = later(site, solve(site, POLICY), 5)
-        assert site.requests[0].promise is not None
-        assert site.requests[0].promise.strength == "guaranteed"
+        assert site.requests[0].planned is not None
+        assert site.requests[0].planned.strength == "guaranteed"
         limits = (a_limit("lab", 0, borrow=None, weight=0), LENDER[1])
         (wait,) = solve(replace(site, limits=limits), POLICY).waits
         assert wait.starts > NOON + self.request
@@ -124,8 +124,8 @@ class TestGoingOn:
         site = self.full(self.paused(hours=3, latest=3 * HOUR), ends=HOUR)
         (wait,) = solve(site, POLICY).waits
         assert (wait.starts, wait.ends) == (NOON + HOUR, NOON + 3 * HOUR)
-        promise = PlannedStart(wait.starts, wait.ends, wait.places, wait.strength)
-        shorter = replace(self.paused(hours=2.5, latest=3 * HOUR), promise=promise)
+        planned = PlannedStart(wait.starts, wait.ends, wait.places, wait.strength)
+        shorter = replace(self.paused(hours=2.5, latest=3 * HOUR), planned=planned)
         again = solve(replace(site, now=NOON + HOUR // 2, requests=(shorter,)), POLICY)
         assert again.waits[0].delayed_by is None
         assert (again.waits[0].starts, again.waits[0].ends) == (wait.starts, wait.ends)
@@ -151,7 +151,7 @@ def test_a_planned_start_in_the_way_of_a_guarantee_may_have_somebody_paused_at_i
     later_start = a_claim("planned", earliest=2 * HOUR, tier="assured")
     site = a_site(later_start, held=held, fleet=gpus(2), limits=limits)
     site = later(site, solve(site, POLICY), 5)
-    assert [place.gpu for place in site.requests[0].promise.places] == ["n1-1"]  # type: ignore[union-attr]
+    assert [place.gpu for place in site.requests[0].planned.places] == ["n1-1"]  # type: ignore[union-attr]
     ask = a_claim("claim", hours=4, tenant="firm", submitted=5)
     plan = solve(replace(site, requests=(*site.requests, ask)), POLICY)
     assert given(plan) == {"claim": ("assign", 5), "planned": ("wait", 2 * HOUR)}

@@ -66,7 +66,7 @@ def test_pauses_come_to_rest_and_every_plan_on_the_way_is_true(seed: int) -> Non
 @pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(seeds, st.integers(2, 16))
-@example(259, 14)  # a promise that stands on host cores alone
+@example(259, 14)  # a planned start that needs host cores alone
 @example(1151, 16)  # one would lie inside its guarantee once another has left
 @example(112, 14)  # one ends before another begins: their cores do not add up
 @example(425, 13)  # somebody leaves for a claim that is decided after the one looked at

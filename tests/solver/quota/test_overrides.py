@@ -15,7 +15,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -108,8 +108,8 @@ class TestDated:
         assert (starts(plan), [each.booking for each in plan.refusals]) == ({"a100": 0}, ["h100"])
 
     def test_after_its_end_running_work_stays_and_a_planned_start_is_cut(self) -> None:
-        promise = a_promise(2 * HOUR, 1, whole("n1-6"), whole("n1-7"))
-        planned = replace(a_flex("b1", 2, hours=1), earliest=NOON + 2 * HOUR, promise=promise)
+        start = a_planned_start(2 * HOUR, 1, whole("n1-6"), whole("n1-7"))
+        planned = replace(a_flex("b1", 2, hours=1), earliest=NOON + 2 * HOUR, planned=start)
         over = running(6, "a", tier="flex", ends=9 * HOUR)
         site = replace(a_site(requests=()), held=over, requests=(planned,))
         plan = solve(site, POLICY)

@@ -28,7 +28,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -301,7 +301,7 @@ class TestRisk:
     def test_a_waiting_borrower_is_told_too(self) -> None:
         held = running(8, "a", tier="standard", ends=HOUR)
         request = a_flex(
-            "b1", 6, promise=a_promise(HOUR, 1, *map(whole, (f"n1-{n}" for n in range(6))))
+            "b1", 6, planned=a_planned_start(HOUR, 1, *map(whole, (f"n1-{n}" for n in range(6))))
         )
         plan = solve(a_snapshot(request, held=held, limits=self.LIMITS), POLICY)
         assert answer(plan)[-1].code == "borrowed"

@@ -95,15 +95,15 @@ def test_it_waits_only_while_its_deadline_can_be_met(latest: int, *, waits: bool
 
 def test_the_start_that_nothing_proves_is_not_told_anew_each_day() -> None:
     first = solve(a_snapshot(a_request(), fleet=OUT), POLICY).waits[0]
-    again = a_request(promise=PlannedStart(first.starts, first.ends, ()))
+    again = a_request(planned=PlannedStart(first.starts, first.ends, ()))
     for days in (1, 7, 13):
         later = solve(a_snapshot(again, fleet=OUT, now=days * DAY), POLICY).waits[0]
         assert (later.starts, later.reasons) == (first.starts, first.reasons)
 
 
 def test_who_waited_goes_before_who_comes_when_hardware_is_back() -> None:
-    promise = PlannedStart(NOON + 28 * DAY, NOON + 28 * DAY + HOUR, ())
-    waited = a_request("z", promise=promise)
+    planned = PlannedStart(NOON + 28 * DAY, NOON + 28 * DAY + HOUR, ())
+    waited = a_request("z", planned=planned)
     plan = solve(a_snapshot(a_request("a", submitted=1), waited, fleet=gpus(1)), POLICY)
     assert [given.booking for given in plan.assigns] == ["z"]
     assert [(wait.booking, wait.starts) for wait in plan.waits] == [("a", NOON + HOUR)]

@@ -1,4 +1,4 @@
-"""Promises give way to a newcomer at their own starts: late binding."""
+"""Planned starts give way to a newcomer at their own starts: late binding."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.solver.builders import (
     HOUR,
     NOON,
     POLICY,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -31,12 +31,12 @@ def a_slice(gpu: str, start: int = 0) -> Place:
 def promised(booking: str, *places: Place, profile: str | None = "1g.10gb") -> Request:
     """A booking with a firm start in an hour, which nobody delays."""
     ask = an_ask(len(places), profile=profile)
-    promise = a_promise(HOUR, 1, *places, strength="firm")
-    return a_request(booking, ask, earliest=HOUR, promise=promise)
+    planned = a_planned_start(HOUR, 1, *places, strength="firm")
+    return a_request(booking, ask, earliest=HOUR, planned=planned)
 
 
 def scattered(newcomer: Request) -> Snapshot:
-    """Two GPUs, each with a promised slice."""
+    """Two GPUs, each with a planned slice."""
     slices = (promised("p1", a_slice("n1-0")), promised("p2", a_slice("n1-1")))
     return a_snapshot(*slices, newcomer, fleet=gpus(2))
 
@@ -78,7 +78,7 @@ def test_nobody_is_moved_for_what_does_not_fit_all_the_same() -> None:
     assert places == {"p1": (a_slice("n1-0"),), "p2": (a_slice("n1-1"),)}
 
 
-def test_moved_promises_are_the_same_bytes_for_any_order_of_rows() -> None:
+def test_moved_planned_starts_are_the_same_bytes_for_any_order_of_rows() -> None:
     site = scattered(a_request("new", earliest=HOUR, fixed=True))
     plan = encode(solve(site, POLICY))
     assert encode(solve(replace(site, requests=site.requests[::-1]), POLICY)) == plan

@@ -29,7 +29,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     gpus,
@@ -287,10 +287,10 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     assert min(taken.values()) > 0, taken
 
 
-def test_the_control_a_promise_that_is_said_to_be_at_its_earliest_is_not_made_earlier(
+def test_the_control_a_planned_start_that_is_said_to_be_at_its_earliest_is_not_made_earlier(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    request = a_request(promise=a_promise(2 * HOUR, 1, whole("n1-0")))
+    request = a_request(planned=a_planned_start(2 * HOUR, 1, whole("n1-0")))
     site = a_snapshot(request, fleet=gpus(1))
     assert [row.starts for row in solve(site, POLICY).assigns] == [NOON]
     monkeypatch.setattr(NoRoomCache, "is_full_until", lambda *_: True)

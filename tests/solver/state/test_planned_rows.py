@@ -24,7 +24,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_share,
     a_snapshot,
@@ -259,24 +259,24 @@ def test_a_flexible_booking_starts_at_its_start_and_not_after_what_can_lie_elsew
     assert len(plan.moves) == 1
 
 
-def test_a_promise_gets_earlier_when_what_is_in_its_way_can_lie_elsewhere() -> None:
+def test_a_planned_start_gets_earlier_when_what_is_in_its_way_can_lie_elsewhere() -> None:
     site = scattered()
     late = a_request("new", hours=2)
     held = tuple(a_row(f"n1-{n}", level=None) for n in range(2))
     (wait,) = solve(replace(site, requests=(late,), held=held), POLICY).waits
     assert wait.starts == NOON + 2 * HOUR
     from_before = replace(
-        late, promise=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength)
+        late, planned=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength)
     )
     plan = checked(replace(site, requests=(from_before,)))
     assert [row.starts for row in truth.given_by(plan)] == [NOON]
     assert len(plan.moves) == 1
 
 
-def test_a_promise_whose_device_is_lost_keeps_its_start_by_moving_others() -> None:
+def test_a_planned_start_whose_device_is_lost_keeps_its_start_by_moving_others() -> None:
     fleet = gpus(3)
     lost = tuple(replace(gpu, usable=gpu.id != "n1-2") for gpu in fleet)
-    promised = a_request("p", earliest=HOUR, promise=a_promise(HOUR, 1, whole("n1-2")))
+    promised = a_request("p", earliest=HOUR, planned=a_planned_start(HOUR, 1, whole("n1-2")))
     rows = (a_row("n1-0"), a_row("n1-1"))
     plan = checked(a_snapshot(promised, fleet=lost, held=rows))
     assert [(row.starts, row.delayed_by) for row in plan.waits] == [(NOON + HOUR, None)]

@@ -15,7 +15,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     gpus,
@@ -26,8 +26,8 @@ from tests.worlds.__main__ import world_check
 FLEET = (*gpus(2, "h100"), *gpus(1, "a100", "a100-40gb", node="n2"))
 H0, H1, A0 = (gpu.id for gpu in FLEET)
 BUSY = (a_held(H0, ends=4 * HOUR), a_held(H1, ends=6 * HOUR), a_held(A0, ends=4 * HOUR))
-PLANNED = a_promise(4 * HOUR, 1, whole(H0), strength="expected")
-WAITS = a_request("b0", promise=PLANNED)
+PLANNED = a_planned_start(4 * HOUR, 1, whole(H0), strength="expected")
+WAITS = a_request("b0", planned=PLANNED)
 NEXT = NOON + 5
 GIVES_BACK = 195
 """A random world whose room would stay idle if nobody saw that it was given back."""
@@ -107,12 +107,12 @@ def test_a_request_that_leaves_its_planned_start_makes_its_classes_searched() ->
 
 
 def test_a_request_that_asks_for_something_else_makes_its_classes_searched() -> None:
-    moved = replace(WAITS, promise=a_promise(5 * HOUR, 1, whole(H0), strength="expected"))
+    moved = replace(WAITS, planned=a_planned_start(5 * HOUR, 1, whole(H0), strength="expected"))
     assert after(a_site(), a_site(moved)) == ("a100", "h100")
     for other in (
         replace(WAITS, duration=HOUR // 2),
         replace(WAITS, revision=2),
-        replace(WAITS, promise=None),
+        replace(WAITS, planned=None),
     ):
         assert after(a_site(), a_site(other)) == ("a100",)
 
@@ -122,7 +122,7 @@ def test_changes_of_rules_and_of_the_fleet_make_all_classes_searched() -> None:
     assert after(a_site(), a_site(limits=limits)) == ()
     assert after(a_site(limits=limits), a_site()) == ()
     assert after(a_site(), replace(a_site(), gpus=FLEET[:2], held=BUSY[:2])) == ()
-    pending = a_request("asks", promise=PLANNED)
+    pending = a_request("asks", planned=PLANNED)
     assert after(a_site(), replace(a_site(), pending=(pending,))) == ("a100", "h100")
     assert after(replace(a_site(), pending=(pending,)), a_site()) == ()
 

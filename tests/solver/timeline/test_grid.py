@@ -51,7 +51,7 @@ def test_a_start_off_the_grid_that_is_planned_already_stays(ends: list[int]) -> 
     waiting = [
         replace(
             a_request(f"b{n}"),
-            promise=PlannedStart(NOON + end, NOON + end + HOUR, (places[n],)),
+            planned=PlannedStart(NOON + end, NOON + end + HOUR, (places[n],)),
         )
         for n, end in enumerate(ends)
     ]

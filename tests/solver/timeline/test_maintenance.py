@@ -11,7 +11,7 @@ from tests.solver.builders import (
     POLICY,
     a_held,
     a_limit,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -77,9 +77,9 @@ def test_a_fixed_window_across_maintenance_is_refused_with_the_reason_and_the_ne
     assert [alternative.starts for alternative in refused.alternatives][:1] == [NOON + 5 * HOUR]
 
 
-def test_a_promise_that_maintenance_comes_to_lie_on_breaks_with_that_reason() -> None:
-    promise = a_promise(HOUR, 2, whole("n1-0"))
-    request = a_request(hours=2, promise=promise)
+def test_a_planned_start_that_maintenance_comes_to_lie_on_breaks_with_that_reason() -> None:
+    planned = a_planned_start(HOUR, 2, whole("n1-0"))
+    request = a_request(hours=2, planned=planned)
     held = (a_held("n1-0", ends=HOUR),)
     before = solve(a_snapshot(request, fleet=ONE, held=held), POLICY)
     assert [wait.starts for wait in before.waits] == [NOON + HOUR]
@@ -90,18 +90,18 @@ def test_a_promise_that_maintenance_comes_to_lie_on_breaks_with_that_reason() ->
     assert wait.delayed_by.code == "maintenance"
 
 
-def test_a_promise_that_ends_in_the_last_step_before_maintenance_breaks_with_that_reason() -> None:
+def test_a_planned_start_that_ends_in_the_last_step_before_maintenance_breaks() -> None:
     """Its room opens at the next step of the grid, when the maintenance has begun."""
     begins, held = 2 * HOUR + POLICY.grid // 2, (a_held("n1-0", ends=HOUR),)
-    late = replace(a_request(promise=a_promise(HOUR, 1, whole("n1-0"))), duration=HOUR + 60)
+    late = replace(a_request(planned=a_planned_start(HOUR, 1, whole("n1-0"))), duration=HOUR + 60)
     snapshot = site(a_snapshot(late, fleet=ONE, held=held), away("n1-0", begins, 4 * HOUR))
     (wait,) = solve(snapshot, POLICY).waits
     assert wait.delayed_by is not None
     assert wait.delayed_by.code == "maintenance"
 
 
-def test_a_promise_before_maintenance_is_kept() -> None:
-    request = a_request(hours=1, promise=a_promise(HOUR, 1, whole("n1-0")))
+def test_a_planned_start_before_maintenance_is_kept() -> None:
+    request = a_request(hours=1, planned=a_planned_start(HOUR, 1, whole("n1-0")))
     held = (a_held("n1-0", ends=HOUR),)
     snapshot = site(a_snapshot(request, fleet=ONE, held=held), away("n1-0", 2 * HOUR, 4 * HOUR))
     (wait,) = solve(snapshot, POLICY).waits

@@ -30,7 +30,7 @@ from tests.solver.builders import (
     POLICY,
     SWITCH,
     a_held,
-    a_promise,
+    a_planned_start,
     a_request,
     a_snapshot,
     an_ask,
@@ -144,8 +144,8 @@ class TestWhen:
         shorter = replace(site, extensions=(Extension("k", NOON + 2 * HOUR - SWITCH),))
         assert solve(shorter, POLICY).extensions[0].granted
 
-    def test_a_promise_is_not_put_off_by_a_change_that_has_to_come_first(self) -> None:
-        promised = replace(on_a100(), promise=a_promise(HOUR, 1, whole("n1-0")))
+    def test_a_planned_start_is_not_put_off_by_a_change_that_has_to_come_first(self) -> None:
+        promised = replace(on_a100(), planned=a_planned_start(HOUR, 1, whole("n1-0")))
         newcomer = replace(on_a100(profile="3g.20gb"), booking="b2", duration=HOUR)
         plan = solve(a_snapshot(promised, newcomer, fleet=a100s(0, 1)), POLICY)
         assert starts_of(plan) == {"b1": SWITCH, "b2": HOUR + 300}
@@ -303,7 +303,7 @@ def crowds(draw: st.DrawFn) -> Snapshot:
 
 
 @holds_for(crowds(), st.sampled_from([1, 15, 29, 30, 31, 60]), few=25)
-def test_modes_have_their_time_and_promises_hold_over_three_cycles(
+def test_modes_have_their_time_and_planned_starts_hold_over_three_cycles(
     site: Snapshot, seconds: int
 ) -> None:
     for _ in range(3):

@@ -28,7 +28,7 @@ from tests.solver.builders import (
     NOON,
     POLICY,
     a_held,
-    a_promise,
+    a_planned_start,
     a_request,
     a_share,
     a_snapshot,
@@ -110,7 +110,7 @@ def test_a_share_of_several_gpus_is_refused_with_its_rule() -> None:
 
 
 def test_a_promised_share_keeps_its_start_beside_others() -> None:
-    request = a_request(ask=a_share(500), promise=a_promise(HOUR, 1, shared("n1-0", 500)))
+    request = a_request(ask=a_share(500), planned=a_planned_start(HOUR, 1, shared("n1-0", 500)))
     held = (
         a_held("n1-0"),
         replace(held_share("n1-0", 500), starts=NOON + HOUR, ends=NOON + 5 * HOUR),
@@ -120,7 +120,7 @@ def test_a_promised_share_keeps_its_start_beside_others() -> None:
 
 
 def test_a_planned_share_that_no_longer_fits_beside_others_is_given_up() -> None:
-    request = a_request(ask=a_share(500), promise=a_promise(HOUR, 1, shared("n1-0", 500)))
+    request = a_request(ask=a_share(500), planned=a_planned_start(HOUR, 1, shared("n1-0", 500)))
     held = (
         replace(held_share("n1-0", 500, ends=3 * HOUR), id="h1"),
         replace(held_share("n1-0", 500, ends=5 * HOUR, booking="l"), id="h2"),
@@ -151,10 +151,10 @@ def test_memory_is_counted_like_cores() -> None:
 def test_planned_starts_share_the_cores_that_their_node_has_now() -> None:
     """The node had more cores when both were planned."""
     ask = with_cores(an_ask(), 40_000)
-    starts = [a_promise(HOUR, 1, whole(f"n1-{number}")) for number in range(2)]
+    starts = [a_planned_start(HOUR, 1, whole(f"n1-{number}")) for number in range(2)]
     planned = [
-        replace(a_request(f"b{number}", ask, earliest=HOUR), promise=promise)
-        for number, promise in enumerate(starts)
+        replace(a_request(f"b{number}", ask, earliest=HOUR), planned=start)
+        for number, start in enumerate(starts)
     ]
     plan = solve(a_snapshot(*planned, fleet=gpus(2), hosts=TWO_HOSTS[:1]), POLICY)
     assert [row.starts - NOON for row in plan.waits] == [HOUR, 2 * HOUR]

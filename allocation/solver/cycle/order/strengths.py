@@ -268,30 +268,30 @@ class Strengths:
         return self._before[request.booking]
 
     def _of_before(self, request: Request) -> Strength:
-        promise = request.promise
-        if promise is None or not promise.places:
+        planned = request.planned
+        if planned is None or not planned.places:
             return "expected"
-        if request.fixed or promise.strength == "firm" or self.has_room_made(promise):
+        if request.fixed or planned.strength == "firm" or self.has_room_made(planned):
             return "firm"
-        if promise.strength is None:
+        if planned.strength is None:
             # Nothing proves the start, so others may have its places.
             return "expected"
-        names = {self._state.class_of(place.gpu) for place in promise.places} - {None}
-        if any(promise.starts <= self._state.frozen_until(name) for name in names if name):
+        names = {self._state.class_of(place.gpu) for place in planned.places} - {None}
+        if any(planned.starts <= self._state.frozen_until(name) for name in names if name):
             return "firm"
-        return promise.strength
+        return planned.strength
 
-    def has_room_made(self, promise: PlannedStart) -> bool:
+    def has_room_made(self, planned: PlannedStart) -> bool:
         """True when somebody has notice to leave for this start."""
         leaving = self._leaving
-        return bool(leaving) and any((p.gpu, promise.starts) in leaving for p in promise.places)
+        return bool(leaving) and any((p.gpu, planned.starts) in leaving for p in planned.places)
 
     def firm(self, requests: Iterable[Request]) -> set[str]:
         """Bookings with a firm start of an earlier cycle."""
         return {
             request.booking
             for request in requests
-            if request.promise is not None and self.of_before(request) == "firm"
+            if request.planned is not None and self.of_before(request) == "firm"
         }
 
     def count_all(self, requests: Iterable[Request], kept: Mapping[str, Fit]) -> None:
