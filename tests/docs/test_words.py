@@ -19,8 +19,12 @@ WORDS = (
 ALLOWED_IN_TESTS = ("go on", "no room for")
 # The parts of a phrase may be on two lines of a comment.
 _WORD = re.compile(r"\b(?:" + "|".join(WORDS).replace(" ", r"[\s#]+") + r")\b", re.IGNORECASE)
-# Code in backticks, link targets, and names that agents of other versions exchange.
-_EXEMPT = re.compile(r"`[^`\n]*`|\]\([^)\n]*\)|\.(?:told|deeds)\b|\b(?:told|deeds)(?:=|:)|\"told\"")
+# Code in backticks, link targets, names that agents of other versions exchange, and texts that are
+# seeds of random numbers: another word would draw something else.
+_EXEMPT = re.compile(
+    r"`[^`\n]*`|\]\([^)\n]*\)|\.(?:told|deeds)\b|\b(?:told|deeds)(?:=|:)|\"told\""
+    r"|\bRandom\(f\"[^\n]*\"\)"
+)
 CODE = ("portal", "tenants", "billing", "allocation", "gpu_client")
 SUFFIXES = {".py", ".html", ".txt", ".js", ".css", ".yml", ".json", ".conf", ".service", ".toml"}
 
@@ -52,17 +56,17 @@ def test_code_screens_and_pages_use_the_terms_of_the_field() -> None:
 
 
 def test_tests_use_the_terms_of_the_field() -> None:
-    """Worlds and simulations draw what people wish, which is a term of theirs."""
     found = [
         f"{path.relative_to(ROOT)}:{line}: {word}"
         for path in (ROOT / "tests").rglob("*.py")
         if path.name != "test_words.py"
         for line, word in words_found(path.read_text(encoding="utf-8"))
-        if "wish" not in word.lower() and word not in ALLOWED_IN_TESTS
+        if word not in ALLOWED_IN_TESTS
     ]
     assert not found, "\n".join(found)
 
 
 def test_a_word_of_the_list_is_found_wherever_it_stands() -> None:
     text = "# The node is told.\n# It Goes\n# on; `told` and Notice(told=1) are names.\nwish = 1\n"
+    text += 'Random(f"wishes {seed}")\n'
     assert words_found(text) == [(1, "told"), (2, "Goes\n# on"), (4, "wish")]

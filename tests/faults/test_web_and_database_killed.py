@@ -27,7 +27,7 @@ from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.turn]
-WISH = {"project": "folding", "tier": "standard", "request": "1g.10gb h100 for 10m"}
+REQUEST = {"project": "folding", "tier": "standard", "request": "1g.10gb h100 for 10m"}
 WRITERS = 4
 ENOUGH = 24
 
@@ -40,7 +40,7 @@ def site(real_db: Servers) -> Site:
 def posted(url: str, site: Site, key: str) -> httpx.Response:
     """A booking asked for; raises httpx.TransportError when nobody answers."""
     headers = {"Authorization": f"Bearer {site.researcher.token}", "Idempotency-Key": key}
-    return httpx.post(f"{url}/api/v1/bookings", json=WISH, headers=headers, timeout=30)
+    return httpx.post(f"{url}/api/v1/bookings", json=REQUEST, headers=headers, timeout=30)
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path
     for node in world.nodes:
         world.node_works(node)
     world.portal_receives()
-    names = {profile: str(uuid.UUID(int=n)) for n, profile in enumerate(ASKED, 1)}
+    names = {profile: str(uuid.UUID(int=n)) for n, profile in enumerate(REQUESTED, 1)}
     for profile, name in names.items():
         shape = None if profile == "whole" else profile[:7]
         requested = UserRequest(
@@ -128,7 +128,7 @@ def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path
     assert holds()
 
 
-ASKED = ("4g.40gb", "4g.40gb again", "3g.40gb", "whole")
+REQUESTED = ("4g.40gb", "4g.40gb again", "3g.40gb", "whole")
 
 
 def test_a_model_that_does_something_else_is_seen(

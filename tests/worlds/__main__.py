@@ -17,7 +17,7 @@ from tests.worlds.life import World
 from tests.worlds.messages import MOST_PER_BOOKING
 from tests.worlds.oracle import Oracle
 
-WISHES = ("changed", "kept", "waited", "soft", "offers")
+REQUESTS = ("changed", "kept", "waited", "soft", "offers")
 """Changes that were granted, were refused, and waited; places for approvals, and offers."""
 
 
@@ -66,7 +66,7 @@ def main() -> int:
         "cycles": sum(each.cycles for _, each in found),
         "pauses": sum(each.pauses for _, each in found),
         "mixed": sum(each.mixed for _, each in found),
-        **{kind: sum(each.wishes[kind] for _, each in found) for kind in WISHES},
+        **{kind: sum(each.requests[kind] for _, each in found) for kind in REQUESTS},
         **{kind: sum(len(asdict(each)[kind]) for _, each in found) for kind in kinds},
         "seconds": round(time.monotonic() - began, 1),
     }

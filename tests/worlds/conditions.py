@@ -13,7 +13,7 @@ from allocation.solver.model.policy import ORDER_KEYS, VICTIM_RULES
 from tests.solver.builders import L40S, NOON
 from tests.worlds.draw import Drawn, Event
 from tests.worlds.jobs import DAY, HOUR, Job, owners_of
-from tests.worlds.wishes import Wishes
+from tests.worlds.requests import Requests
 
 GPU_HOUR = 56_000 * 3_600
 OFTEN = 0.5
@@ -64,14 +64,14 @@ def _with_several_classes(chance: Random, drawn: Drawn) -> Drawn:
                 chance,
                 job,
                 speeds[job.name.split("[")[0]],
-                is_listed=job.name in drawn.wishes.listed,
+                is_listed=job.name in drawn.requests.listed,
             )
             for job in drawn.jobs
         ),
         events=tuple(
             replace(each, limits=tuple(map(_renamed, each.limits))) for each in drawn.events
         ),
-        wishes=_renamed_wishes(drawn.wishes),
+        requests=_renamed_requests(drawn.requests),
     )
 
 
@@ -108,7 +108,7 @@ def _renamed(row: Limit) -> Limit:
     return replace(row, gpu_class="l40s") if row.gpu_class == "a100" else row
 
 
-def _renamed_wishes(wishes: Wishes) -> Wishes:
+def _renamed_requests(requests: Requests) -> Requests:
     def all_of(rows: tuple) -> tuple:  # type: ignore[type-arg]  # rows of any kind
         is_old = [row.gpu_class == "a100" for row in rows]
         return tuple(
@@ -117,10 +117,10 @@ def _renamed_wishes(wishes: Wishes) -> Wishes:
         )
 
     return replace(
-        wishes,
-        overrides=all_of(wishes.overrides),
-        labs=all_of(wishes.labs),
-        persons=all_of(wishes.persons),
+        requests,
+        overrides=all_of(requests.overrides),
+        labs=all_of(requests.labs),
+        persons=all_of(requests.persons),
     )
 
 

@@ -10,7 +10,7 @@ from allocation.solver.model.inputs import Together
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.jobs import HOUR, Job
 from tests.worlds.mixed import is_large, is_mixed, jobs_mix
-from tests.worlds.wishes import Wishes, wishes_draw
+from tests.worlds.requests import Requests, requests_draw
 
 PROJECTS = ("p", "q")
 PEOPLE = ("ann", "bob", "eve")
@@ -49,7 +49,7 @@ class Event:
     policy: Policy | None = None
 
 
-NO_WISHES = Wishes()
+NO_REQUESTS = Requests()
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Drawn:
     events: tuple[Event, ...]
     is_plain: bool
     """Whole single GPUs only, and all that borrows can be paused: what claims.md bounds."""
-    wishes: Wishes = NO_WISHES
+    requests: Requests = NO_REQUESTS
     search_every: int = 0
     """Seconds after which planned starts of a class are searched again though it is quiet."""
     caps: tuple[Cap, ...] = ()
@@ -85,7 +85,7 @@ def world_draw(seed: int) -> Drawn:
     limits = tuple(_limits(chance, fleet, tenants, is_plain=is_plain))
     jobs = tuple(_jobs(chance, size, fleet, tiers, limits, is_plain=is_plain))
     jobs = jobs_mix(seed, jobs, limits, tiers) if of_both else jobs
-    jobs, wishes = wishes_draw(seed, jobs, limits, tiers, is_plain=is_plain)
+    jobs, requests = requests_draw(seed, jobs, limits, tiers, is_plain=is_plain)
     return Drawn(
         policy=Policy(1, cool_down=chance.choice((1, 600, 1_800))),
         gpus=fleet,
@@ -95,7 +95,7 @@ def world_draw(seed: int) -> Drawn:
         jobs=jobs,
         events=() if is_plain else tuple(_events(chance, size, fleet, limits)),
         is_plain=is_plain,
-        wishes=wishes,
+        requests=requests,
         search_every=0 if seed % 5 else 1_800,
     )
 
@@ -203,7 +203,7 @@ def _ask(chance: Random, fleet: tuple[Gpu, ...], *, is_plain: bool) -> Ask:
 def _job(chance: Random, number: int, at: int, tenant: str, tier: Tier, ask: Ask) -> Job:
     seconds = int(chance.choice((900, 2_400, 5_000, 9_000, 20_000)) * (0.7 + 0.6 * chance.random()))
     fixed = chance.random() < 0.12
-    wish = chance.choice((0, 0, 0, 0, 1_234, 7_201))
+    delay = chance.choice((0, 0, 0, 0, 1_234, 7_201))
     return Job(
         name=f"b{number:03}",
         at=at,
@@ -213,7 +213,7 @@ def _job(chance: Random, number: int, at: int, tenant: str, tier: Tier, ask: Ask
         tier=tier,
         ask=ask,
         seconds=seconds,
-        earliest=at + wish,
+        earliest=at + delay,
         fixed=fixed,
         patience=chance.randint(20_000, 80_000) if chance.random() < 0.1 and not fixed else None,
         really=int(seconds * chance.random()) + 60 if chance.random() < 0.4 else seconds,

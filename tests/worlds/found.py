@@ -20,4 +20,4 @@ class Found:
     messages: int = 0
     mixed: int = 0
     """Bookings of several classes that have started."""
-    wishes: dict[str, int] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=dict)

@@ -86,7 +86,7 @@ class World:
     ended: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     started: dict[str, int] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
+    extended: set[str] = field(default_factory=set)
     cycles: int = 0
     arrivals: list[Job] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
@@ -99,7 +99,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.policy, self.tiers = self.drawn.policy, self.drawn.tiers
-        self.people = People(self, self.drawn.wishes)
+        self.people = People(self, self.drawn.requests)
         self.classes = QuietClasses(self.drawn.search_every, least=0)
 
     @classmethod
@@ -259,7 +259,7 @@ class World:
                 self.leave(name, self.now, is_paused=False)
                 yield "cancel"
 
-    # What the solver is asked.
+    # What the solver gets.
 
     def request_of(self, job: Job) -> Request:
         """What the solver is asked for it."""
@@ -318,8 +318,8 @@ class World:
         for name in sorted({row.booking for row in self.rows}):
             run, row = self.runs[name], self.rows_of(name)[0]
             is_late = row.since is not None and self.now * 2 >= row.since + row.ends
-            if run.job.extended_by and is_late and not row.pausing and name not in self.asked:
-                self.asked.add(name)
+            if run.job.extended_by and is_late and not row.pausing and name not in self.extended:
+                self.extended.add(name)
                 yield Extension(name, row.ends + run.job.extended_by, self._added(run.job, row))
 
     def _added(self, job: Job, row: Held) -> Request:
@@ -357,9 +357,9 @@ class World:
 
     def _make_true(self, plan: Plan) -> None:
         self.people.read(plan)
-        asked = dict(self.waiting)
+        waiting = dict(self.waiting)
         for pause in plan.pauses:
-            self._tell(pause.booking, pause.beneficiary, pause.at)
+            self._notify(pause.booking, pause.beneficiary, pause.at)
         for name in plan.withdrawn:
             self._keep(name)
         moved = {move.booking: list(move.places) for move in plan.moves}
@@ -370,7 +370,7 @@ class World:
         for each in (extend for extend in plan.extensions if extend.granted):
             self._extend(each.booking, each.until)
         for assign in sorted(plan.assigns, key=lambda each: each.position):
-            self.give(asked[assign.booking], assign.places, assign.starts, assign.ends)
+            self.give(waiting[assign.booking], assign.places, assign.starts, assign.ends)
         for name in (refused.booking for refused in plan.refusals):
             if not self.people.waits_for_its_window(name):
                 del self.waiting[name]
@@ -379,7 +379,7 @@ class World:
             planned = _planned_start_of(wait)
             self.waiting[wait.booking] = replace(self.waiting[wait.booking], planned=planned)
 
-    def _tell(self, name: str, beneficiary: str, at: int) -> None:
+    def _notify(self, name: str, beneficiary: str, at: int) -> None:
         run, row = self.runs[name], self.rows_of(name)[0]
         run.notified, run.beneficiary = row.ends, beneficiary
         self.runs[beneficiary].is_preemptor = True
@@ -409,48 +409,49 @@ class World:
             replace(each, ends=until) if each.booking == name else each for each in self.rows
         ]
 
-    def give(self, asked: Request, places: tuple, starts: int, ends: int) -> None:  # type: ignore[type-arg]
+    def give(self, request: Request, places: tuple, starts: int, ends: int) -> None:  # type: ignore[type-arg]
         """Write the rows of a booking."""
-        if self.rows_of(asked.booking):
+        if self.rows_of(request.booking):
             # As the services do: who has notice gets GPUs to resume on once it has left.
             planned = PlannedStart(starts, ends, places)
-            self.waiting[asked.booking] = replace(asked, planned=planned)
+            self.waiting[request.booking] = replace(request, planned=planned)
             return
-        del self.waiting[asked.booking]
-        run = self.runs[asked.booking]
+        del self.waiting[request.booking]
+        ask = request.ask
+        run = self.runs[request.booking]
         self._grants += 1
         run.granted = self._grants
-        if asked.durations:
+        if request.durations:
             # The class decides how long it takes.
             run.really = max(1, run.really * (ends - starts) // run.planned)
         run.planned = ends - starts
         is_started = starts <= self.now
         if is_started:
             run.began = starts
-            self.started.setdefault(asked.booking, starts)
+            self.started.setdefault(request.booking, starts)
         self.rows += [
             Held(
-                id=f"{asked.booking}/{place.gpu}/{place.start}/{starts}",
-                booking=asked.booking,
-                tenant=asked.tenant,
-                project=asked.project,
+                id=f"{request.booking}/{place.gpu}/{place.start}/{starts}",
+                booking=request.booking,
+                tenant=request.tenant,
+                project=request.project,
                 place=place,
                 starts=starts,
                 ends=ends,
                 started=is_started,
                 since=starts if is_started else None,
-                tier=asked.tier,
+                tier=request.tier,
                 pauses=run.pauses,
                 granted=(self.cycles, self._grants),
                 preemptor=run.is_preemptor,
-                cores=self._ask_on(asked.ask, place.gpu).cores,
-                memory=asked.ask.memory,
-                owner=asked.owner,
-                pinned=bool(asked.ask.pin),
-                mixed=bool(asked.ask.groups),
+                cores=self._ask_on(ask, place.gpu).cores,
+                memory=ask.memory,
+                owner=request.owner,
+                pinned=bool(ask.pin),
+                mixed=bool(ask.groups),
                 level=None
-                if asked.paused or asked.ask.pin or asked.ask.groups
-                else (asked.ask.together if asked.ask.required and asked.ask.count > 1 else "any"),
+                if request.paused or ask.pin or ask.groups
+                else (ask.together if ask.required and ask.count > 1 else "any"),
             )
             for place in places
         ]

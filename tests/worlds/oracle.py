@@ -12,15 +12,15 @@ from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, 
 from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
-from tests.worlds.asked import is_proven, is_unproven, requests_after, without_start
-from tests.worlds.asked_again import Wished
 from tests.worlds.bound import Bound
 from tests.worlds.found import Found
 from tests.worlds.jobs import Job, owners_of
 from tests.worlds.life import Turn, World
 from tests.worlds.messages import Messages
 from tests.worlds.planned import planned_look
+from tests.worlds.queue import is_proven, is_unproven, requests_after, without_start
 from tests.worlds.replay import is_true, said_again
+from tests.worlds.request_checks import RequestChecks
 
 EMPTY = Plan((), (), (), ())
 CUTS = {"limits", "maintenance"}
@@ -29,7 +29,7 @@ NAMED = {"quota_cut": "limits", "maintenance": "maintenance", "hardware_lost": "
 OTHER_RULES = {"tiers", "policy"}
 """Events after which every start may be another one."""
 SAMPLED = 24
-"""Of so many turns one is asked what else would have changed it."""
+"""Of so many turns one is decided again with something more."""
 REPLAYED = 2
 """So many starts made later in a world are decided again without the others."""
 
@@ -51,7 +51,7 @@ class Oracle:
         self._turn = len(world.drawn.jobs) % SAMPLED
         self._messages = Messages()
         self._without_start: set[str] = set()
-        self._wished = Wished(world)
+        self._request_checks = RequestChecks(world)
         self._bound = Bound(world)
 
     def look(self, turn: Turn) -> None:
@@ -72,14 +72,14 @@ class Oracle:
         self._without_start = set(without_start(turn))
         found.rings += self._rings(turn)
         # A quote does not count who waits behind the depth of planning.
-        is_asked = len(turn.site.requests) > 0 and not self.world.policy.plan_depth
-        if is_asked and found.cycles % SAMPLED == self._turn:
+        is_waiting = len(turn.site.requests) > 0 and not self.world.policy.plan_depth
+        if is_waiting and found.cycles % SAMPLED == self._turn:
             found.violations += said_again(turn, self.world.policy)
         found.violations += self._potential(turn)
         for pause in turn.plan.pauses:
             self._pairs[pause.booking, pause.beneficiary] += 1
         found.violations += self._bound.look(turn)
-        found.violations += self._wished.look(turn)
+        found.violations += self._request_checks.look(turn)
 
     def end(self) -> Found:
         """What can be said only afterwards: everybody was served, and in time."""
@@ -90,7 +90,7 @@ class Oracle:
         self.found.violations += [f"{name} was never served" for name in left]
         self.found.bookings = len(world.runs)
         self.found.mixed = sum(bool(world.runs[name].job.ask.groups) for name in world.started)
-        self.found.wishes = world.people.counts
+        self.found.requests = world.people.counts
         self.found.messages = sum(self._messages.later.values())
         self.found.makespan = max(world.ended.values(), default=NOON) - NOON
         self.found.pairs += [
@@ -111,12 +111,12 @@ class Oracle:
         for node, _ in truth.beyond_hosts(site, EMPTY):
             yield f"{site.now}: more cores than {node} has"
         notified = {pause.booking for pause in turn.plan.pauses}
-        resuming = (wish for wish in turn.site.running if wish.booking in notified)
-        asked = replace(turn.site, requests=(*requests_after(turn), *resuming))
+        resuming = (row for row in turn.site.running if row.booking in notified)
+        demand = replace(turn.site, requests=(*requests_after(turn), *resuming))
         plan = replace(turn.plan, waits=tuple(filter(is_proven, turn.plan.waits)))
-        for place in truth.illegal(asked, plan):
+        for place in truth.illegal(demand, plan):
             yield f"{site.now}: {place} can't be made"
-        for name in truth.torn(asked, plan):
+        for name in truth.torn(demand, plan):
             yield f"{site.now}: {name} is torn apart"
         yield from self._groups(site)
         for owner, gpu_class, _ in () if self._cut else self._over(turn):
@@ -130,9 +130,9 @@ class Oracle:
                 continue
             rows = self.world.rows_of(name)
             there = Counter(self._classes[row.place.gpu] for row in rows)
-            asked = {part.classes[0]: part.count for part in (ask, *ask.groups)}
-            if there != asked or len({(row.starts, row.ends) for row in rows}) > 1:
-                yield f"{site.now}: {name} has {dict(there)} of {asked}"
+            requested = {part.classes[0]: part.count for part in (ask, *ask.groups)}
+            if there != requested or len({(row.starts, row.ends) for row in rows}) > 1:
+                yield f"{site.now}: {name} has {dict(there)} of {requested}"
 
     def _over(self, turn: Turn) -> list[tuple[str, str, int]]:
         names = {row.booking for row in turn.plan.assigns}
@@ -243,7 +243,7 @@ class Oracle:
                 job.tenant,
                 job.project,
                 gpu_class,
-                self._units_asked(ask, gpu_class),
+                self._units_requested(ask, gpu_class),
                 (job.tier.priority, not job.tier.pausable),
                 10**9,
                 self._counts(job),
@@ -261,7 +261,7 @@ class Oracle:
             return ask.classes[0]
         return self._classes[planned.places[0].gpu]
 
-    def _units_asked(self, ask: Ask, gpu_class: str) -> int:
+    def _units_requested(self, ask: Ask, gpu_class: str) -> int:
         gpu = next(g for g in self.world.drawn.gpus if g.gpu_class == gpu_class)
         return ask.count * units_of(
             self._models[gpu.model], Place("", ask.profile, 0, 8, ask.share)
@@ -389,7 +389,7 @@ class Oracle:
 
     def _idle(self, turn: Turn) -> Iterator[str]:
         """Single whole GPUs inside their guarantee that wait while one is free for all of their
-        time, and promised to nobody."""
+        time, and planned for nobody."""
         site, plan = turn.site, turn.plan
         planned = [(p, w.starts, w.ends) for w in plan.waits for p in w.places]
         planned += [(p, soft.starts, soft.ends) for soft in plan.soft for p in soft.places]

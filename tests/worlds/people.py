@@ -10,7 +10,7 @@ from allocation.solver.model.inputs import Change, Entry, Override, Strength
 from allocation.solver.model.plan import ChangeAnswer, Offered
 from tests.solver.truth import count_of
 from tests.worlds.jobs import Job
-from tests.worlds.wishes import Edit, Wishes
+from tests.worlds.requests import Edit, Requests
 
 if TYPE_CHECKING:
     from tests.worlds.life import World
@@ -43,8 +43,8 @@ class Weakened:
 class People:
     """The people of one world. They read and write its rows and its queue."""
 
-    def __init__(self, world: "World", wishes: Wishes) -> None:
-        self._world, self._wishes = world, wishes
+    def __init__(self, world: "World", requests: Requests) -> None:
+        self._world, self._requests = world, requests
         self._edited: set[Edit] = set()
         self.changes: dict[str, Change] = {}
         self.pending: dict[str, Request] = {}
@@ -60,7 +60,7 @@ class People:
     @property
     def overrides(self) -> tuple[Override, ...]:
         """Those that have not ended, as the portal reads them."""
-        return tuple(each for each in self._wishes.overrides if each.ends > self._world.now)
+        return tuple(each for each in self._requests.overrides if each.ends > self._world.now)
 
     def is_open(self) -> bool:
         """True while somebody waits for people."""
@@ -74,7 +74,7 @@ class People:
         """Seconds at which somebody does something."""
         world = self._world
         known = [world.runs[name].job for name in self.unapproved]
-        times = [job.at + self._wishes.approvals[job.name][0] for job in known]
+        times = [job.at + self._requests.approvals[job.name][0] for job in known]
         times += [request.until for request in self.pending.values() if request.until]
         times += [min(each.until, each.at) for each in self.offers.values()]
         times += [self._until[name] for name, each in self.changes.items() if each.waiting]
@@ -82,10 +82,10 @@ class People:
         times += [each.ends for each in self.overrides]
         times += [
             world.waiting[name].earliest
-            for name, listed in self._wishes.listed.items()
+            for name, listed in self._requests.listed.items()
             if listed.mode == "auto" and name in world.waiting
         ]
-        for edit in self._wishes.edits:
+        for edit in self._requests.edits:
             if edit not in self._edited and edit.booking in world.runs:
                 times.append(world.runs[edit.booking].job.at + edit.after)
         return times
@@ -94,19 +94,19 @@ class People:
 
     def takes(self, job: Job) -> bool:
         """True for a job that does not simply wait in the queue from now on."""
-        name, world, wishes = job.name, self._world, self._wishes
-        parent = wishes.parents.get(name)
+        name, world, requests = job.name, self._world, self._requests
+        parent = requests.parents.get(name)
         if parent is not None and not self._is_over(parent):
             self._after[name] = job
             return True
-        if name in wishes.approvals:
+        if name in requests.approvals:
             world.runs[name] = world.run_of(job)
             request = world.request_of(job)
             self.unapproved[name] = request
             soonest = request.earliest if job.fixed else max(request.earliest, job.at + DECISION)
             self.pending[name] = replace(request, earliest=soonest, until=job.at + KEPT)
             return True
-        listed = wishes.listed.get(name)
+        listed = requests.listed.get(name)
         if listed is None or listed.mode == "auto":
             return False
         world.runs[name] = world.run_of(job)
@@ -116,7 +116,7 @@ class People:
 
     def waits_for_its_window(self, name: str) -> bool:
         """True for a refused window that stays on the list."""
-        listed = self._wishes.listed.get(name)
+        listed = self._requests.listed.get(name)
         world = self._world
         is_auto = listed is not None and listed.mode == "auto"
         return is_auto and world.runs[name].job.earliest > world.now
@@ -126,14 +126,14 @@ class People:
         world = self._world
         self.weakened = []
         for name, job in list(self._after.items()):
-            if self._is_over(self._wishes.parents[name]):
+            if self._is_over(self._requests.parents[name]):
                 del self._after[name]
                 late = max(0, world.now - job.earliest)
                 world.arrive(replace(job, at=world.now, earliest=job.earliest + late))
                 yield "arrival"
         yield from self._decide()
         yield from self._answer()
-        for edit in self._wishes.edits:
+        for edit in self._requests.edits:
             run = world.runs.get(edit.booking)
             if edit in self._edited or run is None or run.job.at + edit.after > world.now:
                 continue
@@ -150,7 +150,7 @@ class People:
         """Approvers say yes or no."""
         world = self._world
         for name, request in list(self.unapproved.items()):
-            after, is_yes = self._wishes.approvals[name]
+            after, is_yes = self._requests.approvals[name]
             if request.submitted + after <= world.now:
                 del self.unapproved[name]
                 kept = self.pending.pop(name, None)
@@ -338,8 +338,8 @@ class People:
             "pending": tuple(self.pending.values()),
             "entries": tuple(entries),
             "overrides": self.overrides,
-            "labs": self._wishes.labs,
-            "persons": self._wishes.persons,
+            "labs": self._requests.labs,
+            "persons": self._requests.persons,
         }
 
     def read(self, plan: Plan) -> None:
@@ -380,7 +380,7 @@ class People:
         world, name = self._world, offered.booking
         self.counts["offers"] += 1
         made = self._made[name] = self._made.get(name, 0) + 1
-        answers = self._wishes.listed[name].answers
+        answers = self._requests.listed[name].answers
         answer, after = answers[(made - 1) % len(answers)]
         at = world.now + after if answer != "none" else offered.until
         self.offers[name] = Open(offered.until, answer, at)

@@ -10,9 +10,9 @@ from allocation.solver import Cap, Place, Waiting
 from tests.solver import truth
 from tests.solver.builders import MODELS
 from tests.solver.standing import units_of
-from tests.worlds.asked import is_proven, requests_after
 from tests.worlds.jobs import DAY
 from tests.worlds.life import Turn, World
+from tests.worlds.queue import is_proven, requests_after
 
 
 class Span(NamedTuple):

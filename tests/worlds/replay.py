@@ -99,16 +99,16 @@ def _quoted(site: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     if site.extensions or site.pending or site.changes or not is_still(site, plan):
         return
     availability = Availability(site, policy)
-    for asked in _asks(site):
-        quoted = [option.starts for option in as_asked(availability, asked)]
+    for request in _requests(site):
+        quoted = [option.starts for option in as_asked(availability, request)]
         with without_its_own_weight(LAST):
-            given = truth.given_by(solve(_with(site, asked), policy))
+            given = truth.given_by(solve(_with(site, request), policy))
         starts = [row.starts for row in given if row.booking == LAST]
         if quoted != starts:
-            yield f"{site.now}: {quoted} is quoted and {starts} is given to {asked}"
+            yield f"{site.now}: {quoted} is quoted and {starts} is given to {request}"
 
 
-def _asks(site: Snapshot) -> Iterator[Request]:
+def _requests(site: Snapshot) -> Iterator[Request]:
     """One GPU, then something less plain: a gang, a window, or never-paused work of any class."""
     plain = _one_more(site, count=1)
     yield plain

@@ -281,9 +281,9 @@ def test_a_start_is_told_once_when_it_leaves_the_announced_range() -> None:
 
 def test_a_mixed_booking_without_one_of_its_groups_is_found() -> None:
     world = World.of(MIXED)
-    asked = {job.name for job in world.drawn.jobs if job.ask.groups}
+    mixed = {job.name for job in world.drawn.jobs if job.ask.groups}
     turn, name = next(
-        (turn, row.booking) for turn in world.turns() for row in world.rows if row.booking in asked
+        (turn, row.booking) for turn in world.turns() for row in world.rows if row.booking in mixed
     )
     assert [each for each in Oracle(world)._hardware(turn) if name in each] == []
     rows = world.rows_of(name)

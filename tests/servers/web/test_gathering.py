@@ -31,7 +31,7 @@ from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
 TENANT = uuid4()
-WISH = {"project": "folding", "tier": "standard", "request": "1g.10gb h100 for 10m"}
+REQUEST = {"project": "folding", "tier": "standard", "request": "1g.10gb h100 for 10m"}
 WRITERS = 40
 
 
@@ -197,7 +197,7 @@ def post(
     """Sends a booking."""
     headers = {"Idempotency-Key": key}
     return asyncio.create_task(
-        rest.post("/api/v1/bookings", json={**WISH, **changes}, headers=headers)
+        rest.post("/api/v1/bookings", json={**REQUEST, **changes}, headers=headers)
     )
 
 

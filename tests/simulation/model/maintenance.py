@@ -21,10 +21,10 @@ def closures(tables: Tables, site: Site, now: float) -> tuple[Maintenance, ...]:
     )
 
 
-def is_away(row: Row, site: Site, wanted: Iterable[MaintenanceRow]) -> bool:
+def is_away(row: Row, site: Site, rows: Iterable[MaintenanceRow]) -> bool:
     """Whether some of it covers the row's GPU."""
     node, index = site.node_of[row.place.gpu], site.index_of[row.place.gpu]
-    return any(_covers(each, node, index) for each in wanted)
+    return any(_covers(each, node, index) for each in rows)
 
 
 def _covers(maintenance: MaintenanceRow, node: str, index: int) -> bool:

@@ -170,7 +170,7 @@ class ModelPortal:
         booking = self.tables.bookings.get(identifier)
         if booking is not None and booking.state in STARTED and until > (booking.ends or until):
             changes.replace_open(self.tables, booking)
-            booking.extension, booking.extension_asked = until, int(now)
+            booking.extension, booking.extension_requested = until, int(now)
 
     def saved(self, identifier: str, now: float) -> None:
         """See booking_saved."""
@@ -184,15 +184,15 @@ class ModelPortal:
         if booking is not None:
             pausing.more_time_request(self.tables, booking, now)
 
-    def maintenance_plan(self, wanted: MaintenanceRow, now: float) -> None:
+    def maintenance_plan(self, row: MaintenanceRow, now: float) -> None:
         """See blackout_plan."""
-        self.tables.maintenance[wanted.id] = dataclasses.replace(wanted)
+        self.tables.maintenance[row.id] = dataclasses.replace(row)
 
     def maintenance_end(self, identifier: str, now: float) -> None:
         """See blackout_end."""
-        wanted = self.tables.maintenance.get(identifier)
-        if wanted is not None and wanted.ended_at is None and wanted.ends > now:
-            wanted.ended_at = now
+        row = self.tables.maintenance.get(identifier)
+        if row is not None and row.ended_at is None and row.ends > now:
+            row.ended_at = now
 
     def gpu_return(self, uuid: str, now: float) -> None:
         """See gpu_return."""

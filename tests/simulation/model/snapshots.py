@@ -213,7 +213,7 @@ def _extension(tables: Tables, booking: Booking, until: int, site: Site, now: fl
         request,
         booking=f"longer {booking.id}",
         ask=dataclasses.replace(request.ask, classes=(site.class_of[rows[0].place.gpu],)),
-        submitted=booking.extension_asked,
+        submitted=booking.extension_requested,
         duration=until - ends,
         earliest=ends,
         latest=None,

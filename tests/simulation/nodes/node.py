@@ -400,13 +400,13 @@ class SimNode:
         assert self.node is not None
         record, desired = self.node.store.held.get(name), self.node.store.desired
         every = (a for gpu in desired.gpus for a in gpu.allocations) if desired else ()
-        wanted = next((a for a in every if a.id == name and a.state == "run"), None)
+        running = next((a for a in every if a.id == name and a.state == "run"), None)
         # A disk that is full may have lost the mark: the lease itself decides.
         fenced = record is not None and (
             record.fenced or (record.allocation.lease and not self._has_lease())
         )
         self.happened["leases that ran out"] += fenced
-        early = wanted is not None and self.wall() < wanted.ends and not fenced
+        early = running is not None and self.wall() < running.ends and not fenced
         notice = None if record is None or fenced else record.notice
         self.stopped.append(Stopped(name, self.wall(), notice, early))
 

@@ -22,7 +22,7 @@ def has_run(booking: Booking) -> bool:
 
 def change(tables: Tables, booking: Booking, edit: Edit, name: str, now: float) -> None:
     """See booking_patch."""
-    requested, requested_from = _wanted(booking, edit)
+    requested, requested_from = _target(booking, edit)
     if (requested, requested_from) == (_now(booking), booking.requested_from):
         return
     if booking.state in RUNNING or _is_about_to_begin(booking, requested, requested_from, now):
@@ -57,7 +57,7 @@ def _now(booking: Booking) -> UserRequest:
     return dataclasses.replace(booking.requested, duration=booking.duration)
 
 
-def _wanted(booking: Booking, edit: Edit) -> tuple[UserRequest, int | None]:
+def _target(booking: Booking, edit: Edit) -> tuple[UserRequest, int | None]:
     requested = _now(booking)
     if edit.duration is not None:
         requested = dataclasses.replace(requested, duration=edit.duration)
@@ -111,7 +111,7 @@ def _running(
         return
     if more > 0:
         replace_open(tables, booking)
-        booking.extension, booking.extension_asked = until, int(now)
+        booking.extension, booking.extension_requested = until, int(now)
         booking.extension_waits_until = last
     elif until > now:
         replace_open(tables, booking)
@@ -162,12 +162,12 @@ def _stronger(
     tables: Tables,
     booking: Booking,
     edit: Edit,
-    wanted: tuple[UserRequest, int | None],
+    target: tuple[UserRequest, int | None],
     name: str,
     now: float,
 ) -> None:
     """Replaces a request that nobody has decided, and asks for the change of any other."""
-    requested, requested_from = wanted
+    requested, requested_from = target
     if _is_awaited(tables, booking):
         return
     not_before = (

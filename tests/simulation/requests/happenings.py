@@ -100,7 +100,7 @@ def offer_is_answered(schedule: "Schedule") -> None:
     _turn(schedule)
 
 
-def array_is_asked_for(schedule: "Schedule") -> None:
+def array_is_requested(schedule: "Schedule") -> None:
     rng = schedule.requests_rng
     requested = dataclasses.replace(
         request_draw(rng, schedule.world.now), starts=None, duration=rng.choice((60, 120))
@@ -116,7 +116,7 @@ LATER_REQUESTS: tuple[Callable[["Schedule"], None], ...] = (
     change_is_withdrawn,
     *(window_is_waited_for,) * 2,
     *(offer_is_answered,) * 2,
-    array_is_asked_for,
+    array_is_requested,
 )
 
 

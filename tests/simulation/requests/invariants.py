@@ -5,28 +5,28 @@ from collections.abc import Iterable
 
 from tests.simulation.tables.rows import LIVE, OVER, STARTED_STATES, Booking, Tables
 
-Asked = tuple[object, ...]
+Target = tuple[object, ...]
 
 
 class RequestsLook:
     """Compares what bookings ask for with what they asked for before."""
 
     def __init__(self) -> None:
-        self._before: dict[str, tuple[int, Asked]] = {}
+        self._before: dict[str, tuple[int, Target]] = {}
 
     def look(self, tables: Tables, now: float) -> Iterable[str]:
         """What is wrong, each time anew."""
         for name, booking in tables.bookings.items():
-            before, requested = self._before.get(name), _asked(booking)
+            before, requested = self._before.get(name), _target(booking)
             if before is not None and before[0] == booking.revision and before[1] != requested:
                 is_accepted = booking.state == "scheduled" and booking.requested.starts is not None
                 if not is_accepted and booking.state not in OVER:
                     yield f"C1 {name} asks for something else, and nobody changed it"
-        self._before = {n: (b.revision, _asked(b)) for n, b in tables.bookings.items()}
+        self._before = {n: (b.revision, _target(b)) for n, b in tables.bookings.items()}
         yield from requests_broken(tables, now)
 
 
-def _asked(booking: Booking) -> Asked:
+def _target(booking: Booking) -> Target:
     requested = booking.requested
     return (requested.count, requested.starts, requested.duration, booking.requested_from)
 
@@ -36,7 +36,7 @@ def requests_broken(tables: Tables, now: float) -> Iterable[str]:
     for name, booking in tables.bookings.items():
         yield from _unaccepted(tables, booking)
         if booking.state in ("scheduled", "starting", "active") and name not in tables.cuts:
-            yield from _more_than_asked(tables, booking)
+            yield from _more_than_requested(tables, booking)
     for name, offer in tables.offers.items():
         if now >= offer.starts:
             yield f"C7 {name} has an offer that begins before it is answered"
@@ -63,7 +63,7 @@ def _unaccepted(tables: Tables, booking: Booking) -> Iterable[str]:
         yield f"C6 {name} was begun and nobody accepted the offer"
 
 
-def _more_than_asked(tables: Tables, booking: Booking) -> Iterable[str]:
+def _more_than_requested(tables: Tables, booking: Booking) -> Iterable[str]:
     """11. No time on the calendar is anybody's that did not ask, and pay, for it."""
     ends = max((row.ends for row in tables.here(booking)), default=None)
     if ends is not None and booking.ends is not None and ends > booking.ends:

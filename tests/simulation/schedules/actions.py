@@ -17,7 +17,7 @@ LIFE: tuple[tuple[Action, int], ...] = (
     (happenings.cancel, 4),
     (happenings.extend, 3),
     (happenings.saved_is_reported, 5),
-    (happenings.more_time_is_asked, 5),
+    (happenings.more_time_is_requested, 5),
     (happenings.claim_is_given_up, 1),
     (happenings.maintenance_is_planned, 3),
     (happenings.maintenance_ends, 1),

@@ -107,7 +107,7 @@ def people_act_while_a_plan_is_made(schedule: "Schedule") -> None:
     requested = []
     for _ in range(rng.choice((1, 2))):
         requested.append(str(uuid.UUID(int=rng.getrandbits(128), version=4)))
-        schedule.portal.request(requested[-1], _asked_now(schedule), schedule.world.now)
+        schedule.portal.request(requested[-1], _request_now(schedule), schedule.world.now)
     if not schedule.portal.tables.bookings:
         return
     acts = tuple(
@@ -118,7 +118,7 @@ def people_act_while_a_plan_is_made(schedule: "Schedule") -> None:
     schedule.world.look()
 
 
-def _asked_now(schedule: "Schedule") -> UserRequest:
+def _request_now(schedule: "Schedule") -> UserRequest:
     """A stronger claim where something runs that may be paused, or any request."""
     runs = sorted(
         name
@@ -202,7 +202,7 @@ def claim_is_given_up(schedule: "Schedule") -> None:
         schedule.portal.cancel(name, schedule.world.now)
 
 
-def more_time_is_asked(schedule: "Schedule") -> None:
+def more_time_is_requested(schedule: "Schedule") -> None:
     name = _some_booking(schedule, "pausing")
     if name is not None:
         schedule.log(f"{name} asks for more time")
@@ -215,7 +215,7 @@ def maintenance_is_planned(schedule: "Schedule") -> None:
     node = rng.choice(schedule.world.nodes)
     starts = now + rng.choice((0, 30, 120, 600))
     ends = starts + rng.choice((60, 300, 1200))
-    wanted = MaintenanceRow(
+    row = MaintenanceRow(
         id=str(uuid.UUID(int=rng.getrandbits(128), version=4)),
         node=node.name,
         gpu=rng.choice((None, *range(len(node.hardware.gpus)))),
@@ -223,8 +223,8 @@ def maintenance_is_planned(schedule: "Schedule") -> None:
         ends=ends,
         drain_by=min(ends, starts + rng.choice((0, 0, 30))),
     )
-    schedule.log(f"maintenance is planned: {wanted}")
-    schedule.portal.maintenance_plan(wanted, schedule.world.now)
+    schedule.log(f"maintenance is planned: {row}")
+    schedule.portal.maintenance_plan(row, schedule.world.now)
 
 
 def maintenance_ends(schedule: "Schedule") -> None:

@@ -10,7 +10,7 @@ from tests.simulation.schedules.happenings import (
     claim_is_given_up,
     everybody_works,
     maintenance_is_planned,
-    more_time_is_asked,
+    more_time_is_requested,
     move_is_ordered,
     people_act_while_a_plan_is_made,
     release,
@@ -36,7 +36,7 @@ PAUSING = (
 )
 ANSWERS = (
     claim_is_given_up,
-    more_time_is_asked,
+    more_time_is_requested,
     saved_is_reported,
     gpu_falls_off,
     time_passes,
@@ -63,7 +63,7 @@ def fully_borrowed(schedule: "Schedule") -> None:
     _may_die(schedule, PAUSING)
     claim(schedule)
     schedule.world.rng.choice(
-        (claim_is_given_up, more_time_is_asked, saved_is_reported, gpu_falls_off, time_passes)
+        (claim_is_given_up, more_time_is_requested, saved_is_reported, gpu_falls_off, time_passes)
     )(schedule)
     schedule.portal.cycle(schedule.world.now)
     schedule.world.passes(40)

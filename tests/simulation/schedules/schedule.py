@@ -129,12 +129,12 @@ class Schedule:
                 for row in self.portal.tables.rows.values()
                 if row.state == "active" and site.node_of[row.place.gpu] == node.name
             ]
-            wanted = {(site.uuids[row.place.gpu], row.place.start, row.place.profile)
+            expected = {(site.uuids[row.place.gpu], row.place.start, row.place.profile)
                       for row in active if row.place.profile}  # fmt: skip
             there = {(gpu.uuid, i.start, i.profile.name)
                      for gpu in node.hardware.gpus for i in gpu.instances.values()}  # fmt: skip
-            if not wanted <= there:
-                found.append(f"{node.name} has {sorted(there)}, not {sorted(wanted)}")
+            if not expected <= there:
+                found.append(f"{node.name} has {sorted(there)}, not {sorted(expected)}")
             ids = {row.id for row in active}
             if set(node.occupancy.given) != ids:
                 found.append(f"{node.name} has given {sorted(node.occupancy.given)}, not {ids}")

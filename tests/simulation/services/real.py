@@ -257,18 +257,18 @@ class BothPortals:
                 return False
         return True
 
-    def maintenance_plan(self, wanted: MaintenanceRow, now: float) -> None:
+    def maintenance_plan(self, row: MaintenanceRow, now: float) -> None:
         """A date that is past is no date for the model either."""
         requested = MaintenanceTerms(
-            *(when(wanted.starts), when(wanted.ends), "new fans"),
-            node=wanted.node,
-            gpu=wanted.gpu,
-            drain_by=when(wanted.drain_by),
+            *(when(row.starts), when(row.ends), "new fans"),
+            node=row.node,
+            gpu=row.gpu,
+            drain_by=when(row.drain_by),
         )
         with as_system():
             made = maintenance_plan(operator=self._operator, terms=requested, now=when(now))
-        self._upkeep[wanted.id] = made
-        self._model.maintenance_plan(wanted, now)
+        self._upkeep[row.id] = made
+        self._model.maintenance_plan(row, now)
         self._compare()
 
     def maintenance_end(self, identifier: str, now: float) -> None:

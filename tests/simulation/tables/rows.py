@@ -82,7 +82,7 @@ class Booking:
     places: tuple[Place, ...] = ()
     reasons: tuple[Reason, ...] = ()
     extension: int | None = None
-    extension_asked: int = 0
+    extension_requested: int = 0
     extension_waits_until: int | None = None
     extension_is_waiting: bool = False
     ready_at: float | None = None

@@ -56,11 +56,13 @@ def alike(
     hours: float,
     *,
     owner: str = "ann",
-    wish: int = 0,
+    earliest: int = 0,
 ) -> list[Request]:
     """So many requests for one GPU, asked for one second after the other."""
     rows = (
-        a_claim(f"{name}{n:03}", tier=tier, tenant=tenant, hours=hours, submitted=n, earliest=wish)
+        a_claim(
+            f"{name}{n:03}", tier=tier, tenant=tenant, hours=hours, submitted=n, earliest=earliest
+        )
         for n in range(count)
     )
     return [replace(row, owner=owner) for row in rows]
@@ -234,7 +236,7 @@ def test_a_deadline_behind_a_backlog_is_kept_inside_a_guarantee_and_told_when_it
 ):
     limits = (a_limit("lab", 2, borrow=None), a_limit("firm", 0, borrow=None))
     held = [row for n in range(2) for row in run("run", n, "firm", "standard", (n + 1) * HOUR)]
-    jobs = alike(30, "firm", "firm", "flex", 2, wish=HOUR)
+    jobs = alike(30, "firm", "firm", "flex", 2, earliest=HOUR)
     hopeful = a_claim(
         "hopeful", tenant="firm", tier="flex", hours=1, latest=5 * HOUR // 2, submitted=-9
     )

@@ -16,11 +16,11 @@ from tests.worlds.replay import starts_of
 INSIDE = 0
 """The first key of who is inside the guarantee, or is never paused."""
 AGAIN = 4
-"""So many turns with each kind of wish are decided again in a world."""
+"""So many turns with each kind of request are decided again in a world."""
 Row = tuple[str, Place, int, int]
 
 
-class Wished:
+class RequestChecks:
     """Follows what people of one world do; the same one from its first turn to its last."""
 
     def __init__(self, world: World) -> None:
@@ -67,7 +67,7 @@ class Wished:
             if rows != _by_grant(self._world.rows_of(name)) and rows:
                 yield f"{name} lost rows by a change that was refused"
             now = self._world.waiting.get(name)
-            if now is not None and name in before and _asked(now) != _asked(before[name]):
+            if now is not None and name in before and _requested(now) != _requested(before[name]):
                 yield f"{name} asks for something else after a change that was refused"
 
     def _unapproved(self, turn: Turn) -> Iterator[str]:
@@ -115,12 +115,12 @@ class Wished:
             names = [row.booking for row in rows]
             if len(set(names)) < len(names):
                 yield f"two answers for one of {sorted(names)}"
-        asked = {row.booking: row for row in turn.site.requests}
-        asked |= {each.booking: each.target for each in turn.site.changes
-                  if each.booking not in asked or _is_granted(plan, each.booking)}  # fmt: skip
+        requests = {row.booking: row for row in turn.site.requests}
+        requests |= {each.booking: each.target for each in turn.site.changes
+                  if each.booking not in requests or _is_granted(plan, each.booking)}  # fmt: skip
         for given in (*truth.given_by(plan), *plan.offers):
             entry = next((e for e in turn.site.entries if e.booking == given.booking), None)
-            request = asked.get(given.booking) if entry is None else entry.request
+            request = requests.get(given.booking) if entry is None else entry.request
             length = None if request is None else request.length_on(given.gpu_class)
             rest = self._rest(turn, given.booking)
             if length is not None and not rest and given.ends - given.starts != length:
@@ -262,7 +262,7 @@ def _by_grant(rows: Iterator[Held] | list[Held]) -> list[Held]:
     return sorted(rows, key=lambda row: row.id)
 
 
-def _asked(request: Request) -> Request:
+def _requested(request: Request) -> Request:
     return replace(request, planned=None)
 
 

@@ -10,27 +10,27 @@ from allocation.solver import Pause, Plan, Policy, Snapshot, Waiting, solve
 from allocation.solver.model.plan import ChangeAnswer
 from tests.solver.builders import HOUR, NOON, a_limit, gpus
 from tests.solver.claims.story import TIERS, asks
-from tests.worlds import asked_again
-from tests.worlds.asked_again import Wished
+from tests.worlds import request_checks
 from tests.worlds.draw import Drawn
 from tests.worlds.life import Turn, World
 from tests.worlds.people import Weakened
-from tests.worlds.wishes import Edit, Listed, Wishes
+from tests.worlds.request_checks import RequestChecks
+from tests.worlds.requests import Edit, Listed, Requests
 
 LISTED = Listed("offer", ((3 * HOUR, 5 * HOUR),), (("none", 60),))
-WISHES = Wishes(
+REQUESTS = Requests(
     edits=(
         Edit("mine", 120, "longer", is_bound=False),
         Edit("less", 120, "shorter", is_bound=False),
     ),
-    approvals={"asked": (HOUR, True)},
+    approvals={"pending": (HOUR, True)},
     listed={"listed": LISTED},
 )
 JOBS = (
     *(asks(f"first{n}", "b", "std", 1) for n in range(2)),
     asks("mine", "a", "flex", 1, at=60),
     asks("less", "a", "flex", 1, at=60, earliest=3 * HOUR),
-    asks("asked", "a", "flex", 1, at=60),
+    asks("pending", "a", "flex", 1, at=60),
     asks("listed", "b", "flex", 2, at=60, owner="eve"),
 )
 LIMITS = (a_limit("a", 2, borrow=None), a_limit("b", 2, borrow=None))
@@ -47,7 +47,7 @@ def a_turn(seconds: int) -> tuple[World, Turn]:
         JOBS,
         (),
         is_plain=False,
-        wishes=WISHES,
+        requests=REQUESTS,
     )
     world = World.of_drawn(drawn)
     for turn in world.turns():
@@ -59,7 +59,7 @@ def a_turn(seconds: int) -> tuple[World, Turn]:
 def planted(world: World, turn: Turn, **changes: Any) -> str:  # noqa: ANN401
     """What the oracle says of the turn with this in its plan."""
     plan = replace(turn.plan, **changes)
-    return "; ".join(Wished(world).look(replace(turn, plan=plan)))
+    return "; ".join(RequestChecks(world).look(replace(turn, plan=plan)))
 
 
 def waits_with(turn: Turn, name: str, **changes: Any) -> tuple[Waiting, ...]:  # noqa: ANN401
@@ -85,7 +85,7 @@ def test_1_a_refused_change_that_changes_something_is_found() -> None:
     assert "asks for something else" in planted(world, turn, changes=(no,))
     rows = (replace(world.rows[0], booking="mine"),)
     lost = replace(turn, site=replace(turn.site, held=rows), plan=replace(turn.plan, changes=(no,)))
-    assert "lost rows" in "; ".join(Wished(world)._kept(lost))
+    assert "lost rows" in "; ".join(RequestChecks(world)._kept(lost))
 
 
 def test_2_who_is_ahead_of_a_change_and_later_for_it_is_found() -> None:
@@ -104,12 +104,12 @@ def test_2_who_is_later_by_a_weaker_change_is_found() -> None:
     )
     plan = replace(turn.plan, waits=waits)
     one = Turn(turn.site, plan, turn.outside, (Weakened("mine", mine),))
-    assert "by a weaker change" in "; ".join(asked_again.after_weaker(one, world.drawn.policy))
+    assert "by a weaker change" in "; ".join(request_checks.after_weaker(one, world.drawn.policy))
 
 
 def test_4_who_only_waits_changes_nothing_of_anybodys() -> None:
     world, turn = a_turn(120)
-    pause = Pause("first0", "asked", NOON, 0, ())
+    pause = Pause("first0", "pending", NOON, 0, ())
     assert "which only waits" in planted(world, turn, pauses=(pause,))
     assert "somebody waits for an approval" in planted(world, turn, waits=later(turn, "less"))
     world, turn = a_turn(60)
@@ -120,12 +120,12 @@ def test_5_what_is_kept_for_an_approval_and_given_to_others_is_found() -> None:
     world, turn = a_turn(120)
     (kept,), mine = turn.plan.soft, next(w for w in turn.plan.waits if w.booking == "mine")
     soft = replace(kept, places=mine.places, starts=mine.starts, ends=mine.ends)
-    assert "mine has what is kept for asked" in planted(world, turn, soft=(soft,))
+    assert "mine has what is kept for pending" in planted(world, turn, soft=(soft,))
 
 
 def test_6_a_start_without_an_approval_or_an_accepted_offer_is_found() -> None:
     world, turn = a_turn(120)
-    waits = waits_with(turn, "mine", booking="asked")
+    waits = waits_with(turn, "mine", booking="pending")
     assert "was not approved" in planted(world, turn, waits=waits)
     world.rows = [replace(row, starts=NOON) for row in world.rows]
     assert "that nobody accepted" in planted(world, turn)
@@ -145,8 +145,8 @@ def test_8_rows_that_decide_by_their_order_are_found(monkeypatch: pytest.MonkeyP
         seen.append(site)
         return solve(replace(site, requests=site.requests[:1]), policy)
 
-    monkeypatch.setattr(asked_again, "solve", by_order)
-    found = asked_again.in_another_order(turn.site, turn.plan, world.drawn.policy)
+    monkeypatch.setattr(request_checks, "solve", by_order)
+    found = request_checks.in_another_order(turn.site, turn.plan, world.drawn.policy)
     assert list(found) == ["the order of rows decides"]
     assert len(seen) == 1
 

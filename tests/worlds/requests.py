@@ -40,7 +40,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Requests:
     """All of them by booking. `approvals`: seconds until the decision, and whether it is yes.
     `parents`: the booking that has to be over."""
 
@@ -53,20 +53,20 @@ class Wishes:
     persons: tuple[PersonLimit, ...] = ()
 
 
-def wishes_draw(
+def requests_draw(
     seed: int,
     jobs: tuple[Job, ...],
     limits: tuple[Limit, ...],
     tiers: tuple[Tier, ...],
     *,
     is_plain: bool,
-) -> tuple[tuple[Job, ...], Wishes]:
+) -> tuple[tuple[Job, ...], Requests]:
     """The jobs, with the elements of arrays, and what people do about them.
 
     In a plain world nothing is offered: an offer may hold the room of a claim for half an hour.
     """
     chance = Random(f"wishes {seed}")  # noqa: S311  a made-up world, the same each time
-    made, wishes = list[Job](), Wishes()
+    made, requests = list[Job](), Requests()
     edits = list[Edit]()
     for job in jobs:
         made.append(job)
@@ -77,23 +77,23 @@ def wishes_draw(
             edits += _edits(chance, job, is_plain=is_plain)
         elif roll < 0.4:
             decided = chance.choice((600, 3_000, 9_000, 20_000)) + chance.randint(0, 59)
-            wishes.approvals[job.name] = (decided, chance.random() < 0.7)
+            requests.approvals[job.name] = (decided, chance.random() < 0.7)
         elif roll < 0.5 and not is_plain:
-            made[-1] = _listed(chance, job, wishes)
+            made[-1] = _listed(chance, job, requests)
         elif roll < 0.55 and len(made) > 1:
-            wishes.parents[job.name] = chance.choice(made[:-1]).name
+            requests.parents[job.name] = chance.choice(made[:-1]).name
         elif roll < 0.59 and not job.ask.groups:
-            made += _elements(chance, job, wishes)
+            made += _elements(chance, job, requests)
     edits += _series_edits(seed, jobs)
     edits = list(_waiting(seed, edits))
     overrides = () if is_plain else tuple(_overrides(chance, limits, jobs))
-    wishes = replace(wishes, edits=tuple(edits), overrides=overrides)
-    return tuple(made), wishes if is_plain else _with_inner_limits(seed, wishes, limits, jobs)
+    requests = replace(requests, edits=tuple(edits), overrides=overrides)
+    return tuple(made), requests if is_plain else _with_inner_limits(seed, requests, limits, jobs)
 
 
 def _with_inner_limits(
-    seed: int, wishes: Wishes, limits: tuple[Limit, ...], jobs: tuple[Job, ...]
-) -> Wishes:
+    seed: int, requests: Requests, limits: tuple[Limit, ...], jobs: tuple[Job, ...]
+) -> Requests:
     """In some worlds a tenant's projects are a lab, persons have caps, and a lab's limit is lower
     for some hours."""
     chance = Random(f"inner limits {seed}")  # noqa: S311  a made-up world, the same each time
@@ -120,8 +120,8 @@ def _with_inner_limits(
             most = chance.choice((1, 1, 2, 3)) * 56_000
             persons.append(PersonLimit(row.owner, person, row.gpu_class, most))
     return replace(
-        wishes,
-        overrides=(*wishes.overrides, *lower),
+        requests,
+        overrides=(*requests.overrides, *lower),
         labs=tuple(labs),
         persons=tuple(persons),
     )
@@ -157,10 +157,10 @@ def _waiting(seed: int, edits: list[Edit]) -> Iterator[Edit]:
         yield replace(edit, waits=waits)
 
 
-def _listed(chance: Random, job: Job, wishes: Wishes) -> Job:
+def _listed(chance: Random, job: Job, requests: Requests) -> Job:
     if job.ask.groups or chance.random() < 0.4:
         starts = chance.randint(300, 6 * HOUR)
-        wishes.listed[job.name] = Listed("auto", (), ())
+        requests.listed[job.name] = Listed("auto", (), ())
         earliest = job.at + starts
         return replace(job, fixed=True, earliest=earliest, patience=None, cancelled_after=None)
     windows = []
@@ -171,18 +171,18 @@ def _listed(chance: Random, job: Job, wishes: Wishes) -> Job:
         (chance.choice(("accept", "accept", "decline", "none")), chance.randint(30, 2_000))
         for _ in range(6)
     ]
-    wishes.listed[job.name] = Listed("offer", tuple(windows), tuple(answers))
+    requests.listed[job.name] = Listed("offer", tuple(windows), tuple(answers))
     return replace(job, fixed=False, patience=None, cancelled_after=None)
 
 
-def _elements(chance: Random, job: Job, wishes: Wishes) -> Iterator[Job]:
+def _elements(chance: Random, job: Job, requests: Requests) -> Iterator[Job]:
     """The other elements of an array: each is booked when one so many before it is over."""
     count, parallel = chance.randint(2, 5), chance.randint(1, 2)
     names = [job.name]
     for index in range(1, count):
         name = f"{job.name}[{index}]"
         if index >= parallel:
-            wishes.parents[name] = names[index - parallel]
+            requests.parents[name] = names[index - parallel]
         names.append(name)
         yield replace(job, name=name, fixed=False, cancelled_after=None, extended_by=0)
 

@@ -1,4 +1,4 @@
-"""Changes, batches, offers and arrays: `python -m tests.bench.live.wishes --rate 5 --seconds 20`.
+"""Changes, batches, offers and arrays: `python -m tests.bench.live.requests --rate 5 --seconds 20`.
 
 - Bookings of slices far ahead are made longer by `PATCH` at a steady rate; times count from the
   moment the request was due until its change is decided.
@@ -25,7 +25,7 @@ from tests.solver.builders import HOUR, NOON, gpus
 from tests.solver.claims.story import MINUTE, TIERS, asks
 from tests.worlds.draw import Drawn
 from tests.worlds.life import World
-from tests.worlds.wishes import Wishes
+from tests.worlds.requests import Requests
 
 PART = "tenant_admin"
 SLICES = {"project": "language-models", "count": 1, "classes": ["h100"], "profile": "1g.10gb"}
@@ -217,7 +217,7 @@ def array() -> Body:
     other = asks("other", "a", "std", ELEMENT_HOURS, at=MINUTE, owner="eve")
     drawn = Drawn(
         Policy(1), gpus(2), (), tuple(TIERS.values()), (), (*jobs, other), (),
-        is_plain=False, wishes=Wishes(parents=parents),
+        is_plain=False, requests=Requests(parents=parents),
     )  # fmt: skip
     world, cycles = World.of_drawn(drawn), list[float]()
     began = time.process_time()
@@ -253,7 +253,7 @@ def measure(site: Site, options: argparse.Namespace) -> Body:
     """The figures of one run."""
     facts = machine()
     loads = asyncio.run(measured(site, options))
-    return {"bench": "wishes", **loads, "array": array(), "machine": facts}
+    return {"bench": "requests", **loads, "array": array(), "machine": facts}
 
 
 def arguments() -> argparse.ArgumentParser:
