@@ -8,7 +8,21 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, DecimalField, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    DecimalField,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce
 
 from billing.models import Budget, Guardrail, Transfer
@@ -20,6 +34,7 @@ from tenants.platform.database.look import ASKED_AT
 PLATFORM_NAME = "The platform"
 OWNERS = ("tenant", "lab", "project", "campaign", "person")
 """Who a budget can belong to, to read with it."""
+_MONEY: "DecimalField[Any, Any]" = DecimalField(max_digits=20, decimal_places=6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +155,34 @@ def reached(rung: Guardrail, figures: BudgetFigures, without: Decimal = Decimal(
     return figures.share_of(rung.measure, without) >= rung.percent
 
 
+def rungs_to_mark(now: datetime) -> QuerySet[Guardrail]:
+    """The rungs that act and are not marked, or are marked and do not act: as `reached` has it, in
+    one statement without the figures."""
+    account, percent = "budget__account__", F("percent")
+    returned = _returned("budget__account_id")
+    used = F(f"{account}debits") + Case(
+        When(measure="spent", then=Value(Decimal(0))), default=F(f"{account}pending")
+    )
+    above = 100 * used - percent * F(f"{account}credits") - (100 - percent) * returned
+    forecast = 100 * F("budget__forecast") - percent * (F(f"{account}credits") - returned)
+    # A rung above 100 % of nothing does not act.
+    is_reached = (Q(above__gte=0) | Q(measure="forecast", above_forecast__gte=0)) & ~Q(
+        percent__gt=100, **{f"{account}credits": returned}
+    )
+    marked = ExpressionWrapper(Q(reached_at__isnull=False), output_field=BooleanField())
+    return (
+        Guardrail.objects.filter(budget__ends__gt=now.date())
+        .alias(
+            above=ExpressionWrapper(above, output_field=_MONEY),
+            above_forecast=ExpressionWrapper(forecast, output_field=_MONEY),
+        )
+        .alias(
+            is_reached=Case(When(is_reached, then=Value(value=True)), default=Value(value=False))
+        )
+        .exclude(is_reached=marked)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Stopped:
     """What a rung would have stopped in its budget's period so far."""
@@ -237,8 +280,15 @@ def _reversed(side: str) -> Coalesce:
         .annotate(sum=Sum("amount"))
         .values("sum")
     )
-    money = DecimalField(max_digits=20, decimal_places=6)
-    return Coalesce(Subquery(sums), Value(Decimal(0)), output_field=money)
+    return Coalesce(Subquery(sums), Value(Decimal(0)), output_field=_MONEY)
+
+
+def _returned(account: str) -> Coalesce:
+    """The sum of reversals of an account: of what it was given, and of what it was charged."""
+    own = Q(debit=OuterRef(account)) | Q(credit=OuterRef(account))
+    rows = Transfer.objects.filter(own, kind="reverse").order_by().values("kind")
+    sums = rows.annotate(sum=Sum("amount")).values("sum")
+    return Coalesce(Subquery(sums), Value(Decimal(0)), output_field=_MONEY)
 
 
 _budgets_by_id = Compiled(

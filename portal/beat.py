@@ -2,7 +2,8 @@
 
 Celery's own scheduler keeps the last run of each task in memory. A second beat sends everything
 twice, and a restarted beat delays every task by a whole period. Here the due times are keys in
-the broker's server that all beats share: the beat that finds a task due claims and sends it.
+the broker's server that all beats share: the beat that finds a task due claims and sends it, unless
+there is nothing for it to do.
 """
 
 import logging
@@ -14,6 +15,7 @@ from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
 
 from allocation.services.record.liveness import program_seen
+from portal.due_tasks import DueTasks
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class SharedScheduler(Scheduler):
             settings.BROKER_REDIS_URL, socket_timeout=2, socket_connect_timeout=2
         )
         self._claim = self._server.register_script(CLAIM_SCRIPT)
+        self._due = DueTasks(app.now)
 
     def install_default_entries(self, data: object) -> None:
         """Adds none: Celery's only default entry cleans up results, and none are stored."""
@@ -63,18 +66,25 @@ class SharedScheduler(Scheduler):
             )
             wait, due = answer
             program_seen("beat", self.app.now())
-            for at in due:
-                self._send([*entries][at - 1], periods[at - 1])
+            names = [[*entries][at - 1] for at in due]
+            needed = set(self._due.needed(names))
+            for name, at in zip(names, due, strict=True):
+                self._finish(name, periods[at - 1], is_needed=name in needed)
         except (redis.RedisError, SchedulingError) as error:
             logger.warning("Periodic tasks wait for the broker: %s", error)
             return RETRY_SECONDS
         # Plus one, because the server rounds the remaining time down to milliseconds.
         return (int(wait) + 1) / 1000
 
-    def _send(self, name: str, period_ms: int) -> None:
+    def _finish(self, name: str, period_ms: int, *, is_needed: bool) -> None:
         """Raises SchedulingError; a task that was not sent is due again when its claim expires."""
+        if is_needed:
+            self._send(name)
+        if period_ms > CLAIM_MS:
+            self._server.pexpire(PREFIX + name, period_ms)
+
+    def _send(self, name: str) -> None:
         self.apply_async(self.schedule[name], producer=self.producer, advance=False)
-        self._server.pexpire(PREFIX + name, period_ms)
 
 
 def _period_ms(entry: ScheduleEntry) -> int:

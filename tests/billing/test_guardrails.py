@@ -12,9 +12,17 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from billing.models import Budget, Guardrail
-from billing.queries import would_have_stopped
+from billing.queries import rungs_to_mark, would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, month_of
-from billing.services import HoldRequest, Rung, budget_put, holds_place, ladder_set, new_holds_place
+from billing.services import (
+    HoldRequest,
+    Rung,
+    budget_put,
+    charge_refund,
+    holds_place,
+    ladder_set,
+    new_holds_place,
+)
 from billing.services.guardrails import guardrails_evaluate
 from billing.services.renewals import budgets_renew
 from portal.integrations.mail.message import section_of
@@ -92,6 +100,44 @@ def test_each_crossing_is_announced_once_and_its_end_too() -> None:
     assert guardrails_evaluate(NOW) == 2
     assert lab.sent == [("reached", 80), ("reached", 50), ("cleared", 80)]
     assert guardrails_evaluate(NOW + timedelta(days=60)) == 0
+
+
+def test_rungs_to_mark_are_those_that_an_evaluation_changes() -> None:
+    """Beat asks for them without the figures. A question that is always yes or never fails here."""
+    percents = (1, 40, 60, 100, 150)
+    lab = Ladder(
+        *(Rung(name, each, "notify") for name in ("spent", "committed") for each in percents)
+    )
+    nothing = lab.limit("person", "0")
+    ladder_set(
+        actor_id=None, budget=nothing, now=NOW,
+        rungs=[Rung("forecast", 100, "notify"), Rung("spent", 101, "notify")],
+    )  # fmt: skip
+    limit = lab.limit("tenant", "1000")
+    ladder_set(actor_id=None, budget=limit, rungs=[Rung("forecast", 100, "notify")], now=NOW)
+    changed: list[int] = []
+
+    def evaluate() -> None:
+        expected = set(rungs_to_mark(NOW).values_list("id", flat=True))
+        before = dict(Guardrail.objects.values_list("id", "reached_at"))
+        changed.append(guardrails_evaluate(NOW))
+        after = dict(Guardrail.objects.values_list("id", "reached_at"))
+        assert {name for name in before if before[name] != after[name]} == expected
+        assert not rungs_to_mark(NOW).exists()
+
+    hold = lab.hold("600", person=lab.jonas)
+    evaluate()
+    lab.settle(hold, "400")
+    evaluate()
+    charge_refund(
+        tenant_id=lab.project.tenant_id, reference=hold.reference, amount=Decimal(395), note="",
+        now=NOW,
+    )  # fmt: skip
+    evaluate()
+    Budget.objects.filter(id=limit.id).update(forecast=Decimal(1_000))
+    evaluate()
+    assert changed == [3, 3, 4, 1]
+    assert not rungs_to_mark(NOW + timedelta(days=60)).exists()
 
 
 def test_a_booking_that_reaches_a_rung_is_made_and_the_next_one_is_not() -> None:

@@ -1,14 +1,21 @@
-"""Periodic tasks are sent once a period, by any number of beats, however often they restart."""
+"""Periodic tasks are sent once a period, by any number of beats, however often they restart; those
+that have nothing to do less often."""
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 import redis
 from django.conf import settings
+from django.db import OperationalError
 
 from portal.beat import CLAIM_MS, PREFIX, SharedScheduler
 from portal.celery import PERIODS, app
+from portal.due_tasks import ASKED, LONGEST_SECONDS, DueTasks
+from tenants.models import OutboxMessage, PasswordReset
+from tests.roles import as_system
 
 QUEUES = ("broker:default", "broker:solver")
 EVERY_FIVE_MINUTES = PREFIX + "allocation.invariants"
@@ -97,3 +104,55 @@ def test_a_broker_that_is_away_is_waited_for(
     beat._claim.registered_client = away
     assert beat.tick() == 1.0
     assert "wait for the broker" in caplog.text
+
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+
+
+@pytest.mark.django_db
+def test_a_task_is_sent_when_there_is_something_to_do_and_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = 0.0
+    with as_system():
+        due = DueTasks(lambda: NOW, lambda: at)
+        everything = list(PERIODS)
+        assert due.needed(everything) == everything
+        at = LONGEST_SECONDS - 1
+        assert set(due.needed(everything)) == PERIODS.keys() - ASKED
+        OutboxMessage.objects.create(kind="x", payload={}, created=NOW)
+        PasswordReset.objects.create(wanted="mara", at=NOW)
+        assert set(due.needed(everything)) - (PERIODS.keys() - ASKED) == {
+            "outbox.relay", "mail.send",
+        }  # fmt: skip
+        monkeypatch.setattr("portal.due_tasks.tick_has_work", lambda now: now == NOW)
+        assert "allocation.tick" in due.needed(["allocation.tick"])
+        at = LONGEST_SECONDS
+        assert "jira.process" in due.needed(everything)
+
+
+@pytest.mark.django_db
+def test_a_database_that_is_away_makes_all_tasks_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_: datetime) -> bool:
+        raise OperationalError("away")
+
+    due = DueTasks(lambda: NOW, lambda: 0.0)
+    due.needed(list(PERIODS))
+    monkeypatch.setattr("portal.due_tasks.tick_has_work", away)
+    monkeypatch.setattr("portal.due_tasks.connections", SimpleNamespace(close_all=lambda: None))
+    with as_system():
+        assert due.needed(list(PERIODS)) == list(PERIODS)
+
+
+@pytest.mark.django_db
+def test_beat_sends_no_task_without_work_and_looks_again_in_its_period(
+    broker: "redis.Redis",
+) -> None:
+    beat = a_beat()
+    beat.tick()
+    for _ in range(2):
+        broker.pexpire(PREFIX + "billing.guardrails", 0)
+        with as_system():
+            beat.tick()
+        assert sent(broker)["billing.guardrails"] == 1
+        assert 0 < broker.pttl(PREFIX + "billing.guardrails") <= 1_000

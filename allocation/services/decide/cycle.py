@@ -80,6 +80,7 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 # After a turn that left requests unanswered, up to three turns lock all open bookings. What these
 # can't write either has another cause than concurrent changes.
 LOCKED_TURNS = range(1, 4)
+_FOR_MODES, _FOR_NODES = ("modes", "pins"), ("suspended", "unpublished")
 # What the solver of this process made of held work; each turn has the lock of its session.
 _kept = Kept()
 _rest = Rest()
@@ -121,6 +122,12 @@ def tick_run(now: datetime) -> CycleResult:
 def is_anything_due(now: datetime) -> bool:
     """Returns whether the clock or a new request gives a turn at `now` something to do."""
     return Work(now).is_due
+
+
+def tick_has_work(now: datetime) -> bool:
+    """Returns whether `tick_run` would do anything at `now`."""
+    work = Work(now)
+    return work.is_due or work.has(*_FOR_MODES, *_FOR_NODES)
 
 
 def cycle_run(now: datetime) -> CycleResult:
@@ -220,9 +227,9 @@ def _prepare(work: Work, now: datetime) -> None:
 
 def _publish(work: Work, now: datetime) -> None:
     """Requests changes of modes, and sends the nodes what they have to do."""
-    if work.take("modes", "pins"):
+    if work.take(*_FOR_MODES):
         modes_request(now)
-    if work.take("suspended", "unpublished"):
+    if work.take(*_FOR_NODES):
         publish_due(now)
 
 
