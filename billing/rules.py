@@ -149,6 +149,12 @@ def split_by_seconds(
     return tuple(shares)
 
 
+def share_inside(amount: Decimal, starts: datetime, ends: datetime, period: Period) -> Decimal:
+    """The part of `amount` that is for the seconds of [starts, ends) inside the period."""
+    total = int((ends - starts).total_seconds())
+    return ledger_amount(amount * _seconds_inside(period, starts, ends) / total)
+
+
 def uncovered_from(starts: datetime, ends: datetime, periods: Sequence[Period]) -> datetime | None:
     """The first instant of [starts, ends) that no period covers; periods sorted by start."""
     at = starts

@@ -17,14 +17,14 @@ from allocation.services.approvals.briefings import Briefing, briefing_of, brief
 from allocation.services.approvals.effects import Effect
 from allocation.services.bookings.approval.facts import booking_as_asked
 from allocation.services.quotes.moves import Delay
-from allocation.services.record.terms import Terms
+from allocation.services.record.terms import Terms, terms_of
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.approvals import outcome_words, step_words
 from allocation.web.parts.changes import difference_lines
 from allocation.web.parts.times import length_words, moment_words, window_words
 from billing.queries import BudgetFigures, tightest_figures
-from billing.rules import money_text
+from billing.rules import money_text, share_inside
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.web.parts import counted
@@ -37,6 +37,7 @@ MOST_DELAYS = 5
 class BudgetEffect:
     """The tightest budget that the booking counts in, with the booking's money as held."""
 
+    of: str
     left: str
     before: str
     amount: str
@@ -190,7 +191,7 @@ def _card(
         step=f"{many}{step_words(approval.present_step, approval.project.name)}",
         decide_by=moment_words(approval.decide_by, ctx.zone, ctx.now),
         history=_history(briefing.history, booking.currency),
-        budget=None if budget is None else _budget(budget, added, approval),
+        budget=None if budget is None else _budget(budget, added, bookings, approval),
         refusal=refusal.sentence if refusal else "",
         state=outcome_words(approval, ctx.zone, ctx.now),
         dates=tuple(_when(each, ctx) for each in bookings) if len(bookings) > 1 else (),
@@ -248,6 +249,12 @@ def _alternative(alternative: Alternative | None) -> str:
     return f"{alternative.request}, {alternative.tier}, {price}"
 
 
+def _held(booking: Booking, cost: Decimal, figures: BudgetFigures) -> Decimal:
+    """Returns the part of the cost that the budget holds; a budget of other days holds the rest."""
+    starts, longest = booking.starts or booking.not_before, terms_of(booking).longest()
+    return share_inside(cost, starts, starts + longest, figures.period)
+
+
 def _counter(counter: CounterOffer, ctx: PageContext) -> CounterCard:
     terms = Terms.from_json(counter.terms)
     return CounterCard(
@@ -297,12 +304,17 @@ def _history(history: PersonHistory, currency: str) -> str:
     return ", ".join(parts)
 
 
-def _budget(figures: BudgetFigures, cost: Decimal, approval: Approval) -> BudgetEffect:
-    held = cost if approval.state == Approval.State.OPEN else Decimal(0)
+def _budget(
+    figures: BudgetFigures, cost: Decimal, bookings: Sequence[Booking], approval: Approval
+) -> BudgetEffect:
+    held = Decimal(0)
+    if approval.state == Approval.State.OPEN:
+        held = sum((_held(each, cost / len(bookings), figures) for each in bookings), held)
     amount, left = (money_text(each, figures.currency) for each in (figures.amount, figures.left))
     before = money_text(figures.left + held, figures.currency)
     whole = figures.amount or Decimal(1)
     return BudgetEffect(
+        of="" if figures.level == "project" else f" of {figures.name}",
         left=left,
         before=before,
         amount=amount,

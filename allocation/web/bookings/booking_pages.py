@@ -270,10 +270,11 @@ def _host_resources(cores: int, memory: int, limits: str) -> str:
 
 
 def _units(booking: Booking) -> int:
-    """Returns the units of its class that a booking with borrowed units uses, else 0."""
+    """Returns the units that a booking with borrowed units uses, of all its groups; else 0."""
     if not booking.borrowed_units:
         return 0
-    return ask_units(AskDocument.from_json(booking.ask)).get(booking.planned_class, 0)
+    units = ask_units(AskDocument.from_json(booking.ask))
+    return sum(units.values()) if booking.ask.get("groups") else units.get(booking.planned_class, 0)
 
 
 BOOKING = "t/<slug:tenant>/bookings/<str:label>"

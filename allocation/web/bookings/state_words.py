@@ -119,16 +119,19 @@ def borrowed_words(booking: Booking, ctx: PageContext) -> str:
     for them."""
     if not booking.borrowed_units:
         return ""
-    borrowed, every = (
-        f"{units / UNITS_PER_GPU:.3g}" for units in (booking.borrowed_units, ctx.units)
-    )
+    what = _borrowed_part(booking.borrowed_units, ctx.units)
     if booking.at_risk_from is None:
-        return (
-            f"Borrows up to {borrowed} of its {every} GPUs before it ends: can be paused when "
-            "their owner needs them."
-        )
+        return f"Borrows {what} before it ends: can be paused when their owner needs them."
     since = moment_words(booking.at_risk_from, ctx.zone, ctx.now)
-    return f"Borrows up to {borrowed} of its {every} GPUs: at risk from {since}."
+    return f"Borrows {what}: at risk from {since}."
+
+
+def _borrowed_part(borrowed: int, every: int) -> str:
+    """Returns `up to 2 of its 10 GPUs`, or `all its GPUs`."""
+    if borrowed >= every:
+        return "up to all its GPUs"
+    part, whole = (f"{units / UNITS_PER_GPU:.3g}" for units in (borrowed, every))
+    return f"up to {part} of its {whole} GPU{'' if every == UNITS_PER_GPU else 's'}"
 
 
 def _until_start(booking: Booking, now: datetime) -> str:

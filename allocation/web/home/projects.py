@@ -14,7 +14,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from allocation.models import Booking
+from allocation.models import Booking, PlannedStrength
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
 from allocation.queries.bookings.money.projects import (
@@ -52,6 +52,8 @@ from tenants.services import project_labels_set
 from tenants.web.frame import tenant_page
 
 IDLE_DAYS = 7
+# What precedes the start of a waiting booking, by its strength.
+ABOUT: Mapping[str | None, str] = {PlannedStrength.FIRM: "", PlannedStrength.GUARANTEED: "by "}
 """A month of readings takes seconds at a large site."""
 
 
@@ -310,8 +312,8 @@ def _what(booking: Booking, labels: Mapping[str, str]) -> str:
 
 
 def _when(booking: Booking, estimate: datetime | None) -> str:
-    """Returns the end of a running booking, else the start; ≈ marks an expected start. `estimate`
-    is the earliest start of a booking that waits for others."""
+    """Returns the end of a running booking, else the start: `by` for one that can only be earlier,
+    ≈ for an expected one. `estimate` is the earliest start of a booking that waits for others."""
     if booking.state in ON_HARDWARE and booking.planned_ends:
         return f"until {timezone.localtime(booking.planned_ends):%-d %b %H:%M}"
     starts = booking.expected_start or booking.starts
@@ -319,7 +321,7 @@ def _when(booking: Booking, estimate: datetime | None) -> str:
         return f"not before {timezone.localtime(estimate):%-d %b %H:%M}"
     if starts is None:
         return "not planned yet"
-    about = "" if booking.state == State.SCHEDULED else "≈ "
+    about = "" if booking.state == State.SCHEDULED else ABOUT.get(booking.planned_strength, "≈ ")
     return f"{about}{timezone.localtime(starts):%-d %b %H:%M}"
 
 

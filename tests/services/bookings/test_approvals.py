@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import uuid4
 
@@ -27,7 +27,11 @@ from allocation.services.bookings.approval.rules import (
 )
 from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.series import Repeat, series_request
+from allocation.web.approvals.cards import cards_of
+from allocation.web.bookings.page_context import PageContext
 from billing.queries import budget_figures, reference_totals
+from billing.rules import BudgetOwner, BudgetTerms, Period
+from billing.services import budget_put
 from portal.integrations.mail.message import section_of
 from portal.integrations.notifications.delivery import people_notify
 from tenants.access import Actor
@@ -389,6 +393,21 @@ def test_a_rule_is_checked_belongs_to_its_setter_and_can_be_ended(lab: Lab, lead
     assert (waiting.state, booked(lab, 2).state) == (State.AWAITING_APPROVAL, State.REQUESTED)
     with as_system(), pytest.raises(IntegrityError, match="states_something"), transaction.atomic():
         ApprovalRule.objects.filter(id=rule.id).update(min_cost=None)
+
+
+def test_the_effect_on_a_budget_is_what_its_days_hold(lab: Lab, lead: Actor) -> None:
+    day = NOW.date()
+    owner = BudgetOwner(lab.tenant_id, lab.project.id, person_id=lab.actor.user_id)
+    terms = BudgetTerms(Period(day, day + timedelta(days=1)), Decimal(100))
+    with as_system():
+        budget_put(actor_id=None, owner=owner, terms=terms, now=NOW)
+    booking = booked(lab, 24, NOW + 8 * HOUR)
+    with tenant_tx(lab.tenant_id):
+        (card,) = cards_of(lead, [asked(booking)], PageContext(NOW, UTC, "/t/helix/", {}))
+    assert card.budget is not None
+    assert card.budget.of, "it is a person's"
+    # 6 of the 24 hours are in the day of the budget, and cost 28.80.
+    assert (card.budget.before, card.budget.left) == ("€100.00", "€71.20")
 
 
 def test_those_who_may_decide_get_one_mail_with_a_link(

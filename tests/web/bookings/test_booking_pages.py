@@ -10,6 +10,8 @@ from django.utils import timezone
 
 from allocation.api.bookings.why import why
 from allocation.models import Booking, Node
+from allocation.rules.ask import AskDocument
+from allocation.rules.ask.words.document import AskGroup
 from allocation.rules.states import State
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import BookingSummary, booking_summary
@@ -19,6 +21,7 @@ from billing.services import budget_set, hold_place
 from tenants.models import Membership, Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, a_member, a_project, a_tenant, a_user
+from tests.builders_allocation import a_model
 from tests.roles import as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_node, a_place
@@ -149,6 +152,20 @@ def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
     assert story.borrowed == "Borrows up to 2 of its 10 GPUs: at risk from today 13:40."
     page = _client(member).get(_url(booking)).content.decode()
     assert "GPUs: at risk from" in page
+    all_of_it = booking_summary(booking, replace(SCENE, units=2 * UNITS_PER_GPU), may_change=True)
+    assert all_of_it.borrowed.startswith("Borrows up to all its GPUs: at risk")
+
+
+def test_a_mixed_booking_borrows_of_the_gpus_of_all_its_groups() -> None:
+    member = a_member(a_project())
+    a_model("h100-80gb")
+    a_model("l40s-48gb", product="NVIDIA L40S", enrolled=False)
+    booking = a_booking(member, now=NOW, state=State.QUEUED)
+    ask = AskDocument.from_json(booking.ask)
+    ask = replace(ask, groups=(AskGroup("l40s", 2),))
+    _change(booking, ask=ask.to_json(), planned_class="h100", borrowed_units=2 * UNITS_PER_GPU)
+    page = _client(member).get(_url(booking)).content.decode()
+    assert "Borrows up to 2 of its 3 GPUs" in page
 
 
 def test_what_is_borrowed_is_not_said_to_be_in_the_way() -> None:

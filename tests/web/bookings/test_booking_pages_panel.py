@@ -87,6 +87,31 @@ def test_a_line_of_text_is_answered_with_a_price_and_its_effect_on_the_budget() 
 
 
 @pytest.mark.django_db
+def test_the_effect_counts_only_what_the_days_of_the_budget_pay() -> None:
+    member = _site()
+    assert member.project is not None
+    member.user.time_zone = "UTC"
+    with as_system():
+        member.user.save()
+    now = timezone.now()
+    last = month_of(now.date()).ends - timedelta(days=1)
+    if now.date() == last:
+        last = month_of(now.date() + timedelta(days=1)).ends - timedelta(days=1)
+        with as_system():
+            budget_set(
+                actor_id=None,
+                project=member.project,
+                period=month_of(last + timedelta(days=1)),
+                amount=Decimal(1000),
+                now=now,
+            )
+    page = _ask(member, q=f"2 h100 24h at 06:00 on {last}")
+    assert "€230.40" in page, "the whole price"
+    assert "€827.20 left after this" in page, "18 of 24 hours are in the month"
+    assert "€57.60 more is for days after" in page
+
+
+@pytest.mark.django_db
 def test_what_was_not_understood_is_underlined_and_nothing_is_offered() -> None:
     page = _ask(_site(), q="2 h100 6h <b>blub</b>")
     assert re.search('<u class="unknown" title="[^"]+">&lt;b&gt;blub&lt;/b&gt;</u>', page)

@@ -1,5 +1,6 @@
 """The project's page: its figures agree, and who may see whose money."""
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from uuid import uuid4
@@ -8,6 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from allocation.models import Booking
 from allocation.queries.bookings.money.projects import (
     BudgetHistory,
     Forecast,
@@ -24,6 +26,7 @@ from tenants.models import Membership, Project, Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_gpu_class, a_member, a_project, a_quota
 from tests.roles import as_system
+from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_node, a_place
 
 pytestmark = pytest.mark.django_db
@@ -241,3 +244,19 @@ def test_quota_at_an_instant_counts_what_is_planned_for_it() -> None:
             for at in (NOW, later, later + timedelta(hours=6))
         ]
     assert counted == [0, 1, 0]
+
+
+def test_the_start_of_a_waiting_booking_is_worded_by_its_strength() -> None:
+    project, now = a_project(), timezone.now()
+    member = a_member(project)
+    for name, strength in (("sure", "guaranteed"), ("soft", "expected")):
+        booking = a_booking(
+            member, now=now, state=State.QUEUED, name=name, starts_in=timedelta(days=2)
+        )
+        with as_system():
+            Booking.objects.filter(id=booking.id).update(planned_strength=strength)
+    client = Client()
+    client.force_login(member.user)
+    page = flat(client.get(f"/t/{member.tenant.slug}/p/{project.slug}").content.decode())
+    assert re.search(r">sure<.*?>by \d", page)
+    assert re.search(r">soft<.*?>≈ \d", page)

@@ -29,7 +29,7 @@ from allocation.web.bookings.summary import shape_words, what_words
 from allocation.web.parts.planned_start import start_words
 from allocation.web.parts.times import length_words, window_words
 from allocation.words.refusals import refusal_text
-from billing.rules import money_text
+from billing.rules import Period, money_text, share_inside
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
@@ -46,8 +46,29 @@ class Names:
     classes: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """How often a request is booked: `count` times at once, or at these starts."""
+
+    count: int = 1
+    starts: tuple[datetime, ...] = ()
+
+    def cost(self, option: QuoteOption) -> Decimal:
+        """Returns the price of all of them."""
+        return option.price * (len(self.starts) or self.count)
+
+    def cost_inside(self, option: QuoteOption, period: Period) -> Decimal:
+        """Returns the part of their price that a budget of the period pays."""
+        length = option.ends - option.starts
+        parts = (
+            share_inside(option.price, starts, starts + length, period)
+            for starts in self.starts or (option.starts,)
+        )
+        return sum(parts, Decimal(0)) * (1 if self.starts else self.count)
+
+
 def options_context(
-    actor: Actor, project: Project, tiers: list[Tier], quote: Quote, now: datetime, dates: int
+    actor: Actor, project: Project, tiers: list[Tier], quote: Quote, now: datetime, repeats: Repeats
 ) -> dict[str, Any]:
     """Returns the template context of a quote."""
     labels = dict(GpuClass.objects.values_list("slug", "label"))
@@ -60,7 +81,7 @@ def options_context(
         "asks_hook": quote.asks_hook,
         "price_until": quote.expires,
         "price_lock": quote.lock,
-        "effect": _effect(quote, dates),
+        "effect": _effect(quote, repeats),
     }
     if quote.options:
         best = quote.options[0]
@@ -134,11 +155,13 @@ def price_parts(option: QuoteOption) -> str:
     return ", ".join(words)
 
 
-def _effect(quote: Quote, dates: int) -> dict[str, Any] | None:
+def _effect(quote: Quote, repeats: Repeats) -> dict[str, Any] | None:
     effect = quote.effect
     if effect is None or not quote.options:
         return None
-    price, whole = quote.options[0].price * dates, effect.amount or 1
+    best, whole = quote.options[0], effect.amount or 1
+    price = repeats.cost_inside(best, effect.period)
+    later = repeats.cost(best) - price
     spent, held, added = (
         money_text(each, effect.currency) for each in (effect.spent, effect.held, price)
     )
@@ -154,6 +177,7 @@ def _effect(quote: Quote, dates: int) -> dict[str, Any] | None:
         "price_text": added,
         "left_text": money_text(effect.left - price, effect.currency),
         "too_much": effect.left < price,
+        "later_text": money_text(later, effect.currency) if later else "",
         "until": effect.ends - timedelta(days=1),
         "of": "" if effect.level == "project" else f" of {effect.name}",
     }

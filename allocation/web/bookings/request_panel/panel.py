@@ -35,7 +35,12 @@ from allocation.web.bookings.request_panel.array_form import (
     array_shown,
     array_typed,
 )
-from allocation.web.bookings.request_panel.options import made_words, option_book, options_context
+from allocation.web.bookings.request_panel.options import (
+    Repeats,
+    made_words,
+    option_book,
+    options_context,
+)
 from allocation.web.bookings.request_panel.request_form import (
     SHARE,
     SHARES,
@@ -173,17 +178,17 @@ def _priced(
     array: ArraySaid | None = context["array"]
     line = document_text(ask, zone_of(actor.time_zone))
     found: dict[str, Any] = {"wait_text": array.text(line) if array else line}
-    dates = array.count if array else 1
+    repeats = Repeats(array.count) if array else Repeats()
     if rule is not None:
         terms, found["series"] = series_preview(terms, Repeat(rule))
-        dates = found["series"].count
+        repeats = Repeats(starts=found["series"].starts)
     # One limit covers the quotes of pages and REST.
     call_limit_check("quotes", str(actor.user_id), now)
     runs = array.runs if array else None
     quote = quote_make(actor=actor, request=terms, now=now, runs=runs)
     if context["said"].cheapest:
         quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
-    found |= options_context(actor, project, tiers, quote, now, dates)
+    found |= options_context(actor, project, tiers, quote, now, repeats)
     # A full window can be waited for.
     found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
     if array is not None:

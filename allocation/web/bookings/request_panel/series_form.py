@@ -48,6 +48,7 @@ class SeriesPreview:
     first: str
     last: str
     skipped: str
+    starts: tuple[datetime, ...]
 
 
 def repeat_rule(often: str, days: str, param: str) -> Recurrence | None:
@@ -110,6 +111,7 @@ def series_preview(request: BookingRequest, repeat: Repeat) -> tuple[BookingRequ
         first=_day(dates.starts[0], zone),
         last=_day(dates.starts[-1], zone),
         skipped=", ".join(dates.skipped),
+        starts=tuple(dates.starts),
     )
     return replace(request, ask=replace(request.ask, starts=dates.starts[0])), seen
 
