@@ -22,6 +22,7 @@ from billing.services.holds import (
     hold_settle_partially,
     holds_move,
     holds_place,
+    holds_release,
     new_holds_place,
 )
 from billing.services.ledger import month_close
@@ -76,6 +77,7 @@ __all__ = [
     "hold_settle_partially",
     "holds_move",
     "holds_place",
+    "holds_release",
     "is_outdated",
     "ladder_set",
     "month_close",

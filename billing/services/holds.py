@@ -310,7 +310,13 @@ def hold_settle_partially(
 
 def hold_release(*, tenant_id: UUID, reference: UUID, now: datetime) -> None:
     """Ends the open holds of the reference without a charge."""
-    hold_settle(tenant_id=tenant_id, reference=reference, amount=Decimal(0), now=now)
+    holds_release(tenant_id=tenant_id, references=[reference], now=now)
+
+
+def holds_release(*, tenant_id: UUID, references: Sequence[UUID], now: datetime) -> None:
+    """Like `hold_release`, for many references of a tenant in two statements."""
+    holds = _open_holds(tenant_id, references)
+    _settle(holds, [Charge(Decimal(0))] * len(holds), now)
 
 
 def _is_placed(parts: Sequence[BudgetShare], holds: Sequence[Transfer]) -> bool:

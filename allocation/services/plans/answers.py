@@ -6,6 +6,9 @@ one enters it again, so two may swap their GPUs.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
+from itertools import groupby
+from uuid import UUID
 
 from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart
 from allocation.rules.states import State
@@ -32,13 +35,12 @@ from allocation.services.plans.apply_pauses import pause_begin, pause_withdraw
 from allocation.services.plans.plan_diff import has_planned_start
 from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event, changes_announce
-from allocation.services.record.open_pauses import pause_end
+from allocation.services.record.open_pauses import pause_end, pauses_end
 from allocation.services.record.places import place_data, place_of_row
 from allocation.services.runs.pause_settle import paused_booking_end
 from allocation.services.runs.transition import (
     Change,
     booking_change,
-    booking_move,
     bookings_change,
 )
 from allocation.services.snapshot.compaction_orders import order_answer
@@ -54,6 +56,7 @@ from allocation.solver import (
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from billing.rules import money_text
+from billing.services import holds_release
 
 
 def moved_rows_supersede(booking: Booking, move: Move) -> bool:
@@ -123,8 +126,7 @@ def plan_write(
     preemptors = preemptors_of(plan, bookings)
     assignments_write(bookings, plan.assigns, fleet, decision, now, preemptors)
     _waits_write(plan.waits, bookings, decision, now)
-    for refuse in plan.refusals:
-        _refuse(bookings[refuse.booking], refuse, decision, now)
+    _refusals_write(plan.refusals, bookings, decision, now)
     for extend in plan.extensions:
         extension_write(bookings[extend.booking], extend, decision, now)
     _orders_answer(plan.orders, decision, now)
@@ -229,55 +231,80 @@ def _wait_event(kind: str, wait: Waiting, decision: Decision, *, has_start: bool
     )
 
 
-def _refuse(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
+def _refusals_write(
+    refusals: Sequence[Refuse], bookings: Mapping[str, Booking], decision: Decision, now: datetime
+) -> None:
+    """Writes all refusals of a plan; those of bookings that never ran take as few statements as
+    one."""
+    changes, never_ran = list[Change](), list[Booking]()
+    for refuse in refusals:
+        booking = bookings[refuse.booking]
+        if booking.state == State.PAUSED:
+            _refuse_paused(booking, refuse, decision, now)
+        elif booking.waitlist and booking.state == State.REQUESTED:
+            changes.append(_wait_for_window(booking, refuse, decision))
+        elif booking.used_seconds or booking.settled:
+            charged = waiting_settle(booking, now)
+            pause_end(booking, now)
+            changes.append(_refused(booking, refuse, decision, now, charged))
+        else:
+            never_ran.append(booking)
+            changes.append(_refused(booking, refuse, decision, now, Decimal(0)))
+    if never_ran:
+        pauses_end(never_ran, now)
+    for tenant_id, mine in groupby(sorted(never_ran, key=_tenant_of), key=_tenant_of):
+        holds_release(tenant_id=tenant_id, references=[booking.id for booking in mine], now=now)
+    bookings_change(changes, now=now)
+
+
+def _tenant_of(booking: Booking) -> UUID:
+    return booking.tenant_id
+
+
+def _refuse_paused(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
     reasons = [reason_data(reason) for reason in refuse.reasons]
-    if booking.waitlist and booking.state == State.REQUESTED:
-        _wait_for_window(booking, refuse, decision, now)
-        return
-    if booking.state == State.PAUSED:
-        booking_change(booking, now=now, decision=decision, reasons=reasons)
-        because = reasons[0] if reasons else event_text("no_resume")
-        paused_booking_end(booking, "not_resumed", because, now)
-        return
-    charged = waiting_settle(booking, now)
-    pause_end(booking, now)
+    booking_change(booking, now=now, decision=decision, reasons=reasons)
+    because = reasons[0] if reasons else event_text("no_resume")
+    paused_booking_end(booking, "not_resumed", because, now)
+
+
+def _refused(
+    booking: Booking, refuse: Refuse, decision: Decision, now: datetime, charged: Decimal
+) -> Change:
+    """Returns the change of a booking that can't be placed, or not any more."""
+    reasons = [reason_data(reason) for reason in refuse.reasons]
     to = _refused_as(booking)
     text = event_text(
         "refused",
         because=reasons[0] if reasons else event_text("unplaceable"),
         freed=money_text(booking.hold_amount - charged, booking.currency),
     )
-    booking_move(
-        booking,
-        to,
-        event=Event(str(to), text, detail={"decision": decision.id}),
-        now=now,
-        outcome=str(to),
-        decision=decision,
-        reasons=reasons,
-        alternatives=alternatives_data(refuse.alternatives),
-        charged=charged,
-        ended_at=now,
-    )
+    facts = {
+        "outcome": str(to),
+        "decision": decision,
+        "reasons": reasons,
+        "alternatives": alternatives_data(refuse.alternatives),
+        "charged": charged,
+        "ended_at": now,
+    }
+    return Change(booking, Event(str(to), text, detail={"decision": decision.id}), to, facts)
 
 
-def _wait_for_window(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> None:
+def _wait_for_window(booking: Booking, refuse: Refuse, decision: Decision) -> Change:
     """Puts a booking that can't have its window on the waiting list. Its money stays held."""
     reasons = [reason_data(reason) for reason in refuse.reasons]
     text = event_text("waitlisted", because=reasons[0] if reasons else event_text("unplaceable"))
-    booking_move(
-        booking,
-        State.WAITLISTED,
-        event=Event("waitlisted", text, detail={"decision": decision.id}),
-        now=now,
-        decision=decision,
-        reasons=reasons,
-        alternatives=alternatives_data(refuse.alternatives),
-    )
+    facts = {
+        "decision": decision,
+        "reasons": reasons,
+        "alternatives": alternatives_data(refuse.alternatives),
+    }
+    event = Event("waitlisted", text, detail={"decision": decision.id})
+    return Change(booking, event, State.WAITLISTED, facts)
 
 
 def _refused_as(booking: Booking) -> State:
-    """Returns the end state of a booking that can't be placed, or not any more."""
+    """Returns the end state of a refused booking."""
     if booking.hardware_lost_at is not None:
         return State.FAILED
     if booking.replacement_count:

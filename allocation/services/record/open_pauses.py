@@ -1,5 +1,6 @@
 """The open pause of a booking and its two ends: the booking resumes, or it is over."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -75,7 +76,12 @@ def pauses_expired(now: datetime) -> QuerySet[Pause]:
 
 def pause_end(booking: Booking, now: datetime) -> None:
     """Closes the pause of a booking that ends before it could resume."""
-    Pause.objects.filter(OPEN, booking=booking).update(ended_at=now)
+    pauses_end([booking], now)
+
+
+def pauses_end(bookings: Sequence[Booking], now: datetime) -> None:
+    """Like `pause_end`, for many bookings in one statement."""
+    Pause.objects.filter(OPEN, booking__in=bookings).update(ended_at=now)
 
 
 def pause_resume(booking: Booking, now: datetime) -> bool:

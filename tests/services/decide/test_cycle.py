@@ -252,6 +252,23 @@ def test_what_gives_many_takes_as_many_statements_as_what_gives_few(plant: Plant
     assert took[1] <= took[0]
 
 
+def test_many_refusals_take_as_many_statements_as_few(plant: Plant, lab: Lab) -> None:
+    requested(plant, lab, an_ask(2))
+    plant.round()
+    took = []
+    for many in (1, 1, 4):
+        windows = [requested(plant, lab, an_ask(starts=NOW + HOUR)) for _ in range(many)]
+        with as_system(), CaptureQueriesContext(connection) as said:
+            plant.cycle()
+        took.append(len(said))
+        over = [fresh(booking) for booking in windows]
+        assert [(each.state, each.charged) for each in over] == [("refused", NOTHING)] * many
+        assert [money_of(each) for each in over] == [(NOTHING, NOTHING)] * many
+    # The first cycle reads what later ones keep.
+    assert took[2] <= took[1]
+    assert all_is_well()
+
+
 def test_a_gang_starts_whole_or_waits_whole(plant: Plant, lab: Lab) -> None:
     with as_system():
         blocked = Gpu.objects.get(index=1)
