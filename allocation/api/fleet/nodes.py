@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.models import Gpu, GpuEvent, Node
-from allocation.queries.fleet.nodes import examination_of
+from allocation.queries.fleet.nodes import examination_of, no_new_work_reason
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.nodes.fleet import node_approve, node_key_rotate, node_revoke
 from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set
@@ -50,6 +50,12 @@ class NodeOut(serializers.Serializer[Any]):
     )
     last_seen = serializers.DateTimeField(allow_null=True)
     takes_work = serializers.BooleanField(help_text="True if new bookings can be placed here.")
+    no_new_work_reason = serializers.SerializerMethodField(
+        help_text="Why a node in the state `ready` takes no work. Empty if it does."
+    )
+    unreachable_since = serializers.DateTimeField(
+        allow_null=True, help_text="Its last answer, while it does not answer."
+    )
     differences = serializers.ListField(
         child=serializers.CharField(), source="difference_words",
         help_text="Changes that need an operator's approval.",
@@ -68,6 +74,10 @@ class NodeOut(serializers.Serializer[Any]):
     implausible = serializers.IntegerField(
         help_text="Number of contradictory readings. Charges never depend on readings."
     )
+
+    def get_no_new_work_reason(self, node: Node) -> str:
+        """The reason in words."""
+        return no_new_work_reason(node)
 
     def get_restored(self, node: Node) -> bool:
         """Whether the agent is ahead of this database."""

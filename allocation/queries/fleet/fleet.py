@@ -92,7 +92,8 @@ class GpuNow:
 class NodeNow:
     """One node.
 
-    `is_unreachable`: no heartbeat for 30 s. `behind`: number of assignments not applied yet.
+    `is_unreachable`: no message for 30 s. `unreachable_since`: its last answer, if it got no new
+    work because it does not answer. `behind`: number of assignments not applied yet.
     `enrolled`: it has an agent. `rotating`: the agent has a new key and has not used it yet.
     `no_new_work_reason`: why a node in service gets no new work.
     """
@@ -113,6 +114,8 @@ class NodeNow:
     enrolled: bool = True
     rotating: bool = False
     no_new_work_reason: str = ""
+    unreachable_since: datetime | None = None
+    drain_by: datetime | None = None
     limits: str = "counted, not enforced"
     limits_note: str = ""
 
@@ -231,6 +234,8 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         enrolled=row.link_digest is not None,
         rotating=row.key_confirmed < row.key_version,
         no_new_work_reason=no_new_work_reason(row),
+        unreachable_since=row.unreachable_since,
+        drain_by=row.drain_by,
         limits=host_limits_text(row),
         limits_note=row.host_note,
     )

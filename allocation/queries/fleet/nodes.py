@@ -119,12 +119,19 @@ def no_new_work_reason(node: Node) -> str:
     """Why a node in service gets no new work. Empty if it does."""
     if node.ahead_epoch is not None:
         return "It has a newer assignment than the portal, which was restored from a backup."
+    if node.unreachable_since is not None:
+        lost = " Its leases ran out: that work starts elsewhere." * node.partitioned
+        return (
+            f"It is unreachable.{lost} Running work continues to its end by the agent's own clock. "
+            "It gets no new work until it has answered for 30 s."
+        )
     if node.clock_wrong:
         return "Its clock is wrong. It gets no new work until the clock is correct."
     if node.partitioned:
-        return "It was partitioned. It gets no new work until it has caught up."
-    if node.unreachable_since is not None:
-        return "It is unreachable. It gets no new work until it answers reliably."
+        return (
+            "It was cut off until its leases ran out. It gets no new work until its agent has "
+            "applied the newest assignment."
+        )
     return ""
 
 

@@ -43,6 +43,7 @@ from allocation.services.nodes.fleet import (
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.impact import clock_impact, drain_impact
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
+from allocation.web.fleet.alarms import Alarms, alarms_read
 from allocation.web.fleet.confirmations import (
     clock_question,
     drain_question,
@@ -56,6 +57,7 @@ from allocation.web.fleet.tiles import (
     trace_paths,
     trace_text,
 )
+from allocation.web.fleet.work_here import work_here
 from allocation.web.site.site_setup import site_steps
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -100,6 +102,7 @@ class GpuCard:
     rows: Sequence[BlockRow]
     reading: GpuReading | None
     away: Sequence[Maintenance] = ()
+    is_bookable: bool = True
 
     @property
     def model(self) -> str:
@@ -245,6 +248,11 @@ def _fleet(
     racks: dict[str, list[NodeTile]] = {}
     for tile in tiles:
         racks.setdefault(tile.node.rack, []).append(tile)
+    watch = self_check_read(now) if operator else None
+    alarms = alarms_read(watch, now) if watch is not None else Alarms()
+    trouble = [tile for tile in tiles if tile.tone in ("risk", "wait")]
+    if alarms.is_deaf:
+        trouble = [tile for tile in trouble if not tile.node.is_unreachable]
     context = {
         "racks": racks,
         "tiles": tiles,
@@ -260,11 +268,13 @@ def _fleet(
         "dark_count": sum(
             block.unused for each in nodes for gpu in each.gpus for block in gpu.blocks
         ),
-        "trouble": [tile for tile in tiles if tile.tone in ("risk", "wait")],
+        "trouble": trouble,
+        "alarms": alarms.items,
+        "alarm_count": len(alarms.items),
         "as_table": request.GET.get("view") == "table",
         "operator": operator,
         "base": base,
-        "watch": self_check_read(now) if operator else None,
+        "watch": watch,
         "site_steps": site_steps() if operator else (),
     }
     return render(request, "allocation/fleet.html", context)
@@ -296,9 +306,11 @@ def _node(
                 rows=[_row(block, lines) for block in gpu.blocks],
                 reading=readings.get(gpu.id),
                 away=[each for each in away if each.gpu_id == gpu.id],
+                is_bookable=gpu.usable and found.in_service,
             )
             for gpu in found.gpus
         ],
+        "work": work_here(found, now) if operator and not found.in_service else None,
         "operator": operator,
         "base": base,
         "agent_status": agent_status_of(found.id) if operator else None,

@@ -10,6 +10,7 @@ from django.utils import timezone
 from allocation.models import Gpu, Node
 from allocation.queries.fleet.fleet import SLOTS, Block, GpuNow, NodeNow
 from allocation.queries.fleet.telemetry import UtilisationTrace
+from allocation.web.parts.times import moment_words
 
 TRACE_WIDTH = 240
 TRACE_HEIGHT = 36
@@ -185,8 +186,11 @@ def _state(node: NodeNow) -> tuple[str, str, str]:
         Node.State.DRAINING: ("info", "wrench", "Draining"),
         Node.State.QUARANTINED: ("risk", "shield", "Quarantined"),
     }
-    if node.state in states:
-        return states[Node.State(node.state)]
+    found = states.get(Node.State(node.state))
+    if node.unreachable_since is not None:
+        return ("risk", "warn", f"{found[2]}, unreachable" if found else "Unreachable")
+    if found:
+        return found
     if node.no_new_work_reason:
         return ("risk", "warn", "Not trusted")
     if node.is_unreachable:
@@ -207,10 +211,14 @@ def _sync_text(node: NodeNow) -> str:
 
 def _problem(node: NodeNow, now: datetime) -> str:
     """Returns the problem of a node; empty for a healthy node."""
+    since = ""
+    if node.unreachable_since is not None:
+        zone = timezone.get_current_timezone()
+        since = f"No answer since {moment_words(node.unreachable_since, zone, now)}. "
     if node.state_reason and node.state != Node.State.READY:
-        return node.state_reason
+        return f"{since}{node.state_reason}"
     if node.no_new_work_reason:
-        return node.no_new_work_reason
+        return f"{since}{node.no_new_work_reason}"
     if node.last_seen is None:
         return "The agent has not reported yet."
     if node.is_unreachable:

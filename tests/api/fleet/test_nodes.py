@@ -108,3 +108,15 @@ def test_an_operator_reads_what_works_on_a_node_and_nobody_else(operator: Api, s
     assert said(operator.get(NODE))["examination"]["checks"] == [{**row, "essential": True}]
     assert site.admin.get(NODE).status_code == 403
     assert "examination" not in said(site.admin.get("fleet/nodes"))["items"][0]
+
+
+def test_a_node_says_why_it_takes_no_work(operator: Api) -> None:
+    before = said(operator.get(NODE))
+    assert (before["takes_work"], before["no_new_work_reason"]) == (True, "")
+    assert before["unreachable_since"] is None
+    with as_system():
+        Node.objects.filter(name="gpu-a1-01").update(unreachable_since=NOW)
+    after = said(operator.get(NODE))
+    assert (after["state"], after["takes_work"]) == ("ready", False)
+    assert "It is unreachable." in after["no_new_work_reason"]
+    assert after["unreachable_since"] is not None

@@ -342,7 +342,7 @@ def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_mar
     ("fields", "sentence"),
     [
         ({"clock_wrong": True, "clock_skew_seconds": 7}, "Its clock is wrong"),
-        ({"partitioned": True}, "It was partitioned"),
+        ({"partitioned": True}, "It was cut off"),
         ({"ahead_epoch": 7}, "which was restored from a backup"),
     ],
 )
@@ -358,6 +358,49 @@ def test_a_node_that_is_not_trusted_says_why(
     assert sentence in page
     assert ("manage.py epoch_raise" in page) == ("ahead_epoch" in fields)
     assert ("7 s ahead" in page) == ("clock_wrong" in fields)
+
+
+def test_an_unreachable_node_says_since_when_whom_it_hits_and_what_to_do(operator: Client) -> None:
+    now = timezone.now()
+    member, node = a_member(a_project()), a_node(now=now)
+    first, second = node.gpus.all()
+    short, long = (a_booking(member, now=now, hours=hours) for hours in (2, 10))
+    a_place(short, first)
+    a_place(long, second)
+    address = f"/ops/fleet/{node.name}"
+    assert "Work on this node" not in _page(operator, address)
+    with as_system():
+        Node.objects.update(unreachable_since=now - timedelta(minutes=2), partitioned=True)
+    page = flat(_page(operator, address))
+    assert "Not trusted" not in page
+    assert "No answer since today" in page
+    assert "2 running" in page
+    assert "runs to its end by the agent's clock" in page
+    assert "Confirm powered off" not in page
+    assert "drain it, then confirm" in page
+    assert "Free now." not in page
+    with as_system():
+        Node.objects.update(state=Node.State.DRAINING, drain_by=now + timedelta(hours=2))
+    page = flat(_page(operator, address))
+    assert "Draining, unreachable" in page
+    assert "Confirm powered off" in page
+    assert page.count("interrupted ") == 1
+    assert page.index(short.label) < page.index(long.label) < page.index("interrupted ")
+
+
+@pytest.mark.parametrize("program", ["reader", "solver", "sender"])
+def test_a_stopped_program_is_an_alarm_and_hides_what_it_only_seems_to_say(
+    operator: Client, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = a_node(now=timezone.now() - timedelta(seconds=40))
+    ages = dict.fromkeys(("reader", "solver", "worker", "beat", "sender"), 2.0)
+    monkeypatch.setattr("allocation.web.fleet.alarms.programs_read", lambda *_: ages.items())
+    assert "has not worked for" not in _page(operator, "/ops/fleet")
+    ages[program] = 90.0
+    page = flat(_page(operator, "/ops/fleet"))
+    assert f"{program} has not worked for 1 min 30 s" in page
+    assert "All good" not in page
+    assert (f"{node.name}: Unreachable" in page) == (program != "reader")
 
 
 def test_only_operators_see_what_was_refused_of_a_node(client: Client) -> None:

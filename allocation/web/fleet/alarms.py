@@ -1,0 +1,89 @@
+"""What an operator has to mend in the portal itself, for the fleet page."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import redis
+
+from allocation.services.record.liveness import programs_read
+from allocation.web.parts.times import length_words
+
+# The reader is the first whose silence shows: nodes count as unreachable after 30 s.
+STOPPED_AFTER = {"reader": 30, "solver": 60, "worker": 60, "beat": 60, "sender": 60}
+EFFECTS = {
+    "reader": (
+        "reports reader",
+        "The portal hears no node: states of bookings do not change, GPUs are not handed over, and "
+        "work under a lease ends after 17 s. Nodes that are shown as unreachable may be fine.",
+    ),
+    "solver": (
+        "solver",
+        "Bookings are accepted and not decided, and nothing new starts. Running work continues.",
+    ),
+    "worker": (
+        "worker",
+        "Mails, exports, live pages and the checks of every five minutes wait.",
+    ),
+    "beat": ("beat", "Nothing is done by time: no decisions, no mails, no checks."),
+    "sender": (
+        "webhooks sender",
+        "Webhooks and calls to Jira wait. They are sent when it is back.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One thing to mend: what is wrong and since when, and what it means."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alarms:
+    """All of them. `is_deaf`: nodes seem unreachable because no reader hears them."""
+
+    items: tuple[Alarm, ...] = ()
+    is_deaf: bool = False
+
+
+def alarms_read(watch: Mapping[str, int | None], now: datetime) -> Alarms:
+    """The alarms of now: programs that stopped, and figures of the self-check that must be 0."""
+    try:
+        ages = dict(programs_read(now, tuple(STOPPED_AFTER)))
+    except redis.RedisError:
+        redis_lost = Alarm(
+            "Valkey does not answer",
+            "Tasks, live pages and checks wait for it. Bookings are accepted, and nothing is lost.",
+        )
+        return Alarms((redis_lost, *_checked(watch)))
+    stopped = [name for name, age in ages.items() if age > STOPPED_AFTER[name]]
+    return Alarms(
+        (*(_stopped(name, ages[name]) for name in stopped), *_checked(watch)),
+        is_deaf="reader" in stopped,
+    )
+
+
+def _stopped(name: str, age: float) -> Alarm:
+    title, effect = EFFECTS[name]
+    return Alarm(
+        f"The {title} has not worked for {length_words(age)}",
+        f"{effect} Start it again, and read its log.",
+    )
+
+
+def _checked(watch: Mapping[str, int | None]) -> Iterator[Alarm]:
+    if watch.get("decisions_behind"):
+        yield Alarm(
+            "Decisions are behind",
+            "A request has been waiting for a decision for "
+            f"{length_words(watch['oldest_undecided_seconds'] or 0)}. Check that the solver is "
+            "running and read its log.",
+        )
+    if failed := watch.get("failed_cycles"):
+        yield Alarm(
+            f"{failed} failed solver cycle{'s' if failed > 1 else ''}",
+            "Earlier decisions stay in force. The log contains the snapshot's digest.",
+        )
