@@ -15,8 +15,12 @@ from allocation.models import Node
 from allocation.services.inbox.apply import message_apply
 from allocation.services.inbox.heartbeats import Received, received_store
 from allocation.services.nodes.fleet import node_key
+from tenants.platform.database.compiled import Compiled
 
 _NODE_COLUMNS = ("name", "key_version", "key_confirmed", "agent_version")
+_nodes = Compiled(
+    lambda _now, names: Node.objects.filter(name__in=names).only(*_NODE_COLUMNS), keys="text"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ def _frequent_apply(
     Returns the place of each with its outcome.
     """
     taken: dict[int, Received] = {}
-    for node in Node.objects.filter(name__in=waiting).only(*_NODE_COLUMNS):
+    for node in _nodes(now, waiting):
         places = waiting[node.name]
         while places and (found := _frequent(node, messages[places[0]])) is not None:
             taken[places.popleft()] = found

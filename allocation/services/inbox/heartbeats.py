@@ -59,11 +59,30 @@ FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::timestamptz[], %s::times
 WHERE node.id = new.id AND node.heartbeat_seq <= new.heartbeat_seq
   AND node.telemetry_seq <= new.telemetry_seq
 """
+# The most frequent transaction: epoch and outage come with the nodes, which are locked in one
+# order, so that two readers can't deadlock.
+_locked = Compiled(
+    lambda _now, nodes: (
+        Node.objects.select_for_update(of=("self",), no_key=True)
+        .filter(id__in=nodes)
+        .order_by("id")
+        .annotate(epoch=SolverState.objects.values("epoch")[:1], outage_until=OUTAGE_UNTIL)
+        .only("name", "generation", "agent_version", *_COLUMNS)
+    )
+)
 # The reader asks these each second.
 _beats = Compiled(
     lambda _now, _keys: Node.objects.filter(
         link_digest__isnull=False, heartbeat_seq__gt=0
     ).values_list("id", "heartbeat_seq", "observed_generation", "published_generation")
+)
+_silent = Compiled(
+    lambda _, keys: Node.objects.filter(id__in=keys, unreachable_since=None).order_by("id")
+)
+_partitioned = Compiled(
+    lambda _, keys: Node.objects.filter(
+        id__in=keys, unreachable_since__isnull=False, long_unreachable=False
+    ).order_by("id")
 )
 _marked = Compiled(
     lambda _, keys: Node.objects.filter(id__in=keys, unreachable_since__isnull=False)
@@ -97,18 +116,8 @@ def received_store(received: Sequence[Received], now: datetime) -> list[str]:
 
 
 def _store(received: Sequence[Received], now: datetime) -> tuple[list[bool], int]:
-    """Whether each message was news, and the seconds of the leases that answer them.
-
-    Nodes are locked in one order, so that two readers can't deadlock.
-    """
-    ids = {item.node.id for item in received}
-    locked = Node.objects.select_for_update(of=("self",), no_key=True).filter(id__in=ids)
-    # Epoch and outage come with the nodes: this is the most frequent transaction.
-    locked = locked.order_by("id").annotate(
-        epoch=SolverState.objects.values("epoch")[:1], outage_until=OUTAGE_UNTIL
-    )
-    columns = ("name", "generation", "agent_version", *_COLUMNS)
-    nodes = {node.id: node for node in locked.only(*columns)}
+    """Whether each message was news, and the seconds of the leases that answer them."""
+    nodes = {node.id: node for node in _locked(now, {item.node.id for item in received})}
     seconds = lease_seconds(next(iter(nodes.values())).outage_until if nodes else None, now)
     news, readings = [], []
     for item in received:
@@ -179,10 +188,9 @@ def signs_read() -> dict[UUID, Beat]:
 
 def unreachable_mark(verdict: AnswerStates[UUID], now: datetime) -> None:
     """Records the changes of a verdict."""
-    for node in Node.objects.filter(id__in=verdict.silent, unreachable_since=None).order_by("id"):
+    for node in _silent(now, verdict.silent) if verdict.silent else ():
         _unreachable_note(node, now)
-    newly = Node.objects.filter(unreachable_since__isnull=False, long_unreachable=False)
-    for node in newly.filter(id__in=verdict.long_unreachable).order_by("id"):
+    for node in _partitioned(now, verdict.long_unreachable) if verdict.long_unreachable else ():
         _partition_note(node)
     for node in _marked(now, verdict.heard) if verdict.heard else ():
         _reachable_note(node, now)

@@ -56,9 +56,7 @@ def leases_grant(beats: Iterable[AnsweredHeartbeat], seconds: int = TTL_SECONDS)
     """
     beats = [beat for beat in beats if agent_supports(beat[0], wire.LEASES_SINCE)]
     asked = [node.id for node, _, _ in beats]
-    partitioned = set(
-        Node.objects.filter(id__in=asked, partitioned=True).values_list("id", flat=True)
-    )
+    partitioned = set(_partitioned(ASKED_AT, asked)) if asked else set()
     granted = [beat for beat in beats if beat[0].id not in partitioned]
     if not granted:
         return
@@ -85,6 +83,11 @@ def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
     return all(agent_supports(node, wire.LEASES_SINCE) for node in nodes)
 
 
+_partitioned = Compiled(
+    lambda _now, nodes: Node.objects.filter(id__in=nodes, partitioned=True).values_list(
+        "id", flat=True
+    )
+)
 # The reader asks these each second.
 _leased = Compiled(
     lambda _now, _keys: (

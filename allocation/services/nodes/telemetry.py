@@ -20,6 +20,7 @@ from allocation.queries.fleet.telemetry import (
 )
 from allocation.rules.nodes.plausibility import is_implausible
 from allocation.services.record.counters import counter_add
+from tenants.platform.database.compiled import Compiled
 
 USE_KEPT = timedelta(days=90)
 # At most one reading of a device in this time.
@@ -32,23 +33,23 @@ _SLOTS = frozenset((None, *range(8)))
 # A backlog is processed in pieces, each in its own transaction.
 PIECE = timedelta(hours=6)
 
+_gpus = Compiled(
+    lambda _now, nodes: Gpu.objects.filter(node_id__in=nodes).values_list("node_id", "uuid", "id")
+)
+_running = Compiled(
+    lambda _now, nodes: Allocation.objects.filter(
+        gpu__node_id__in=nodes, state=Allocation.State.ACTIVE
+    ).values_list("gpu__node_id", "id", "tenant_id")
+)
+
 
 def samples_store(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) -> None:
     """Stores readings, each with its node. Excess and impossible values are dropped and counted."""
     if not readings:
         return
     nodes = {node_id for node_id, _ in readings}
-    gpus = {
-        (node_id, uuid): gpu_id
-        for node_id, uuid, gpu_id in Gpu.objects.filter(node_id__in=nodes).values_list(
-            "node_id", "uuid", "id"
-        )
-    }
-    running = Allocation.objects.filter(gpu__node_id__in=nodes, state=Allocation.State.ACTIVE)
-    tenants = {
-        (node_id, row.hex): tenant
-        for node_id, row, tenant in running.values_list("gpu__node_id", "id", "tenant_id")
-    }
+    gpus = {(node_id, uuid): gpu_id for node_id, uuid, gpu_id in _gpus(now, nodes)}
+    tenants = {(node_id, row.hex): tenant for node_id, row, tenant in _running(now, nodes)}
     too_many, absurd = 0, [0]
     odd: Counter[UUID] = Counter()
     samples = []

@@ -23,9 +23,10 @@ Query: TypeAlias = "Callable[[datetime, Sequence[Any]], QuerySet[Any, Row]]"
 Param: TypeAlias = Callable[[datetime, Collection[Any]], object]
 
 # No row has one of these keys.
-_KEYS: dict[str, UUID | int] = {
+_KEYS: dict[str, UUID | int | str] = {
     "uuid": UUID("c0ffee00-dead-4bee-8bad-f00d00c0ffee"),
     "bigint": -7_777_777_777_777_777,
+    "text": "no row has this name: c0ffee00",
 }
 _IN = "IN ("
 
@@ -34,7 +35,9 @@ class Compiled(Generic[Row]):
     """A query that depends on a time, its UTC date, times at a fixed distance from it, and on keys
     of the given type in `IN`, and on nothing else that changes."""
 
-    def __init__(self, query: "Query[Row]", *, keys: Literal["uuid", "bigint"] = "uuid") -> None:
+    def __init__(
+        self, query: "Query[Row]", *, keys: Literal["uuid", "bigint", "text"] = "uuid"
+    ) -> None:
         """Takes the query. Nothing is compiled before the first use."""
         self._query, self._type = query, keys
 
