@@ -1,14 +1,16 @@
 """Bookings of all tenants, for operators."""
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from allocation.models import Allocation, Booking, BookingEvent
 from allocation.queries.bookings.booking_list import GROUPS, MAX_SEARCH_WORDS, NUMBER
+from allocation.rules.states import OPEN
 
 OPEN_GROUP, OVER = "open", "over"
 RELEASE_ASKED = "release_asked"
@@ -84,3 +86,44 @@ def _word_condition(word: str) -> Q:
     if number := NUMBER.fullmatch(word):
         either |= Q(number=int(number[1]))
     return either
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadUse:
+    """Bookings of a workload: all, those that are open, and the placed ones by class."""
+
+    bookings: int
+    open: int
+    by_class: Mapping[str, int]
+
+
+NO_USE = WorkloadUse(0, 0, {})
+
+
+def workload_uses(workloads: Sequence[str], *, since: datetime) -> dict[str, WorkloadUse]:
+    """The bookings of these workloads that were requested since then, of all tenants; for a
+    transaction of an operator."""
+    rows = (
+        Booking.objects.filter(submitted__gte=since, ask__workload__in=list(workloads))
+        .values_list("ask__workload", "planned_class", "state")
+        .annotate(count=Count("id"))
+        .order_by()
+    )
+    found: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
+    for workload, gpu_class, state, count in rows:
+        found[workload].append((gpu_class, state, count))
+    return {
+        workload: WorkloadUse(
+            bookings=sum(count for _, _, count in each),
+            open=sum(count for _, state, count in each if state in OPEN),
+            by_class=_sums((gpu_class, count) for gpu_class, _, count in each if gpu_class),
+        )
+        for workload, each in found.items()
+    }
+
+
+def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for name, count in pairs:
+        found[name] += count
+    return dict(found)
