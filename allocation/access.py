@@ -20,7 +20,7 @@ from allocation.models import (
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import Membership, Role
-from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.compiled import ANY_INDEX, ANY_NUMBER, ANY_TENANT, Compiled
 from tenants.platform.database.look import ASKED_AT
 from tenants.platform.errors import Refused, denied, missing
 from tenants.platform.log_ids import log_id
@@ -33,6 +33,13 @@ ARRAY = re.compile(r"ar_([0-9a-f]{32})")
 
 _PARTS = ("project", "tier", "owner", "campaign")
 _by_id = Compiled(lambda _now, keys: Booking.objects.select_related(*_PARTS).filter(id__in=keys))
+_numbered = Compiled(lambda *_: _of_number(array_index=None))
+_element = Compiled(lambda *_: _of_number(array_index=ANY_INDEX))
+
+
+def _of_number(array_index: int | None) -> QuerySet[Booking]:
+    rows = Booking.objects.select_related(*_PARTS)
+    return rows.filter(tenant_id=ANY_TENANT, number=ANY_NUMBER, array_index=array_index)
 
 
 def access_booking(actor: Actor, reference: str) -> Booking:
@@ -44,10 +51,8 @@ def access_booking(actor: Actor, reference: str) -> Booking:
     """
     found = None
     if label := LABEL.fullmatch(reference):
-        index = int(label[2]) if label[2] else None
-        rows = Booking.objects.select_related(*_PARTS).filter(tenant_id=actor.tenant_id)
-        found = rows.filter(number=int(label[1]), array_index=index).first()
-        if found is None and index is None:
+        found = _booking_labelled(actor, int(label[1]), int(label[2]) if label[2] else None)
+        if found is None and not label[2]:
             _array_check(actor, reference)
     elif identifier := IDENTIFIER.fullmatch(reference):
         found = next(iter(_by_id(ASKED_AT, [UUID(identifier[1])])), None)
@@ -59,6 +64,15 @@ def access_booking(actor: Actor, reference: str) -> Booking:
         raise missing("booking")
     log_id(booking=found.label)
     return found
+
+
+def _booking_labelled(actor: Actor, number: int, index: int | None) -> Booking | None:
+    named: dict[UUID | int, UUID | int] = {ANY_TENANT: actor.tenant_id, ANY_NUMBER: number}
+    if index is None:
+        rows = _numbered(ASKED_AT, values=named)
+    else:
+        rows = _element(ASKED_AT, values={**named, ANY_INDEX: index})
+    return next(iter(rows), None)
 
 
 def access_array(actor: Actor, reference: str) -> BookingArray:

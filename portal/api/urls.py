@@ -24,9 +24,9 @@ def no_such_address(request: HttpRequest) -> JsonResponse:
 
 
 api_urlpatterns: list[URLPattern] = [
+    *allocation.api.urls.urlpatterns,
     *tenants.api.urls.urlpatterns,
     *billing.api.urls.urlpatterns,
-    *allocation.api.urls.urlpatterns,
     path("schema/", Document.as_view(), name="api-schema"),
     path("docs/", docs_page, name="api-docs"),
     path("docs/start.js", docs_start),

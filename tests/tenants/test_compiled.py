@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -9,7 +10,7 @@ from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from tenants.models import Membership, OutboxMessage
-from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.compiled import ANY_NUMBER, ANY_TENANT, Compiled
 from tests.builders import a_tenant
 from tests.roles import as_system
 
@@ -79,3 +80,22 @@ def test_a_compiled_query_takes_the_date_of_its_time() -> None:
         found = {now: len(compiled(now)) for now in (AT - HOUR, AT, AT + 30 * HOUR)}
         assert found == {now: of_day(now, ()).count() for now in found}
     assert [*found.values()] == [0, 1, 0]
+
+
+def test_a_compiled_query_takes_values() -> None:
+    def rows(tenant: UUID, number: int) -> QuerySet[OutboxMessage]:
+        return OutboxMessage.objects.filter(tenant=tenant, id=number, kind="7")
+
+    compiled = Compiled(lambda *_: rows(ANY_TENANT, ANY_NUMBER))
+    with as_system():
+        tenants = [a_tenant("mine"), a_tenant("other")]
+        made = [
+            OutboxMessage.objects.create(tenant=tenant, kind="7", created=AT, payload={})
+            for tenant in tenants
+        ]
+        for tenant in tenants:
+            for each in made:
+                found = compiled(AT, values={ANY_TENANT: tenant.id, ANY_NUMBER: each.id})
+                assert found == list(rows(tenant.id, each.id))
+        with pytest.raises(KeyError):
+            compiled(AT, values={ANY_TENANT: tenant.id})

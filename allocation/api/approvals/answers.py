@@ -10,7 +10,6 @@ from rest_framework.response import Response
 
 from allocation.access import access_approval
 from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking_data
-from allocation.queries.bookings.decided import allocations_current
 from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.services.approvals.alternatives import alternative_take
 from allocation.services.approvals.counter_terms import Proposal
@@ -102,7 +101,7 @@ class CounterAccept(ApiView):
             booking = counter_accept(
                 actor=self.actor, approval_id=approval_id, digest=digest, now=self.now
             )
-            return Response(booking_data(booking, allocations_current([booking])[booking.id]))
+            return Response(booking_data(booking))
 
         return self.once(work)
 

@@ -14,7 +14,6 @@ from allocation.api.bookings.requests import BookingIn, ParentIn
 from allocation.api.bookings.shapes import BookingOut, booking_data
 from allocation.models import Booking, BookingArray
 from allocation.queries.bookings.arrays import ArrayShown, array_shown
-from allocation.queries.bookings.decided import allocations_current
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request, ranges_of
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.results import booking_result
@@ -163,7 +162,7 @@ class BookingResult(ApiView):
             done = booking_result(
                 actor=self.actor, booking=booking, result=sent["result"], now=self.now
             )
-            return Response(booking_data(done, allocations_current([done])[done.id]))
+            return Response(booking_data(done))
 
         return self.once(work)
 

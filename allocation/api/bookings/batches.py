@@ -16,7 +16,7 @@ from allocation.api.bookings.requests import BookingIn, ParentIn, booking_reques
 from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking_data
 from allocation.models import Booking
 from allocation.queries.bookings.after_parents import estimated_starts
-from allocation.queries.bookings.decided import PARTS, allocations_current
+from allocation.queries.bookings.decided import parts_of
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
 from allocation.services.bookings.request_text import request_read
@@ -160,9 +160,9 @@ def _decided(
     """The answer with all bookings as they are now."""
     ids = [UUID(each["id"].removeprefix("bk_")) for each in _made(data)]
     rows = Booking.objects.filter(id__in=ids).select_related("project", "owner", "campaign")
-    found = list(rows.prefetch_related(*PARTS))
-    places, estimates = allocations_current(found), estimated_starts(found)
-    now = {f"bk_{row.id.hex}": booking_data(row, places[row.id], estimates) for row in found}
+    found = list(rows)
+    parts = parts_of(found)
+    now = {f"bk_{row.id.hex}": booking_data(row, parts[row.id]) for row in found}
     items = [
         {**each, "booking": now[each["booking"]["id"]]} if each["booking"] is not None else each
         for each in data["items"]

@@ -36,13 +36,11 @@ from allocation.api.bookings.shapes import (
 )
 from allocation.api.bookings.why import WhyOut, why
 from allocation.models import Booking
-from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.booking_list import with_labels
 from allocation.queries.bookings.decided import (
-    PARTS,
     DecidedBooking,
-    allocations_current,
     bookings_decided,
+    parts_of,
 )
 from allocation.rules.states import State
 from allocation.services.bookings.bookings import (
@@ -99,17 +97,14 @@ class Bookings(ApiView):
         """Returns the bookings in your projects, newest first. Tenant admins see every project."""
         with self.tx():
             bookings, next_cursor = page_of(
-                self._rows()
-                .select_related("project", "owner", "campaign")
-                .prefetch_related(*PARTS),
+                self._rows().select_related("project", "owner", "campaign"),
                 keys=("-submitted", "-id"),
                 query=self.query,
                 scope=f"bookings:{self.actor.tenant_id}",
             )
-            allocations, estimates = allocations_current(bookings), estimated_starts(bookings)
+            parts = parts_of(bookings)
             return list_response(
-                [booking_data(each, allocations[each.id], estimates) for each in bookings],
-                next_cursor,
+                [booking_data(each, parts[each.id]) for each in bookings], next_cursor
             )
 
     @described(
@@ -152,7 +147,7 @@ class Bookings(ApiView):
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             if decided.booking.state == State.REFUSED:
                 raise booking_refusal(decided.booking)
-            answer = _created(decided.booking, booking_data(decided.booking, decided.allocations))
+            answer = _created(decided.booking, booking_data(decided.booking, decided.parts))
             return preference_applied(answer, preferences.wait, applied=applied)
 
         booking_numbers_prepare(self.actor.tenant_id)
@@ -200,7 +195,7 @@ class BookingOne(ApiView):
                 return answer
 
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
-            response = Response(booking_data(decided.booking, decided.allocations))
+            response = Response(booking_data(decided.booking, decided.parts))
             return preference_applied(response, seconds, applied=applied)
 
         return self.deferred(answer, Wait(booking.tenant_id, booking.id, seconds, render))
@@ -298,7 +293,7 @@ class BookingWhy(ApiView):
 
 def booking_answer(booking: Booking, status: int = 200) -> Response:
     """The booking as the answer to a request, with its `Location` when it is new."""
-    data = booking_data(booking, allocations_current([booking])[booking.id])
+    data = booking_data(booking)
     if status == 201:
         return _created(booking, data)
     return Response(data, status=status, headers={"ETag": f'"{booking.revision}"'})

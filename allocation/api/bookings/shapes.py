@@ -10,16 +10,14 @@ from rest_framework import serializers
 
 from allocation.api.bookings.change.shapes import BookingChangeOut
 from allocation.models import (
-    Allocation,
     Booking,
     BookingChange,
     Dependency,
     MovedStart,
-    Pause,
     PlannedStrength,
 )
 from allocation.queries.bookings.after_parents import estimated_starts
-from allocation.rules.changes import Strength
+from allocation.queries.bookings.decided import BookingParts, parts_of
 from allocation.rules.states import WAITING, State
 from allocation.services.record.costs import rate_of
 from allocation.words.planned_starts import mover_text
@@ -314,42 +312,18 @@ def new_booking_data(
     """`booking_data` of a booking that was created just now: no allocations, no pauses, no plan."""
     if estimates is None:
         estimates = estimated_starts([booking])
-    parents: Iterable[Dependency] = ()
+    parents: Sequence[Dependency] = ()
     if booking.awaits_parents:
         prefetch_related_objects([booking], "dependencies__parent")
-        parents = booking.dependencies.all()
-    return _data(booking, (), (), (), above=(parents, estimates.get(booking.id)))
+        parents = list(booking.dependencies.all())
+    return booking_data(booking, BookingParts(parents=parents, estimate=estimates.get(booking.id)))
 
 
-def booking_data(
-    booking: Booking,
-    allocations: Sequence[Allocation],
-    estimates: Mapping[UUID, datetime] | None = None,
-) -> dict[str, Any]:
-    """The booking as JSON values. Runs inside a transaction of its tenant. `estimates`: those of
-    `estimated_starts`, where many bookings are shown; read here without them."""
-    if estimates is None:
-        estimates = estimated_starts([booking])
-    prefetch_related_objects([booking], "dependencies__parent")
-    asked = [each for each in booking.changes.all() if each.strength == Strength.STRONGER]
-    # Of two that were asked for in one second, the open one is the latest.
-    asked.sort(key=lambda each: (each.asked_at, each.decided_at is None), reverse=True)
-    parts = booking.pauses.all(), booking.moved_starts.all()
-    above = booking.dependencies.all(), estimates.get(booking.id)
-    return _data(booking, allocations, *parts, asked[0] if asked else None, above=above)
-
-
-def _data(
-    booking: Booking,
-    allocations: Sequence[Allocation],
-    pauses: Iterable[Pause],
-    moved: Iterable[MovedStart],
-    change: BookingChange | None = None,
-    *,
-    above: tuple[Iterable[Dependency], datetime | None],
-) -> dict[str, Any]:
-    """`above`: the bookings that it waits for, and its estimated start by them."""
-    parents, estimate = above
+def booking_data(booking: Booking, parts: BookingParts | None = None) -> dict[str, Any]:
+    """The booking as JSON values. Runs inside a transaction of its tenant. `parts`: those of
+    `parts_of`, where many bookings are shown; read here without them."""
+    if parts is None:
+        parts = parts_of([booking])[booking.id]
     return _BOOKING.to_representation(
         {
             "id": booking_id_text(booking),
@@ -371,18 +345,23 @@ def _data(
                 "corrected": booking.corrected - booking.late_refunded,
                 "price_book": booking.price_version,
             },
-            "allocations": allocations,
-            "pauses": pauses,
-            "planned_start": _planned_start(booking, moved),
-            "waiting": _waiting(booking, estimate),
-            "change": change,
+            "allocations": parts.allocations,
+            "pauses": parts.pauses,
+            "planned_start": _planned_start(booking, parts.moved_starts),
+            "waiting": _waiting(booking, parts.estimate),
+            "change": _latest(parts.changes),
             "campaign": booking.campaign.slug if booking.campaign else None,
             "series": f"sr_{booking.series_id.hex}" if booking.series_id else None,
-            "depends_on": parents,
+            "depends_on": parts.parents,
             "array": f"ar_{booking.array_id.hex}" if booking.array_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
         }
     )
+
+
+def _latest(changes: Iterable[BookingChange]) -> BookingChange | None:
+    """The last change that was asked for. Of two in one second, the open one is the latest."""
+    return max(changes, key=lambda each: (each.asked_at, each.decided_at is None), default=None)
 
 
 def _window(booking: Booking) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from rest_framework.response import Response
 
 from allocation.api.bookings.shapes import BookingOut, booking_data
 from allocation.api.operators import OperatorView
-from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.booking_list import GROUPS
-from allocation.queries.bookings.decided import PARTS, allocations_current
+from allocation.queries.bookings.decided import parts_of
 from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
 from allocation.words.refusals import refusal_text
 from tenants.api.base import list_response
@@ -65,17 +64,17 @@ class SiteBookings(OperatorView):
             raise invalid("tenant_needed", sentence, "tenant")
         with self.operator_tx():
             found, next_cursor = page_of(
-                site_bookings(wanted).select_related("campaign").prefetch_related(*PARTS),
+                site_bookings(wanted).select_related("campaign"),
                 keys=("-submitted", "-id"),
                 query=asked,
                 scope=f"site-bookings:{self.user.pk}",
             )
-            allocations, estimates = allocations_current(found), estimated_starts(found)
+            parts = parts_of(found)
             return list_response(
                 [
                     {
                         "tenant": each.tenant.slug,
-                        "booking": booking_data(each, allocations[each.id], estimates),
+                        "booking": booking_data(each, parts[each.id]),
                     }
                     for each in found
                 ],

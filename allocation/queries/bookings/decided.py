@@ -1,35 +1,119 @@
-"""Decisions that REST clients wait for."""
+"""What a booking's representation shows of other tables, and decisions that clients wait for."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef
+from django.db import connection
+from django.db.models import Exists, Model, OuterRef
 
-from allocation.models import Allocation, Booking, BookingChange
+from allocation.models import (
+    Allocation,
+    Booking,
+    BookingChange,
+    Dependency,
+    MovedStart,
+    Pause,
+)
+from allocation.queries.bookings.after_parents import estimated_starts
+from allocation.rules.changes import Strength
 from allocation.rules.states import State
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.database.look import ASKED_AT
 
-_current = Compiled(
-    lambda _now, keys: (
-        Allocation.objects.filter(booking_id__in=keys, abandoned=False)
-        .exclude(state=Allocation.State.SUPERSEDED)
-        .select_related("gpu__node")
-        .order_by("period", "gpu_number", "start")
-    )
+# The table and the rows of each part of `BookingParts`.
+_PARTS: Mapping[str, tuple[type[Model], Compiled[Any]]] = {
+    "allocations": (
+        Allocation,
+        Compiled(
+            lambda _, keys: (
+                Allocation.objects.filter(booking_id__in=keys, abandoned=False)
+                .exclude(state=Allocation.State.SUPERSEDED)
+                .select_related("gpu__node")
+                .order_by("period", "gpu_number", "start")
+            )
+        ),
+    ),
+    "pauses": (
+        Pause,
+        Compiled(lambda _, keys: Pause.objects.filter(booking_id__in=keys).order_by("number")),
+    ),
+    "moved_starts": (
+        MovedStart,
+        Compiled(
+            lambda _, keys: (
+                MovedStart.objects.filter(booking_id__in=keys)
+                .select_related("claimant")
+                .order_by("id")
+            )
+        ),
+    ),
+    "changes": (
+        BookingChange,
+        Compiled(
+            lambda _, keys: BookingChange.objects.filter(
+                booking_id__in=keys, strength=Strength.STRONGER
+            ).order_by("-asked_at", "id")
+        ),
+    ),
+    "parents": (
+        Dependency,
+        Compiled(
+            lambda _, keys: (
+                Dependency.objects.filter(booking_id__in=keys)
+                .select_related("parent")
+                .order_by("id")
+            )
+        ),
+    ),
+}
+_HAS_ROWS = (
+    "EXISTS (SELECT FROM {table} "
+    "WHERE tenant_id = ANY (%(tenants)s) AND booking_id = ANY (%(bookings)s))"
+)
+# Most bookings have rows in few of the tables.
+_ARE_THERE = "SELECT " + ", ".join(
+    _HAS_ROWS.format(table=model._meta.db_table) for model, _ in _PARTS.values()
 )
 
-PARTS = ("pauses", "moved_starts__claimant", "changes", "dependencies__parent")
-"""What the representation of a booking shows of other tables."""
+
+@dataclass(frozen=True, slots=True)
+class BookingParts:
+    """What the representation of a booking shows of other tables."""
+
+    allocations: Sequence[Allocation] = ()
+    """The current ones, by start and GPU."""
+    pauses: Sequence[Pause] = ()
+    moved_starts: Sequence[MovedStart] = ()
+    changes: Sequence[BookingChange] = ()
+    """Those that needed a decision, the latest first."""
+    parents: Sequence[Dependency] = ()
+    estimate: datetime | None = None
+    """Its estimated start by the bookings that it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedBooking:
-    """A decided booking with its current allocations, by start and GPU."""
+    """A decided booking with its parts."""
 
     booking: Booking
-    allocations: Sequence[Allocation]
+    parts: BookingParts
+
+
+def parts_of(bookings: Collection[Booking]) -> dict[UUID, BookingParts]:
+    """The parts of each booking, in one statement and one more for each part that is there. Runs
+    inside a transaction of their tenant, or of an operator."""
+    found = {name: _rows(_PARTS[name][1], bookings) for name in _parts_there(bookings)}
+    estimates = estimated_starts(bookings)
+    return {
+        key: BookingParts(
+            estimate=estimates.get(key), **{name: rows.get(key, ()) for name, rows in found.items()}
+        )
+        for key in (each.id for each in bookings)
+    }
 
 
 def bookings_decided(bookings: Collection[UUID]) -> set[UUID]:
@@ -43,20 +127,31 @@ def bookings_decided(bookings: Collection[UUID]) -> set[UUID]:
 
 
 def decided_bookings_read(bookings: Collection[UUID]) -> Mapping[UUID, DecidedBooking]:
-    """The bookings with their allocations, in a few queries. Runs inside a transaction of their
+    """The bookings with their parts, in a few queries. Runs inside a transaction of their
     tenant."""
-    rows = list(
-        Booking.objects.filter(id__in=bookings)
-        .select_related("project", "tier", "owner")
-        .prefetch_related(*PARTS)
-    )
-    allocations = allocations_current(rows)
-    return {row.id: DecidedBooking(row, allocations[row.id]) for row in rows}
+    rows = Booking.objects.filter(id__in=bookings).select_related("project", "tier", "owner")
+    found = list(rows)
+    parts = parts_of(found)
+    return {row.id: DecidedBooking(row, parts[row.id]) for row in found}
 
 
-def allocations_current(bookings: Iterable[Booking]) -> dict[UUID, list[Allocation]]:
-    """The current allocations of each booking, by start and GPU."""
-    found: dict[UUID, list[Allocation]] = {booking.id: [] for booking in bookings}
-    for row in _current(ASKED_AT, found) if found else ():
+def _parts_there(bookings: Collection[Booking]) -> Sequence[str]:
+    """The parts that at least one of the bookings has."""
+    if not bookings:
+        return ()
+    asked = {
+        "tenants": list({each.tenant_id for each in bookings}),
+        "bookings": [each.id for each in bookings],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_ARE_THERE, asked)
+        answers = cursor.fetchone()
+    return [name for name, is_there in zip(_PARTS, answers, strict=True) if is_there]
+
+
+def _rows(query: Compiled[Any], bookings: Collection[Booking]) -> Mapping[UUID, Any]:
+    """The rows of each booking that has some."""
+    found: dict[UUID, list[Any]] = defaultdict(list)
+    for row in query(ASKED_AT, [each.id for each in bookings]):
         found[row.booking_id].append(row)
     return found

@@ -103,7 +103,7 @@ def test_the_page_says_the_start_and_who_can_move_it(
 def planned_start(booking: Booking) -> Any:  # noqa: ANN401 (JSON)
     with tenant_tx(booking.tenant_id):
         rows = Booking.objects.select_related("tenant", "project", "tier", "owner")
-        return booking_data(rows.get(id=booking.id), [])["planned_start"]
+        return booking_data(rows.get(id=booking.id))["planned_start"]
 
 
 @pytest.mark.django_db
