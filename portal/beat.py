@@ -14,7 +14,7 @@ from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
 
-from allocation.services.record.liveness import program_seen
+from allocation.services.record.liveness import SeenNow
 from portal.due_tasks import DueTasks
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class SharedScheduler(Scheduler):
         )
         self._claim = self._server.register_script(CLAIM_SCRIPT)
         self._due = DueTasks(app.now)
+        self._seen = SeenNow("beat")
 
     def install_default_entries(self, data: object) -> None:
         """Adds none: Celery's only default entry cleans up results, and none are stored."""
@@ -65,7 +66,7 @@ class SharedScheduler(Scheduler):
                 keys=[PREFIX + name for name in entries], args=[*periods, CLAIM_MS, most_ms]
             )
             wait, due = answer
-            program_seen("beat", self.app.now())
+            self._seen(self.app.now())
             names = [[*entries][at - 1] for at in due]
             needed = set(self._due.needed(names))
             for name, at in zip(names, due, strict=True):

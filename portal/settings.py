@@ -135,7 +135,8 @@ DATABASES: dict[str, dict[str, Any]] = {
         "PASSWORD": _database.password,
         "HOST": _database.host,
         "PORT": _database.port,
-        "CONN_MAX_AGE": 60,
+        # A new connection plans all statements again; one that broke is replaced at once.
+        "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
         # Repeated statements are parsed and planned once per connection.
         "OPTIONS": {**_database.options, "server_side_binding": True, "prepare_threshold": 3},

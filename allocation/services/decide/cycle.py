@@ -237,7 +237,7 @@ def _publish(work: Work, now: datetime) -> None:
 class _Attempt:
     """The outcome of one attempt, and whether a booking of its snapshot got no answer.
 
-    `is_settled`: the plan is what is stored already.
+    `is_settled`: the plan is what is stored already. `took`: seconds of processor to find it.
     """
 
     outcome: str
@@ -245,6 +245,7 @@ class _Attempt:
     has_unanswered: bool = False
     answered: int = 0
     is_settled: bool = False
+    took: float = 0.0
 
 
 def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Attempt:
@@ -264,7 +265,7 @@ def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool =
     if done.outcome in ("stale", "failed") or done.has_unanswered:
         _searches.forget()
     if done.is_settled and not taken.snapshot.quiet:
-        _rest.begin(taken, live)
+        _rest.begin(taken, live, done.took)
     return done
 
 
@@ -292,7 +293,7 @@ def _decide(
     is_last: bool,
     rows: Rows | None = None,
 ) -> _Attempt:
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     try:
         plan = _solved(snapshot, live)
     except SOLVER_FAULTS as error:
@@ -309,7 +310,7 @@ def _decide(
     dropped_pauses_count(plan)
     changes = changes_of(plan, now)
     if not changes:
-        return _Attempt("unchanged", is_settled=True)
+        return _Attempt("unchanged", is_settled=True, took=time.process_time() - used)
     decision = decision_log.record(snapshot, plan, live, now, rows)
     decision.leader_term, decision.solve_ms = term, solve_ms
     try:

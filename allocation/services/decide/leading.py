@@ -131,7 +131,12 @@ def _ask_often(session: "psycopg.Connection[Any]", done: Event) -> None:
 
 Key = tuple[int, ...]
 MOST_SECONDS = 60
-"""What moves with each second changes a plan by so much later at most."""
+"""What moves with each second changes a plan by so much later at most, where plans are cheap."""
+MOST_PART = 300
+"""A plan that took long is found again no sooner than after so many times as long, so that an idle
+site of any size takes the same part of a processor."""
+LONGEST_SECONDS = 300
+"""Never later than that."""
 
 
 class QueuePlaces:
@@ -201,9 +206,10 @@ class Rest:
             self.end()
         return self._until is not None
 
-    def begin(self, taken: Taken, live: PolicyVersion) -> None:
-        """Notes that the plan for this snapshot changes nothing."""
-        latest = taken.snapshot.now + MOST_SECONDS
+    def begin(self, taken: Taken, live: PolicyVersion, took: float) -> None:
+        """Notes that the plan for this snapshot changes nothing, and `took` so many seconds."""
+        most = min(max(MOST_SECONDS, round(took * MOST_PART)), LONGEST_SECONDS)
+        latest = taken.snapshot.now + most
         self._until = next_instant(taken.snapshot, policy_of(live), latest)
         self._policy = live.pk
 

@@ -32,7 +32,7 @@ from allocation.services.nodes.leases import leased_heartbeats, long_leases, lon
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
 from allocation.services.publish.publish import republish_all
 from allocation.services.record.counters import counter_add
-from allocation.services.record.liveness import program_seen, reader_lag_seen
+from allocation.services.record.liveness import SeenNow, reader_lag_seen
 from allocation.services.runs.lost_runs import node_bookings_requeue
 
 logger = logging.getLogger(__name__)
@@ -74,6 +74,7 @@ class Reader:
         self._took_over = 0.0
         self._first = 0
         self._lag = 0.0
+        self._seen = SeenNow("reader", steady)
 
     def stop(self) -> None:
         """Ends `run` after the current batch."""
@@ -160,14 +161,15 @@ class Reader:
                 node_bookings_requeue(node_id=node_id, seq=seq, now=self._clock())
 
     def _mark_silent(self) -> None:
-        """Once a second, marks nodes that do not answer, and records the reader's own lag."""
+        """Once a second, marks nodes that do not answer; now and then, records the reader's own
+        lag."""
         now = self._steady()
         if now - self._listened < 1:
             return
         self._listened = now
-        program_seen("reader", self._clock())
-        reader_lag_seen(self._lag)
-        self._lag = 0.0
+        if self._seen(self._clock()):
+            reader_lag_seen(self._lag)
+            self._lag = 0.0
         unreachable_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
 
     def _list(self) -> list[str]:

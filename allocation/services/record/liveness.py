@@ -1,7 +1,9 @@
 """When each process of the portal last worked, kept in the cache for monitoring."""
 
 import logging
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 import redis
@@ -12,6 +14,28 @@ logger = logging.getLogger(__name__)
 PROGRAMS = ("web", "operators", "worker", "solver", "beat", "reader", "sender")
 _AT = "seen:{}"
 _LAG = "seen:reader-lag"
+
+
+SEEN_EVERY_SECONDS = 5.0
+"""A program that is seen more often than this is recorded so often."""
+
+
+class SeenNow:
+    """Records that a program works, for one that has occasion to each second."""
+
+    def __init__(self, program: str, steady: Callable[[], float] = time.monotonic) -> None:
+        """`steady` never jumps."""
+        self._program, self._steady = program, steady
+        self._recorded = -math.inf
+
+    def __call__(self, now: datetime) -> bool:
+        """Returns whether it was recorded now."""
+        at = self._steady()
+        if at - self._recorded < SEEN_EVERY_SECONDS:
+            return False
+        self._recorded = at
+        program_seen(self._program, now)
+        return True
 
 
 def program_seen(program: str, now: datetime) -> None:

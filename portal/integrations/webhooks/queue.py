@@ -233,7 +233,7 @@ class Sender:
     """Claims due deliveries every second and sends them at once; `stop` waits for those begun."""
 
     def __init__(
-        self, clock: Callable[[], datetime], seen: Callable[[datetime], None] | None = None
+        self, clock: Callable[[], datetime], seen: Callable[[datetime], object] | None = None
     ) -> None:
         """`clock` returns the time; `seen` is called with it at every look."""
         self._clock = clock

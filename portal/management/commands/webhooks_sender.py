@@ -2,12 +2,11 @@
 
 import asyncio
 import signal
-from datetime import datetime
 
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from allocation.services.record.liveness import program_seen
+from allocation.services.record.liveness import SeenNow
 from portal.integrations.webhooks.queue import Sender
 
 
@@ -22,12 +21,8 @@ class Command(BaseCommand):
 
 
 async def _send() -> None:
-    sender = Sender(timezone.now, _seen)
+    sender = Sender(timezone.now, SeenNow("sender"))
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, sender.stop)
     await sender.run()
-
-
-def _seen(now: datetime) -> None:
-    program_seen("sender", now)

@@ -1,15 +1,17 @@
 """A turn solves nothing while the last plan would stay what it is."""
 
+from dataclasses import replace
 from datetime import timedelta
 from unittest import mock
 
 import pytest
 
-from allocation.models import Booking
+from allocation.models import Booking, PolicyVersion
 from allocation.services.bookings.bookings import booking_request
-from allocation.services.decide import cycle
-from allocation.services.decide.leading import MOST_SECONDS
-from allocation.solver import solve
+from allocation.services.decide import cycle, leading
+from allocation.services.decide.leading import LONGEST_SECONDS, MOST_PART, MOST_SECONDS, Rest
+from allocation.services.snapshot.kept import Taken
+from allocation.solver import Snapshot, solve
 from tenants.models import Quota
 from tests.builders_allocation import a_booking_request, a_lab, an_ask
 from tests.roles import as_system
@@ -62,3 +64,23 @@ def test_turns_rest_until_time_or_a_change_may_change_the_plan(
     assert solves(1), "its start is decided at its second"
     with as_system():
         assert Booking.objects.get(id=waiting.id).state == "scheduled"
+
+
+@pytest.mark.parametrize(
+    ("took", "rests"),
+    [(0.01, MOST_SECONDS), (0.5, 0.5 * MOST_PART), (60, LONGEST_SECONDS)],
+)
+def test_a_plan_that_took_long_is_looked_for_less_often(took: float, rests: float) -> None:
+    nothing = dict.fromkeys(("gpus", "models", "held", "requests", "extensions", "limits"), ())
+    snapshot = Snapshot(now=1, **nothing)
+    taken = Taken(snapshot, mock.Mock(), has_drifted=False, is_changed=False)
+    live, rest = PolicyVersion(pk=1, document={}), Rest()
+
+    def lasts(seconds: float) -> bool:
+        at = replace(taken, snapshot=replace(snapshot, now=1 + round(seconds)))
+        return rest.lasts(at, live)
+
+    with mock.patch.object(leading, "next_instant", lambda _snapshot, _policy, until: until):
+        rest.begin(taken, live, took)
+    assert lasts(rests - 1)
+    assert not lasts(rests)
