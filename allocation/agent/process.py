@@ -80,7 +80,7 @@ class Agent:
         with contextlib.suppress(StoreError):
             # Reserve the sequence numbers of this process before the first message.
             self._store.save()
-        self._nvlinks_unreported: str | None = None
+        self._files_error: str | None = None
         self._slices_error: str | None = None
         self._outcomes: list[Outcome] = []
         self._examined: tuple[ExaminationDone, int] | None = None
@@ -167,7 +167,7 @@ class Agent:
         problems = (
             self._follower.problem,
             self._store_error,
-            self._nvlinks_unreported,
+            self._files_error,
             self._slices_error,
         )
         ladder = self._store.desired.ladder if self._store.desired else None
@@ -210,7 +210,7 @@ class Agent:
         named = {target.gpu for target in targets}
         targets += [reconcile.GpuTarget(gpu, None, ()) for gpu in self._gpus if gpu not in named]
         # The files of an ending booking are removed before its device is taken.
-        self._nvlinks_unreported = self._owners.files_sync(now)
+        self._files_error = self._owners.files_sync(now)
         self._slices_error = self._owners.slices_sync(targets)
         self._owners.notices_signal(before)
         # An owner may respond to a notice from now on.
@@ -224,7 +224,7 @@ class Agent:
                 since = self._node.handover.given.get(name) if ready else None
                 self._reports.entered(name, state.state, since.since if since else int(now))
         self._times.retain(self._store.held)
-        self._nvlinks_unreported = self._owners.files_sync(now)
+        self._files_error = self._owners.files_sync(now)
         self._slices_error = self._owners.slices_sync(targets)
         self._owners.suspended_resume(now)
 

@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import Parsed, parse_ask
-from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.bookings.requests import BookingRequest
 from billing.rules import midnight
 from portal.demo.history import TimedAction

@@ -30,10 +30,10 @@ OF_MOVES = {
     "when the move is committed": ("allocation.services.decide.cycle", "_publish", 1),
 }
 # Where it dies if it ends something.
-OF_ENDS = {"in the middle of an end": ("allocation.services.runs.end", "nodes_bump", 1)}
+OF_ENDS = {"in the middle of an end": ("allocation.services.runs.end", "generations_raise", 1)}
 # Where it dies if a plan is written in several transactions, of ten bookings each.
 OF_PIECES = {
-    "between two pieces": ("allocation.services.plans.pieces", "_piece_write", 3),
+    "between two pieces": ("allocation.services.plans.transactions", "_piece_write", 3),
 }
 BOOKINGS_OF_A_PIECE = 10
 
@@ -60,7 +60,7 @@ def main(point: str, now: str, number: str = "SIGKILL") -> None:
 
     name, function, times = (POINTS | OF_MOVES | OF_ENDS | OF_PIECES)[point]
     if point in OF_PIECES:
-        pieces = importlib.import_module("allocation.services.plans.pieces")
+        pieces = importlib.import_module("allocation.services.plans.transactions")
         pieces.PIECE_BOOKINGS = BOOKINGS_OF_A_PIECE  # type: ignore[attr-defined]
     module = importlib.import_module(name)
     setattr(module, function, dying(getattr(module, function), times, signal.Signals[number]))

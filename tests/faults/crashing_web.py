@@ -13,8 +13,8 @@ from tests.faults.crashing_cycle import dying
 
 # Where it dies: just before this function is called for the first time.
 POINTS = {
-    "before anything is written": ("allocation.services.bookings.bookings", "new_holds_place"),
-    "in the middle of writing": ("allocation.services.bookings.bookings", "audit_write"),
+    "before anything is written": ("allocation.services.bookings.creation", "new_holds_place"),
+    "in the middle of writing": ("allocation.services.bookings.creation", "audit_write"),
     "before the commit": ("tenants.api.idempotency", "_answer"),
     "after the commit": ("tenants.outbox", "_send"),
 }

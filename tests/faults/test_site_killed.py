@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from allocation.models import Booking, Node
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.fleet import enrolment_token_create

@@ -16,13 +16,14 @@ from django.db import OperationalError, connection
 
 from allocation import wire
 from allocation.models import Allocation, BookingEvent, Decision, Gpu
-from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from allocation.services.decide import cycle, leading
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.leading import CYCLE_LOCK, stalled_turn_end
 from allocation.services.nodes.redis_accounts import agents_redis
-from allocation.services.runs.end import nodes_bump
+from allocation.services.runs.end import generations_raise
 from allocation.solver import Plan, solve
 from tests.builders_allocation import (
     NOW,
@@ -178,7 +179,7 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
         wait_until(lambda: plant.cycle().outcome != "busy", seconds=20)
         assert fresh(booking).state == "starting"
         with as_system():
-            nodes_bump(Gpu.objects.values_list("id", flat=True))
+            generations_raise(Gpu.objects.values_list("id", flat=True))
         plant.cycle()
         notified = agents_redis().get(wire.desired_key(NAME))
         stopped.send_signal(signal.SIGCONT)

@@ -13,18 +13,15 @@ from allocation.models import Booking, BookingArray, WaitOffer
 from allocation.rules.ask import AskGroup
 from allocation.rules.states import TERMINAL, State
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
-from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_check_in,
-    booking_release,
-    booking_request,
-)
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.bookings.waiting.offers import offer_accept, offer_decline
+from allocation.services.runs.no_shows import booking_check_in
 from billing.queries import budget_figures
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx

@@ -11,8 +11,8 @@ import pytest
 from allocation import wire
 from allocation.models import Booking, Gpu, GpuEvent
 from allocation.rules.states import TERMINAL, State
-from allocation.services.bookings.bookings import booking_cancel, booking_release
 from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.runs.pause_choices import booking_saved
 from allocation.words.events import event_text

@@ -10,12 +10,13 @@ import pytest
 from django.db import IntegrityError, connection
 
 from allocation.models import Booking, Decision, EventCounter, Gpu, SolverState
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide import cycle
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
-from allocation.services.plans import apply_assignments
+from allocation.services.plans import assignments
 from allocation.services.plans.plan_diff import Changes, changes_of
 from allocation.solver import Assign, Plan
 from tests.builders_allocation import (
@@ -135,14 +136,14 @@ def test_one_that_can_never_be_written_keeps_nobody_else_from_being_decided(
     lab: Lab, neighbour: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = requested(lab), requested(neighbour)
-    really = apply_assignments._change_of
+    really = assignments._change_of
 
     def broken(booking: Booking, assign: Assign, *rest: object) -> object:
         if booking.id == bad.id:
             raise IntegrityError("a constraint that nobody thought of")
         return really(booking, assign, *rest)  # type: ignore[arg-type]  # as it was called
 
-    monkeypatch.setattr(apply_assignments, "_change_of", broken)
+    monkeypatch.setattr(assignments, "_change_of", broken)
     for _ in range(2):
         more = requested(neighbour, hours=1)
         with as_system():

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Decision, Gpu, SolverState
-from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.decide import cycle, leading
 from allocation.services.decide.cycle import CycleResult, cycle_run
 from allocation.services.decide.invariants import invariants_check

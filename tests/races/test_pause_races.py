@@ -8,12 +8,13 @@ import pytest
 from django.db import IntegrityError
 
 from allocation.models import Booking, Gpu, Pause
-from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
 from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.plans import pieces
-from allocation.services.plans.apply_assignments import PlanStale
+from allocation.services.plans import transactions
+from allocation.services.plans.assignments import PlanStale
 from allocation.services.runs import transition
 from allocation.services.runs.pause_choices import booking_saved
 from allocation.solver import Plan
@@ -104,7 +105,7 @@ def test_a_notice_a_release_and_an_extension_at_once_leave_everything_whole(lab:
 def no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nobody asked whether the plan is still true, nor the table of steps."""
 
-    monkeypatch.setattr(pieces, "parts_stale", lambda *_: {})
+    monkeypatch.setattr(transactions, "parts_stale", lambda *_: {})
     monkeypatch.setattr(transition, "is_transition_allowed", lambda *_: True)
 
 

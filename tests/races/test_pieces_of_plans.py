@@ -10,12 +10,13 @@ import pytest
 from django.db import connection
 
 from allocation.models import Allocation, Booking, Decision, DecisionPiece, Gpu, SolverState
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide import cycle
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
-from allocation.services.plans import pieces
+from allocation.services.plans import transactions
 from allocation.services.plans.plan_diff import Changes, changes_of
 from allocation.solver import Plan
 from tests.builders_allocation import (
@@ -62,7 +63,7 @@ def decided_once(bookings: list[Booking]) -> None:
 def test_one_cancelled_booking_makes_only_its_own_part_stale(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "PIECE_BOOKINGS", BOOKINGS_OF_A_PIECE)
+    monkeypatch.setattr(transactions, "PIECE_BOOKINGS", BOOKINGS_OF_A_PIECE)
     gone, *others = requested(lab, COUNT)
 
     def cancelled(plan: Plan, now: datetime) -> Changes:
@@ -152,8 +153,8 @@ def test_a_process_that_is_overtaken_between_two_pieces_writes_no_more(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bookings = requested(lab, 3 * BOOKINGS_OF_A_PIECE)
-    monkeypatch.setattr(pieces, "PIECE_BOOKINGS", BOOKINGS_OF_A_PIECE)
-    really, seen = pieces._piece_write, []
+    monkeypatch.setattr(transactions, "PIECE_BOOKINGS", BOOKINGS_OF_A_PIECE)
+    really, seen = transactions._piece_write, []
 
     def overtaken(*args: object) -> object:
         seen.append(1)
@@ -166,7 +167,7 @@ def test_a_process_that_is_overtaken_between_two_pieces_writes_no_more(
         with as_system():
             SolverState.objects.update(leader_term=900)
 
-    monkeypatch.setattr(pieces, "_piece_write", overtaken)
+    monkeypatch.setattr(transactions, "_piece_write", overtaken)
     with as_system():
         assert not connection.in_atomic_block
         assert cycle_run(NOW).outcome == "decided"

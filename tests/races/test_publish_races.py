@@ -11,7 +11,7 @@ from allocation import wire
 from allocation.models import Gpu, Node
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.publish.publish import publish_due
-from allocation.services.runs.end import nodes_bump
+from allocation.services.runs.end import generations_raise
 from tests.builders_allocation import NOW, a_model, a_policy
 from tests.races.together import apart
 from tests.roles import as_system
@@ -38,7 +38,7 @@ def test_what_is_published_last_is_the_newest(
         return really(message, key=key, key_version=key_version)
 
     def bump_then_publish() -> int:
-        nodes_bump(Gpu.objects.values_list("id", flat=True))
+        generations_raise(Gpu.objects.values_list("id", flat=True))
         return publish_due(NOW)
 
     with (
@@ -47,7 +47,7 @@ def test_what_is_published_last_is_the_newest(
         psycopg.connect(real_db.admin_dsn, autocommit=True) as admin,
     ):
         with as_system():
-            nodes_bump(Gpu.objects.values_list("id", flat=True))
+            generations_raise(Gpu.objects.values_list("id", flat=True))
         monkeypatch.setattr(wire, "seal", slow)
         first = pool.submit(lambda: apart(lambda: publish_due(NOW)))
         try:

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from allocation.models import Booking, Gpu, Occupancy
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from billing.queries import budget_figures
 from tests.builders_allocation import NOW, Lab, a_booking_request, an_ask

@@ -5,7 +5,8 @@ from datetime import datetime
 from allocation.models import Booking
 from allocation.reasons.reason import reason
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.record.places import place_of_row
 from allocation.services.snapshot.snapshot import seconds
 from allocation.solver import Move, Place

@@ -6,7 +6,7 @@ from decimal import Decimal
 from allocation import wire
 from allocation.models import Booking, BookingEvent
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.runs.end import allocation_saved

@@ -176,7 +176,7 @@ def with_room_made(site: Snapshot, plan: Plan, but: Container[str] = ()) -> Snap
     `but` are those that get no notice after all.
     """
     leaves = {each.booking: each.at for each in plan.pauses if each.booking not in but}
-    return _left(site, plan, leaves | _nvlinks_unreported(site, plan))
+    return _left(site, plan, leaves | _leaves_unnotified(site, plan))
 
 
 def _left(site: Snapshot, plan: Plan, leaves: dict[str, int]) -> Snapshot:
@@ -186,7 +186,7 @@ def _left(site: Snapshot, plan: Plan, leaves: dict[str, int]) -> Snapshot:
     return replace(site, held=held, requests=(*site.requests, *resumed(site, plan)))
 
 
-def _nvlinks_unreported(site: Snapshot, plan: Plan) -> dict[str, int]:
+def _leaves_unnotified(site: Snapshot, plan: Plan) -> dict[str, int]:
     """When the victims of planned starts that have no notice yet leave.
 
     Those in the way on a GPU must. For host cores the plan does not name them: the fewest whose

@@ -46,7 +46,7 @@ class ModeChanges:
         self._failed: dict[str, Failed] = {}
 
     def make(self, gpu: str, mode: Mode, port: GpuPort) -> None:
-        """Change the mode. Raises GpuError, and Waits while it is not to be tried again."""
+        """Changes the mode. Raises GpuError, or RetryLater before the next try is due."""
         failed = self._failed.get(gpu)
         if failed is not None and failed.mode == mode and self._steady() < failed.next_try:
             raise RetryLater(failed.text)
@@ -144,7 +144,7 @@ class Applier:
             return self._unreachable(target, lost)
         except StoreError as unsaved:
             problems[target.gpu] = Problem(f"on the node: {unsaved}")
-            self._nvlinks_unreported(target, plan, problems[target.gpu])
+            self._proofs_withdraw(target, plan, problems[target.gpu])
         problem = problems.get(target.gpu)
         text = problem.text if problem else plan.error
         self._note_mode(target, truth, plan)
@@ -156,7 +156,7 @@ class Applier:
         elif plan.error is not None:
             self._changes.blocked(target.gpu, reconcile.hardware_mode(target.mode), plan.error)
 
-    def _nvlinks_unreported(self, target: GpuTarget, plan: Plan, problem: Problem) -> None:
+    def _proofs_withdraw(self, target: GpuTarget, plan: Plan, problem: Problem) -> None:
         """Withdraws proofs of emptiness that are not on disk: a restart would lose them."""
         for task in target.tasks:
             state = plan.states.get(task.allocation.id)

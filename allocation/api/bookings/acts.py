@@ -22,19 +22,16 @@ from allocation.api.bookings.shapes import (
     BookingOut,
 )
 from allocation.models import Booking
-from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_check_in,
-    booking_release,
-)
 from allocation.services.bookings.change.changes import (
     booking_extend,
 )
 from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.lengths import planned_end_of
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.quotes.changes import ending_quote
 from allocation.services.runs.idle_use import booking_still_needed
+from allocation.services.runs.no_shows import booking_check_in
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView

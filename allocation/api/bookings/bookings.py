@@ -43,15 +43,13 @@ from allocation.queries.bookings.decided import (
     parts_of,
 )
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import (
-    booking_create,
-)
 from allocation.services.bookings.change.changes import (
     Patch,
     booking_patch,
 )
 from allocation.services.bookings.change.refusals import revision_moved
 from allocation.services.bookings.change_rows import is_change_open
+from allocation.services.bookings.creation import booking_create
 from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.quotes.changes import change_quote
 from tenants.access import access_project

@@ -15,8 +15,8 @@ from allocation.api.bookings.shapes import BookingOut, new_booking_data
 from allocation.models import WaitEntry, WaitMode, WaitOffer
 from allocation.queries.bookings.timelines.waiting import entries_visible, offers_visible
 from allocation.rules.waiting import MOST_ENTRIES
-from allocation.services.bookings.bookings import booking_create
 from allocation.services.bookings.change.waiting import entry_wake
+from allocation.services.bookings.creation import booking_create
 from allocation.services.bookings.waiting.groups import entries_exclude
 from allocation.services.bookings.waiting.offers import offer_accept, offer_cost, offer_decline
 from allocation.words.refusals import refusal_text

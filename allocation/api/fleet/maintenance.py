@@ -178,7 +178,7 @@ class MaintenanceEnd(OperatorView):
             if found is None:
                 raise missing("maintenance")
             return maintenance_end(
-                operator=self.user, blackout=found, now=self.now, following=sent["following"]
+                operator=self.user, maintenance=found, now=self.now, following=sent["following"]
             )
 
         return self.operate(work, MaintenanceOut)

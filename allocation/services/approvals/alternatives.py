@@ -23,8 +23,9 @@ from allocation.services.bookings.approval.decisions import (
     open_check,
 )
 from allocation.services.bookings.approval.requests import rules_met
-from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.checks.terms import stronger_terms, target_of
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.record.terms import Terms, booking_with
 from allocation.words.refusals import refusal_text

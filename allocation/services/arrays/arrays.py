@@ -18,10 +18,11 @@ from allocation.services.arrays.elements import (
     array_stop,
     element_id,
 )
-from allocation.services.bookings.bookings import AdmittedRequest, booking_cancel, bookings_create
 from allocation.services.bookings.checks.admission import Asker, admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
 from allocation.services.bookings.checks.policy_hook import request_ask
+from allocation.services.bookings.creation import AdmittedRequest, bookings_create
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.record.terms import Terms
 from allocation.words.refusals import refusal_text

@@ -14,10 +14,11 @@ from allocation.models import Series
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.recurrence import Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import AdmittedRequest, booking_cancel, bookings_create
 from allocation.services.bookings.checks.admission import Asker, admission_at, admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.policy_hook import request_ask
+from allocation.services.bookings.creation import AdmittedRequest, bookings_create
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.requests import BookingRequest
 from allocation.words.refusals import coded_text, refusal_text
 from billing.price_books import PriceShelf

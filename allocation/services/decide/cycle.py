@@ -1,4 +1,4 @@
-"""One turn of the solver: end, snapshot, solve, write, start, publish."""
+"""One turn of the decision cycle: end, snapshot, solve, write, start, publish."""
 
 import logging
 import time
@@ -37,19 +37,19 @@ from allocation.services.decide.self_check import cycle_failure_note
 from allocation.services.decide.set_aside import decided_without
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.gpu_modes import modes_request
-from allocation.services.plans.apply_assignments import PlanOvertaken, PlanStale
-from allocation.services.plans.apply_changes import changes_sweep
-from allocation.services.plans.apply_pauses import pauses_due
-from allocation.services.plans.idle import idle_write
+from allocation.services.plans.assignments import PlanOvertaken, PlanStale
+from allocation.services.plans.changes import changes_sweep
+from allocation.services.plans.idle_bookings import idle_write
 from allocation.services.plans.kept_places import (
     offers_take_back,
     offers_write,
     soft_places_lapse,
     soft_places_write,
 )
-from allocation.services.plans.pieces import plan_apply
+from allocation.services.plans.pauses import emptied_gpus_hand_over, more_time_answer
 from allocation.services.plans.plan_diff import changes_of
 from allocation.services.plans.restraints import restraints_apply
+from allocation.services.plans.transactions import plan_apply
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import (
@@ -81,7 +81,7 @@ MAX_NEW_LOCKED, LOCK_TIMEOUT_MS, MAX_LOCKED_SOLVE_MS = 100, 2_000, 2_000
 # can't write either has another cause than concurrent changes.
 LOCKED_TURNS = range(1, 4)
 _FOR_MODES, _FOR_NODES = ("modes", "pins"), ("suspended", "unpublished")
-# What the solver of this process made of held work; each turn has the lock of its session.
+# State of this process between its turns. Only the turn that holds the lock uses it.
 _kept = Kept()
 _rest = Rest()
 _searches = Searches()
@@ -185,7 +185,7 @@ def _end(work: Work, now: datetime, *, planned: bool) -> int:
     ended = 0
     if work.take("calendar_cuts"):
         calendar_cut(now)
-    if work.take("over", "left", "never_started"):
+    if work.take("runs_over", "leaving_over", "never_started"):
         ended += ends_due(now)
     if work.has_hardware:
         ended += work.done(hardware_vacate(now, planned=planned))
@@ -193,8 +193,8 @@ def _end(work: Work, now: datetime, *, planned: bool) -> int:
 
 
 def _expire(work: Work, now: datetime) -> int:
-    """Ends what nobody answered in time, and takes back what was kept for it; returns how many
-    bookings ended."""
+    """Ends offers, approvals and waiting-list entries that were not answered in time, and frees
+    the places kept for them; returns how many bookings ended."""
     ended = 0
     if work.take("offers"):
         offers_expire(now)
@@ -206,27 +206,28 @@ def _expire(work: Work, now: datetime) -> int:
         ended += rivals_withdraw(now)
     if work.take("nights"):
         nights_note(now)
-    if work.take("lapsed"):
+    if work.take("places_lapsed"):
         soft_places_lapse(now)
     return ended
 
 
 def _prepare(work: Work, now: datetime) -> None:
-    """Brings what the snapshot shows up to date."""
-    if work.take("more_time", "handed_over"):
-        pauses_due(now)
+    """Brings bookings up to date before the snapshot is taken."""
+    if work.take("more_time", "hand_overs"):
+        more_time_answer(now)
+        emptied_gpus_hand_over(now)
     if work.has_restraints:
         work.done(restraints_apply(now))
     if work.take("changes_open"):
         changes_sweep(now)
     if work.take("arrays"):
         arrays_advance(now)
-    if work.take("children"):
+    if work.take("dependants"):
         dependencies_advance(now)
 
 
 def _publish(work: Work, now: datetime) -> None:
-    """Requests changes of modes, and sends the nodes what they have to do."""
+    """Requests changes of GPU modes, and sends nodes their new documents."""
     if work.take(*_FOR_MODES):
         modes_request(now)
     if work.take(*_FOR_NODES):
@@ -343,7 +344,7 @@ def _solved(snapshot: Snapshot, live: PolicyVersion) -> Plan:
 
 
 def _drop_record(error: PlanStale | IntegrityError) -> _Attempt:
-    """Returns the outcome of a plan of which nothing was written."""
+    """Counts and logs a plan of which nothing was written; returns the outcome."""
     withheld = error.withheld if isinstance(error, PlanStale) else {}
     withheld_count(withheld)
     if withheld and not _has_unanswered(withheld):

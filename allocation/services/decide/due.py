@@ -1,4 +1,4 @@
-"""What a turn of the solver has to do at an instant, asked in one statement."""
+"""The work that is due for a turn at an instant, looked up in one statement."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,8 +22,8 @@ from allocation.services.bookings.waiting.candidates import entries_due, nights_
 from allocation.services.bookings.waiting.groups import rivals_due
 from allocation.services.bookings.waiting.offers import offers_due
 from allocation.services.nodes.gpu_modes import pins_of_modes, starts_with_a_mode
-from allocation.services.plans.apply_pauses import causes_emptied
 from allocation.services.plans.kept_places import places_lapsed
+from allocation.services.plans.pauses import hand_overs_due
 from allocation.services.plans.restraints import marked, restraints_due
 from allocation.services.publish.publish import nodes_unpublished
 from allocation.services.record.open_pauses import pauses_to_extend
@@ -36,7 +36,7 @@ from allocation.services.runs.end import (
 )
 from allocation.services.runs.interrupt import is_hardware_to_vacate, rows_on_closed_hardware
 from allocation.services.runs.resume import suspended_work_over
-from allocation.services.runs.start import KEPT
+from allocation.services.runs.start import RESTRAINED
 from billing.services.guardrails import rungs_acting
 from tenants.platform.database.look import Look, Question
 
@@ -58,18 +58,18 @@ def _changes_due(now: datetime) -> QuerySet[BookingChange]:
 def _starts_due(now: datetime) -> QuerySet[Booking]:
     """The first of all planned starts, if it has come.
 
-    The planner takes starts until now for many, because those that run have one, too. So it would
-    read all bookings to find out that there is none.
+    PostgreSQL would expect many planned starts before now, because running bookings have one too,
+    and would read all bookings to find that none is scheduled. The first one is one index entry.
     """
-    planned = _bookings(Q(state=State.SCHEDULED) & ~KEPT).order_by("planned_starts")
+    planned = _bookings(Q(state=State.SCHEDULED) & ~RESTRAINED).order_by("planned_starts")
     return _bookings(Q(id__in=planned.values("id")[:1]) & start_planned_by(now))
 
 
 _QUESTIONS: Mapping[str, Question] = {
     "frozen": lambda _: PortalMode.objects.filter(kind=PortalMode.Kind.FREEZE, ended_at=None),
     "calendar_cuts": lambda _: calendar_cuts_due(),
-    "over": lambda now: _bookings(runs_over(now)),
-    "left": lambda now: _bookings(leaving_over(now)),
+    "runs_over": lambda now: _bookings(runs_over(now)),
+    "leaving_over": lambda now: _bookings(leaving_over(now)),
     "never_started": lambda now: _bookings(never_started(now)),
     "maintenance": lambda now: Maintenance.objects.filter(ended_at=None, ends__gt=now),
     "maintenance_acts": lambda now: Maintenance.objects.filter(
@@ -82,9 +82,9 @@ _QUESTIONS: Mapping[str, Question] = {
     "entries": entries_due,
     "nights": nights_due,
     "rivals": lambda _: rivals_due(),
-    "lapsed": lambda now: _bookings(places_lapsed(now)),
+    "places_lapsed": lambda now: _bookings(places_lapsed(now)),
     "more_time": lambda _: pauses_to_extend(),
-    "handed_over": lambda _: causes_emptied(),
+    "hand_overs": lambda _: hand_overs_due(),
     "rungs": rungs_acting,
     "stops": lambda _: Stop.objects.filter(ended_at=None),
     "marked": lambda _: marked(),
@@ -92,8 +92,8 @@ _QUESTIONS: Mapping[str, Question] = {
     "changes_asked": lambda _: BookingChange.objects.filter(_ASKED),
     "changes_due": _changes_due,
     "arrays": lambda _: BookingArray.objects.exclude(state=BookingArray.State.ENDED),
-    "children": lambda _: Booking.objects.filter(awaits_parents=True, state__in=WAITING),
-    "parents_over": dependencies_due,
+    "dependants": lambda _: Booking.objects.filter(awaits_parents=True, state__in=WAITING),
+    "dependencies": dependencies_due,
     "orders": lambda _: CompactionOrder.objects.filter(decided_at=None),
     "to_answer": lambda _: _bookings(
         Q(state__in=_TO_ANSWER)
@@ -103,7 +103,7 @@ _QUESTIONS: Mapping[str, Question] = {
     ),
     "requested": lambda _: Booking.objects.filter(state=State.REQUESTED, is_drained=False),
     "starts": _starts_due,
-    "resumes": lambda now: _bookings(RESUME_PLANNED & start_planned_by(now) & ~KEPT),
+    "resumes": lambda now: _bookings(RESUME_PLANNED & start_planned_by(now) & ~RESTRAINED),
     "modes": starts_with_a_mode,
     "pins": lambda _: pins_of_modes(),
     "suspended": suspended_work_over,
@@ -111,18 +111,21 @@ _QUESTIONS: Mapping[str, Question] = {
 }  # fmt: skip
 # Each of these gives a turn something to do.
 _ANY_OF = (
-    "calendar_cuts", "over", "left", "offers", "approvals", "entries", "rivals", "lapsed",
-    "more_time", "changes_due", "parents_over", "requested", "starts", "resumes",
+    "calendar_cuts", "runs_over", "leaving_over", "offers", "approvals", "entries", "rivals",
+    "places_lapsed", "more_time", "changes_due", "dependencies", "requested", "starts", "resumes",
 )  # fmt: skip
 _HARDWARE = ("maintenance", "to_vacate", "blocked")
-# Who announces a maintenance requests a turn. From then on only its time matters.
+# Planning a maintenance requests a turn, so the tick watches only its deadline.
 _HARDWARE_NOW = ("maintenance_acts", "to_vacate", "blocked")
 _RESTRAINTS = ("rungs", "stops", "marked")
 _look = Look(_QUESTIONS)
 
 
 class Work:
-    """What there is to do at an instant. It is looked up again after something was done."""
+    """The names of `_QUESTIONS` that have work at an instant.
+
+    The answers are kept until something was done (`take`, `done`); then they are looked up again.
+    """
 
     def __init__(self, now: datetime) -> None:
         """Looks nothing up before the first question."""
@@ -130,13 +133,13 @@ class Work:
         self._found: frozenset[str] | None = None
 
     def has(self, *names: str) -> bool:
-        """Whether there is something to do under one of the names."""
+        """Whether one of the names has work."""
         if self._found is None:
             self._found = _look(self._now)
         return not self._found.isdisjoint(names)
 
     def take(self, *names: str) -> bool:
-        """Returns the same, for a caller that does it now: more may be left to do then."""
+        """Returns the same as `has`, for a caller that does the work now."""
         found = self.has(*names)
         if found:
             self.forget()
@@ -153,7 +156,8 @@ class Work:
         return self.has(*_RESTRAINTS)
 
     def done(self, count: int) -> int:
-        """Returns the number of things that were done. If there were any, more may be left."""
+        """Returns `count`, the number of things that the caller did. More work may follow from
+        them."""
         if count:
             self.forget()
         return count

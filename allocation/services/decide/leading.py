@@ -1,9 +1,9 @@
-"""The process that leads: its lock, and what it keeps between its cycles.
+"""The leader of the decision cycle: its lock, and what its process keeps between turns.
 
-The lock belongs to a session of the database and ends with it. A session that is silent is ended by
-the process that finds its lock taken: its process was stopped, or hangs. A process that leads keeps
-the places in the queue as they are stored, the classes that were searched, and until when the last
-decision stays the decision.
+The lock belongs to a session of the database and ends with it. If a process finds the lock taken by
+a session that has been silent for `STALLED_SECONDS`, it ends that session, because the process of
+the session was stopped or hangs. The leader keeps the stored places in the queue (`QueuePlaces`),
+until when the last plan still holds (`Rest`), and which GPU classes need no search (`Searches`).
 """
 
 import logging
@@ -19,7 +19,7 @@ import psycopg
 from django.db import OperationalError, connection, transaction
 
 from allocation.models import PolicyVersion, QueuePlace
-from allocation.services.plans.pieces import leads
+from allocation.services.plans.transactions import leads
 from allocation.services.policy.policies import policy_of
 from allocation.services.record.counters import counter_add
 from allocation.services.snapshot.kept import Taken
@@ -53,9 +53,9 @@ class TurnEnded(OperationalError):
 
 @dataclass(frozen=True, slots=True)
 class TurnSession:
-    """A wrapper of statements that allows them in one session only.
+    """Refuses statements in any session but the `first` one, which holds the lock.
 
-    After an error Django opens another session, which does not hold the lock.
+    After an error Django silently opens another session.
     """
 
     first: object
@@ -105,8 +105,8 @@ def stalled_turn_end() -> bool:
 def session_kept() -> Iterator[None]:
     """Keeps the session from being silent while the turn computes without statements.
 
-    A thread asks the database now and then. It stops with the process, so the session of a stopped
-    process is silent all the same, and after `MOST_SOLVE_SECONDS`.
+    A thread sends a statement every few seconds. It stops with the process, so the session of a
+    stopped process is still silent, and it gives up after `MOST_SOLVE_SECONDS`.
     """
     done = Event()
     thread = Thread(target=_ask_often, args=(connection.connection, done), daemon=True)
@@ -131,16 +131,16 @@ def _ask_often(session: "psycopg.Connection[Any]", done: Event) -> None:
 
 Key = tuple[int, ...]
 MOST_SECONDS = 60
-"""What moves with each second changes a plan by so much later at most, where plans are cheap."""
+"""The longest rest after a cheap plan: some inputs of a plan change with every second."""
 MOST_PART = 300
-"""A plan that took long is found again no sooner than after so many times as long, so that an idle
-site of any size takes the same part of a processor."""
+"""After a plan that took long the rest lasts this many times as long, so that an idle site of any
+size takes the same part of a processor."""
 LONGEST_SECONDS = 300
-"""Never later than that."""
+"""The longest rest after any plan."""
 
 
 class QueuePlaces:
-    """Writes the places for one process that leads."""
+    """Writes the places of waiting bookings in the queue, if they differ from what is stored."""
 
     def __init__(self) -> None:
         """Begins without knowing what is stored."""
@@ -190,17 +190,20 @@ queue_places = QueuePlaces()
 
 
 class Rest:
-    """Begins when a plan changed nothing. Turns solve nothing until the next instant at which time
-    alone may change the plan, unless the snapshot or the policy changes.
+    """Lets turns skip solving after a plan that changed nothing.
+
+    It ends at the next instant at which time alone may change the plan, or when the snapshot or the
+    policy changes.
     """
 
     def __init__(self) -> None:
-        """Begins awake."""
+        """The first turn solves."""
         self._until: int | None = None
         self._policy: int | None = None
 
     def lasts(self, taken: Taken, live: PolicyVersion) -> bool:
-        """Returns whether the plan for this snapshot would still change nothing; else ends."""
+        """Returns whether the plan for this snapshot would still change nothing; if not, the rest
+        ends."""
         is_same = not taken.is_changed and live.pk == self._policy
         if self._until is None or not is_same or taken.snapshot.now >= self._until:
             self.end()
@@ -219,7 +222,7 @@ class Rest:
 
 
 class Searches:
-    """What one process that leads knows of the searches of its cycles."""
+    """The GPU classes that need no new search, because nothing of theirs has changed."""
 
     def __init__(self) -> None:
         """Begins with a search of all classes."""

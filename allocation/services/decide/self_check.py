@@ -17,7 +17,7 @@ from allocation.services.nodes.clock import JUMP_KEY
 
 logger = logging.getLogger(__name__)
 
-# A request that is undecided for longer shows a fault, not a queue.
+# Every request is decided within seconds, even if it has to wait. An older one shows a fault.
 BEHIND_SECONDS = 30
 
 _CHECKED = "watch:invariants"

@@ -76,10 +76,10 @@ _beats = Compiled(
         link_digest__isnull=False, heartbeat_seq__gt=0
     ).values_list("id", "heartbeat_seq", "observed_generation", "published_generation")
 )
-_silent = Compiled(
+_newly_unreachable = Compiled(
     lambda _, keys: Node.objects.filter(id__in=keys, unreachable_since=None).order_by("id")
 )
-_partitioned = Compiled(
+_newly_long_unreachable = Compiled(
     lambda _, keys: Node.objects.filter(
         id__in=keys, unreachable_since__isnull=False, long_unreachable=False
     ).order_by("id")
@@ -188,10 +188,11 @@ def signs_read() -> dict[UUID, Beat]:
 
 def unreachable_mark(verdict: AnswerStates[UUID], now: datetime) -> None:
     """Records the changes of a verdict."""
-    for node in _silent(now, verdict.silent) if verdict.silent else ():
+    for node in _newly_unreachable(now, verdict.silent) if verdict.silent else ():
         _unreachable_note(node, now)
-    for node in _partitioned(now, verdict.long_unreachable) if verdict.long_unreachable else ():
-        _partition_note(node)
+    long = verdict.long_unreachable
+    for node in _newly_long_unreachable(now, long) if long else ():
+        _long_unreachable_note(node)
     for node in _marked(now, verdict.heard) if verdict.heard else ():
         _reachable_note(node, now)
 
@@ -214,9 +215,9 @@ def _unreachable_note(node: Node, now: datetime) -> None:
     task_request("allocation.cycle")
 
 
-def _partition_note(node: Node) -> None:
-    """Marks a node as partitioned: bookings planned there soon are placed elsewhere; running ones
-    continue to their end."""
+def _long_unreachable_note(node: Node) -> None:
+    """Marks a node as unreachable for long: bookings planned there soon are placed elsewhere;
+    running ones continue to their end."""
     if Node.objects.filter(id=node.id, unreachable_since__isnull=False).update(
         long_unreachable=True
     ):

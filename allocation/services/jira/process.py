@@ -21,7 +21,8 @@ from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.rules.jira import BadMessage, Said, issue_url, request_text, sprint_url
 from allocation.rules.states import OPEN
 from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
-from allocation.services.bookings.bookings import booking_cancel, booking_create
+from allocation.services.bookings.creation import booking_create
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.jira.calls import comment_queue, quote_text, refusal_comment

@@ -16,7 +16,7 @@ from allocation.models import Booking, Stop
 from allocation.queries.fleet.stops import stop_why
 from allocation.rules.ask.line.text import duration_text
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
-from allocation.services.plans.apply_pauses import operator_pause_begin
+from allocation.services.plans.pauses import operator_pause_begin
 from allocation.services.record.history import Event, events_add
 from allocation.services.runs.transition import booking_lock
 from allocation.words.events import event_text

@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.models import Max, Q, QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, Maintenance, Node
+from allocation.rules.states import RUNNING
 from allocation.services.operate.drain import deadline_check, fence_check, fence_places
 from allocation.services.operate.maintenance import (
     LONGEST,
@@ -15,7 +16,7 @@ from allocation.services.operate.maintenance import (
     maintenance_preview,
 )
 from allocation.services.runs.end import STARTED
-from allocation.services.runs.interrupt import REPLAN_AHEAD, RUNNING
+from allocation.services.runs.interrupt import REPLAN_AHEAD
 from tenants.models import User
 
 
@@ -89,12 +90,12 @@ def fence_impact(*, node: Node, gpu: Gpu | None, note: str) -> FenceImpact:
 
 
 def maintenance_end_impact(
-    *, blackout: Maintenance, following: bool, now: datetime
+    *, maintenance: Maintenance, following: bool, now: datetime
 ) -> MaintenanceEndImpact:
     """Impact of ending or cancelling the maintenance now."""
-    wheres = Gpu.objects.filter(_hardware(blackout))
-    rest = Maintenance.objects.filter(series=blackout.series, starts__gt=blackout.starts)
-    later = rest.filter(ended_at=None, ends__gt=now).count() if blackout.series else 0
+    wheres = Gpu.objects.filter(_hardware(maintenance))
+    rest = Maintenance.objects.filter(series=maintenance.series, starts__gt=maintenance.starts)
+    later = rest.filter(ended_at=None, ends__gt=now).count() if maintenance.series else 0
     return MaintenanceEndImpact(wheres.count(), later if following else 0)
 
 
@@ -113,10 +114,10 @@ def pin_impact(*, gpu: Gpu, mode: str) -> int:
     return rows.values("booking").distinct().count()
 
 
-def _hardware(blackout: Maintenance) -> Q:
-    if blackout.gpu_id is not None:
-        return Q(id=blackout.gpu_id)
-    return Q(node=blackout.node_id) if blackout.node_id else Q(node__rack=blackout.rack_id)
+def _hardware(maintenance: Maintenance) -> Q:
+    if maintenance.gpu_id is not None:
+        return Q(id=maintenance.gpu_id)
+    return Q(node=maintenance.node_id) if maintenance.node_id else Q(node__rack=maintenance.rack_id)
 
 
 def _bookings(rows: QuerySet[Allocation]) -> Sequence[Booking]:

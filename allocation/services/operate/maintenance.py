@@ -22,13 +22,13 @@ from allocation.models import (
 from allocation.queries.fleet.maintenance import in_scope
 from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import Recurrence, dates_of, dates_overlap
-from allocation.rules.states import State
+from allocation.rules.states import RUNNING, State
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.fleet import operator_event
 from allocation.services.policy.policies import policy_of
 from allocation.services.record.site_events import maintenance_event
 from allocation.services.runs.end import STARTED
-from allocation.services.runs.interrupt import RUNNING, Interruption, drain_notify
+from allocation.services.runs.interrupt import Interruption, drain_notify
 from allocation.services.snapshot.hardware import maintenance_rows
 from allocation.services.snapshot.snapshot import instant, requests_of, seconds, snapshot_read
 from allocation.solver import Plan, Snapshot, solve
@@ -110,9 +110,9 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
             `reason_needed`, `not_found`, and for what repeats `no_dates`, `series_too_long`,
             `series_overlap`.
     """
-    blackouts = _maintenances_of(operator, terms, now)
-    Maintenance.objects.bulk_create(blackouts)
-    first = blackouts[0]
+    maintenances = _maintenances_of(operator, terms, now)
+    Maintenance.objects.bulk_create(maintenances)
+    first = maintenances[0]
     facts = {
         "operator": operator.username,
         "reason": first.reason,
@@ -130,21 +130,21 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
             "ends": first.ends.isoformat(),
             "drain_by": first.drain_by.isoformat(),
             "reason": first.reason,
-            "dates": len(blackouts),
+            "dates": len(maintenances),
         },
     )
     because = Interruption("R33", event_text("maintenance", where=first.where, why=first.reason))
     notified = Q(pk=None)
-    for blackout in _before_last_end(blackouts):
-        drain_notify(_overlapping(blackout) & ~notified, blackout.drain_by, because, now)
-        notified |= Q(period__overlap=(blackout.starts, blackout.ends))
-    maintenance_event(Maintenance.Event.PLANNED, first, now, later_dates=len(blackouts) - 1)
+    for maintenance in _before_last_end(maintenances):
+        drain_notify(_overlapping(maintenance) & ~notified, maintenance.drain_by, because, now)
+        notified |= Q(period__overlap=(maintenance.starts, maintenance.ends))
+    maintenance_event(Maintenance.Event.PLANNED, first, now, later_dates=len(maintenances) - 1)
     task_request("allocation.cycle")
     return first
 
 
 def maintenance_end(
-    *, operator: User, blackout: Maintenance, now: datetime, following: bool = False
+    *, operator: User, maintenance: Maintenance, now: datetime, following: bool = False
 ) -> Maintenance:
     """Ends maintenance now, or cancels it before it starts; its GPUs are available again.
 
@@ -153,44 +153,44 @@ def maintenance_end(
     Raises:
         Refused: `blackout_over`.
     """
-    blackout = (
+    maintenance = (
         Maintenance.objects.select_for_update(of=("self",))
         .select_related("rack", "node", "gpu__node")
-        .get(id=blackout.id)
+        .get(id=maintenance.id)
     )
-    if blackout.ended_at is not None or blackout.ends <= now:
-        raise Refused("blackout_over", refusal_text("blackout_over", where=blackout.where))
-    is_early = now < blackout.starts
-    if not is_early and blackout.last_event == Maintenance.Event.PLANNED:
+    if maintenance.ended_at is not None or maintenance.ends <= now:
+        raise Refused("blackout_over", refusal_text("blackout_over", where=maintenance.where))
+    is_early = now < maintenance.starts
+    if not is_early and maintenance.last_event == Maintenance.Event.PLANNED:
         # It began within the last half minute.
-        maintenance_event(Maintenance.Event.STARTED, blackout, now)
-    blackout.ended_at = now
-    blackout.last_event = Maintenance.Event.CANCELLED if is_early else Maintenance.Event.ENDED
-    blackout.save(update_fields=["ended_at", "last_event"])
+        maintenance_event(Maintenance.Event.STARTED, maintenance, now)
+    maintenance.ended_at = now
+    maintenance.last_event = Maintenance.Event.CANCELLED if is_early else Maintenance.Event.ENDED
+    maintenance.save(update_fields=["ended_at", "last_event"])
     more = 0
-    if following and blackout.series is not None:
-        rest = Maintenance.objects.filter(series=blackout.series, starts__gt=blackout.starts)
+    if following and maintenance.series is not None:
+        rest = Maintenance.objects.filter(series=maintenance.series, starts__gt=maintenance.starts)
         more = rest.filter(ended_at=None, ends__gt=now).update(
             ended_at=now, last_event=Maintenance.Event.CANCELLED
         )
-    maintenance_event(Maintenance.Event(blackout.last_event), blackout, now, later_dates=more)
-    facts = {"operator": operator.username, "reason": blackout.reason}
+    maintenance_event(Maintenance.Event(maintenance.last_event), maintenance, now, later_dates=more)
+    facts = {"operator": operator.username, "reason": maintenance.reason}
     if more:
         text = fleet_text("maintenance_series_ended", **facts, dates=more)
     else:
         text = fleet_text("maintenance_ended", **facts)
-    _note(blackout, text, now)
-    where = {"where": blackout.where}
+    _note(maintenance, text, now)
+    where = {"where": maintenance.where}
     platform_record(
         operator_id=operator.id,
         action="maintenance.ended",
-        target=("maintenance", blackout.id),
+        target=("maintenance", maintenance.id),
         now=now,
-        before={**where, "ends": blackout.ends.isoformat()},
+        before={**where, "ends": maintenance.ends.isoformat()},
         after={**where, "ends": now.isoformat(), "later_dates_called_off": more},
     )
     task_request("allocation.cycle")
-    return blackout
+    return maintenance
 
 
 def maintenance_preview(*, operator: User, terms: MaintenanceTerms, now: datetime) -> Preview:
@@ -199,18 +199,18 @@ def maintenance_preview(*, operator: User, terms: MaintenanceTerms, now: datetim
     Raises:
         Refused: as `maintenance_plan`.
     """
-    blackouts = _maintenances_of(operator, terms, now)
+    maintenances = _maintenances_of(operator, terms, now)
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     without = snapshot_read(now)
     planned = Booking.objects.filter(state=State.SCHEDULED)
     starts = dict(planned.values_list("id", "planned_starts"))
     before: Starts = {str(key): seconds(at) for key, at in starts.items() if at is not None}
     with gc_paused():
-        after = {**before, **_starts(solve(_with_maintenance(without, blackouts, now), policy))}
+        after = {**before, **_starts(solve(_with_maintenance(without, maintenances, now), policy))}
         before |= _starts(solve(without, policy))
     moved = [key for key in sorted(after) if after[key] != before.get(key)]
     rows = Booking.objects.filter(id__in=moved).select_related("tenant")
-    running = Allocation.objects.filter(_broken_by(blackouts), state__in=STARTED)
+    running = Allocation.objects.filter(_broken_by(maintenances), state__in=STARTED)
     return Preview(
         tuple(_moved(row, before, after) for row in rows.order_by("planned_starts", "id")),
         tuple(
@@ -232,30 +232,30 @@ def _moved(booking: Booking, before: Starts, after: Starts) -> Moved:
     )
 
 
-def _broken_by(blackouts: Sequence[Maintenance]) -> Q:
+def _broken_by(maintenances: Sequence[Maintenance]) -> Q:
     """Allocations that would still run at a deadline of the maintenance."""
     found = Q(pk=None)
-    for blackout in blackouts:
-        found |= _overlapping(blackout) & Q(period__endswith__gt=blackout.drain_by)
+    for maintenance in maintenances:
+        found |= _overlapping(maintenance) & Q(period__endswith__gt=maintenance.drain_by)
     return found
 
 
-def _before_last_end(blackouts: Sequence[Maintenance]) -> Sequence[Maintenance]:
+def _before_last_end(maintenances: Sequence[Maintenance]) -> Sequence[Maintenance]:
     """The dates that start before all work that now runs there ends."""
-    running = Allocation.objects.filter(in_scope(blackouts[0]), state__in=STARTED)
+    running = Allocation.objects.filter(in_scope(maintenances[0]), state__in=STARTED)
     ends = running.order_by("-period__endswith").values_list("period__endswith", flat=True)
     last = ends.first()
-    return [each for each in blackouts if last is not None and each.starts < last]
+    return [each for each in maintenances if last is not None and each.starts < last]
 
 
 def _with_maintenance(
-    snapshot: Snapshot, blackouts: Sequence[Maintenance], now: datetime
+    snapshot: Snapshot, maintenances: Sequence[Maintenance], now: datetime
 ) -> Snapshot:
     """The snapshot of the next cycle with the maintenance: planned starts in its way are waiting
     again."""
     reaching = Q(pk=None)
-    for blackout in blackouts:
-        reaching |= _overlapping(blackout)
+    for maintenance in maintenances:
+        reaching |= _overlapping(maintenance)
     rows = Allocation.objects.filter(reaching, state=Allocation.State.PLANNED)
     waiting = Booking.objects.filter(allocations__in=rows, state=State.SCHEDULED)
     waiting = waiting.select_related("tier").distinct()
@@ -264,7 +264,7 @@ def _with_maintenance(
         snapshot,
         held=tuple(held for held in snapshot.held if held.booking not in gone),
         requests=(*snapshot.requests, *requests_of(waiting, now)),
-        blackouts=(*snapshot.blackouts, *maintenance_rows(blackouts)),
+        blackouts=(*snapshot.blackouts, *maintenance_rows(maintenances)),
     )
 
 
@@ -274,9 +274,9 @@ def _starts(plan: Plan) -> Starts:
     return found | {row.booking: None for row in plan.refusals}
 
 
-def _overlapping(blackout: Maintenance) -> Q:
+def _overlapping(maintenance: Maintenance) -> Q:
     """Allocations on the hardware of a maintenance that overlap it."""
-    return in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
+    return in_scope(maintenance) & Q(period__overlap=(maintenance.starts, maintenance.ends))
 
 
 def _maintenances_of(
@@ -377,9 +377,9 @@ def _target(terms: MaintenanceTerms) -> tuple[Rack | None, Node | None, Gpu | No
     return None, None, gpu
 
 
-def _note(blackout: Maintenance, text: FleetText, now: datetime) -> None:
+def _note(maintenance: Maintenance, text: FleetText, now: datetime) -> None:
     """Adds an entry to the history of each node that the maintenance covers."""
-    gpu = blackout.gpu
-    nodes = Node.objects.filter(Q(id=blackout.node_id) | Q(rack=blackout.rack_id))
+    gpu = maintenance.gpu
+    nodes = Node.objects.filter(Q(id=maintenance.node_id) | Q(rack=maintenance.rack_id))
     for node in [gpu.node] if gpu is not None else nodes:
         operator_event(node, gpu, text, now)

@@ -18,7 +18,7 @@ from allocation.services.plans.announced_starts import (
     PlannedAnew,
     start_announce,
 )
-from allocation.services.plans.apply_assignments import (
+from allocation.services.plans.assignments import (
     Fleet,
     PlanStale,
     allocations_write,
@@ -26,12 +26,12 @@ from allocation.services.plans.apply_assignments import (
     plan_facts,
     preemptors_of,
 )
-from allocation.services.plans.apply_changes import (
+from allocation.services.plans.changes import (
     alternatives_data,
     changes_write,
     extension_write,
 )
-from allocation.services.plans.apply_pauses import pause_begin, pause_withdraw
+from allocation.services.plans.pauses import pause_begin, pause_withdraw
 from allocation.services.plans.plan_diff import has_planned_start
 from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event, changes_announce

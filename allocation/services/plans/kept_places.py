@@ -16,7 +16,7 @@ from allocation.models import Booking, Decision, WaitOffer
 from allocation.rules.states import State
 from allocation.services.bookings.approval.requests import place_policy
 from allocation.services.bookings.waiting.offers import offer_withdraw
-from allocation.services.plans.apply_assignments import (
+from allocation.services.plans.assignments import (
     Fleet,
     PlanStale,
     allocations_write,

@@ -1,8 +1,8 @@
-"""Restraints: what an operator's stop or the ladder of a budget keeps from starting, and what a
-ladder keeps from borrowing or pauses.
+"""Restraints: operators' stops and rungs of budgets keep bookings from starting or borrowing, or
+pause them.
 
-Each turn compares the marks of every booking with the stops and rungs that act now, so a restraint
-ends by itself.
+Each turn compares the marks of bookings (`is_drained`: may not start or resume; `may_borrow`;
+`on_cheapest`) with the stops and rungs that act now, so a restraint ends by itself.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,7 +25,7 @@ from allocation.queries.fleet.stops import (
 )
 from allocation.reasons.reason import Reason, reason
 from allocation.rules.states import PLANNED_TIMES, State
-from allocation.services.plans.apply_pauses import budget_pause_begin
+from allocation.services.plans.pauses import budget_pause_begin
 from allocation.services.record.history import Event
 from allocation.services.runs.interrupt import place_withdraw
 from allocation.services.runs.transition import booking_change, booking_lock, booking_move
@@ -56,8 +56,8 @@ def marked() -> QuerySet[Booking]:
 
 
 def restraints_apply(now: datetime) -> int:
-    """Marks and pauses what may not start, borrow or run now, and frees what may again; returns how
-    many. For the turn."""
+    """Writes the marks of up to `MOST` bookings and pauses those that may not run; returns how
+    many."""
     found = _restraints(now)
     ids = list(found.due().order_by("id").values_list("id", flat=True)[:MOST])
     return sum(_apply(booking, found) for booking in ids)
@@ -77,16 +77,19 @@ class _Restraints:
 
     def due(self) -> QuerySet[Booking]:
         """The bookings with a wrong mark, or with a place or a run that a mark forbids."""
-        stopped, within = self.stopped(), self.within()
-        kept = self.kept() | stopped
+        stopped, may_not_borrow = self.stopped(), self.may_not_borrow()
+        may_not_start = self.may_not_start() | stopped
         planned = Q(state=State.REQUESTED) | Q(state=State.SCHEDULED, starts=None)
         planned |= Q(state__in=(State.QUEUED, *PAUSE_STATES), planned_starts__isnull=False)
-        wrong = kept & (Q(is_drained=False) | planned) | Q(is_drained=True) & ~kept
-        # The stop is over, and a budget still keeps it.
-        wrong |= kept & ~stopped & Q(state=State.QUEUED, reasons__0__code__in=STOP_CODES)
-        wrong |= within & (Q(may_borrow=True) | _BORROWS) | Q(may_borrow=False) & ~within
-        cheapest = self.cheapest()
-        wrong |= cheapest & Q(on_cheapest=False) | Q(on_cheapest=True) & ~cheapest
+        wrong = may_not_start & (Q(is_drained=False) | planned)
+        wrong |= Q(is_drained=True) & ~may_not_start
+        # The stop is over, but a budget still restrains the booking: its reason changes.
+        has_stop_reason = Q(state=State.QUEUED, reasons__0__code__in=STOP_CODES)
+        wrong |= may_not_start & ~stopped & has_stop_reason
+        wrong |= may_not_borrow & (Q(may_borrow=True) | _BORROWS)
+        wrong |= Q(may_borrow=False) & ~may_not_borrow
+        only_cheapest = self.only_cheapest()
+        wrong |= only_cheapest & Q(on_cheapest=False) | Q(on_cheapest=True) & ~only_cheapest
         # A mark on what runs, or is over, has no effect.
         found = Q(wrong, state__in=(*NOT_STARTED, *PAUSE_STATES))
         pausing = self._scope((Action.PAUSE,))
@@ -94,8 +97,8 @@ class _Restraints:
             found |= pausing & pausable(self.now)
         return Booking.objects.filter(found)
 
-    def kept(self) -> Q:
-        """The bookings that may not start or resume."""
+    def may_not_start(self) -> Q:
+        """The bookings that a budget keeps from starting or resuming."""
         starting = self._scope(STOPPING) or _NONE
         resuming = self._scope((Action.PAUSE,)) or _NONE
         return Q(state__in=NOT_STARTED) & starting | Q(state__in=PAUSE_STATES) & resuming
@@ -104,14 +107,17 @@ class _Restraints:
         """The bookings that an operator's stop keeps from starting or resuming."""
         return Q(state__in=(*NOT_STARTED, *PAUSE_STATES)) & bookings_covered(self.stops)
 
-    def within(self) -> Q:
+    def may_not_borrow(self) -> Q:
         """The bookings that may not start or resume on borrowed GPUs."""
         scope = self._scope((Action.NO_BORROWING,)) or _NONE
         return Q(state__in=(*NOT_STARTED, *PAUSE_STATES)) & scope
 
-    def cheapest(self) -> Q:
-        """Work on several classes that takes the cheapest of them. With a deadline it takes the
-        cheapest that meets it anyway; what has begun stays on its class."""
+    def only_cheapest(self) -> Q:
+        """Bookings of several classes that may only use the cheapest of them.
+
+        Not those with a deadline, which use the cheapest class that meets it anyway, nor those that
+        have begun, which stay on their class.
+        """
         scope = self._scope((Action.CHEAPER,)) or _NONE
         return CHOOSES & Q(state__in=NOT_STARTED, pause_count=0) & scope
 
@@ -149,32 +155,32 @@ def _apply(booking_id: UUID, found: _Restraints) -> bool:
             if rung is not None:
                 budget_pause_begin(booking, _why("budget_paused", rung), found.now)
         else:
-            _drain(booking, found)
-            _keep_within(booking, found)
-            _keep_cheapest(booking, found)
+            _start_mark(booking, found)
+            _borrowing_mark(booking, found)
+            _cheapest_mark(booking, found)
         task_request("allocation.cycle")
     return True
 
 
-def _drain(booking: Booking, found: _Restraints) -> None:
-    """Marks the booking and gives up its planned start, or takes the mark away."""
+def _start_mark(booking: Booking, found: _Restraints) -> None:
+    """Marks a booking that may not start and takes its planned start, or removes the mark."""
     now = found.now
     actions = (Action.PAUSE,) if booking.state in PAUSE_STATES else STOPPING
     stops = stops_of(booking, now)
     rung = None if stops else found.rung_for(booking, actions)
     if stops:
         event = Event("work_stopped", event_text("work_stopped", **stop_facts(stops[0])))
-        _keep(booking, event, stop_why(stops[0]), now)
+        _start_forbid(booking, event, stop_why(stops[0]), now)
     elif rung is not None:
         event = Event("drained", event_text("drained", **_facts(rung)))
-        _keep(booking, event, _why("budget_drained", rung), now)
+        _start_forbid(booking, event, _why("budget_drained", rung), now)
     elif booking.is_drained:
         event = Event("drained_no_more", event_text("drained_no_more"))
         booking_change(booking, event=event, now=now, is_drained=False)
 
 
-def _keep(booking: Booking, event: Event, why: Reason, now: datetime) -> None:
-    """Marks the booking and gives up its planned start; a fixed window keeps its GPUs."""
+def _start_forbid(booking: Booking, event: Event, why: Reason, now: datetime) -> None:
+    """Marks the booking and takes its planned start; a fixed window keeps its GPUs."""
     if not booking.is_drained:
         booking_change(booking, event=event, now=now, is_drained=True)
     if booking.state == State.SCHEDULED and booking.starts is None:
@@ -194,9 +200,9 @@ def _keep(booking: Booking, event: Event, why: Reason, now: datetime) -> None:
     booking_change(booking, event=None, now=now, **waits)
 
 
-def _keep_within(booking: Booking, found: _Restraints) -> None:
-    """Marks the booking and gives up borrowed GPUs that it has not started on, or takes the mark
-    away."""
+def _borrowing_mark(booking: Booking, found: _Restraints) -> None:
+    """Marks a booking that may not borrow and takes the borrowed GPUs that it has not started on,
+    or removes the mark."""
     rung, now = found.rung_for(booking, (Action.NO_BORROWING,)), found.now
     if rung is None:
         if not booking.may_borrow:
@@ -210,9 +216,10 @@ def _keep_within(booking: Booking, found: _Restraints) -> None:
         place_withdraw(booking, event, now, **dict.fromkeys(PLANNED_TIMES))
 
 
-def _keep_cheapest(booking: Booking, found: _Restraints) -> None:
-    """Marks the booking and gives up a planned start on a dearer class, or takes the mark away."""
-    is_due = Booking.objects.filter(found.cheapest(), id=booking.id).exists()
+def _cheapest_mark(booking: Booking, found: _Restraints) -> None:
+    """Marks a booking that may only use its cheapest class and takes its planned start on a dearer
+    one, or removes the mark."""
+    is_due = Booking.objects.filter(found.only_cheapest(), id=booking.id).exists()
     if is_due == booking.on_cheapest:
         return
     rung = found.rung_for(booking, (Action.CHEAPER,)) if is_due else None

@@ -17,7 +17,7 @@ from allocation.services.nodes.unbooked_use import escalation_of
 from allocation.services.record.open_pauses import OPEN
 from allocation.services.runs.resume import (
     EVER_STARTED,
-    NOTHING,
+    NO_SUSPENDED_WORK,
     ON_NODE,
     SuspendedWork,
     suspended_work_on,
@@ -82,7 +82,7 @@ def _read(nodes: Sequence[Node]) -> _Site:
 
 def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
     knows_pauses = agent_supports(node, wire.PAUSES_SINCE)
-    frozen = site.frozen.get(node.id, NOTHING) if knows_pauses else NOTHING
+    frozen = site.frozen.get(node.id, NO_SUSPENDED_WORK) if knows_pauses else NO_SUSPENDED_WORK
     desired: dict[UUID, list[wire.DesiredAllocation]] = defaultdict(list)
     for row in site.allocations.get(node.id, ()):
         # Older agents release the GPUs in time by the end in the document alone.

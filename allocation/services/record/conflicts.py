@@ -1,7 +1,8 @@
 """Reports of nodes that contradict the portal's own record of a run, kept for operators.
 
-The portal's record decides what is charged; see `replace.run_disputed`. A false report can save its
-owner money, so a GPU with several of them takes no new work until an operator has looked.
+The portal's record decides what is charged; see `runs.lost_runs.run_disputed`. A false report can
+save the owner of a booking money, so a GPU with several conflicts takes no new work until an
+operator has looked.
 """
 
 import logging
@@ -20,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 RULE = BY_CODE["node_conflict"]
 # A GPU with this many conflicts within this time waits for an operator.
-MOST = 3
-WITHIN = timedelta(days=1)
+MAX_CONFLICTS = 3
+CONFLICTS_WITHIN = timedelta(days=1)
 # Devices that were not ready after this time are a conflict when their booking ends.
 READY_WITHIN = timedelta(minutes=10)
 
@@ -36,9 +37,11 @@ def conflict_note(row: Allocation, text: FleetText, now: datetime) -> None:
     Node.objects.filter(id=gpu.node_id).update(conflicts=F("conflicts") + 1)
     counter_add("node_conflicts")
     logger.warning("%s contradicts the portal (%s): %s", gpu.node.name, RULE.id, text)
-    late = GpuEvent.objects.filter(gpu=gpu, kind=GpuEvent.Kind.CONFLICT, at__gt=now - WITHIN)
-    times = late.count()
-    if times >= MOST:
+    recent = GpuEvent.objects.filter(
+        gpu=gpu, kind=GpuEvent.Kind.CONFLICT, at__gt=now - CONFLICTS_WITHIN
+    )
+    times = recent.count()
+    if times >= MAX_CONFLICTS:
         Gpu.objects.filter(id=gpu.id, health=Gpu.Health.OK).update(
             **Gpu.health_columns(Gpu.Health.DRAINING, fleet_text("conflicts", times=times)),
             needs_operator=True,
@@ -47,8 +50,11 @@ def conflict_note(row: Allocation, text: FleetText, now: datetime) -> None:
 
 
 def unready_note(booking: Booking, now: datetime) -> None:
-    """Records a conflict for a booking that ended and never became ready, although its nodes answer
-    and had long been notified: nothing is charged, and only the nodes say that nothing ran."""
+    """Records a conflict for each device of an ended booking that was never ready.
+
+    Such a booking is not charged, and only its node says that nothing ran there. Devices of
+    unreachable nodes and of recent starts don't count.
+    """
     unready = Allocation.objects.filter(
         booking=booking,
         state=Allocation.State.STARTING,

@@ -37,29 +37,29 @@ def pauses_to_extend() -> QuerySet[Pause]:
 
 
 def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
-    """Open pauses in their grace period whose beneficiary is over, or starts before their deadline,
-    and those for budgets whose ladder no longer pauses.
+    """Open pauses in their grace period that can be withdrawn: nobody needs the GPUs any more.
 
-    Only while nothing has been released, the owner has not confirmed that all is saved, and the
-    nodes answer and can still be notified in time.
+    The beneficiary is over or starts elsewhere before the deadline, or the stop or budget that
+    ordered the pause no longer asks for it. Only while nothing has been released, the owner has not
+    confirmed a save, and the nodes answer and can still be notified in time.
     """
-    sooner = Allocation.objects.filter(
+    starts_earlier = Allocation.objects.filter(
         booking=OuterRef("cause__beneficiary"),
         state__in=Allocation.LIVE,
         abandoned=False,
         period__startswith__lt=OuterRef("deadline"),
     )
-    going = Allocation.objects.filter(booking=OuterRef("booking")).filter(
+    left_or_unreachable = Allocation.objects.filter(booking=OuterRef("booking")).filter(
         Q(state=Allocation.State.RELEASING)
         | Q(state__in=Allocation.LIVE)
         & (Q(abandoned=True) | Q(gpu__node__unreachable_since__isnull=False))
     )
-    gone = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
-    gone |= Q(cause__beneficiary=None, booking__is_drained=False)
+    is_over = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
+    is_over |= Q(cause__beneficiary=None, booking__is_drained=False)
     return Pause.objects.filter(
         OPEN,
-        gone | Q(Exists(sooner)),
-        ~Q(Exists(going)),
+        is_over | Q(Exists(starts_earlier)),
+        ~Q(Exists(left_or_unreachable)),
         booking__state=State.PAUSING,
         acknowledged_at=None,
         emptied_at=None,

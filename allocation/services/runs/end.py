@@ -45,12 +45,13 @@ STARTED = (Allocation.State.STARTING, Allocation.State.ACTIVE)
 RESUME_PLANNED = Q(state=State.PAUSED) & Q(
     id__in=Allocation.objects.filter(state=Allocation.State.PLANNED).values("booking_id")
 )
-# Nothing is planned for so long ago. With both ends of a range the planner expects few rows, and
-# reads them by their index, also in a plan that is kept for any time.
+# A lower bound that excludes no row. With both ends of a range PostgreSQL expects few rows and uses
+# the index, also in a cached statement, which is planned without the times.
 _LONG_AGO = timedelta(days=3_650)
 # Outcomes by which owners give up time that is left.
 ENDED_EARLY = ("cancelled", "released", "no_show")
-# The most that a node's clock may be fast.
+# A node's clock may be fast by up to this much. A report that a run is over so shortly before its
+# end is the agent's own end, not a fault.
 CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
@@ -144,7 +145,7 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
             return
         Occupancy.objects.filter(allocation=allocation, closed=None).update(closed=now)
         Allocation.objects.filter(id=allocation_id).update(state=Allocation.State.ENDED)
-        nodes_bump([allocation.gpu_id])
+        generations_raise([allocation.gpu_id])
         # In any other state the booking has moved on, and this device was left behind.
         if booking.state in (State.ENDING, State.PAUSING):
             run_complete(booking, now)
@@ -171,9 +172,10 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
 
 
 def run_abandon(booking: Booking, now: datetime, counted_seconds: int = 0) -> None:
-    """Leaves the devices of a run of which `counted_seconds` count; does not change the booking.
+    """Gives up the devices of a run; does not change the booking.
 
     The time is free in the calendar from now on, the hardware when it is proven empty.
+    `counted_seconds` of the run are charged; they count against caps of GPU hours.
     """
     _rows_release(booking, now)
     booking.allocations.filter(state=Allocation.State.RELEASING, abandoned=False).update(
@@ -181,7 +183,7 @@ def run_abandon(booking: Booking, now: datetime, counted_seconds: int = 0) -> No
     )
 
 
-def nodes_bump(gpu_ids: Iterable[UUID]) -> None:
+def generations_raise(gpu_ids: Iterable[UUID]) -> None:
     """Raises the generation of every node of the GPUs, because its assignment changed."""
     Node.objects.filter(gpus__in=list(gpu_ids)).update(generation=F("generation") + 1)
 
@@ -203,6 +205,10 @@ def run_complete(booking: Booking, now: datetime) -> bool:
 
 
 def _end(booking_id: UUID, now: datetime) -> bool:
+    """Takes the next step to the end of a booking that is over; returns whether there was one.
+
+    A run on devices releases them first; the booking ends when they are reported empty.
+    """
     with transaction.atomic():
         booking = booking_lock(booking_id)
         ends = booking.planned_ends or now
@@ -230,7 +236,8 @@ def _rows_release(booking: Booking, released: datetime | None) -> bool:
     """Asks the nodes to clear the booking and frees its time in the calendar.
 
     The time is free after `released`, or after the save that ended a pause's grace. A booking that
-    is planned there next starts only when the occupancy is closed.
+    is planned there next starts only when the occupancy is closed. Returns False if the booking is
+    on no device.
     """
     rows = list(booking.allocations.filter(state__in=STARTED))
     if not rows:
@@ -244,7 +251,7 @@ def _rows_release(booking: Booking, released: datetime | None) -> bool:
     booking.allocations.filter(state__in=STARTED).update(
         state=Allocation.State.RELEASING, period=DateTimeTZRange(period.lower, ends)
     )
-    nodes_bump(row.gpu_id for row in rows)
+    generations_raise(row.gpu_id for row in rows)
     return True
 
 

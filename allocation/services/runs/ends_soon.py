@@ -11,7 +11,7 @@ from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 
 NOTICE = timedelta(minutes=30)
-LEAST = timedelta(hours=1)
+SHORTEST_RUN = timedelta(hours=1)
 """Shorter runs get no notice: their owners have just seen the end."""
 
 
@@ -30,7 +30,7 @@ def ends_soon_notify(now: datetime) -> int:
 
 def _is_long(booking: Booking) -> bool:
     began, ends = booking.ready_at, booking.planned_ends
-    return began is not None and ends is not None and ends - began >= LEAST
+    return began is not None and ends is not None and ends - began >= SHORTEST_RUN
 
 
 def _has_notice(booking: Booking) -> bool:

@@ -1,8 +1,9 @@
-"""Idle bookings: GPUs that are in use by nobody for long are noticed, and their owner is warned.
+"""Idle bookings: the portal measures how long nobody uses the GPUs, and warns the owner.
 
 Time counts as idle only if every node of the booking has reported that each GPU is used less than
-the policy says. One GPU in use is the use of a gang. What happens then, the tier says; the next
-decisions take GPUs only for a booking that starts earlier by it.
+the policy says. A gang is in use if one of its GPUs is. The tier says what happens after the
+warning: nothing, a pause, or the end. A pause or an end comes only with a decision that gives the
+GPUs to a booking which then starts earlier (`plans.idle_bookings`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,18 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Max, Q
 
-from allocation.models import Allocation, Booking, GpuSample
+from allocation.models import Booking, GpuSample
 from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.nodes.no_shows import PresencePolicy
 from allocation.rules.states import State
 from allocation.services.record.history import Event
-from allocation.services.runs.no_shows import MAX_STEP, no_show_limit, presence_policy
+from allocation.services.runs.no_shows import (
+    MAX_STEP,
+    booking_of_allocations,
+    no_show_limit,
+    presence_policy,
+)
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
@@ -33,7 +39,7 @@ VETO_TIME = timedelta(minutes=10)
 """How long a warned owner can say that the GPUs are still needed."""
 MOST_VETOES = 2
 """How often in a row an owner can say so."""
-_NONE_IDLE = {"idle_seconds": 0, "idle_counted_at": None, "idle_veto_until": None}
+_NOT_IDLE = {"idle_seconds": 0, "idle_counted_at": None, "idle_veto_until": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def booking_still_needed(*, actor: Actor, booking: Booking, now: datetime) -> Bo
         event = Event("still_needed", event_text("still_needed", actor=actor.name), actor.user_id)
         vetoes = booking.idle_vetoes + 1
         booking_change(
-            booking, event=event, now=now, **{**_NONE_IDLE, "idle_counted_at": now},
+            booking, event=event, now=now, **{**_NOT_IDLE, "idle_counted_at": now},
             idle_vetoes=vetoes,
         )  # fmt: skip
     return booking
@@ -106,11 +112,7 @@ def _use_of(
     bookings: Sequence[Booking], policy: PresencePolicy, now: datetime
 ) -> Mapping[UUID, list[_Use]]:
     """Returns the use of each device by booking, in two statements."""
-    rows = dict(
-        Allocation.objects.filter(
-            booking__in=bookings, state=Allocation.State.ACTIVE, abandoned=False
-        ).values_list("id", "booking_id")
-    )
+    rows = booking_of_allocations(bookings)
     samples = GpuSample.objects.filter(allocation_id__in=rows, at__gt=now - MAX_STEP, at__lte=now)
     measured = {
         row: _Use(busy, idle, unknown)
@@ -161,10 +163,10 @@ def _idle_over(booking_id: UUID, now: datetime) -> None:
         if booking.state != State.ACTIVE:
             return
         if booking.idle_veto_until is None:
-            Booking.objects.filter(id=booking_id).update(**_NONE_IDLE, idle_vetoes=0)
+            Booking.objects.filter(id=booking_id).update(**_NOT_IDLE, idle_vetoes=0)
             return
         event = Event("idle_over", event_text("idle_over"))
-        booking_change(booking, event=event, now=now, **_NONE_IDLE, idle_vetoes=0)
+        booking_change(booking, event=event, now=now, **_NOT_IDLE, idle_vetoes=0)
 
 
 def _warn(booking: Booking, seconds: int, now: datetime) -> None:

@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from allocation.models import Allocation, Booking, Gpu, Maintenance, Node
 from allocation.queries.fleet.maintenance import in_scope, maintenance_open
 from allocation.rules.ask import count_asked
-from allocation.rules.states import State
+from allocation.rules.states import RUNNING, State
 from allocation.services.nodes.gpu_modes import pinned_to_other_mode
 from allocation.services.record.conflicts import refund_note
 from allocation.services.record.costs import (
@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 
 # A booking on closed hardware gets other GPUs if it starts this soon; later ones may keep theirs.
 REPLAN_AHEAD = timedelta(hours=1)
-RUNNING = (State.STARTING, State.ACTIVE)
 PLACED = (State.SCHEDULED, State.PAUSED)
 
 
@@ -57,8 +56,8 @@ class Interruption:
 
 def is_hardware_to_vacate(now: datetime) -> bool:
     """Returns whether a booking has to leave its hardware, or must not start there."""
-    blackouts = maintenance_open(now)
-    return _rows_to_vacate(now, blackouts).exists() or _rows_blocked(now, blackouts).exists()
+    maintenances = maintenance_open(now)
+    return _rows_to_vacate(now, maintenances).exists() or _rows_blocked(now, maintenances).exists()
 
 
 def rows_on_closed_hardware(now: datetime) -> tuple[QuerySet[Allocation], QuerySet[Allocation]]:
@@ -81,20 +80,19 @@ def rows_on_closed_hardware(now: datetime) -> tuple[QuerySet[Allocation], QueryS
 def hardware_vacate(now: datetime, *, planned: bool = True) -> int:
     """Takes bookings off hardware that they can't stay or start on; returns how many.
 
-    Without `planned` only off hardware that failed: maintenance and drains wait.
+    `planned`: also for maintenance and drains, not only off hardware that failed.
     """
-    blackouts = maintenance_open(now)
-    leaving = _rows_to_vacate(now, blackouts)
+    maintenances = maintenance_open(now)
+    leaving = _rows_to_vacate(now, maintenances)
     if not planned:
         leaving = leaving.filter(gpu__drain_by__lte=now)
     interrupted = [
-        run_interrupt(row.booking_id, _interruption_of(row, now, blackouts), now, _failed_node(row))
+        run_interrupt(row.booking_id, _cause_of(row, now, maintenances), now, _failed_node(row))
         for row in _first_of_each(leaving)
     ]
-    blocked = _first_of_each(_rows_blocked(now, blackouts)) if planned else []
+    blocked = _first_of_each(_rows_blocked(now, maintenances)) if planned else []
     withdrawn = [
-        _place_withdraw(row.booking_id, _interruption_of(row, now, blackouts), now)
-        for row in blocked
+        _place_withdraw(row.booking_id, _cause_of(row, now, maintenances), now) for row in blocked
     ]
     return sum(interrupted) + sum(withdrawn)
 
@@ -141,11 +139,11 @@ def run_interrupt(
 def pausing_run_interrupt(
     booking: Booking, cause: Interruption, now: datetime, *, is_hardware: bool
 ) -> bool:
-    """Leaves the devices of a booking whose pause counts down.
+    """Gives up the devices of a booking during the grace period of its pause.
 
-    It is paused when its grace period is over, whatever becomes of the devices, and can't resume
-    where it was. Only failed hardware changes the bill, because an unreachable node or its report
-    proves nothing. Returns False when all that was done before.
+    The booking is paused when the grace period is over, whatever becomes of the devices, and can't
+    resume on them. `is_hardware`: the hardware failed, which changes the bill; an unreachable node,
+    or its report, proves nothing. Returns False when the devices were given up before.
     """
     if not booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False).exists():
         return False
@@ -200,29 +198,29 @@ def _place_withdraw(booking_id: UUID, cause: Interruption, now: datetime) -> boo
         return True
 
 
-def _rows_to_vacate(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet[Allocation]:
+def _rows_to_vacate(now: datetime, maintenances: Iterable[Maintenance]) -> QuerySet[Allocation]:
     """Returns running rows on hardware that has to be empty by now.
 
     A pausing booking also leaves rows that are being cleared on lost hardware: nothing proves them
     empty.
     """
     over = Q(gpu__drain_by__lte=now) | Q(gpu__node__drain_by__lte=now)
-    for blackout in blackouts:
-        if blackout.drain_by <= now < blackout.ends:
-            over |= in_scope(blackout)
+    for maintenance in maintenances:
+        if maintenance.drain_by <= now < maintenance.ends:
+            over |= in_scope(maintenance)
     runs = Q(state__in=STARTED, booking__state__in=[*RUNNING, State.PAUSING])
     stuck = Q(state=Allocation.State.RELEASING, gpu__health=Gpu.Health.LOST)
     stuck &= Q(booking__state=State.PAUSING, abandoned=False)
     return Allocation.objects.filter(over, runs | stuck)
 
 
-def _rows_blocked(now: datetime, blackouts: Iterable[Maintenance]) -> QuerySet[Allocation]:
+def _rows_blocked(now: datetime, maintenances: Iterable[Maintenance]) -> QuerySet[Allocation]:
     """Returns planned rows whose booking could not start, or not stay, on their hardware."""
     soon = Q(period__startswith__lte=now + REPLAN_AHEAD)
     ready = Q(gpu__node__state=Node.State.READY, gpu__node__long_unreachable=False)
     blocked = (soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)) | pinned_to_other_mode()
-    for blackout in blackouts:
-        blocked |= in_scope(blackout) & Q(period__overlap=(blackout.starts, blackout.ends))
+    for maintenance in maintenances:
+        blocked |= in_scope(maintenance) & Q(period__overlap=(maintenance.starts, maintenance.ends))
     return Allocation.objects.filter(
         blocked, state=Allocation.State.PLANNED, booking__state__in=PLACED
     )
@@ -234,9 +232,8 @@ def _first_of_each(rows: QuerySet[Allocation]) -> list[Allocation]:
     return list(ordered.distinct("booking_id"))
 
 
-def _interruption_of(
-    row: Allocation, now: datetime, blackouts: Iterable[Maintenance]
-) -> Interruption:
+def _cause_of(row: Allocation, now: datetime, maintenances: Iterable[Maintenance]) -> Interruption:
+    """Returns why the row can't stay on its hardware: the first rule that applies."""
     gpu, node = row.gpu, row.gpu.node
     where = {"index": gpu.index, "node": node.name}
     if gpu.health != Gpu.Health.OK:
@@ -245,9 +242,9 @@ def _interruption_of(
     if gpu.mode_pinned and (gpu.mode_pinned == "sliced") != bool(row.profile):
         mode = mode_text(gpu.mode_pinned)
         return Interruption("R95", event_text("gpu_pinned", **where, mode=mode))
-    for blackout in blackouts:
-        if blackout.covers(gpu) and blackout.starts < row.period.upper:
-            text = event_text("maintenance", where=blackout.where, why=blackout.reason)
+    for maintenance in maintenances:
+        if maintenance.covers(gpu) and maintenance.starts < row.period.upper:
+            text = event_text("maintenance", where=maintenance.where, why=maintenance.reason)
             return Interruption("R33", text)
     if node.state == Node.State.READY and node.long_unreachable:
         return Interruption("R85", event_text("node_long_unreachable", node=node.name))

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from allocation.models import Booking
 from allocation.rules.charging import Granted, given_up
-from allocation.rules.states import State
+from allocation.rules.states import RUNNING, State
 from allocation.services.record.costs import booking_spent, price_lines_of, rate_of
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change
@@ -20,15 +20,14 @@ from billing.price_lines import line_cost
 from billing.rules import ledger_amount, money_text
 from billing.services import Charge, charge_refund, hold_settle_partially
 
-RUNNING = (State.STARTING, State.ACTIVE)
-SAID_COUNTS_AFTER = timedelta(minutes=10)
-"""Of a run. Before, a check-in or a save by hand is no use: only a process is."""
+MANUAL_USE_COUNTS_AFTER = timedelta(minutes=10)
+"""In the first minutes of a run a check-in or a save by hand is no use of it; only a process is."""
 LATE_REFUND_NOTE = "late share given back, because the change was undone"
 Stretches = Iterable[tuple[datetime, datetime, Fraction]]
 
 
 def granted_of(booking: Booking, now: datetime) -> Granted | None:
-    """The time that giving up can cost; None if the booking was not granted any, or was used."""
+    """Returns the granted time that it costs to give up; None if there is none, or it was used."""
     has_run = booking.used_seconds or booking.replacement_count or booking.pause_count
     starts, ends = booking.planned_starts, booking.planned_ends
     if (
@@ -45,22 +44,26 @@ def granted_of(booking: Booking, now: datetime) -> Granted | None:
 
 
 def _is_used(booking: Booking, now: datetime) -> bool:
-    """Whether somebody has used the run. In its first minutes a person's word does not count: who
-    checks in and releases at once pays as who cancels."""
+    """Whether somebody has used the run.
+
+    A check-in by hand in the first minutes does not count; otherwise a check-in followed by a
+    release would cost less than a cancellation.
+    """
     if booking.checked_in_at is None and booking.saved_at is None:
         return False
-    if booking.ready_at is None or now - booking.ready_at >= SAID_COUNTS_AFTER:
+    if booking.ready_at is None or now - booking.ready_at >= MANUAL_USE_COUNTS_AFTER:
         return True
     return booking.events.filter(kind="checked_in", actor=None).exists()
 
 
 def granted_as(booking: Booking, starts: datetime, ends: datetime, count: int) -> Granted:
-    """The same GPUs in another window or number."""
+    """Returns the same kind of GPUs in another window or number."""
     return Granted(starts, ends, count, _kind(booking))
 
 
 def late_fee(booking: Booking, kept: Granted | None, now: datetime) -> Decimal:
-    """What the booking pays for giving up all but `kept` now; at most what it has left to pay."""
+    """Returns what the booking pays for giving up all but `kept` now; at most the rest of its
+    hold."""
     granted = granted_of(booking, now) if booking.late_share else None
     if not booking.late_share or granted is None:
         return Decimal(0)
@@ -71,7 +74,7 @@ def late_fee(booking: Booking, kept: Granted | None, now: datetime) -> Decimal:
 
 
 def late_fee_most(booking: Booking, kept: Granted | None, now: datetime) -> Decimal:
-    """What it pays if it is decided as late as the start."""
+    """Returns what it pays if the change is decided as late as the start."""
     granted = granted_of(booking, now)
     late = now if granted is None else max(now, granted.starts)
     return max(late_fee(booking, kept, now), late_fee(booking, kept, late))

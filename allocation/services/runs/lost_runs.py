@@ -38,7 +38,7 @@ LEASE_TIME = timedelta(seconds=LEASE_EXPIRY_SECONDS)
 def node_bookings_requeue(*, node_id: UUID, seq: int, now: datetime) -> int:
     """Requeues the bookings that a node holds on lease, unless a heartbeat after `seq` arrived.
 
-    Returns how many. For the process that measures how long the node has not answered.
+    Returns how many. The caller is the reader, which measures how long the node has not answered.
     """
     with transaction.atomic():
         # Bookings are locked before nodes, as everywhere.
@@ -113,10 +113,10 @@ def _lost(booking: Booking, cause: Interruption, *, until: datetime, now: dateti
 def booking_requeue(
     booking: Booking, cause: Interruption, *, until: datetime, now: datetime
 ) -> bool:
-    """Returns a locked booking that runs to the queue for the time it has left, as a whole.
+    """Returns a locked running booking to the queue, for its remaining time and on all of its GPUs.
 
-    In the end it is charged for what it had until `until`. Returns False when too little time is
-    left: then it ends where it is.
+    The run until `until` is charged when the booking ends. Returns False when less than the
+    shortest duration is left: the booking then ends where it is.
     """
     # The granted length includes extensions.
     length, kept = granted_seconds(booking), run_time(booking, until)

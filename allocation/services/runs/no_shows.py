@@ -24,7 +24,10 @@ from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change, booking_lock, booking_move
 from allocation.words.events import event_text
+from allocation.words.refusals import refusal_text
+from tenants.access import Actor
 from tenants.outbox import task_request
+from tenants.platform.errors import Refused
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +81,28 @@ def presence_watch(now: datetime) -> int:
     return ended
 
 
+def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
+    """Records that the owner uses the booking. Idempotent.
+
+    A booking that was paused because its GPUs were idle asks for a place to resume from now on.
+
+    Raises:
+        Refused: `not_active`.
+    """
+    with transaction.atomic():
+        booking = booking_lock(booking.id, "project", "tier", "owner")
+        is_back = booking.awaits_check_in and booking.state in (State.PAUSING, State.PAUSED)
+        if booking.state != State.ACTIVE and not is_back:
+            raise Refused("not_active", refusal_text("not_active", label=booking.label))
+        if booking.checked_in_at is None or is_back:
+            event = Event("checked_in", event_text("checked_in", actor=actor.name), actor.user_id)
+            facts = {"checked_in_at": booking.checked_in_at or now, "awaits_check_in": False}
+            booking_change(booking, event=event, now=now, **facts)
+            if is_back:
+                task_request("allocation.cycle")
+    return booking
+
+
 def no_show_limit(booking: Booking, policy: PresencePolicy) -> int | None:
     """Returns the seconds after which the running booking is a no-show; None: never. A value of its
     tier replaces that of the policy."""
@@ -95,14 +120,18 @@ def no_show_share(booking: Booking, policy: PresencePolicy) -> int:
     return policy.no_show_share if own is None else own
 
 
+def booking_of_allocations(bookings: Sequence[Booking]) -> dict[UUID, UUID]:
+    """Returns the booking of each allocation on which one of the bookings runs."""
+    rows = Allocation.objects.filter(
+        booking__in=bookings, state=Allocation.State.ACTIVE, abandoned=False
+    )
+    return dict(rows.values_list("id", "booking_id"))
+
+
 def _presence_of(bookings: Sequence[Booking], now: datetime) -> dict[UUID, list[_Presence]]:
     """Returns the presence on each device by booking, in two statements."""
     since = {each.id: each.absent_until or each.ready_at for each in bookings}
-    rows = dict(
-        Allocation.objects.filter(
-            booking__in=bookings, state=Allocation.State.ACTIVE, abandoned=False
-        ).values_list("id", "booking_id")
-    )
+    rows = booking_of_allocations(bookings)
     first = min((each.ready_at for each in bookings if each.ready_at), default=now)
     measured = _measured(list(rows), first, now)
     found: dict[UUID, list[_Presence]] = {booking.id: [] for booking in bookings}

@@ -39,7 +39,7 @@ def booking_saved(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
 
 
 def more_time_request(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Asks to put the pause off by the time that the tier grants.
+    """Asks to postpone the pause by the time that the tier grants.
 
     The next cycle answers, because only a cycle may move the higher-priority booking.
 

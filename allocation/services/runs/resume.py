@@ -1,4 +1,4 @@
-"""What a booking resumes with: the time it has left, and its work that is suspended on nodes."""
+"""The remaining time of a booking that runs again, and its work that is suspended on nodes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,8 @@ from allocation.rules.states import TERMINAL, State
 
 ON_NODE = (Allocation.State.STARTING, Allocation.State.ACTIVE, Allocation.State.RELEASING)
 EVER_STARTED = (*ON_NODE, Allocation.State.ENDED)
-# Older work is forgotten with the next document that its node gets for another reason.
+# Work of pauses that ended earlier needs no document of its own: its node forgets it with the next
+# document that it gets for another reason.
 LOOKBACK = timedelta(days=1)
 PAUSE_STATES = (State.PAUSING, State.PAUSED)
 
@@ -31,7 +32,7 @@ class SuspendedWork:
     kept: tuple[str, ...]
 
 
-NOTHING = SuspendedWork({}, ())
+NO_SUSPENDED_WORK = SuspendedWork({}, ())
 
 
 def has_earlier_run(booking: Booking) -> bool:
@@ -110,7 +111,7 @@ def suspended_work_over(now: datetime) -> QuerySet[Allocation]:
 
 
 def suspended_work_forget(now: datetime) -> None:
-    """Forgets the suspended work of bookings that are over, and has their nodes notified.
+    """Forgets the suspended work of bookings that are over, and notifies their nodes.
 
     A web request may end a booking, and its database role can't write to nodes.
     """

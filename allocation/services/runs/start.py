@@ -35,23 +35,21 @@ from allocation.words.reasons import reason_data
 # Bookings that are locked at a time: an owner waits as long to cancel one of them.
 BATCH_SIZE = 128
 SLOW = "start_slow"
-_WRITE = """
+_DEVICES_WRITE = """
 UPDATE allocation_allocation AS allocation SET state = 'active', devices = new.devices, error = ''
 FROM unnest(%s::uuid[], %s::jsonb[]) AS new (id, devices) WHERE allocation.id = new.id
 """
+# A stop or a budget keeps these from starting or resuming (`plans.restraints`). A fixed window that
+# may not borrow any more keeps its borrowed GPUs and starts late.
+RESTRAINED = Q(is_drained=True) | Q(state=State.SCHEDULED, may_borrow=False, borrowed_units__gt=0)
 
 
-# The ladder of a budget keeps them from starting or resuming. A fixed window on borrowed GPUs has
-# its place and starts late.
-KEPT = Q(is_drained=True) | Q(state=State.SCHEDULED, may_borrow=False, borrowed_units__gt=0)
-
-
-def starting(now: datetime) -> QuerySet[Booking]:
-    """Returns the bookings whose planned start has come, unless a stop keeps them."""
+def bookings_to_start(now: datetime) -> QuerySet[Booking]:
+    """Returns the bookings whose planned start has come and that nothing restrains."""
     due = Booking.objects.filter(
         Q(state=State.SCHEDULED) | RESUME_PLANNED, start_planned_by(now), planned_ends__gt=now
     )
-    due = due.exclude(KEPT)
+    due = due.exclude(RESTRAINED)
     # An unreachable node may be lost: a booking that has not started there can still move.
     unreachable = Allocation.objects.filter(
         state=Allocation.State.PLANNED, gpu__node__unreachable_since__isnull=False
@@ -65,9 +63,9 @@ def starts_due(now: datetime) -> int:
     A gang starts whole or waits whole: an occupancy is opened for every member, and one place that
     earlier work still occupies keeps all of them waiting.
     """
-    due = starting(now)
+    due = bookings_to_start(now)
     if stops := stops_in_force(now):
-        # A turn marks only so many bookings of a stop.
+        # `restraints_apply` marks at most 500 bookings per turn, so a stop may have unmarked ones.
         due = due.exclude(bookings_covered(stops))
     ids = list(due.order_by("planned_starts", "id").values_list("id", flat=True))
     return sum(_start(ids[at : at + BATCH_SIZE], now) for at in range(0, len(ids), BATCH_SIZE))
@@ -82,7 +80,7 @@ def allocations_ready(devices: Mapping[UUID, Sequence[str]], now: datetime) -> N
         ready = dict(rows.values_list("id", "booking_id"))
         values = [Jsonb(list(devices[row])) for row in ready]
         with connection.cursor() as cursor:
-            cursor.execute(_WRITE, [list(ready), values])
+            cursor.execute(_DEVICES_WRITE, [list(ready), values])
         waiting = Allocation.objects.filter(
             booking__in=bookings, state=Allocation.State.STARTING
         ).values_list("booking_id", flat=True)
@@ -117,11 +115,15 @@ def _activate(bookings: Sequence[Booking], now: datetime) -> None:
 
 
 def _start(ids: Sequence[UUID], now: datetime) -> int:
-    """Starts all of them, or each half by itself if one has to wait."""
+    """Starts all of the bookings; halves the batch until only those wait that have to.
+
+    Returns how many started.
+    """
     with transaction.atomic():
         # The state is read under the lock: an owner may be cancelling one of them.
         startable = (State.SCHEDULED, State.PAUSED)
-        found = [each for each in _locked(ids) if each.state in startable and not _kept(each)]
+        locked = _locked(ids)
+        found = [each for each in locked if each.state in startable and not _is_restrained(each)]
         planned = Allocation.objects.filter(booking__in=found, state=Allocation.State.PLANNED)
         rows = list(planned.order_by("id"))
         placed = {row.booking_id for row in rows}
@@ -150,8 +152,8 @@ def _occupancies_open(rows: Sequence[Allocation], now: datetime) -> bool:
     return Occupancy.objects.filter(allocation__in=rows, closed=None).count() == len(rows)
 
 
-def _kept(booking: Booking) -> bool:
-    """Whether the ladder of a budget keeps it from starting or resuming, as `KEPT`."""
+def _is_restrained(booking: Booking) -> bool:
+    """Whether `RESTRAINED` holds for a locked booking."""
     borrows = not booking.may_borrow and booking.borrowed_units > 0
     return booking.is_drained or (borrows and booking.state == State.SCHEDULED)
 

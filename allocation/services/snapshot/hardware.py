@@ -106,16 +106,16 @@ def maintenance_read(now: datetime) -> tuple[SolverBlackout, ...]:
     return maintenance_rows(maintenance_open(now))
 
 
-def maintenance_rows(blackouts: Sequence[Maintenance]) -> tuple[SolverBlackout, ...]:
+def maintenance_rows(maintenances: Sequence[Maintenance]) -> tuple[SolverBlackout, ...]:
     """The rows of maintenance that may be unsaved."""
-    gpus = Gpu.objects.select_related("node").only("node__rack") if blackouts else ()
+    gpus = Gpu.objects.select_related("node").only("node__rack") if maintenances else ()
     return tuple(
         SolverBlackout(
             gpu=str(gpu.id),
-            starts=int(blackout.starts.timestamp()),
-            ends=int(blackout.ends.timestamp()),
+            starts=int(maintenance.starts.timestamp()),
+            ends=int(maintenance.ends.timestamp()),
         )
-        for gpu, blackout in maintenance_by_gpu(blackouts, gpus)
+        for gpu, maintenance in maintenance_by_gpu(maintenances, gpus)
     )
 
 

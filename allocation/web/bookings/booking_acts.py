@@ -14,14 +14,15 @@ from allocation.access import access_booking, access_booking_to_change
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import node_places_of
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
 from allocation.services.bookings.change.changes import Patch, booking_extend, booking_patch
 from allocation.services.bookings.change.sooner import Sooner
 from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.lengths import planned_end_of
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.late_shares import late_fee
+from allocation.services.runs.no_shows import booking_check_in
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.web.bookings.booking_pages import BOOKING, booking_answer, page_context
 from allocation.web.bookings.costs import spent_so_far

@@ -28,8 +28,8 @@ from allocation.queries.bookings.timelines.waiting import (
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.rules.waiting import MOST_ENTRIES
-from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.change.waiting import entry_wake
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_entries import Windows

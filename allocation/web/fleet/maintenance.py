@@ -175,9 +175,9 @@ def ops_maintenance_end(request: HttpRequest, operator: User, maintenance_id: UU
         raise missing("maintenance")
     now, following = timezone.now(), request.POST.get("following") == "1"
     if CONFIRMED_FIELD not in request.POST and found.stage(now) in ("planned", "running"):
-        losses = maintenance_end_impact(blackout=found, following=following, now=now)
+        losses = maintenance_end_impact(maintenance=found, following=following, now=now)
         return confirm_page(request, end_question(found, losses, now))
-    ended = maintenance_end(operator=operator, blackout=found, now=now, following=following)
+    ended = maintenance_end(operator=operator, maintenance=found, now=now, following=following)
     messages.success(
         request,
         f"Maintenance of {ended.where} ended. It takes bookings once its agent reports it healthy.",

@@ -12,7 +12,7 @@ from django.http import HttpResponse
 
 from allocation.api.bookings import bookings as bookings_api
 from allocation.models import Booking
-from allocation.services.bookings.bookings import booking_create
+from allocation.services.bookings.creation import booking_create
 from tenants.api import base
 from tenants.api.idempotency import KeyedRequest, booking_id
 from tenants.models import ApiToken, IdempotencyKey

@@ -128,7 +128,7 @@ def burst(count: int) -> list[str]:
     from django.utils import timezone  # noqa: PLC0415
 
     from allocation.rules.ask import AskDocument  # noqa: PLC0415
-    from allocation.services.bookings.bookings import booking_request  # noqa: PLC0415
+    from allocation.services.bookings.creation import booking_request  # noqa: PLC0415
     from allocation.services.bookings.requests import BookingRequest  # noqa: PLC0415
     from tenants.access import actor_by_id  # noqa: PLC0415
     from tenants.models import Membership  # noqa: PLC0415

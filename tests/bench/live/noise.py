@@ -86,11 +86,8 @@ def _act(actor: "Actor", chance: random.Random) -> str:
 
     from allocation.models import Booking  # noqa: PLC0415
     from allocation.rules.states import OPEN  # noqa: PLC0415
-    from allocation.services.bookings.bookings import (  # noqa: PLC0415
-        booking_cancel,
-        booking_release,
-    )
     from allocation.services.bookings.change.changes import booking_extend  # noqa: PLC0415
+    from allocation.services.bookings.release import booking_cancel, booking_release  # noqa: PLC0415
     from tenants.platform.errors import Refused  # noqa: PLC0415
     from tenants.platform.wall import tenant_tx  # noqa: PLC0415
 
@@ -123,7 +120,7 @@ def _book(actor: "Actor", chance: random.Random, *, is_pinned: bool) -> None:
 
     from allocation.models import Gpu  # noqa: PLC0415
     from allocation.rules.ask import AskDocument  # noqa: PLC0415
-    from allocation.services.bookings.bookings import booking_request  # noqa: PLC0415
+    from allocation.services.bookings.creation import booking_request  # noqa: PLC0415
     from allocation.services.bookings.requests import BookingRequest  # noqa: PLC0415
 
     ask: dict[str, Any] = {

@@ -130,7 +130,7 @@ def turns(lab: "Lab", count: int) -> list[Watch]:
     """The times of turns that decide one new booking each."""
     from django.db import connection  # noqa: PLC0415
 
-    from allocation.services.bookings.bookings import booking_request  # noqa: PLC0415
+    from allocation.services.bookings.creation import booking_request  # noqa: PLC0415
     from allocation.services.decide import cycle  # noqa: PLC0415
     from allocation.services.decide.decision_log import decision_log  # noqa: PLC0415
     from allocation.services.snapshot.kept import snapshot_keeper  # noqa: PLC0415

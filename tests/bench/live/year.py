@@ -137,7 +137,7 @@ def _life(
     people: "People", dice: random.Random, work: Work, number: int, at: datetime
 ) -> "Iterator[TimedAction]":
     """Yields the actions of a booking, which is mostly used to its end."""
-    from allocation.services.bookings.bookings import booking_cancel, booking_release  # noqa: PLC0415
+    from allocation.services.bookings.release import booking_cancel, booking_release  # noqa: PLC0415
     from portal.demo.features import _booking_extends  # noqa: PLC0415
     from portal.demo.history import TimedAction  # noqa: PLC0415
     from portal.demo.week import NAMESPACE, ZONE, BookingText, owner_does  # noqa: PLC0415

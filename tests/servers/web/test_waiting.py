@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from allocation.models import Booking
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.publish.live import DECIDED_CHANNEL
 from portal.launch.embedded import free_port
 from portal.launch.processes import start, stop

@@ -15,7 +15,7 @@ from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_
 from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approval.decisions import Decision, approval_decide
 from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.results import booking_result
 from allocation.services.decide.invariants import invariants_check
 from billing.queries import budget_figures

@@ -25,7 +25,8 @@ from allocation.services.bookings.approval.rules import (
     approval_rule_retire,
     approval_rule_set,
 )
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.web.approvals.cards import cards_of
 from allocation.web.bookings.page_context import PageContext

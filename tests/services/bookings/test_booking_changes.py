@@ -8,8 +8,9 @@ import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
-from allocation.services.bookings.bookings import booking_cancel, booking_check_in, booking_release
 from allocation.services.bookings.change.changes import Patch, booking_extend, booking_patch
+from allocation.services.bookings.release import booking_cancel, booking_release
+from allocation.services.runs.no_shows import booking_check_in
 from billing.queries import reference_totals
 from tenants.models import AuditEntry, OutboxMessage
 from tenants.platform.errors import Refused

@@ -10,8 +10,8 @@ import pytest
 
 from allocation.models import Booking, BookingEvent
 from allocation.rules.changes import Target
-from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.checks.terms import stronger_terms
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quotes import quote_make
 from billing.models import Budget

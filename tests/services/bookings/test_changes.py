@@ -12,11 +12,12 @@ from django.db import IntegrityError, connection, transaction
 from allocation.models import Allocation, Approval, Booking, BookingChange, Gpu
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.record.history import event_add

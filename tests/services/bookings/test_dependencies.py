@@ -9,12 +9,13 @@ from allocation.models import Booking
 from allocation.queries.bookings import after_parents
 from allocation.queries.bookings.after_parents import estimated_end, estimated_starts
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.dependencies import (
     dependencies_add,
     dependencies_advance,
     dependencies_due,
 )
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.snapshot.snapshot import requests_read
 from billing.queries import budget_figures
 from billing.services import hold_release

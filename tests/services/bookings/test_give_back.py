@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from allocation.models import Allocation, Booking, GpuSample, Occupancy
-from allocation.services.bookings.bookings import booking_release
 from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.release import booking_release
 from allocation.services.runs.end import allocation_empty
 from allocation.services.runs.start import allocations_ready
 from tenants.platform.errors import Refused

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from allocation.models import Approval, Booking
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.record.forecasts import forecasts_store
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of

@@ -9,8 +9,9 @@ import pytest
 from allocation.models import Booking, Pause
 from allocation.queries.bookings.money.statements import StatementOf, statement_lines
 from allocation.rules.ask import AskDocument, AskGroup
-from allocation.services.bookings.bookings import booking_release, booking_request
 from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from allocation.services.quotes.quotes import quote_make
 from billing.rules import month_of
 from billing.services import price_book_publish

@@ -7,10 +7,11 @@ from operator import itemgetter
 import pytest
 
 from allocation.queries.bookings.money.statements import StatementOf, statement_lines
-from allocation.services.bookings.bookings import booking_release, booking_request
 from allocation.services.bookings.checks.admission import Asker, admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.terms import longer_terms, shorter_terms
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quote_options import Market
 from allocation.services.quotes.quotes import quote_make

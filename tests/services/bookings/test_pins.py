@@ -9,7 +9,8 @@ from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.earlier import Change, earlier_options, earlier_take
 from allocation.services.quotes.quotes import Quote, quote_make

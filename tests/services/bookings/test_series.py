@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from allocation.models import Booking, Gpu, Series
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.series import Repeat, series_cancel, series_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check

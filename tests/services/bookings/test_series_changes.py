@@ -14,7 +14,6 @@ from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.approval.decisions import Decision, approval_decide
 from allocation.services.bookings.approval.rules import RuleTerms
-from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.change.series import (
     DateAnswer,
     Scope,
@@ -23,6 +22,8 @@ from allocation.services.bookings.change.series import (
     series_tag,
 )
 from allocation.services.bookings.change.withdrawal import change_withdraw
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.series import Repeat, series_request
 from tenants.access import Actor
 from tenants.models import Role

@@ -9,9 +9,10 @@ import pytest
 from allocation.models import Booking, BookingEvent, EventCounter, WaitEntry
 from allocation.rules.states import State
 from allocation.rules.waiting import MOST_ENTRIES
-from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.checks.terms import target_of
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay

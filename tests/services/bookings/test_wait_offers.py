@@ -10,7 +10,8 @@ from django.db import IntegrityError
 
 from allocation.models import Allocation, Booking, WaitEntry, WaitOffer
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.waiting.offers import offer_accept, offer_decline
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.replay import decision_replay

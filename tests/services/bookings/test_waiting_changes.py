@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 
 from allocation.models import Booking, BookingEvent
-from allocation.services.bookings.bookings import booking_cancel
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.sooner import Sooner
 from allocation.services.bookings.checks.terms import target_of
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay

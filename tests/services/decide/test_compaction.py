@@ -8,7 +8,7 @@ from django.db import IntegrityError
 
 from allocation.models import Allocation, Booking, CompactionOrder, Gpu
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_cancel, booking_release
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.decide.compaction import compaction_order, compaction_proposals
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay

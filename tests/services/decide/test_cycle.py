@@ -10,11 +10,12 @@ from django.test.utils import CaptureQueriesContext
 from allocation import wire
 from allocation.models import Booking, BookingEvent, Decision, Gpu, Node, Occupancy
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
 from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.decide.cycle import cycle_run, is_anything_due, tick_run
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.runs.end import nodes_bump
+from allocation.services.runs.end import generations_raise
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from billing.models import PriceBook
 from billing.queries import reference_totals
@@ -284,7 +285,7 @@ def test_a_gang_starts_whole_or_waits_whole(plant: Plant, lab: Lab) -> None:
     assert fresh(gang).state == "scheduled"
 
     with as_system():
-        nodes_bump([blocked.id])
+        generations_raise([blocked.id])
     # The agent holds nothing of the earlier one, so it proves at once that it is gone.
     plant.round()
     assert fresh(earlier).state == "ended"

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from allocation.models import Booking, Gpu, Node
-from allocation.services.bookings.bookings import booking_cancel, booking_release
 from allocation.services.bookings.change.changes import Patch, booking_extend, booking_patch
 from allocation.services.bookings.checks.terms import target_of
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.publish.desired import desired_documents
 from allocation.services.record.costs import run_is_broken
 from allocation.services.runs.interrupt import Interruption, run_interrupt

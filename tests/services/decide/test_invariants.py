@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from allocation.models import Allocation, Booking, Gpu, PolicyVersion
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from allocation.models import EventCounter
-from allocation.services.bookings.bookings import booking_cancel, booking_release
-from allocation.services.plans.apply_pauses import relation_of
+from allocation.services.bookings.release import booking_cancel, booking_release
+from allocation.services.plans.pauses import relation_of
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from tenants.models import Membership, Tier
 from tests.builders import a_project, a_tier

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from allocation.models import Booking
-from allocation.services.bookings.bookings import booking_cancel, booking_release
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.checks.terms import target_of
-from allocation.services.plans.apply_assignments import PlanStale
+from allocation.services.bookings.release import booking_cancel, booking_release
+from allocation.services.plans.assignments import PlanStale
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS, seconds, snapshot_take
 from allocation.solver import Plan, Refuse

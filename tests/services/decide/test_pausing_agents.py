@@ -6,7 +6,7 @@ import pytest
 
 from allocation import wire
 from allocation.models import Allocation, Booking, BookingEvent, Node
-from allocation.services.bookings.bookings import booking_cancel, booking_release
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.runs.resume import allocation_suspended
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS, seconds

@@ -6,7 +6,7 @@ import pytest
 
 from allocation.models import Booking, BookingEvent, Pause
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from tenants.models import Quota, Tier

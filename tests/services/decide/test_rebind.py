@@ -9,7 +9,7 @@ from allocation.models import Allocation, Booking, Decision
 from allocation.services.decide.replay import decision_replay
 from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
 from allocation.services.plans import answers
-from allocation.services.plans.apply_assignments import PlanStale
+from allocation.services.plans.assignments import PlanStale
 from allocation.services.snapshot import snapshot
 from allocation.services.snapshot.kept import snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_take

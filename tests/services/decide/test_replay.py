@@ -16,8 +16,8 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from allocation.models import Decision
-from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.decision_log import (
     SOFTWARE,
     DecisionLog,

@@ -10,7 +10,7 @@ from django.test import Client
 from allocation.models import Booking, Decision, DecisionReplay
 from allocation.queries.decisions.decisions import changed_bookings
 from allocation.queries.decisions.samples import replay_metrics, sample_report
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.replays import replay_request, replays_run, sample_request
 from allocation.web.decisions.pages import decision_lines
 from tenants.models import User

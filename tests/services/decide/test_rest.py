@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from allocation.models import Booking, PolicyVersion
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide import cycle, leading
 from allocation.services.decide.leading import LONGEST_SECONDS, MOST_PART, MOST_SECONDS, Rest
 from allocation.services.snapshot.kept import Taken

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from allocation.models import Booking, Decision
-from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from allocation.services.decide import cycle, leading
 from allocation.services.decide.decision_log import decision_chain, decision_rebuild
 from allocation.services.decide.replay import decision_replay

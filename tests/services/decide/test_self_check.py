@@ -8,7 +8,8 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Allocation, Booking, Decision, Occupancy
-from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from allocation.services.decide import cycle
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.replay import decision_replay

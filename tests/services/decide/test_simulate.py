@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from allocation.models import Allocation, Booking
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from tests.builders_allocation import a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant

@@ -9,7 +9,7 @@ from allocation.rules.approvals import DECISION_TIME, PLACE_MARGIN, Step
 from allocation.rules.states import State
 from allocation.services.bookings.approval.decisions import Decision, approval_decide
 from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay

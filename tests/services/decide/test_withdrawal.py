@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from allocation.models import Booking, Pause
-from allocation.services.bookings.bookings import booking_cancel
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.record.costs import booking_cost
 from allocation.services.record.open_pauses import NOTIFY_MARGIN
 from allocation.services.runs.pause_choices import booking_saved, more_time_request

@@ -14,7 +14,8 @@ import pytest
 from allocation import wire
 from allocation.models import Booking, GpuSample, Node
 from allocation.rules.nodes.plausibility import is_implausible
-from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from tests.builders_allocation import Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.services.inbox.test_protocol import signed

@@ -11,7 +11,7 @@ import pytest
 from allocation import wire
 from allocation.models import Gpu, GpuSample, Node, NodeExamination
 from allocation.rules.nodes.plausibility import clock_is_wrong
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.inbox import consumer, throttle
 from allocation.services.inbox.throttle import FLOOD_SECONDS, PER_SECOND, Throttle
 from allocation.services.nodes.fleet import node_approve

@@ -13,7 +13,8 @@ from django.db import OperationalError
 
 from allocation import wire
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
-from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox import apply, consumer
 from allocation.services.nodes.fleet import node_key

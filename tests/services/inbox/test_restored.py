@@ -13,7 +13,7 @@ from django.core.management import call_command
 
 from allocation import wire
 from allocation.models import Node, SolverState
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from allocation import tasks
 from allocation.models import Booking, MachineClock
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.clock import JUMP, ClockReading, clock_accept, clock_in_doubt
 from tenants.platform.errors import Refused
 from tests.builders import a_user, an_operator

@@ -6,7 +6,7 @@ import pytest
 
 from allocation import wire
 from allocation.models import Gpu, GpuEvent
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from tests.builders_allocation import Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh, rows_of

@@ -10,7 +10,8 @@ from django.db import transaction
 from allocation.agent.act.apply import STUCK_S
 from allocation.models import Booking, Gpu, GpuEvent, GpuModel
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.nodes.gpu_modes import mode_pin, modes_request
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused

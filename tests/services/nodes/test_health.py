@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from allocation import wire
 from allocation.models import Booking, Gpu, GpuEvent, Node
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.words.fleet import fleet_sentence
 from tests.builders_allocation import Lab, a_booking_request, a_lab, a_node, an_ask

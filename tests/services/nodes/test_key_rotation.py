@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from allocation import wire
 from allocation.agent.state.enrol import identity_load
 from allocation.models import Node
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.fleet import node_key, node_key_rotate
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.publish.publish import publish_due

@@ -12,7 +12,8 @@ from allocation.agent.plan.reconcile import Record
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.inbox.consumer import Reader

@@ -8,7 +8,7 @@ from django.test import Client
 
 from allocation import wire
 from allocation.models import EventCounter, Gpu, GpuEvent, Node
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.fleet import enrolment_token_create
 from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set
 from allocation.services.policy.policies import policy_publish

@@ -11,7 +11,7 @@ from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
 from allocation.queries.fleet.nodes import no_new_work_reason
 from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
 from allocation.rules.nodes.unreachable import GAP_SECONDS, AnswerWatch, Beat
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.fleet import node_policy
 from allocation.services.runs.interrupt import hardware_vacate

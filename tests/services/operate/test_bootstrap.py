@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, WorkSpeed
 from allocation.rules.site.known_models import known_catalogue
 from allocation.rules.site.site_file import SiteFaults, example_read, site_read
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.operate.site_setup import Outcome, site_apply
 from billing.models import Price, PriceBook
 from tenants.models import AuditEntry, GpuClass, Membership, Project, Quota, Tenant, Tier, User

@@ -8,7 +8,8 @@ from django.db import IntegrityError
 
 from allocation.models import BookingEvent, Gpu, GpuEvent, Node, Occupancy
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from allocation.services.decide.cycle import tick_run
 from allocation.services.nodes.fleet import node_approve
 from allocation.services.operate.drain import gpu_return, hardware_fence, node_drain

@@ -10,7 +10,8 @@ from django.utils import timezone
 from allocation.models import Booking, Decision, Gpu, Node
 from allocation.queries.fleet.portal_modes import decisions_frozen, freeze_reason
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_release, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_release
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.portal_modes import FREEZE, freeze_begin, mode_end

@@ -7,7 +7,7 @@ from django.db import IntegrityError, ProgrammingError, transaction
 
 from allocation.models import Booking, Maintenance
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.operate.maintenance import (
     MaintenanceTerms,
@@ -172,11 +172,11 @@ def test_maintenance_that_is_called_off_gives_the_time_back(
     booking = asked(plant, lab, 1, hours=1)
     assert starts(booking) == NOW + 4 * HOUR
     with operator_tx():
-        maintenance_end(operator=operator, blackout=saved, now=plant.now)
+        maintenance_end(operator=operator, maintenance=saved, now=plant.now)
     plant.round()
     assert fresh(booking).state == State.ACTIVE
     with operator_tx(), pytest.raises(Refused, match="blackout_over"):
-        maintenance_end(operator=operator, blackout=saved, now=plant.now)
+        maintenance_end(operator=operator, maintenance=saved, now=plant.now)
 
 
 def test_a_rack_takes_all_its_nodes_along(plant: Plant, lab: Lab, operator: User) -> None:

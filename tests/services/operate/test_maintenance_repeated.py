@@ -106,12 +106,12 @@ def test_one_date_is_called_off_or_all_that_follow(plant: Plant, operator: User)
     plan(operator, repeated(NOW + HOUR, "FREQ=DAILY;COUNT=4"))
     _, second, _, _ = dates()
     with operator_tx():
-        maintenance_end(operator=operator, blackout=second, now=NOW)
+        maintenance_end(operator=operator, maintenance=second, now=NOW)
     assert [each.ended_at for each in dates()] == [None, NOW, None, None]
     first = dates()[0]
     later = NOW + timedelta(minutes=1)
     with operator_tx():
-        maintenance_end(operator=operator, blackout=first, now=later, following=True)
+        maintenance_end(operator=operator, maintenance=first, now=later, following=True)
     assert [each.ended_at for each in dates()] == [later, NOW, later, later]
 
 

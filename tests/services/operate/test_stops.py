@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from allocation.models import Booking, Stop
 from allocation.queries.fleet.stops import stop_reason, stops_in_force
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.operate.stops import StopTerms, stop_begin, stop_effect, stop_end

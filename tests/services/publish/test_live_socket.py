@@ -19,7 +19,8 @@ from websockets.typing import Origin
 
 from allocation import consumers
 from allocation.consumers import FLEET_GROUP, LiveConsumer
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from portal.integrations.live.push import beat
 from portal.integrations.relay import outbox_relay
 from tenants.models import Membership, User

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from allocation import wire
 from allocation.models import Booking, Gpu, Node
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes.inventories import inventory_apply
 from allocation.services.nodes.redis_accounts import agents_redis

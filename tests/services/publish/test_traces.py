@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pytest_django import Settings
 
 from allocation.models import Allocation, BookingEvent
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from portal.integrations.relay import outbox_relay
 from portal.integrations.traces import _within, tracer
 from portal.web.measured import MeasuredMiddleware

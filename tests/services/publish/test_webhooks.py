@@ -426,7 +426,7 @@ def maintained(operator: User, node: str) -> None:
     times = [maintenance_announce(NOW + days * DAY) for days in (0, 1, 1, 2, 3)]
     assert times == [0, 1, 0, 1, 0]
     again = maintenance_plan(operator=operator, terms=plan, now=NOW)
-    maintenance_end(operator=operator, blackout=again, now=NOW)
+    maintenance_end(operator=operator, maintenance=again, now=NOW)
     assert maintenance_announce(NOW + 3 * DAY) == 0
 
 

@@ -11,7 +11,8 @@ from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.outcomes import booking_start_range, pause_record
 from allocation.rules.start_range import StartRange
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.quotes.earlier import Change, earlier_options, earlier_take

@@ -6,7 +6,7 @@ import pytest
 
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.quotes.quotes import Quote, quote_make
 from allocation.words.quotes import note_text
 from billing.models import Price, PriceBook

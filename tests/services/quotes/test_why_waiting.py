@@ -7,7 +7,8 @@ import pytest
 from allocation.models import Booking, MovedStart, QueuePlace
 from allocation.queries.bookings.queue_ahead import queue_ahead
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.leading import queue_places
 from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting

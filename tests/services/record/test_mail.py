@@ -13,7 +13,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from allocation.models import Booking
-from allocation.services.bookings.bookings import booking_release
+from allocation.services.bookings.release import booking_release
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from portal.integrations.mail.send import MAX_TRIES, RETENTION, mails_send, mails_sweep

@@ -9,7 +9,8 @@ from django.db import connection
 from allocation.models import Booking, BookingEvent, Gpu
 from allocation.queries.bookings.money.projects import quota_of
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.quota_rows import GPU_HOUR, caps_of, quotas_read, used_read

@@ -7,7 +7,7 @@ import pytest
 
 from allocation.models import Booking, Decision, Gpu, WorkSpeed
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.replay import decision_replay
 from allocation.services.plans.restraints import restraints_apply, restraints_due

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from allocation.models import Booking
-from allocation.services.bookings.bookings import booking_cancel
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.record.costs import booking_cost
 from allocation.services.runs.end import allocation_saved
 from allocation.services.runs.interrupt import Interruption, run_interrupt

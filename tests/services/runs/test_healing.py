@@ -8,7 +8,8 @@ import pytest
 
 from allocation.models import Allocation, Gpu, Node, Occupancy
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.publish.desired import desired_documents
 from tenants.models import User

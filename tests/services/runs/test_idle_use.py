@@ -7,8 +7,8 @@ import pytest
 
 from allocation import wire
 from allocation.models import Booking, Node, Pause
-from allocation.services.bookings.bookings import booking_check_in
 from allocation.services.runs.idle_use import VETO_TIME, booking_still_needed, idle_watch
+from allocation.services.runs.no_shows import booking_check_in
 from allocation.services.snapshot.running import idle_read
 from billing.models import Transfer
 from tenants.models import Tier

@@ -9,9 +9,8 @@ from allocation import wire
 from allocation.models import Booking, Node
 from allocation.rules.charging import no_show_after
 from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_expected
-from allocation.services.bookings.bookings import booking_check_in
 from allocation.services.policy.policies import policy_read
-from allocation.services.runs.no_shows import presence_watch
+from allocation.services.runs.no_shows import booking_check_in, presence_watch
 from billing.models import Transfer
 from tenants.models import Tier
 from tests.builders import a_tier

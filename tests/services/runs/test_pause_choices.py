@@ -6,10 +6,10 @@ import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu, Pause
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.plans.apply_pauses import pauses_due
+from allocation.services.plans.pauses import more_time_answer
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from tenants.models import AuditEntry, OutboxMessage
 from tenants.platform.errors import Refused
@@ -176,7 +176,7 @@ def test_more_time_that_others_were_promised_is_refused_and_nothing_moves(
     with tenant_tx(lab.tenant_id):
         more_time_request(actor=lab.actor, booking=booking, now=AT + MINUTE)
     with as_system():
-        assert pauses_due(AT + MINUTE) == 1
+        assert more_time_answer(AT + MINUTE) == 1
     pause = pause_of(booking)
     assert (pause.deadline, pause.more_times_used, pause.more_asked_at) == (DEADLINE, 0, None)
     assert kinds(booking)[-1] == "more_time_refused"

@@ -6,12 +6,9 @@ from decimal import Decimal
 import pytest
 
 from allocation.queries.bookings.money.statements import StatementOf, statement_lines
-from allocation.services.bookings.bookings import (
-    booking_cancel,
-    booking_release,
-    booking_request,
-)
 from allocation.services.bookings.checks.terms import longer_terms
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.costs import setup_charge

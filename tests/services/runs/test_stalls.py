@@ -6,7 +6,7 @@ import pytest
 
 from allocation.models import Booking, GpuEvent
 from allocation.rules.nodes.node_policy import NodePolicy
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.runs.start import slow_starts_notify
 from allocation.words.reasons import stored_sentence
 from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask

@@ -12,8 +12,9 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from allocation.models import Booking, Gpu, Node
-from allocation.services.bookings.bookings import booking_cancel, booking_request
 from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import MAX_NEW
 from allocation.services.snapshot import changes, kept
 from allocation.services.snapshot.changes import changes_read, horizon_read

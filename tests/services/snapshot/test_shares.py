@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Gpu, Node, Occupancy
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quotes import quote_make

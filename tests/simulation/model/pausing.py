@@ -1,4 +1,4 @@
-"""The model's pauses: see services/plans/apply_pauses.py, step by step."""
+"""The model's pauses: see services/plans/pauses.py, step by step."""
 
 import dataclasses
 from collections.abc import Callable

@@ -25,9 +25,10 @@ from allocation.models import (
 )
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
-from allocation.services.bookings.bookings import booking_cancel, booking_release, booking_request
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.bookings.change.withdrawal import change_withdraw
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.decide import cycle as cycles
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
@@ -48,7 +49,7 @@ from allocation.services.operate.maintenance import (
     maintenance_plan,
 )
 from allocation.services.operate.portal_modes import freeze_begin, mode_end, outage_begin
-from allocation.services.plans import apply_assignments, apply_pauses
+from allocation.services.plans import assignments, pauses
 from allocation.services.plans.plan_diff import Changes, changes_of
 from allocation.services.publish.publish import publish_due, republish_all
 from allocation.services.runs.lost_runs import node_bookings_requeue
@@ -274,7 +275,7 @@ class BothPortals:
     def maintenance_end(self, identifier: str, now: float) -> None:
         with as_system(), transaction.atomic(), contextlib.suppress(Refused):
             blackout = self._upkeep[identifier]
-            maintenance_end(operator=self._operator, blackout=blackout, now=when(now))
+            maintenance_end(operator=self._operator, maintenance=blackout, now=when(now))
         self._model.maintenance_end(identifier, now)
         self._compare()
 
@@ -348,8 +349,8 @@ class BothPortals:
             mock.patch.object(cycles, "changes_of", between),
             # How long solving takes on this machine is nothing that a model could know.
             mock.patch.object(cycles, "MAX_LOCKED_SOLVE_MS", 600_000),
-            mock.patch.object(apply_assignments, "uuid4", self._ids),
-            mock.patch.object(apply_pauses, "uuid4", self._pause_ids),
+            mock.patch.object(assignments, "uuid4", self._ids),
+            mock.patch.object(pauses, "uuid4", self._pause_ids),
             mock.patch.object(snapshots, "used_read", return_value=()),
             mock.patch.object(quota_rows, "stretches_read", return_value=[]),
         ):

@@ -15,8 +15,8 @@ from allocation.reasons.reason import reason
 from allocation.rules.changes import Strength
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
-from allocation.services.bookings.bookings import booking_request
 from allocation.services.bookings.change_rows import Kept, change_keep, change_wait
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.quotes.changes import ChangeQuote
 from allocation.services.record.terms import terms_of

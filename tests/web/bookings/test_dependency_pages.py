@@ -7,8 +7,9 @@ import pytest
 from django.test import Client
 
 from allocation.models import Booking
-from allocation.services.bookings.bookings import booking_cancel, booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.dependencies import dependencies_add, dependencies_advance
+from allocation.services.bookings.release import booking_cancel
 from tenants.models import Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member

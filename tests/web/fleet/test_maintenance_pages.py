@@ -109,12 +109,12 @@ def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> 
     assert not Maintenance.objects.exists()
     saved = operator.post("/ops/maintenance", a_form("save"), follow=True).content.decode()
     assert f"Maintenance of {NODE} planned." in saved
-    (blackout,) = Maintenance.objects.all()
+    (maintenance,) = Maintenance.objects.all()
     assert "Cancel" in saved
-    asked = operator.post(f"/ops/maintenance/{blackout.id}/end").content.decode()
+    asked = operator.post(f"/ops/maintenance/{maintenance.id}/end").content.decode()
     assert "Cancel maintenance, return 2 GPUs" in asked
     assert Maintenance.objects.get().ended_at is None
-    operator.post(f"/ops/maintenance/{blackout.id}/end", {"sure": "1"})
+    operator.post(f"/ops/maintenance/{maintenance.id}/end", {"sure": "1"})
     assert "Cancelled" in _page(operator, "/ops/maintenance")
 
 

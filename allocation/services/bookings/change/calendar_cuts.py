@@ -17,7 +17,7 @@ from allocation.rules.states import PLANNED_TIMES, TERMINAL, State
 from allocation.services.record.costs import run_time
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
-from allocation.services.runs.end import nodes_bump
+from allocation.services.runs.end import generations_raise
 from allocation.services.runs.transition import (
     booking_change,
     booking_lock,
@@ -114,7 +114,7 @@ def _give_back(booking: Booking, now: datetime) -> int:
             update_fields=["period", "state", "abandoned", "counted_seconds", "extended_from",
                            "extended_cycle"]
         )  # fmt: skip
-        nodes_bump([row.gpu_id])
+        generations_raise([row.gpu_id])
     return sum(row.units for row in gone)
 
 
@@ -134,7 +134,7 @@ def _cut(booking: Booking) -> int:
     for row in kept:
         if row.period.upper > booking.planned_ends:
             _shorten(row, booking.planned_ends)
-    nodes_bump(row.gpu_id for row in kept)
+    generations_raise(row.gpu_id for row in kept)
     return units
 
 

@@ -17,7 +17,7 @@ from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, parse_ask
 from allocation.rules.start_range import StartRange
 from allocation.services.arrays.arrays import ArrayRequest, array_request
-from allocation.services.bookings.bookings import booking_request
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_request

@@ -27,10 +27,10 @@ from allocation.services.bookings.change_rows import (
     terms_apply,
 )
 from allocation.services.bookings.checks.terms import hold_of
-from allocation.services.plans.apply_assignments import PlanStale
+from allocation.services.plans.assignments import PlanStale
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
-from allocation.services.runs.end import nodes_bump
+from allocation.services.runs.end import generations_raise
 from allocation.services.runs.late_shares import (
     granted_as,
     late_fee,
@@ -118,7 +118,7 @@ def extension_write(booking: Booking, extend: Extend, decision: Decision, now: d
         row.extended_from, row.extended_cycle = row.period.upper, decision.id
         row.period = DateTimeTZRange(row.period.lower, until)
         row.save(update_fields=["period", "extended_from", "extended_cycle"])
-    nodes_bump(row.gpu_id for row in live)
+    generations_raise(row.gpu_id for row in live)
     _exchange(booking, change, decision, now, planned_ends=until, extension_until=None)
 
 

@@ -1,4 +1,4 @@
-"""Actions of people on bookings. Only a cycle places them."""
+"""New bookings: admitted, priced and written with their hold. Only a cycle places them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,11 @@ from allocation.models import (
     Booking,
     BookingArray,
     BookingEvent,
-    PolicyVersion,
     Series,
     WaitEntry,
     WaitMode,
 )
-from allocation.rules.states import ON_HARDWARE, TERMINAL, State
-from allocation.services.bookings.approval.decisions import approval_withdraw
+from allocation.rules.states import State
 from allocation.services.bookings.approval.requests import (
     Rule,
     approvals_request,
@@ -25,30 +23,20 @@ from allocation.services.bookings.approval.requests import (
     rules_in_force,
     rules_met,
 )
-from allocation.services.bookings.change.calendar_cuts import is_awaited
 from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
 from allocation.services.bookings.checks.persons import open_refusals
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_entries import entries_of
-from allocation.services.bookings.waiting.offers import approval_refuse, offer_withdraw
+from allocation.services.bookings.waiting.offers import approval_refuse
 from allocation.services.overrides.use import overrides_take
-from allocation.services.record.costs import unused_seconds, waiting_settle
 from allocation.services.record.history import Event, events_add
-from allocation.services.record.open_pauses import pause_end
-from allocation.services.runs.late_shares import late_fee, late_fee_take
 from allocation.services.runs.transition import (
     Change,
-    booking_change,
-    booking_lock,
-    booking_move,
     bookings_change,
-    planned_rows_supersede,
 )
-from allocation.solver import Policy
 from allocation.words.events import event_text
-from allocation.words.refusals import refusal_text
 from billing.models import Campaign
 from billing.price_books import PriceShelf
 from billing.rules import money_text
@@ -197,75 +185,6 @@ def _offers_await(actor: Actor, entries: Sequence[WaitEntry], now: datetime) -> 
     bookings_change([Change(entry.booking, event, State.WAITLISTED) for entry in entries], now=now)
 
 
-def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Cancels the booking: before its start at once. What it gives up later than the notice of its
-    tier costs the late share.
-
-    A booking that has started ends, and is over when its devices are proven empty. Idempotent.
-
-    Raises:
-        Refused: `booking_over`.
-    """
-    with transaction.atomic():
-        booking = booking_lock(booking.id, "project", "tier", "owner")
-        state = State(booking.state)
-        if state is State.CANCELLED or state is State.ENDING:
-            return booking
-        if state in TERMINAL:
-            raise _already_over(booking)
-        if state in ON_HARDWARE:
-            return _end_on_hardware(actor, booking, "cancelled", now)
-        if state is State.AWAITING_APPROVAL:
-            approval_withdraw(booking, now)
-        if state is State.OFFERED:
-            offer_withdraw(booking, now)
-        return _end_off_hardware(actor, booking, State.CANCELLED, now)
-
-
-def booking_release(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Releases the devices early. Only the time until now, or until a pause's notice, is charged.
-
-    A paused booking is over at once.
-
-    Raises:
-        Refused: `not_started` (cancel it instead) or `booking_over`.
-    """
-    with transaction.atomic():
-        booking = booking_lock(booking.id, "project", "tier", "owner")
-        state = State(booking.state)
-        if state is State.ENDING:
-            return booking
-        if state in TERMINAL:
-            raise _already_over(booking)
-        if state is State.PAUSED:
-            return _end_off_hardware(actor, booking, State.ENDED, now)
-        if state not in ON_HARDWARE:
-            raise Refused("not_started", refusal_text("not_started", label=booking.label))
-        return _end_on_hardware(actor, booking, "released", now)
-
-
-def booking_check_in(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
-    """Records that the owner uses the booking. Idempotent.
-
-    A booking that was paused because its GPUs were idle asks for a place to resume from now on.
-
-    Raises:
-        Refused: `not_active`.
-    """
-    with transaction.atomic():
-        booking = booking_lock(booking.id, "project", "tier", "owner")
-        is_back = booking.awaits_check_in and booking.state in (State.PAUSING, State.PAUSED)
-        if booking.state != State.ACTIVE and not is_back:
-            raise Refused("not_active", refusal_text("not_active", label=booking.label))
-        if booking.checked_in_at is None or is_back:
-            event = Event("checked_in", event_text("checked_in", actor=actor.name), actor.user_id)
-            facts = {"checked_in_at": booking.checked_in_at or now, "awaits_check_in": False}
-            booking_change(booking, event=event, now=now, **facts)
-            if is_back:
-                task_request("allocation.cycle")
-    return booking
-
-
 def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUID) -> Booking:
     admission, request, offer, ask = (
         admitted.admission,
@@ -341,69 +260,6 @@ def _first_events(
     yield Event("requested", text, actor.user_id).row(booking, now)
     if (hook := requests[booking.id].request.hook) is not None:
         yield hook.row(booking, now)
-
-
-def _end_on_hardware(actor: Actor, booking: Booking, outcome: str, now: datetime) -> Booking:
-    late_fee_take(booking, late_fee(booking, None, now), now)
-    text = event_text("released", actor=actor.name)
-    booking_move(
-        booking,
-        State.ENDING,
-        event=Event("ending", text, actor.user_id),
-        now=now,
-        outcome=outcome,
-        released_at=min(now, booking.planned_ends or now),
-    )
-    _audit(actor, f"booking.{outcome}", booking, now)
-    task_request("allocation.cycle")
-    return booking
-
-
-def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetime) -> Booking:
-    """Ends a booking that is on no device, and releases the rest of its hold."""
-    is_cancelled = state is State.CANCELLED
-    cooling = _cooling_until(booking, now) if is_cancelled else None
-    planned_rows_supersede(booking)
-    late_fee_take(booking, late_fee(booking, None, now), now)
-    charged = waiting_settle(booking, now, unused_seconds(booking, now))
-    pause_end(booking, now)
-    text = event_text(
-        "cancelled" if is_cancelled else "released_paused",
-        actor=actor.name,
-        freed=money_text(booking.hold_amount - charged, booking.currency),
-    )
-    booking_move(
-        booking,
-        state,
-        event=Event(str(state), text, actor.user_id),
-        now=now,
-        outcome="cancelled" if is_cancelled else "released",
-        charged=charged,
-        ended_at=now,
-        cooling_until=cooling,
-    )
-    _audit(actor, "booking.cancel" if is_cancelled else "booking.released", booking, now)
-    task_request("allocation.cycle")
-    return booking
-
-
-def _cooling_until(booking: Booking, now: datetime) -> datetime | None:
-    """Until when nobody is paused for the organisation of a booking that is cancelled although
-    others had notice for it; None: nobody had."""
-    if booking.state not in (State.QUEUED, State.SCHEDULED) or not is_awaited(booking):
-        return None
-    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
-    seconds = live.document.get("cool_down", Policy(live.number).cool_down)
-    return now + timedelta(seconds=seconds)
-
-
-def _already_over(booking: Booking) -> Refused:
-    state = booking.get_state_display().lower()
-    return Refused("booking_over", refusal_text("booking_over", label=booking.label, state=state))
-
-
-def _audit(actor: Actor, action: str, booking: Booking, now: datetime) -> None:
-    audit_write([_audit_entry(actor, action, booking, now)])
 
 
 def _audit_entry(actor: Actor, action: str, booking: Booking, now: datetime) -> AuditEntry:

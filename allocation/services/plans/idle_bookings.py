@@ -7,8 +7,8 @@ from django.db import transaction
 
 from allocation.models import Booking, Decision
 from allocation.rules.states import TERMINAL, State
-from allocation.services.plans.apply_assignments import PlanStale
-from allocation.services.plans.apply_pauses import pause_begin
+from allocation.services.plans.assignments import PlanStale
+from allocation.services.plans.pauses import pause_begin
 from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
 from allocation.services.runs.idle_use import IDLE_RULE

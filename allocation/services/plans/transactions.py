@@ -1,4 +1,4 @@
-"""Writes a plan in one short transaction, if its input still holds."""
+"""The transactions that write a plan: each writes one piece of it, if its input still holds."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from allocation.models import Booking, Decision, DecisionPiece
 from allocation.rules.states import TERMINAL
 from allocation.services.plans.answers import plan_write
-from allocation.services.plans.apply_assignments import (
+from allocation.services.plans.assignments import (
     Fleet,
     PlanOvertaken,
     PlanStale,

@@ -1,4 +1,4 @@
-"""Pauses of the cycle: the notice, its withdrawal, more time, and an early hand-over."""
+"""Pauses of running bookings: the notice, its withdrawal, more time, and an early hand-over."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,11 +21,11 @@ from allocation.models import (
 from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.states import State
-from allocation.services.plans.apply_assignments import PlanStale
+from allocation.services.plans.assignments import PlanStale
 from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import OPEN, pauses_to_extend, pauses_unneeded
-from allocation.services.runs.end import STARTED, nodes_bump
+from allocation.services.runs.end import STARTED, generations_raise
 from allocation.services.runs.interrupt import place_withdraw
 from allocation.services.runs.transition import booking_change, booking_lock, booking_move
 from allocation.solver import Reason
@@ -84,7 +84,10 @@ def operator_pause_begin(booking: Booking, why: Reason, now: datetime) -> Pause 
 def _ordered_pause_begin(
     booking: Booking, why: Reason, relation: str, now: datetime
 ) -> Pause | None:
-    """A pause without a beneficiary; the booking is marked, so that it does not resume at once."""
+    """Begins a pause without a beneficiary.
+
+    The booking is marked as restrained, so that it does not resume at once.
+    """
     at = now.replace(microsecond=0) + timedelta(seconds=booking.tier.grace_seconds)
     rows = _run_cut(booking, at)
     if not rows:
@@ -113,7 +116,7 @@ def _run_cut(booking: Booking, at: datetime) -> list[Allocation]:
     rows = list(started.select_related("gpu__node").order_by("id"))
     if rows:
         started.update(period=DateTimeTZRange(rows[0].period.lower, at))
-        nodes_bump(row.gpu_id for row in rows)
+        generations_raise(row.gpu_id for row in rows)
     return rows
 
 
@@ -189,7 +192,7 @@ def relation_of(booking: Booking, claim: Booking) -> str:
 
 
 def _method_of(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, EventText | str]:
-    """Returns how it is paused, and the sentence why not as its tier says, else nothing."""
+    """Returns the method of the pause, and why it is not the method of the tier; "" if it is."""
     method = booking.tier.pause_method
     if method != Tier.PauseMethod.SUSPEND:
         return method, ""
@@ -245,7 +248,7 @@ def pause_withdraw(booking: Booking, now: datetime) -> bool:
     rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))
     lower, upper = rows[0].period.lower, pause.ends_before
     booking.allocations.filter(state__in=STARTED).update(period=DateTimeTZRange(lower, upper))
-    nodes_bump(row.gpu_id for row in rows)
+    generations_raise(row.gpu_id for row in rows)
     pause.ended_at, pause.withdrawn, pause.more_asked_at = now, True, None
     pause.save(update_fields=["ended_at", "withdrawn", "more_asked_at"])
     is_ordered = pause.cause.beneficiary_id is None
@@ -266,16 +269,23 @@ def pause_withdraw(booking: Booking, now: datetime) -> bool:
     return True
 
 
-def pauses_due(now: datetime) -> int:
-    """Answers requests for more time and hands over GPUs that are empty early; returns how many.
+def more_time_answer(now: datetime) -> int:
+    """Answers the owners who asked for more time before their pause; returns how many.
 
     For the leading cycle, because nothing else changes planned starts.
     """
-    asked = sum(_more_time_answer(pause, now) for pause in pauses_to_extend().order_by("id"))
-    return asked + sum(_hand_over(cause, now) for cause in causes_emptied().order_by("id"))
+    return sum(_more_time_answer(pause, now) for pause in pauses_to_extend().order_by("id"))
 
 
-def causes_emptied() -> QuerySet[PauseCause]:
+def emptied_gpus_hand_over(now: datetime) -> int:
+    """Hands GPUs that a pause emptied early to its beneficiary; returns how many causes.
+
+    For the leading cycle, because nothing else changes planned starts.
+    """
+    return sum(_hand_over(cause, now) for cause in hand_overs_due().order_by("id"))
+
+
+def hand_overs_due() -> QuerySet[PauseCause]:
     """Returns the causes of pauses whose GPUs are empty and not handed over yet."""
     return PauseCause.objects.filter(
         handed_over_at=None, beneficiary__state__in=PLANNED_FOR, pause__emptied_at__isnull=False
@@ -306,7 +316,7 @@ def _hand_over(cause: PauseCause, now: datetime) -> bool:
 
 
 def _more_time_answer(pause: Pause, now: datetime) -> bool:
-    """Puts the pause off if the beneficiary can start later by the same time, or says why not."""
+    """Postpones the pause if the beneficiary can start as much later, or says why not."""
     with transaction.atomic():
         booking = booking_lock(pause.booking_id)
         pause.refresh_from_db()
@@ -350,7 +360,7 @@ def _deadline_extend(pause: Pause, booking: Booking, until: datetime, now: datet
     except IntegrityError:
         # The exclusion constraint knows every booking that is planned in that time.
         return "more_time_taken"
-    nodes_bump(row.gpu_id for row in rows)
+    generations_raise(row.gpu_id for row in rows)
     return None
 
 
@@ -363,7 +373,10 @@ def _may_wait(beneficiary: Booking, step: timedelta) -> bool:
 
 
 def _requeue(booking: Booking, later: timedelta, code: str, now: datetime) -> None:
-    """Makes the planned GPUs a planned start, `later` than it was; the next plan decides."""
+    """Returns a scheduled booking to the queue, with a planned start on its GPUs that is `later`.
+
+    The next plan decides on it. `code` is the text of the event.
+    """
     starts, ends = booking.planned_starts, booking.planned_ends
     facts: dict[str, Any] = {}
     if starts and ends:
