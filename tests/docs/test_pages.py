@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from allocation.rules.states import TRANSITIONS, State
 from tests.docs import pages
 from tests.docs.architecture import PAGE, page_drawn
 from tests.docs.pages import ROOT
@@ -98,3 +99,15 @@ def test_every_decision_is_in_the_index() -> None:
 def test_the_life_of_a_booking_names_its_functions() -> None:
     page = ROOT / "docs" / "life-of-a-booking.md"
     assert len(set(pages.names(page.read_text(encoding="utf-8")))) > 60
+
+
+def test_the_life_of_a_booking_lists_every_step_between_states_with_its_writers() -> None:
+    text = (ROOT / "docs" / "life-of-a-booking.md").read_text(encoding="utf-8")
+    table = text.partition("| From | To | When | Written by |")[2].partition("\n\n")[0]
+    steps = []
+    for row in table.splitlines()[2:]:
+        cells = row.split("|")[1:5]
+        sources, target, _, writers = (re.findall(r"`([\w.]+)`", cell) for cell in cells)
+        steps += [(State(source), State(target[0])) for source in sources]
+        assert not [name for name in writers if not pages.is_defined(f"allocation.services.{name}")]
+    assert sorted(steps) == sorted(TRANSITIONS)
