@@ -16,7 +16,7 @@ from allocation.services.decide.self_check import invariants_run
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
 from allocation.services.operate.exports import exports_make
-from allocation.services.operate.maintenance_watch import maintenance_announce
+from allocation.services.operate.maintenance.watch import maintenance_announce
 from allocation.services.operate.reports import reports_send
 from allocation.services.overrides.ending import overrides_warn
 from allocation.services.publish.publish import publish_due

@@ -68,7 +68,13 @@ from allocation.api.fleet.catalogue import (
 from allocation.api.fleet.compaction import CompactionOrders, CompactionProposals
 from allocation.api.fleet.enrolment import AgentEnrol, Enrolments
 from allocation.api.fleet.gpus import GpuClasses, GpuOne, GpuReturn, Gpus
-from allocation.api.fleet.maintenance import MaintenanceEnd, MaintenanceList, MaintenancePreview
+from allocation.api.fleet.maintenance import (
+    MaintenanceChangePreview,
+    MaintenanceEnd,
+    MaintenanceList,
+    MaintenanceOne,
+    MaintenancePreview,
+)
 from allocation.api.fleet.nodes import (
     NodeDrain,
     NodeEvents,
@@ -379,6 +385,16 @@ urlpatterns = [
     ),
     path("maintenance", MaintenanceList.as_view(), name="api-maintenance-list"),
     path("maintenance/preview", MaintenancePreview.as_view(), name="api-maintenance-preview"),
+    path(
+        "maintenance/<uuid:maintenance_id>",
+        MaintenanceOne.as_view(),
+        name="api-maintenance-one",
+    ),
+    path(
+        "maintenance/<uuid:maintenance_id>/preview",
+        MaintenanceChangePreview.as_view(),
+        name="api-maintenance-one-preview",
+    ),
     path(
         "maintenance/<uuid:maintenance_id>/end",
         MaintenanceEnd.as_view(),

@@ -202,6 +202,9 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
     "maintenance_planned": gettext_lazy(
         "%(operator)s planned maintenance: %(reason)s%(repeated)s."
     ),
+    "maintenance_changed": gettext_lazy(
+        "%(operator)s changed maintenance: %(reason)s, %(starts)s to %(ends)s UTC."
+    ),
     "maintenance_ended": gettext_lazy("%(operator)s ended maintenance: %(reason)s."),
     "maintenance_series_ended": gettext_lazy(
         "%(operator)s ended maintenance: %(reason)s and %(dates)s later dates."

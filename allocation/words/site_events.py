@@ -8,6 +8,9 @@ from django.utils.translation import gettext_lazy
 _SENTENCES: dict[str, Promise] = {
     "policy": gettext_lazy("Version %(number)s of the policy is live."),
     "maintenance_planned": gettext_lazy("Maintenance of %(where)s is planned: %(reason)s."),
+    "maintenance_changed": gettext_lazy(
+        "Maintenance of %(where)s has another time or reason: %(reason)s."
+    ),
     "maintenance_started": gettext_lazy("Maintenance of %(where)s has begun: %(reason)s."),
     "maintenance_ended": gettext_lazy("Maintenance of %(where)s is over: %(reason)s."),
     "maintenance_cancelled": gettext_lazy("Maintenance of %(where)s is cancelled: %(reason)s."),

@@ -169,6 +169,13 @@ SENTENCES: dict[str, Promise] = {
         "Work has to end between the start and the end of the maintenance."
     ),
     "end_before_start": gettext_lazy("The end must be after the start."),
+    "maintenance_end_past": gettext_lazy(
+        "Maintenance that has begun can't end in the past. Name a later end, or end it now."
+    ),
+    "maintenance_running": gettext_lazy(
+        "The maintenance of %(where)s has begun. Its end, its deadline and its reason can change, "
+        "its start can't."
+    ),
     "maintenance_past": gettext_lazy("Maintenance can't start in the past."),
     "maintenance_long": gettext_lazy("Maintenance lasts at most 90 days."),
     "one_target": gettext_lazy("Name either a rack or a node."),

@@ -27,7 +27,7 @@ from allocation.services.jira.connections import (
     project_set,
 )
 from allocation.services.operate.drain import gpu_return
-from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
+from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
 from allocation.services.runs.pause_choices import booking_saved
 from billing.rules import midnight
 from portal.demo.history import TimedAction

@@ -159,6 +159,8 @@ WRITES: Mapping[str, str] = {
     "api-gpu-return": Scope.FLEET,
     "api-maintenance-list": Scope.FLEET,
     "api-maintenance-preview": Scope.FLEET,
+    "api-maintenance-one": Scope.FLEET,
+    "api-maintenance-one-preview": Scope.FLEET,
     "api-maintenance-end": Scope.FLEET,
     "api-compaction-orders": Scope.FLEET,
     "api-portal-outage": Scope.FLEET,

@@ -88,6 +88,7 @@ ACTIONS = {
     "lab.lead_removed": "took the lead of the lab {object} from somebody",
     "lab.opened": "reopened the lab {object}",
     "lab.renamed": "renamed the lab {object}",
+    "maintenance.changed": "changed maintenance of {object}",
     "maintenance.ended": "ended maintenance of {object}",
     "maintenance.planned": "planned maintenance of {object}",
     "member.disabled": "disabled {object} in the tenant",

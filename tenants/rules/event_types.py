@@ -85,6 +85,7 @@ EVENT_TYPES = {
     "gpu.returned": "An operator returned a GPU to service.",
     "policy.activated": "Another version of the policy is live.",
     "maintenance.planned": "Maintenance was planned.",
+    "maintenance.changed": "Planned or running maintenance got another time or reason.",
     "maintenance.started": "Maintenance has begun; its GPUs take no bookings.",
     "maintenance.ended": "Maintenance is over.",
     "maintenance.cancelled": "Maintenance was cancelled before it began.",

@@ -101,6 +101,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-node", "/ops/fleet/gpu-a1-01"),
         ("ops-node-maintenance", "/ops/fleet/gpu-c1-01"),
         ("ops-maintenance", "/ops/maintenance"),
+        ("ops-maintenance-change", "maintenance:"),
         ("ops-compaction", "/ops/compaction"),
         ("ops-install", "/ops/install"),
         ("ops-tiers", "/ops/tiers"),
@@ -267,10 +268,17 @@ def _look(
     page.screenshot(path=folder / look.name(name), full_page=True)
 
 
+FIRST_LINKS = {
+    "maintenance": ("/ops/maintenance", 'main a[href*="/ops/maintenance/"]'),
+    "approval": ("/t/helix/approvals", "[data-approval] h2 a"),
+}
+"""Where the first link leads to an object, by the kind of an address."""
+
+
 def address_of(page: Page, found: Site, address: str) -> str | None:
     """The whole address: `bookings:QUERY` is the first booking in the list for it, `draft:` the
-    first draft of prices, `series:`, `budget:`, `budget-variance:`, `approval:`, `webhook:`,
-    `service-account:` and `jira:` are the seeded ones.
+    first draft of prices, `maintenance:` the next one, `series:`, `budget:`, `budget-variance:`,
+    `approval:`, `webhook:`, `service-account:` and `jira:` are the seeded ones.
     """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
@@ -281,9 +289,10 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
         page.goto(found.tenant("budgets"))
         href = _href(page, found, 'main a[href*="/budgets/"]')
         return f"{href}/variance" if href and kind != "budget" else href
-    if kind == "approval":
-        page.goto(found.tenant("approvals"))
-        return _href(page, found, "[data-approval] h2 a")
+    if kind in FIRST_LINKS:
+        path, link = FIRST_LINKS[kind]
+        page.goto(found.url + path)
+        return _href(page, found, link)
     if kind in ("webhook", "service-account", "jira", "decision"):
         listed = found.tenant("settings/jira" if kind == "jira" else f"settings/{kind}s")
         is_decision = kind == "decision"

@@ -71,6 +71,12 @@ ACTS: dict[str, Act] = {
         {"act": "save", "where": f"node:{NODE}", "reason": "fans", **_WINDOW},
         has_before=False,
     ),
+    "ops/maintenance/<uuid:maintenance_id>": Act(
+        "maintenance.changed",
+        "maintenance",
+        {"act": "save", "reason": "other fans", **_WINDOW},
+        sites.maintained,
+    ),
     "ops/maintenance/<uuid:maintenance_id>/end": Act(
         "maintenance.ended", "maintenance", made=sites.maintained
     ),
@@ -294,6 +300,9 @@ ACTS: dict[str, Act] = {
         {"node": NODE, "reason": "fans", **_INSTANTS},
         has_before=False,
     ),
+    "patch api/v1/maintenance/<uuid:maintenance_id>": Act(
+        "maintenance.changed", "maintenance", {"reason": "other fans"}, sites.maintained
+    ),
     "post api/v1/maintenance/<uuid:maintenance_id>/end": Act(
         "maintenance.ended", "maintenance", made=sites.maintained
     ),
@@ -396,6 +405,7 @@ ASKING = WEBHOOK_MESSAGES | {
     "put api/v1/operator-notifications/<uuid:notification_id>",
     "post api/v1/fleet/bookings/acts/preview",
     "post api/v1/maintenance/preview",
+    "post api/v1/maintenance/<uuid:maintenance_id>/preview",
     "post api/v1/stops/preview",
     "post api/v1/platform-budgets/<uuid:budget_id>/guardrails/preview",
 }

@@ -22,7 +22,7 @@ from allocation.models import (
 )
 from allocation.rules.states import State
 from allocation.services.decide.compaction import compaction_proposals
-from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
+from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
 from allocation.services.policy.policies import policy_draft
 from billing.models import PriceBook
 from billing.rules import BudgetOwner, BudgetTerms, Period

@@ -33,7 +33,7 @@ from tests.web.webhook_acts import with_webhook
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 ADDRESS = "203.0.113.9"
 NO_ID = "00000000-0000-0000-0000-000000000000"
-UNSAFE = ("post", "put", "delete")
+UNSAFE = ("post", "put", "patch", "delete")
 OWN_COMMANDS = ("allocation", "portal", "tenants", "billing")
 # A backup changes nothing; a restore, which needs a database of its own: faults/.
 READING_COMMANDS = {

@@ -14,7 +14,12 @@ from allocation.api.operators import OperatorView
 from allocation.errors import AskError
 from allocation.models import Maintenance
 from allocation.rules.recurrence import recurrence_read
-from allocation.services.operate.maintenance import (
+from allocation.services.operate.maintenance.change import (
+    MaintenanceChange,
+    maintenance_change,
+    maintenance_change_preview,
+)
+from allocation.services.operate.maintenance.plan import (
     MaintenanceTerms,
     maintenance_end,
     maintenance_plan,
@@ -58,6 +63,18 @@ class MaintenanceIn(Strict):
         """Requires an existing zone. Raises ValidationError."""
         zone_check(given.get("zone", "UTC"))
         return given
+
+
+class MaintenanceChangeIn(Strict):
+    """What becomes different; the rest stays."""
+
+    starts = Instant(required=False)
+    ends = Instant(required=False)
+    drain_by = Instant(
+        required=False,
+        help_text="Without it, a deadline at the start moves with it, and another one stays.",
+    )
+    reason = Text(max_length=120, required=False)
 
 
 class MaintenanceOut(serializers.Serializer[Any]):
@@ -159,6 +176,56 @@ class MaintenancePreview(OperatorView):
             return Response(PreviewOut({"moved": preview.moved, "running": running}).data)
 
 
+class MaintenanceOne(OperatorView):
+    """One maintenance, or one date of a recurrence."""
+
+    @described("get_maintenance", "Retrieve maintenance", answer=MaintenanceOut)
+    def get(self, request: Request, maintenance_id: UUID) -> Response:
+        """Returns the maintenance."""
+        with self.tx():
+            return Response(MaintenanceOut(_found(maintenance_id)).data)
+
+    @described(
+        "update_maintenance",
+        "Change maintenance (operators)",
+        answer=MaintenanceOut,
+        request=MaintenanceChangeIn,
+    )
+    def patch(self, request: Request, maintenance_id: UUID) -> HttpResponseBase:
+        """Changes the window, the deadline or the reason, and returns the maintenance. Of a
+        recurrence only this date changes. The next decision moves the bookings that are in the way,
+        and owners of running work are notified. After its start, `starts` can't change (409
+        `maintenance_running`)."""
+        change = MaintenanceChange(**self.sent(MaintenanceChangeIn))
+        return self.operate(
+            lambda: maintenance_change(
+                operator=self.user, maintenance=_found(maintenance_id), change=change, now=self.now
+            ),
+            MaintenanceOut,
+        )
+
+
+class MaintenanceChangePreview(OperatorView):
+    """The effect of a change of maintenance."""
+
+    @described(
+        "act_preview_maintenance_change",
+        "Preview a change of maintenance (operators)",
+        answer=PreviewOut,
+        request=MaintenanceChangeIn,
+    )
+    def post(self, request: Request, maintenance_id: UUID) -> Response:
+        """Returns the starts that would move and the running bookings that would be interrupted.
+        Nothing is saved."""
+        change = MaintenanceChange(**self.sent(MaintenanceChangeIn))
+        with self.tx(), self.operator_tx():
+            preview = maintenance_change_preview(
+                maintenance=_found(maintenance_id), change=change, now=self.now
+            )
+            running = [booking.label for booking in preview.running]
+            return Response(PreviewOut({"moved": preview.moved, "running": running}).data)
+
+
 class MaintenanceEnd(OperatorView):
     """Ends or cancels maintenance."""
 
@@ -174,14 +241,23 @@ class MaintenanceEnd(OperatorView):
         sent = self.sent(MaintenanceEndIn)
 
         def work() -> Maintenance:
-            found = Maintenance.objects.filter(id=maintenance_id).first()
-            if found is None:
-                raise missing("maintenance")
             return maintenance_end(
-                operator=self.user, maintenance=found, now=self.now, following=sent["following"]
+                operator=self.user,
+                maintenance=_found(maintenance_id),
+                now=self.now,
+                following=sent["following"],
             )
 
         return self.operate(work, MaintenanceOut)
+
+
+def _found(maintenance_id: UUID) -> Maintenance:
+    """The maintenance. Raises Refused `not_found`."""
+    rows = Maintenance.objects.select_related("rack", "node", "gpu__node")
+    found = rows.filter(id=maintenance_id).first()
+    if found is None:
+        raise missing("maintenance")
+    return found
 
 
 def _terms(sent: dict[str, Any]) -> MaintenanceTerms:

@@ -9,7 +9,7 @@ from django.db.models import Max, Q, QuerySet
 from allocation.models import Allocation, Booking, Gpu, Maintenance, Node
 from allocation.rules.states import RUNNING
 from allocation.services.operate.drain import deadline_check, fence_check, fence_places
-from allocation.services.operate.maintenance import (
+from allocation.services.operate.maintenance.plan import (
     LONGEST,
     MaintenanceTerms,
     Moved,

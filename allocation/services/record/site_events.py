@@ -40,7 +40,20 @@ def maintenance_event(
 ) -> None:
     """Adds `maintenance.planned`, `.started`, `.ended` or `.cancelled`, in the caller's
     transaction. `later_dates` are planned or cancelled with it."""
-    what = {
+    what = _maintenance(row, later_dates)
+    sentence = site_event_text(f"maintenance_{kind.value}", where=row.where, reason=row.reason)
+    _put(f"maintenance.{kind.value}", row.id, {"maintenance": what}, sentence, now)
+
+
+def maintenance_changed_event(row: Maintenance, was: Mapping[str, str], now: datetime) -> None:
+    """Adds `maintenance.changed` with the earlier values, in the caller's transaction."""
+    what = {"maintenance": _maintenance(row), "was": dict(was)}
+    sentence = site_event_text("maintenance_changed", where=row.where, reason=row.reason)
+    _put("maintenance.changed", row.id, what, sentence, now)
+
+
+def _maintenance(row: Maintenance, later_dates: int = 0) -> dict[str, Any]:
+    return {
         "id": str(row.id),
         "where": row.where,
         "reason": row.reason,
@@ -51,8 +64,6 @@ def maintenance_event(
         "series": str(row.series) if row.series else None,
         "later_dates": later_dates,
     }
-    sentence = site_event_text(f"maintenance_{kind.value}", where=row.where, reason=row.reason)
-    _put(f"maintenance.{kind.value}", row.id, {"maintenance": what}, sentence, now)
 
 
 def mode_event(what: str, mode: PortalMode, now: datetime) -> None:

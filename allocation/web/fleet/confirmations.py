@@ -11,7 +11,7 @@ from allocation.services.operate.impact import (
     FenceImpact,
     MaintenanceEndImpact,
 )
-from allocation.services.operate.maintenance import Moved
+from allocation.services.operate.maintenance.plan import Moved
 from allocation.web.parts.times import moment_words
 from allocation.words.fleet import MODE_WORDS
 from tenants.platform.forms.confirm import Confirmation

@@ -43,7 +43,7 @@ from allocation.services.nodes.fleet import (
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.impact import clock_impact, drain_impact
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
-from allocation.web.fleet.alarms import Alarms, alarms_read
+from allocation.web.fleet.attention import Alarms, alarms_read, work_here
 from allocation.web.fleet.confirmations import (
     clock_question,
     drain_question,
@@ -57,7 +57,6 @@ from allocation.web.fleet.tiles import (
     trace_paths,
     trace_text,
 )
-from allocation.web.fleet.work_here import work_here
 from allocation.web.site.site_setup import site_steps
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor

@@ -19,7 +19,12 @@ from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import recurrence_read
 from allocation.services.operate.drain import gpu_return, hardware_fence
 from allocation.services.operate.impact import fence_impact, maintenance_end_impact
-from allocation.services.operate.maintenance import (
+from allocation.services.operate.maintenance.change import (
+    MaintenanceChange,
+    maintenance_change,
+    maintenance_change_preview,
+)
+from allocation.services.operate.maintenance.plan import (
     MaintenanceTerms,
     Preview,
     maintenance_end,
@@ -123,6 +128,69 @@ class MaintenanceForm(forms.Form):
             repeat=rule and replace(rule, until=said["last_day"]),
             zone=zone,
         )
+
+
+class MaintenanceChangeForm(forms.Form):
+    """The window, the deadline and the reason of a maintenance. A begun one keeps its start."""
+
+    starts = forms.DateTimeField(required=False, widget=_Local(), label="From")
+    ends = forms.DateTimeField(widget=_Local(), label="Until")
+    drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Drain running work by")
+    reason = forms.CharField(max_length=120, label="Reason, shown to users")
+
+    def change(self, row: Maintenance) -> MaintenanceChange:
+        """Returns the change of `row`. The form must be valid.
+
+        The form has no seconds: a time that is the same to the minute is no change.
+        """
+        said = self.cleaned_data
+        fields = ("starts", "ends", "drain_by")
+        times = {name: _changed_time(said[name], getattr(row, name)) for name in fields}
+        return MaintenanceChange(**times, reason=said["reason"])
+
+
+def _changed_time(said: datetime | None, was: datetime) -> datetime | None:
+    return None if said is None or said == was.replace(second=0, microsecond=0) else said
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_maintenance_change(
+    request: HttpRequest, operator: User, maintenance_id: UUID
+) -> HttpResponse:
+    """Changes one maintenance; `act=look` previews the effect, `act=save` saves."""
+    rows = Maintenance.objects.select_related("rack", "node", "gpu__node")
+    row, now = rows.filter(id=maintenance_id).first(), timezone.now()
+    if row is None:
+        raise missing("maintenance")
+    times = ("starts", "ends", "drain_by")
+    shown = {name: f"{timezone.localtime(getattr(row, name)):%Y-%m-%dT%H:%M}" for name in times}
+    form = MaintenanceChangeForm(request.POST or None, initial={**shown, "reason": row.reason})
+    preview: Preview | None = None
+    refusal: Refused | None = None
+    if request.method == "POST" and form.is_valid():
+        change = form.change(row)
+        try:
+            preview = maintenance_change_preview(maintenance=row, change=change, now=now)
+            if request.POST.get("act") == "save" and _is_accepted(request, preview):
+                maintenance_change(operator=operator, maintenance=row, change=change, now=now)
+                messages.success(request, f"Maintenance of {row.where} changed.")
+                return redirect("ops-maintenance")
+        except Refused as refused:
+            if refused.kind not in SHOWN_ON_PAGE:
+                raise
+            refusal = refused
+    context: dict[str, Any] = {
+        "row": row,
+        "has_begun": row.starts <= now,
+        "form": form,
+        "preview": preview,
+        "words": preview and preview_words(preview, "Change maintenance"),
+        "is_more": preview is not None and request.POST.get("act") == "save",
+        "refusal": refusal,
+    }
+    status = 422 if refusal is not None or form.errors else 200
+    return render(request, "allocation/ops_maintenance_change.html", context, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -250,7 +318,7 @@ class PreviewWords:
     button: str
 
 
-def preview_words(preview: Preview) -> PreviewWords:
+def preview_words(preview: Preview, act: str = "Plan maintenance") -> PreviewWords:
     """Returns the texts of a preview."""
     kept, lost, broken = preview.kept, preview.lost, len(preview.running)
     summary = [f"{counted(kept, 'planned start')} would move."] * bool(kept)
@@ -259,7 +327,7 @@ def preview_words(preview: Preview) -> PreviewWords:
     summary += [f"{counted(broken, 'running booking')} would be interrupted."] * bool(broken)
     agreement = [f"Cancel {counted(lost, 'booking')}"] * bool(lost)
     agreement += [f"interrupt {counted(broken, 'running booking')}"] * bool(broken)
-    button = ["Plan maintenance"]
+    button = [act]
     button += [f"move {counted(kept, 'start')}"] * bool(kept)
     button += [f"cancel {lost}"] * bool(lost)
     button += [f"interrupt {broken}"] * bool(broken)
@@ -273,6 +341,11 @@ def preview_words(preview: Preview) -> PreviewWords:
 
 urlpatterns = [
     path("ops/maintenance", ops_maintenance, name="ops-maintenance"),
+    path(
+        "ops/maintenance/<uuid:maintenance_id>",
+        ops_maintenance_change,
+        name="ops-maintenance-change",
+    ),
     path(
         "ops/maintenance/<uuid:maintenance_id>/end", ops_maintenance_end, name="ops-maintenance-end"
     ),

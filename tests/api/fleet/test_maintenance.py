@@ -42,6 +42,22 @@ def test_what_repeats_is_a_row_for_each_date_and_ends_with_those_that_follow(sit
     assert [each is None for each in ended] == [True, False, False]
 
 
+def test_an_operator_changes_maintenance_and_nobody_else(site: Site) -> None:
+    made = said(site.operator.post("maintenance", a_blackout()))
+    address = f"maintenance/{made['id']}"
+    later = (timezone.now() + timedelta(hours=9)).isoformat()
+    assert said(site.operator.post(f"{address}/preview", {"ends": later}))["running"] == []
+    assert said(site.viewer.get(address)) == made
+    changed = site.operator.send("PATCH", address, {"ends": later, "reason": "Old fans"})
+    assert (changed.status_code, said(changed)["reason"]) == (200, "Old fans")
+    assert said(site.viewer.get(address)) == said(changed) != made
+    refused = site.operator.send("PATCH", address, {"drain_by": "2026-01-01T00:00:00Z"})
+    assert (refused.status_code, said(refused)["param"]) == (422, "drain_by")
+    assert site.operator.send("PATCH", address, {"node": NODE}).status_code == 400
+    assert site.admin.send("PATCH", address, {"reason": "mine"}).status_code == 403
+    assert site.admin.post(f"{address}/preview", {}).status_code == 403
+
+
 def test_a_preview_saves_nothing(site: Site) -> None:
     preview = site.operator.post("maintenance/preview", a_blackout())
     assert (preview.status_code, said(preview)) == (200, {"moved": [], "running": []})

@@ -53,6 +53,8 @@ OPEN = {
     "fleet/gpus/<uuid:gpu_id>",
     "fleet/gpus/<uuid:gpu_id>/return",
     "fleet/gpus/<uuid:gpu_id>/use",
+    "maintenance/<uuid:maintenance_id>",
+    "maintenance/<uuid:maintenance_id>/preview",
     "maintenance/<uuid:maintenance_id>/end",
     "stops/<uuid:stop_id>/end",
     "platform-budgets/<uuid:budget_id>/guardrails",

@@ -7,7 +7,7 @@ import pytest
 
 from allocation.models import Allocation, Booking, Decision
 from allocation.services.decide.replay import decision_replay
-from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_plan
+from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
 from allocation.services.plans import answers
 from allocation.services.plans.assignments import PlanStale
 from allocation.services.snapshot import snapshot

@@ -9,7 +9,7 @@ from allocation.models import Booking, Maintenance
 from allocation.rules.states import State
 from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.operate.maintenance import (
+from allocation.services.operate.maintenance.plan import (
     MaintenanceTerms,
     Preview,
     maintenance_end,

@@ -9,7 +9,7 @@ from django.db import IntegrityError
 from allocation.models import GpuEvent, Maintenance
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
-from allocation.services.operate.maintenance import MaintenanceTerms, maintenance_end
+from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_end
 from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx

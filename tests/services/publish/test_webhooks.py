@@ -19,12 +19,12 @@ from standardwebhooks import WebhookVerificationError
 
 from allocation.models import Booking, Gpu
 from allocation.services.nodes.health import gpus_lost
-from allocation.services.operate.maintenance import (
+from allocation.services.operate.maintenance.plan import (
     MaintenanceTerms,
     maintenance_end,
     maintenance_plan,
 )
-from allocation.services.operate.maintenance_watch import maintenance_announce
+from allocation.services.operate.maintenance.watch import maintenance_announce
 from allocation.services.policy.policies import policy_publish
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text

@@ -1,4 +1,4 @@
-"""The model's maintenance: see services/operate/maintenance.py and queries/fleet/maintenance.py."""
+"""The model's maintenance: see services/operate/maintenance and queries/fleet/maintenance.py."""
 
 from collections.abc import Iterable
 

@@ -43,7 +43,7 @@ from allocation.services.nodes.fleet import (
 from allocation.services.nodes.leases import leased_heartbeats, long_leases, long_leases_end
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.operate.drain import gpu_return
-from allocation.services.operate.maintenance import (
+from allocation.services.operate.maintenance.plan import (
     MaintenanceTerms,
     maintenance_end,
     maintenance_plan,

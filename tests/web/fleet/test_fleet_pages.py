@@ -394,7 +394,7 @@ def test_a_stopped_program_is_an_alarm_and_hides_what_it_only_seems_to_say(
 ) -> None:
     node = a_node(now=timezone.now() - timedelta(seconds=40))
     ages = dict.fromkeys(("reader", "solver", "worker", "beat", "sender"), 2.0)
-    monkeypatch.setattr("allocation.web.fleet.alarms.programs_read", lambda *_: ages.items())
+    monkeypatch.setattr("allocation.web.fleet.attention.programs_read", lambda *_: ages.items())
     assert "has not worked for" not in _page(operator, "/ops/fleet")
     ages[program] = 90.0
     page = flat(_page(operator, "/ops/fleet"))

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Gpu, GpuEvent, Maintenance, Node
-from allocation.services.operate.maintenance import Moved, Preview
+from allocation.services.operate.maintenance.plan import Moved, Preview
 from tests.builders import a_member, a_project, an_operator
 from tests.builders_allocation import a_policy
 from tests.roles import as_system
@@ -116,6 +116,26 @@ def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> 
     assert Maintenance.objects.get().ended_at is None
     operator.post(f"/ops/maintenance/{maintenance.id}/end", {"sure": "1"})
     assert "Cancelled" in _page(operator, "/ops/maintenance")
+
+
+def test_an_operator_changes_the_window_after_a_look(operator: Client) -> None:
+    operator.post("/ops/maintenance", a_form("save"))
+    row = Maintenance.objects.get()
+    address = f"/ops/maintenance/{row.id}"
+    assert address in _page(operator, "/ops/maintenance")
+    assert typed(row.starts) in _page(operator, address)
+    later = {"ends": typed(row.ends + timedelta(hours=3)), "starts": typed(row.starts)}
+    looked = operator.post(address, {"act": "look", "reason": "Fans", **later})
+    assert "Change maintenance" in looked.content.decode()
+    assert Maintenance.objects.get().ends == row.ends
+    saved = operator.post(address, {"act": "save", "reason": "Fans", **later})
+    assert (saved.status_code, saved["Location"]) == (302, "/ops/maintenance")
+    now = Maintenance.objects.get()
+    assert (now.ends - row.ends, now.starts, now.reason) == (timedelta(hours=3), row.starts, "Fans")
+    bad = operator.post(
+        address, {"act": "look", "reason": "Fans", **later, "ends": later["starts"]}
+    )
+    assert bad.status_code == 422
 
 
 def test_a_preview_names_who_would_be_broken_off(operator: Client) -> None:

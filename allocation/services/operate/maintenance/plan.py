@@ -118,7 +118,7 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
         "reason": first.reason,
         "repeated": f", {recurrence_words(terms.repeat)}" if terms.repeat else "",
     }
-    _note(first, fleet_text("maintenance_planned", **facts), now)
+    history_note(first, fleet_text("maintenance_planned", **facts), now)
     platform_record(
         operator_id=operator.id,
         action="maintenance.planned",
@@ -133,14 +133,20 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
             "dates": len(maintenances),
         },
     )
-    because = Interruption("R33", event_text("maintenance", where=first.where, why=first.reason))
+    because = cause_of(first)
     notified = Q(pk=None)
     for maintenance in _before_last_end(maintenances):
-        drain_notify(_overlapping(maintenance) & ~notified, maintenance.drain_by, because, now)
+        drain_notify(overlapping(maintenance) & ~notified, maintenance.drain_by, because, now)
         notified |= Q(period__overlap=(maintenance.starts, maintenance.ends))
     maintenance_event(Maintenance.Event.PLANNED, first, now, later_dates=len(maintenances) - 1)
     task_request("allocation.cycle")
     return first
+
+
+def cause_of(maintenance: Maintenance) -> Interruption:
+    """Why work has to leave."""
+    text = event_text("maintenance", where=maintenance.where, why=maintenance.reason)
+    return Interruption("R33", text)
 
 
 def maintenance_end(
@@ -153,13 +159,7 @@ def maintenance_end(
     Raises:
         Refused: `blackout_over`.
     """
-    maintenance = (
-        Maintenance.objects.select_for_update(of=("self",))
-        .select_related("rack", "node", "gpu__node")
-        .get(id=maintenance.id)
-    )
-    if maintenance.ended_at is not None or maintenance.ends <= now:
-        raise Refused("blackout_over", refusal_text("blackout_over", where=maintenance.where))
+    maintenance = maintenance_lock(maintenance, now)
     is_early = now < maintenance.starts
     if not is_early and maintenance.last_event == Maintenance.Event.PLANNED:
         # It began within the last half minute.
@@ -179,7 +179,7 @@ def maintenance_end(
         text = fleet_text("maintenance_series_ended", **facts, dates=more)
     else:
         text = fleet_text("maintenance_ended", **facts)
-    _note(maintenance, text, now)
+    history_note(maintenance, text, now)
     where = {"where": maintenance.where}
     platform_record(
         operator_id=operator.id,
@@ -193,20 +193,41 @@ def maintenance_end(
     return maintenance
 
 
+def maintenance_lock(maintenance: Maintenance, now: datetime) -> Maintenance:
+    """The maintenance, locked. Raises Refused `blackout_over`."""
+    maintenance = (
+        Maintenance.objects.select_for_update(of=("self",))
+        .select_related("rack", "node", "gpu__node")
+        .get(id=maintenance.id)
+    )
+    if maintenance.ended_at is not None or maintenance.ends <= now:
+        raise Refused("blackout_over", refusal_text("blackout_over", where=maintenance.where))
+    return maintenance
+
+
 def maintenance_preview(*, operator: User, terms: MaintenanceTerms, now: datetime) -> Preview:
     """Solves the current calendar without and with the maintenance. Saves nothing.
 
     Raises:
         Refused: as `maintenance_plan`.
     """
-    maintenances = _maintenances_of(operator, terms, now)
+    return preview_of(_maintenances_of(operator, terms, now), None, now)
+
+
+def preview_of(
+    maintenances: Sequence[Maintenance], replaced: Maintenance | None, now: datetime
+) -> Preview:
+    """The effects of unsaved maintenance, in place of the saved one that it replaces."""
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     without = snapshot_read(now)
     planned = Booking.objects.filter(state=State.SCHEDULED)
     starts = dict(planned.values_list("id", "planned_starts"))
     before: Starts = {str(key): seconds(at) for key, at in starts.items() if at is not None}
     with gc_paused():
-        after = {**before, **_starts(solve(_with_maintenance(without, maintenances, now), policy))}
+        after = {
+            **before,
+            **_starts(solve(_with_maintenance(without, maintenances, replaced, now), policy)),
+        }
         before |= _starts(solve(without, policy))
     moved = [key for key in sorted(after) if after[key] != before.get(key)]
     rows = Booking.objects.filter(id__in=moved).select_related("tenant")
@@ -236,7 +257,7 @@ def _broken_by(maintenances: Sequence[Maintenance]) -> Q:
     """Allocations that would still run at a deadline of the maintenance."""
     found = Q(pk=None)
     for maintenance in maintenances:
-        found |= _overlapping(maintenance) & Q(period__endswith__gt=maintenance.drain_by)
+        found |= overlapping(maintenance) & Q(period__endswith__gt=maintenance.drain_by)
     return found
 
 
@@ -249,13 +270,19 @@ def _before_last_end(maintenances: Sequence[Maintenance]) -> Sequence[Maintenanc
 
 
 def _with_maintenance(
-    snapshot: Snapshot, maintenances: Sequence[Maintenance], now: datetime
+    snapshot: Snapshot,
+    maintenances: Sequence[Maintenance],
+    replaced: Maintenance | None,
+    now: datetime,
 ) -> Snapshot:
     """The snapshot of the next cycle with the maintenance: planned starts in its way are waiting
     again."""
+    kept = list(snapshot.blackouts)
+    for row in maintenance_rows([] if replaced is None else [replaced]):
+        kept.remove(row)
     reaching = Q(pk=None)
     for maintenance in maintenances:
-        reaching |= _overlapping(maintenance)
+        reaching |= overlapping(maintenance)
     rows = Allocation.objects.filter(reaching, state=Allocation.State.PLANNED)
     waiting = Booking.objects.filter(allocations__in=rows, state=State.SCHEDULED)
     waiting = waiting.select_related("tier").distinct()
@@ -264,7 +291,7 @@ def _with_maintenance(
         snapshot,
         held=tuple(held for held in snapshot.held if held.booking not in gone),
         requests=(*snapshot.requests, *requests_of(waiting, now)),
-        blackouts=(*snapshot.blackouts, *maintenance_rows(maintenances)),
+        blackouts=(*kept, *maintenance_rows(maintenances)),
     )
 
 
@@ -274,7 +301,7 @@ def _starts(plan: Plan) -> Starts:
     return found | {row.booking: None for row in plan.refusals}
 
 
-def _overlapping(maintenance: Maintenance) -> Q:
+def overlapping(maintenance: Maintenance) -> Q:
     """Allocations on the hardware of a maintenance that overlap it."""
     return in_scope(maintenance) & Q(period__overlap=(maintenance.starts, maintenance.ends))
 
@@ -325,14 +352,9 @@ def _at_date(
 
 
 def _maintenance_of(operator: User, terms: MaintenanceTerms, now: datetime) -> Maintenance:
-    _window_check(terms, now)
-    reason = terms.reason.strip().rstrip(".")
-    if not reason:
-        raise invalid("reason_needed", refusal_text("maintenance_reason"), "reason")
-    drain_by = terms.drain_by or terms.starts
-    if not terms.starts <= drain_by <= terms.ends:
-        sentence = refusal_text("maintenance_deadline")
-        raise invalid("bad_deadline", sentence, "drain_by")
+    window_check(terms, now)
+    reason = reason_read(terms.reason)
+    drain_by = deadline_read(terms)
     rack, node, gpu = _target(terms)
     return Maintenance(
         rack=rack,
@@ -341,19 +363,41 @@ def _maintenance_of(operator: User, terms: MaintenanceTerms, now: datetime) -> M
         starts=terms.starts,
         ends=terms.ends,
         drain_by=drain_by,
-        reason=reason[:120],
+        reason=reason,
         created=now,
         created_by=operator,
     )
 
 
-def _window_check(terms: MaintenanceTerms, now: datetime) -> None:
-    if terms.ends <= terms.starts:
-        raise invalid("end_before_start", refusal_text("end_before_start"), "ends")
+def reason_read(text: str) -> str:
+    """The reason as it is stored. Raises Refused `reason_needed`."""
+    reason = text.strip().rstrip(".")
+    if not reason:
+        raise invalid("reason_needed", refusal_text("maintenance_reason"), "reason")
+    return reason[:120]
+
+
+def deadline_read(terms: MaintenanceTerms) -> datetime:
+    """When running work has to have left. Raises Refused `bad_deadline`."""
+    drain_by = terms.drain_by or terms.starts
+    if not terms.starts <= drain_by <= terms.ends:
+        raise invalid("bad_deadline", refusal_text("maintenance_deadline"), "drain_by")
+    return drain_by
+
+
+def window_check(terms: MaintenanceTerms, now: datetime) -> None:
+    """Raises Refused as `length_check`, `window_past` or `advance_window`."""
+    length_check(terms)
     if terms.starts < now - JUST_NOW:
         raise invalid("window_past", refusal_text("maintenance_past"), "starts")
     if terms.starts - now > AHEAD:
         raise invalid("advance_window", refusal_text("maintenance_far"), "starts")
+
+
+def length_check(terms: MaintenanceTerms) -> None:
+    """Raises Refused `end_before_start` or `too_long`."""
+    if terms.ends <= terms.starts:
+        raise invalid("end_before_start", refusal_text("end_before_start"), "ends")
     if terms.ends - terms.starts > LONGEST:
         raise invalid("too_long", refusal_text("maintenance_long"), "ends")
 
@@ -377,7 +421,7 @@ def _target(terms: MaintenanceTerms) -> tuple[Rack | None, Node | None, Gpu | No
     return None, None, gpu
 
 
-def _note(maintenance: Maintenance, text: FleetText, now: datetime) -> None:
+def history_note(maintenance: Maintenance, text: FleetText, now: datetime) -> None:
     """Adds an entry to the history of each node that the maintenance covers."""
     gpu = maintenance.gpu
     nodes = Node.objects.filter(Q(id=maintenance.node_id) | Q(rack=maintenance.rack_id))

@@ -1,11 +1,14 @@
-"""What an operator has to mend in the portal itself, for the fleet page."""
+"""What needs an operator: programs that stopped, and the work on a node out of service."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import redis
+from django.db.models import Count, Min
 
+from allocation.models import Allocation, Node
+from allocation.queries.fleet.fleet import Block, NodeNow
 from allocation.services.record.liveness import programs_read
 from allocation.web.parts.times import length_words
 
@@ -14,8 +17,9 @@ STOPPED_AFTER = {"reader": 30, "solver": 60, "worker": 60, "beat": 60, "sender":
 EFFECTS = {
     "reader": (
         "reports reader",
-        "The portal hears no node: states of bookings do not change, GPUs are not handed over, and "
-        "work under a lease ends after 17 s. Nodes that are shown as unreachable may be fine.",
+        "The portal receives no reports of nodes: states of bookings do not change, GPUs are not "
+        "handed over, and work under a lease ends after 17 s. Nodes that are shown as unreachable "
+        "may be fine.",
     ),
     "solver": (
         "solver",
@@ -43,7 +47,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """All of them. `is_deaf`: nodes seem unreachable because no reader hears them."""
+    """All of them. `is_deaf`: nodes seem unreachable because no reader receives their reports."""
 
     items: tuple[Alarm, ...] = ()
     is_deaf: bool = False
@@ -87,3 +91,59 @@ def _checked(watch: Mapping[str, int | None]) -> Iterator[Alarm]:
             f"{failed} failed solver cycle{'s' if failed > 1 else ''}",
             "Earlier decisions stay in force. The log contains the snapshot's digest.",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RunHere:
+    """A booking with GPUs of the node now."""
+
+    label: str
+    title: str
+    tenant: str
+    gpus: str
+    ends: datetime
+    interrupted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkHere:
+    """The runs on a node, the last of their ends, and what is planned there."""
+
+    runs: Sequence[RunHere]
+    interrupted: int
+    last_end: datetime | None
+    planned: int
+    next_start: datetime | None
+    is_reachable: bool
+    can_be_fenced: bool
+
+
+def work_here(node: NodeNow, now: datetime) -> WorkHere:
+    """The work of all tenants on a node. Runs inside `operator_tx`."""
+    found: dict[str, tuple[Block, list[str]]] = {}
+    for gpu in node.gpus:
+        for block in gpu.blocks:
+            found.setdefault(block.label, (block, []))[1].append(str(gpu.index))
+    runs = [
+        RunHere(
+            label=block.label,
+            title=block.title,
+            tenant=block.tenant,
+            gpus=", ".join(dict.fromkeys(gpus)),
+            ends=block.ends,
+            interrupted_at=node.drain_by if node.drain_by and block.ends > node.drain_by else None,
+        )
+        for block, gpus in found.values()
+    ]
+    planned = Allocation.objects.filter(
+        gpu__node=node.id, state=Allocation.State.PLANNED, period__startswith__gt=now
+    ).aggregate(count=Count("booking", distinct=True), first=Min("period__startswith"))
+    return WorkHere(
+        runs=sorted(runs, key=lambda run: run.ends),
+        interrupted=sum(run.interrupted_at is not None for run in runs),
+        last_end=max((run.ends for run in runs), default=None),
+        planned=planned["count"],
+        next_start=planned["first"],
+        is_reachable=not node.is_unreachable and node.unreachable_since is None,
+        can_be_fenced=node.state != Node.State.READY,
+    )

@@ -1,0 +1,1 @@
+"""Planned maintenance: planned, previewed, changed, ended, and announced when it is due."""
