@@ -7,7 +7,7 @@ from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.resume_in_place import original_gpus_or_earlier
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
-from allocation.solver.model.inputs import Place, PlannedStart, Request, Strength
+from allocation.solver.model.inputs import WITHIN, Place, PlannedStart, Request, Strength
 from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.explain import maintenance, mode_change, possible_demands, why_quota
 from allocation.solver.state.cycle_state import CycleState
@@ -39,10 +39,31 @@ def planned_starts_reserve(
         add = _reserve_room_only if window.demand.gpu_class in plenty else planned_start_reserve
         answer = add(state, preemption, request, window)
         if isinstance(answer, Reason):
-            broken[request.booking] = answer
+            own = answer.code == "quota_cut" and _own_took_quota(state, window, kept)
+            why = reason("overtaken", rule="guarantee", own_tenant=1) if own else answer
+            broken[request.booking] = why
         else:
             kept[request.booking] = answer
     return kept, broken
+
+
+def _own_took_quota(state: CycleState, window: Fit, kept: dict[str, Fit]) -> bool:
+    """Whether its quota is used by planned starts of its own tenant that go first now and may
+    borrow: with the same limits all of them fit in another order."""
+    demand, quota = window.demand, state.quota
+    own = [
+        (use, found.window)
+        for found in kept.values()
+        if found.demand.owners[0] == demand.owners[0] and found.starts < window.ends
+        for use in state.uses(found.demand)
+        if quota.tier(use.tier).pausable and not use.tier.endswith(WITHIN)
+    ]
+    for use, when in own:
+        quota.add(use, when, -1)
+    is_free = bool(own) and state.over(demand, window.starts) is None
+    for use, when in own:
+        quota.add(use, when)
+    return is_free
 
 
 def planned_start_improve(

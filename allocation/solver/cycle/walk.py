@@ -188,7 +188,8 @@ class Walk:
                 return
         del self._kept[booking]
         self._done.add(booking)
-        found = place_planned(self._outcome, turn.request, kept)
+        with self._outcome.rebinding.without_newcomers():
+            found = place_planned(self._outcome, turn.request, kept)
         if found is not kept:
             self._note_taken(found, turn)
         self._await_resumes()

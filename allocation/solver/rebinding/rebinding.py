@@ -72,7 +72,7 @@ class Rebinding:
         self._written = _WrittenRows(state, snapshot)
         self._failed: dict[tuple[object, ...], int] = {}
         # A quarter of the attempts is for planned starts; newcomers also use what these leave.
-        self._left = state.policy.neighbourhoods // 4
+        self._left = self._planned_left = state.policy.neighbourhoods // 4
         self._exact_left = 0
         self._is_open = False
 
@@ -91,8 +91,22 @@ class Rebinding:
         if self._is_open:
             return
         policy, self._is_open = self._state.policy, True
+        self._planned_left = self._left
         self._left += policy.neighbourhoods - policy.neighbourhoods // 4
         self._exact_left = policy.exact_neighbourhoods
+
+    @contextmanager
+    def without_newcomers(self) -> Iterator[None]:
+        """Inside there are only the attempts that planned starts had before newcomers got theirs:
+        a newcomer behind others brings them none."""
+        if not self._is_open:
+            yield
+            return
+        left = self._left, self._exact_left
+        self._left, self._exact_left = self._planned_left, 0
+        yield
+        self._planned_left = self._left
+        self._left, self._exact_left = left
 
     def add(self, booking: str, found: Fit) -> None:
         """Add a reserved fit. Fits with victims, pinned and mixed ones do not move."""

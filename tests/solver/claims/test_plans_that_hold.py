@@ -3,7 +3,7 @@ may."""
 
 from dataclasses import replace
 
-from allocation.solver import Cap, solve
+from allocation.solver import Cap, Snapshot, solve
 from allocation.solver.rebinding.rebinding import Rebinding
 from allocation.solver.state.cycle_state import CycleState
 from tests.solver import truth
@@ -136,3 +136,62 @@ def test_a_booking_that_is_refused_leaves_no_attempts_to_move_others() -> None:
     rebinding.attempts = before
     rebinding.open_to_newcomers()
     assert rebinding.attempts == opened
+
+
+def test_a_newcomer_behind_others_brings_them_no_attempts_to_move_places() -> None:
+    """`moved` would start at 3,000 if two places changed, which only a proof search finds."""
+    fleet = (*gpus(2), *gpus(2, node="n2"))
+    limits = (a_limit("lab", 2, borrow=None), a_limit("firm", 1, borrow=None))
+    held = running("run", whole("n2-0"), tenant="lab", tier="standard", since=-5_700, ends=5_400)
+    hours = {"prem": 3, "late": 1.5, "moved": 0.75, "long": 6, "near": 0.75}
+    prem = a_claim("prem", tier="assured", hours=3, earliest=100, submitted=-7_000)
+    late = a_claim("late", hours=1.5, earliest=-2_387, submitted=-5_000)
+    moved = a_claim(
+        "moved", tenant="firm", tier="flex", hours=0.75, earliest=3_000, submitted=-4_000
+    )
+    long = a_claim("long", tenant="firm", hours=6, earliest=-1_000, submitted=-1_500)
+    near = a_claim("near", tier="flex", hours=0.75, earliest=100, submitted=-1_200)
+    planned = (
+        (prem, 300, "n1-0", "guaranteed"),
+        (late, 5_700, "n1-1", "guaranteed"),
+        (moved, 5_700, "n2-0", "expected"),
+        (long, 4_800, "n2-1", "guaranteed"),
+        (near, 300, "n2-1", "expected"),
+    )
+    requests = [
+        replace(row, planned=a_planned_start(at, hours[row.booking], whole(gpu), strength=strength))
+        for row, at, gpu, strength in planned
+    ]
+    site = a_site(*requests, held=held, fleet=fleet, limits=limits)
+    kept = a_claim("kept", hours=1.5, earliest=600, submitted=-1_000)
+    kept = replace(
+        kept, until=NOON + 2 * HOUR, planned=a_planned_start(3 * HOUR, 1.5, whole("n2-0"))
+    )
+    site = replace(site, pending=(kept,))
+    last = a_claim("last", tenant="hub", tier="spot", hours=1.4)
+    starts = given(solve(site, POLICY))
+    assert starts["moved"] == ("wait", 5_400)
+    after = given(solve(replace(site, requests=(*site.requests, last)), POLICY))
+    assert after == starts | {"last": ("wait", 3 * HOUR)}
+
+
+def test_a_start_within_the_guarantee_behind_own_work_names_no_limit_that_was_cut() -> None:
+    """Their order has changed: the other one, which may borrow, is ahead now."""
+    held = running("run", whole("n1-0"), tenant="lab", tier="standard", ends=8 * HOUR)
+    ahead = a_claim("ahead", tier="flex", hours=2, submitted=-60)
+    within = replace(a_claim("within", tier="flex", hours=2), within=True)
+    ahead, within = (
+        replace(row, planned=a_planned_start(HOUR, 2, whole(gpu), strength="expected"))
+        for row, gpu in ((ahead, "n1-1"), (within, "n1-2"))
+    )
+    site = a_site(ahead, within, held=held, fleet=gpus(3), limits=(a_limit("lab", 2, borrow=None),))
+    site = replace(site, requests=tuple(replace(r, earliest=NOON + HOUR) for r in site.requests))
+
+    def why(site: Snapshot) -> tuple[str, dict[str, object]]:
+        plan = solve(site, POLICY)
+        found = next(row.delayed_by for row in plan.waits if row.booking == "within")
+        assert found is not None
+        return found.code, dict(found.numbers)
+
+    assert why(site) == ("overtaken", {"own_tenant": 1, "rule": "guarantee"})
+    assert why(replace(site, limits=(a_limit("lab", 1, borrow=None),)))[0] == "quota_cut"
