@@ -25,7 +25,7 @@ def among_planned(
     if request.fixed or request.paused or request.pinned or request.durations or is_mixed:
         return found
     for demand in demands:
-        outs = outcome.preemption.first_outs(demand.gpu_class)
+        outs = outcome.preemption.victim_rules.first_outs(demand.gpu_class)
         last = max((first, *outs[-1:]))
         is_late = outs and (found is None or found.starts > last)
         if is_late and outcome.preemption.is_inside(demand, first):

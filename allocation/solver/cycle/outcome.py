@@ -173,7 +173,7 @@ class Outcome:
         """Assign reserved places. `late`: why a pinned booking does not start sooner."""
         why = (*placed(self.state, found), *_room_made(found), *late)
         name, position = found.demand.gpu_class, len(self.assigns) + 1
-        self.preemption.grant(request.booking, found)
+        self.preemption.victim_rules.in_place.grant(request.booking, found)
         self.strengths.count(request, found)
         self.assigns.append(
             Assign(request.booking, name, found.places, *found.window, why, position)

@@ -130,7 +130,7 @@ class Availability:
             walk.run_until(mine, _MOST_AHEAD)
             yield
             walk.undo()
-            self._preemption.forget_grants()
+            self._preemption.victim_rules.in_place.forget_grants()
         walk.redo()
 
     def _turns_beside(self, mine: Request) -> tuple[list[Turn], Walk, int]:

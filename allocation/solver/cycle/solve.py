@@ -20,7 +20,6 @@ from allocation.solver.cycle.relocation_orders import relocation_orders_apply
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.inputs import Snapshot
-from allocation.solver.model.ordering import in_order
 from allocation.solver.model.plan import Plan
 from allocation.solver.model.policy import Policy
 from allocation.solver.preemption.search import Preemption
@@ -30,11 +29,10 @@ from allocation.solver.state.kept import Kept
 
 
 def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
-    """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself.
+    """Decide all requests, extensions and orders of a snapshot in canonical order.
 
     `kept` has what an earlier cycle made of held work; the plan is the same without it.
     """
-    snapshot = in_order(snapshot)
     plan = _solve(snapshot, policy, kept)
     # 8. Take idle GPUs with which somebody in the queue starts earlier, and offers without which a
     # claim inside its guarantee does.
@@ -44,7 +42,7 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
 
 
 def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> Plan:
-    """Decide a snapshot in canonical order, with all idle GPUs where they are."""
+    """Decide with all idle GPUs where they are."""
     # 1. Load running and held work, which does not move.
     state = _state_of(snapshot, policy, earlier)
     preemption = Preemption(state, snapshot)

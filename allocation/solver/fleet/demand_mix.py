@@ -1,7 +1,7 @@
 """Recent demand as a mix by class, which weights the fragmentation score."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +10,12 @@ from allocation.solver.fleet.fragmentation import ILLEGAL, DemandTable, Ints
 from allocation.solver.fleet.mig_geometry import (
     PER_STATE,
     SHARE_STATES,
-    UNITS_PER_SHARE,
-    WHOLE_MASK,
     Geometry,
     modes_for,
 )
 from allocation.solver.model.inputs import (
-    SLOTS_PER_GPU,
     UNITS_PER_GPU,
     Ask,
-    Gpu,
-    Held,
     Mode,
     Request,
     Shape,
@@ -52,13 +47,9 @@ EVEN_MIX = Mix()
 """No recent demand: every shape is equally likely."""
 
 
-def mixes_of(
-    gpus: Iterable[Gpu], held: Iterable[Held] | Mapping[HeldKind, int], requests: Iterable[Request]
-) -> dict[str, Mix]:
-    """The mix of each class, of waiting and held bookings, one each. `held` may be how many
-    bookings there are of each kind."""
-    if not isinstance(held, Mapping):
-        held = Counter(live_kinds(held, {gpu.id: gpu.gpu_class for gpu in gpus}))
+def mixes_of(held: Mapping[HeldKind, int], requests: Iterable[Request]) -> dict[str, Mix]:
+    """The mix of each class, of waiting and held bookings, one each. `held` is how many bookings
+    there are of each kind."""
     asked: defaultdict[str, Counter[DemandKind]] = defaultdict(Counter)
     asks: Counter[tuple[frozenset[str], bool]] = Counter()
     every = (ask for request in requests for ask in (request.ask, *request.ask.groups))
@@ -91,19 +82,6 @@ def _total(asks: Counter[tuple[frozenset[str], bool]], market: frozenset[str] | 
     if market is None:
         return 0
     return sum(weight for (names, _), weight in asks.items() if names & market)
-
-
-def live_kinds(held: Iterable[Held], classes: Mapping[str, str]) -> Iterator[HeldKind]:
-    """Class and kind of each booking that has something of the class."""
-    found: dict[tuple[str, str, Shape], tuple[int, int]] = {}
-    for row in held:
-        gpu_class = classes.get(row.place.gpu)
-        if gpu_class is not None:
-            key = (row.booking, gpu_class, row.place.shape)
-            count, cores = found.get(key, (0, 0))
-            found[key] = (count + 1, cores + row.cores)
-    for (_, gpu_class, shape), (count, cores) in found.items():
-        yield gpu_class, (shape, count, cores)
 
 
 def _mix(lines: Counter[DemandKind], of_all: int) -> Mix:
@@ -144,18 +122,11 @@ def demand_tables_of(geometry: Geometry, mix: Mix, mode: Mode | None = None) -> 
     ]
 
 
-def units_left(geometry: Geometry) -> Ints:
-    """Table by state: units that are not taken."""
-    slots = np.array([(mask & WHOLE_MASK).bit_count() for mask in range(geometry.masks)])
-    masks = (SLOTS_PER_GPU - slots) * (UNITS_PER_GPU // SLOTS_PER_GPU)
-    return np.concatenate([masks, (SHARE_STATES - _SHARED) * PER_STATE * UNITS_PER_SHARE])
-
-
 def _offer(geometry: Geometry, line: tuple[Shape, int, int], weight: int) -> DemandTable:
     shape, count, cores = line
     units = geometry.units(shape)
     # The rest of a shared GPU is of use to other shares, whatever this shape needs.
-    shared = 0 * _SHARED if isinstance(shape, str) else units_left(geometry)[geometry.masks :]
+    shared = 0 * _SHARED if isinstance(shape, str) else geometry.units_left[geometry.masks :]
     if isinstance(shape, int):
         after = _after_share(geometry.masks, shape)
         masks = np.where(np.arange(geometry.masks) == 0, UNITS_PER_GPU, 0)

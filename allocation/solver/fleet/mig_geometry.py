@@ -81,6 +81,8 @@ class Geometry:
         self._capacity: dict[str | None, npt.NDArray[np.uint8]] = {
             profile: self._capacity_table(profile) for profile in (None, *self._places)
         }
+        self.units_left = self._units_left_table()
+        """Table by state: units that are not taken. States of a shared GPU follow the masks."""
         self._padded: dict[Shape, npt.NDArray[np.uint8]] = {}
         self._taken: dict[tuple[Shape, int], int] = {}
 
@@ -199,6 +201,12 @@ class Geometry:
             return (WHOLE_MASK,)
         token = self._token.get(profile, 0)
         return tuple(_slots(p) | token for p in self._places[profile])
+
+    def _units_left_table(self) -> Ints:
+        slots = np.array([(mask & WHOLE_MASK).bit_count() for mask in range(self.masks)])
+        masks = (SLOTS_PER_GPU - slots) * (UNITS_PER_GPU // SLOTS_PER_GPU)
+        shares = np.arange(SHARE_STATES, -1, -1, dtype=np.int64)
+        return np.concatenate([masks, shares * PER_STATE * UNITS_PER_SHARE])
 
     def _capacity_table(self, profile: str | None) -> npt.NDArray[np.uint8]:
         # Longest chain of disjoint places, relaxed until nothing grows; chains are at most 8 long.

@@ -1,6 +1,6 @@
 """The GPUs of one class: the shapes that each can serve, how many fit, and what is left."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import lru_cache
 from operator import attrgetter
@@ -9,22 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.fleet.demand_mix import EVEN_MIX, Mix, demand_tables_of, units_left
+from allocation.solver.fleet.demand_mix import EVEN_MIX, Mix, demand_tables_of
 from allocation.solver.fleet.fragmentation import DEFAULT_SCORING, ILLEGAL, Ints, ScoreTables
-from allocation.solver.fleet.mig_geometry import (
-    SHARED,
-    WHOLE_MASK,
-    Best,
-    Geometry,
-    Masks,
-    geometry_of,
-    modes_for,
-    share_states,
-)
+from allocation.solver.fleet.mig_geometry import Best, Geometry, Masks, geometry_of, modes_for
 from allocation.solver.model.inputs import Gpu, Mode, Model, Place, Shape, Together
 from allocation.solver.model.policy import Scoring
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
+"""The tightest first."""
 
 Bools = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
@@ -51,6 +43,8 @@ class Columns:
         self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
         self.has_domains = len(self.bounds["domain"]) < len(self.gpus)
         self._groups: dict[Together, Index] = {}
+        self.node_of = self.groups("node")
+        """The number of each column's node."""
         self._within: dict[tuple[str, ...], Bools] = {}
 
     def __len__(self) -> int:
@@ -101,7 +95,7 @@ class Columns:
 
     def _most_columns(self, level: Together) -> int:
         """Size of the largest group."""
-        return int(np.diff(np.append(self.bounds[level], len(self.gpus))).max(initial=0))
+        return int(np.diff(np.append(self.bounds[level], len(self))).max(initial=0))
 
     def _bounds(self, level: Together) -> Index:
         keys = list(map(_GROUP_KEYS[level], self.gpus))
@@ -139,9 +133,11 @@ class Pool(Columns):
         self._valued = tuple(dict.fromkeys(pairs))
         self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
         self.scores = _scores_of(self._valued, mix, scoring)
-        self._masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
-        self._units_left = _padded([units_left(geometry) for geometry, _ in self._valued])
-        self._all_usable = bool(self.usable.all())
+        self.masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
+        """The number of masks of each column; states of a shared GPU follow them."""
+        self.units_left = _padded([geometry.units_left for geometry, _ in self._valued])
+        """Units that are not taken: (kinds × states)."""
+        self.is_all_usable = bool(self.usable.all())
         self._best: dict[str, Best] = {}
         self._eligible: dict[Shape, Bools] = {}
         self._suits: dict[Shape, Bools] = {}
@@ -186,9 +182,9 @@ class Pool(Columns):
     def suits(self, shape: Shape) -> Bools:
         """Columns whose model, fixed mode and agent allow the shape."""
         if shape not in self._suits:
-            modes = modes_for(shape)
+            supports, modes = self.supports(shape), modes_for(shape)
             has_mode = np.array([gpu.mode in modes for gpu in self.gpus], dtype=np.bool_)
-            self._suits[shape] = has_mode & self.supports(shape)
+            self._suits[shape] = has_mode & supports
         return self._suits[shape]
 
     def supports(self, shape: Shape) -> Bools:
@@ -204,31 +200,6 @@ class Pool(Columns):
     def capacity(self, shape: Shape, busy: Masks) -> npt.NDArray[np.uint8]:
         """How many more of the shape fit into `busy` (…, columns), on usable GPUs only."""
         return self.capacity_on(shape, busy, self.eligible(shape))
-
-    def states(self, busy: Masks) -> Masks | Ints:
-        """The masks (columns) as states of the score tables; a GPU out of service is full."""
-        found: Masks | Ints = busy
-        shared = busy >= SHARED
-        if shared.any():
-            found = np.where(shared, self._masks + share_states(busy), busy)
-        return found if self._all_usable else np.where(self.usable, found, WHOLE_MASK)
-
-    def at_states(self, table: Ints, states: Masks | Ints) -> Ints:
-        """A table of (kinds × states) at the state of each column."""
-        found: Ints = table[0].take(states) if len(table) == 1 else table[self.value_kind, states]
-        return found
-
-    def units_left(self, states: Masks | Ints) -> Ints:
-        """Units that are not taken of each column."""
-        return self.at_states(self._units_left, states)
-
-    def immediate(self, states: Masks | Ints) -> Ints:
-        """Immediate score of each column."""
-        return self.at_states(self.scores.immediate, states)
-
-    def shared_from(self, columns: Index, states: Ints) -> Ints:
-        """The states of idle or shared columns as states of shared GPUs."""
-        return np.where(states == 0, self._masks[columns], states)
 
     def most(self, shape: Shape, level: Together) -> int:
         """The most of a shape in one group of the level, all in service and nothing taken."""
@@ -344,11 +315,6 @@ def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geomet
         columns.setdefault(geometry.model.slug, []).append(column)
         first.setdefault(geometry.model.slug, geometry)
     return tuple((first[slug], np.array(columns[slug], dtype=np.intp)) for slug in columns)
-
-
-def levels_within(level: Together) -> Iterator[Together]:
-    """The level and all tighter ones, tightest first."""
-    yield from LEVELS[: LEVELS.index(level) + 1]
 
 
 def _column_key(gpu: Gpu) -> tuple[str, str, bool, int, int, str]:

@@ -166,7 +166,8 @@ class Held:
     @property
     def quota_owners(self) -> tuple[str, ...]:
         """Whose quota it uses: tenant, project, and the name of its overrides if it has some."""
-        return _quota_owners(self.tenant, self.project, self.override)
+        owners = (self.tenant, self.project)
+        return (*owners, self.override) if self.override else owners
 
     @property
     def quota_tier(self) -> str:
@@ -275,7 +276,8 @@ class Request:
     @property
     def quota_owners(self) -> tuple[str, ...]:
         """Whose quota it uses: tenant, project, and the name of its overrides if it has some."""
-        return _quota_owners(self.tenant, self.project, self.override)
+        owners = (self.tenant, self.project)
+        return (*owners, self.override) if self.override else owners
 
     @property
     def quota_tier(self) -> str:
@@ -486,7 +488,3 @@ class Snapshot:
     persons: tuple[PersonLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     cooling: tuple[Cooling, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     quiet: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
-
-
-def _quota_owners(tenant: str, project: str, override: str) -> tuple[str, ...]:
-    return (tenant, project, override) if override else (tenant, project)

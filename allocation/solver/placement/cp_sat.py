@@ -190,7 +190,7 @@ def _within_hosts(model: "cp_model.CpModel", near: Neighbourhood, pieces: Sequen
     """No node gives more cores or memory than it has next to fixed work."""
     if near.free is None or not any(any(piece.item.host_resources) for piece in pieces):
         return
-    nodes = near.pool.groups("node")
+    nodes = near.pool.node_of
     for window, here in _at_once(pieces):
         free = near.free(window)
         users: dict[int, list[tuple[Any, tuple[int, int]]]] = {}

@@ -7,7 +7,7 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Masks
-from allocation.solver.fleet.pool import LEVELS, Bools, Counts, Index, Pool, levels_within
+from allocation.solver.fleet.pool import LEVELS, Bools, Counts, Index, Pool
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place, Together
 from allocation.solver.model.ordering import place_order
@@ -69,7 +69,7 @@ def _choose(pool_state: PoolState, demand: Demand) -> Choice | None:
     if demand.share is not None:
         able = capacity.nonzero()[0]
         if most is not None:
-            able = able[most[pool.groups("node")[able]] > 0]
+            able = able[most[pool.node_of[able]] > 0]
         places, loss = pool_state.share(demand, able)
     elif demand.profile is None:
         places, loss = _whole(pool_state, demand, (level, sums), capacity, most)
@@ -93,7 +93,7 @@ def _tightest(
 ) -> tuple[Together, Ints] | None:
     """The tightest level with a group that holds the gang, and what each of its groups holds."""
     is_whole = demand.shape is None
-    for level in levels_within(demand.level):
+    for level in LEVELS[: LEVELS.index(demand.level) + 1]:
         if demand.count == 1 and level != "any" and not is_whole:
             continue
         # Even single whole GPUs start at the domain, to break the fewest idle groups; slices have
@@ -151,7 +151,7 @@ def _columns(
     left = np.where(still > 0, 0, capacity)
     if most is not None:
         most = most.copy()
-        np.subtract.at(most, pool.groups("node")[columns], 1)
+        np.subtract.at(most, pool.node_of[columns], 1)
     return columns + whole_columns(pool, chosen, count - ready, left, most)
 
 
@@ -167,13 +167,13 @@ def sums_within(pool: Pool, level: Together, capacity: Counts, most: Counts | No
     if most is None:
         return pool.sums(level, capacity)
     if level in ("gpu", "domain"):
-        node_of = pool.groups("node")[pool.bounds[level]]
+        node_of = pool.node_of[pool.bounds[level]]
         inside: Ints = np.minimum(pool.sums(level, capacity), most[..., node_of])
         return inside
     nodes: Ints = np.minimum(pool.sums("node", capacity), most)
     if level == "node":
         return nodes
-    bounds = pool.groups("node")[pool.bounds[level]]
+    bounds = pool.node_of[pool.bounds[level]]
     found: Ints = np.add.reduceat(nodes, bounds, axis=-1)
     return found
 
@@ -217,7 +217,7 @@ def _room_by_group(
     pool: Pool, level: Together, free: list[int], most: Counts | None
 ) -> dict[int, int]:
     """Free columns of each group, no more than its node serves; in a rack, the sum of its nodes."""
-    of_column, node_of = pool.groups(level), pool.groups("node")
+    of_column, node_of = pool.groups(level), pool.node_of
     by_node: dict[int, int] = {}
     found: dict[int, int] = {}
     for column in free:

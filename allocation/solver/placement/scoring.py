@@ -6,7 +6,14 @@ from functools import cached_property
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import ILLEGAL, Ints, NodeState, mismatch
-from allocation.solver.fleet.mig_geometry import SHARE_STATES, WHOLE_MASK, WHOLE_SHARE, Masks
+from allocation.solver.fleet.mig_geometry import (
+    SHARE_STATES,
+    SHARED,
+    WHOLE_MASK,
+    WHOLE_SHARE,
+    Masks,
+    share_states,
+)
 from allocation.solver.fleet.pool import Bools, Counts, Index, Pool
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place
@@ -43,7 +50,6 @@ class PoolState:
         self.busy = busy
         self.free = free
         self.switches = switches
-        self._node = pool.groups("node")
         self._bounds = pool.bounds["node"]
 
     def without_switches(self) -> "PoolState":
@@ -54,8 +60,18 @@ class PoolState:
 
     @cached_property
     def states(self) -> Ints:
-        """The masks as states of the score tables."""
-        found: Ints = self.pool.states(self.busy).astype(np.int64)
+        """The masks as states of the score tables; a GPU out of service is full."""
+        pool, found, shared = self.pool, self.busy.astype(np.int64), self.busy >= SHARED
+        if shared.any():
+            found = np.where(shared, pool.masks + share_states(self.busy), found)
+        return found if pool.is_all_usable else np.where(pool.usable, found, WHOLE_MASK)
+
+    def _at_states(self, table: Ints) -> Ints:
+        """A table of (kinds × states) at the state of each column."""
+        is_one = len(table) == 1
+        found: Ints = (
+            table[0].take(self.states) if is_one else table[self.pool.value_kind, self.states]
+        )
         return found
 
     @cached_property
@@ -66,7 +82,7 @@ class PoolState:
     @cached_property
     def units_left(self) -> Ints:
         """Units that are not taken, by node."""
-        found: Ints = np.add.reduceat(self.pool.units_left(self.states), self._bounds)
+        found: Ints = np.add.reduceat(self._at_states(self.pool.units_left), self._bounds)
         return found
 
     @cached_property
@@ -78,7 +94,7 @@ class PoolState:
 
     @cached_property
     def _immediate(self) -> Ints:
-        found: Ints = np.add.reduceat(self.pool.immediate(self.states), self._bounds)
+        found: Ints = np.add.reduceat(self._at_states(self.pool.scores.immediate), self._bounds)
         return found
 
     def whole_losses(self, demand: Demand, columns: Index) -> Ints:
@@ -99,7 +115,7 @@ class PoolState:
         states = self.states[columns]
         kinds, scores = self.pool.value_kind[columns], self.pool.scores
         more = -(-share * SHARE_STATES // WHOLE_SHARE)
-        after = self.pool.shared_from(columns, states) + more
+        after = np.where(states == 0, self.pool.masks[columns], states) + more
         long_run = scores.long_run[kinds, states] - scores.long_run[kinds, after]
         immediate = scores.immediate[kinds, states] - scores.immediate[kinds, after]
         breaks = (states == 0).astype(np.int64)
@@ -125,14 +141,14 @@ class PoolState:
         now, places, losses = self, [], 0
         for _ in range(demand.count):
             if most is not None:
-                columns = columns[most[self._node[columns]] > 0]
+                columns = columns[most[self.pool.node_of[columns]] > 0]
             place, loss = now._slice(demand, columns)
             places.append(place)
             losses += loss
             if len(places) < demand.count:
                 now = now._with(place, demand)
                 if most is not None:
-                    most[self._node[self.pool.column[place.gpu]]] -= 1
+                    most[self.pool.node_of[self.pool.column[place.gpu]]] -= 1
         return places, losses
 
     def _with(self, place: Place, demand: Demand) -> "PoolState":
@@ -140,7 +156,7 @@ class PoolState:
         column, busy, free = self.pool.column[place.gpu], self.busy.copy(), self.free
         busy[column] |= self.pool.mask_of(place)
         if free is not None:
-            free = free.less(int(self._node[column]), *demand.host_resources)
+            free = free.less(int(self.pool.node_of[column]), *demand.host_resources)
         switches = None if self.switches is None else self.switches.copy()
         if switches is not None:
             switches[column] = False
@@ -156,7 +172,7 @@ class PoolState:
         """Columns to examine for a share: of a node's idle GPUs one is enough."""
         is_idle = self.states[able] == 0
         idle = able[is_idle]
-        nodes = self._node[idle]
+        nodes = self.pool.node_of[idle]
         is_first = np.ones(len(idle), dtype=np.bool_)
         is_first[1:] = nodes[1:] != nodes[:-1]
         keep = ~is_idle
@@ -187,7 +203,7 @@ class PoolState:
         return place, int(losses[best])
 
     def _losses(self, taken: CandidateCost) -> Ints:
-        scores, nodes = self.pool.scores, self._node[taken.columns]
+        scores, nodes = self.pool.scores, self.pool.node_of[taken.columns]
         kinds, idle = self.pool.value_kind[taken.columns], self._idle[nodes]
         if self.cores is None:
             before = NodeState(kinds, taken.immediate, idle, np.zeros_like(kinds))

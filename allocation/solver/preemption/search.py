@@ -42,8 +42,8 @@ class Preemption:
 
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         self._state = state
-        self._victim_rules = VictimRules(state, snapshot)
-        self._room = RoomAfterPauses(state, self._victim_rules)
+        self.victim_rules = VictimRules(state, snapshot)
+        self._room = RoomAfterPauses(state, self.victim_rules)
         self.pauses: list[Pause] = []
         self._dropped: set[DroppedPause] = set()
         self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
@@ -199,12 +199,12 @@ class Preemption:
             return False
         running, name = self._state.running, found.demand.gpu_class
         there = (running.on_class(each, name) for each in occupants_of(self._state, found))
-        return all(self._victim_rules.out(each) <= found.starts for each in there)
+        return all(self.victim_rules.out(each) <= found.starts for each in there)
 
     def _all_there(self, request: Request, found: Fit) -> list[Candidate] | None:
         """All bookings on these places and those that its quota needs; None: some of them stay."""
-        claim = self._victim_rules.claim(found.demand, found.starts)
-        candidates = self._victim_rules.candidates(claim) if claim else ()
+        claim = self.victim_rules.claim(found.demand, found.starts)
+        candidates = self.victim_rules.candidates(claim) if claim else ()
         there = occupants_of(self._state, found)
         must = [each for each in candidates if each.runner.booking in there]
         if claim is None or len(must) < len(there):
@@ -223,9 +223,9 @@ class Preemption:
 
         The second follows from the first. A pause that it forbids all the same is dropped.
         """
-        if not self._victim_rules.allow(claim, chosen):
+        if not self.victim_rules.allow(claim, chosen):
             return False
-        if self._victim_rules.raise_potential(claim, chosen):
+        if self.victim_rules.raise_potential(claim, chosen):
             return True
         self._dropped |= {DroppedPause(booking, each.rule) for each in chosen}
         return False
@@ -234,20 +234,12 @@ class Preemption:
         """Claims whose pauses would not have raised the potential, by rule."""
         return tuple(sorted(self._dropped, key=lambda each: (each.beneficiary, each.rule)))
 
-    def grant(self, booking: str, found: Fit) -> None:
-        """Count an allocation that is written in this cycle as in place."""
-        self._victim_rules.in_place.grant(booking, found)
-
     def is_older_than_grants(self, found: Fit) -> bool:
         """True for a start whose victims have no notice yet, if this cycle has written something
         for its tenant on one of its classes."""
-        in_place, demand = self._victim_rules.in_place, found.demand
+        in_place, demand = self.victim_rules.in_place, found.demand
         rows = (in_place.has_grants(demand.owners[0], each.gpu_class) for each in demand.parts)
         return bool(self._to_notify(found)) and any(rows)
-
-    def forget_grants(self) -> None:
-        """Undo all `grant`s of this cycle."""
-        self._victim_rules.in_place.forget_grants()
 
     def may_notify(self, request: Request, found: Fit) -> bool:
         """True when its victims may have notice now, after all that was written in this cycle; call
@@ -257,8 +249,8 @@ class Preemption:
             return False
         counted = set[str]()
         for part in demand.parts if left else ():
-            claim = self._victim_rules.claim(part, found.starts)
-            candidates = self._victim_rules.candidates(claim) if claim else ()
+            claim = self.victim_rules.claim(part, found.starts)
+            candidates = self.victim_rules.candidates(claim) if claim else ()
             chosen = [each for each in candidates if each.runner.booking in left]
             name = request.booking
             if claim is not None and chosen and not self._is_allowed(name, claim, chosen):
@@ -266,13 +258,9 @@ class Preemption:
             counted.update(each.runner.booking for each in chosen)
         return len(counted) == len(left)
 
-    def first_outs(self, gpu_class: str) -> list[int]:
-        """The first seconds at which running bookings of a class can be out."""
-        return self._victim_rules.first_outs(gpu_class)
-
     def is_inside(self, demand: Demand, starts: int) -> bool:
         """True when a start then would be inside the tenant's guarantee."""
-        claims = [self._victim_rules.claim(each, starts) for each in demand.parts]
+        claims = [self.victim_rules.claim(each, starts) for each in demand.parts]
         return all(claim is not None and claim.part is not None for claim in claims)
 
     def is_due(self, found: Fit) -> bool:
@@ -298,8 +286,8 @@ class Preemption:
     def _rules(self, found: Fit) -> dict[str, Rule]:
         known: dict[str, Rule] = dict.fromkeys(found.victims, "taken_back")
         for part in found.demand.parts if found.victims else ():
-            claim = self._victim_rules.claim(part, found.starts)
-            candidates = self._victim_rules.candidates(claim) if claim else ()
+            claim = self.victim_rules.claim(part, found.starts)
+            candidates = self.victim_rules.candidates(claim) if claim else ()
             known |= {each.runner.booking: each.rule for each in candidates}
         return known
 
@@ -338,7 +326,7 @@ class Preemption:
     ) -> list[int]:
         """Those starts at which victims may make room for the demand; with a `kept` start of its
         own, which is reserved, only the part of each window before that is examined."""
-        if not tried or not all(map(self._victim_rules.may_claim, demand.parts)):
+        if not tried or not all(map(self.victim_rules.may_claim, demand.parts)):
             return []
         if demand.groups:
             return tried
@@ -373,9 +361,9 @@ class Preemption:
         nearest at which one of them may leave."""
         names = [each.gpu_class for each in demand.parts]
         graces = {grace for name in names for grace in self._state.running.graces(name)}
-        first = max(first, self._victim_rules.claims_from(demand.owners[0]))
+        first = max(first, self.victim_rules.claims_from(demand.owners[0]))
         soon = {max(first, self._state.now + grace) for grace in graces}
-        outs = sorted({out for name in names for out in self._victim_rules.first_outs(name)})
+        outs = sorted({out for name in names for out in self.victim_rules.first_outs(name)})
         rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED]
         return [starts for starts in sorted({*soon, *rested}) if starts <= last]
 
@@ -400,13 +388,13 @@ class Preemption:
     ) -> Fit | None:
         if demand.share is not None or self.may_lie_elsewhere(demand, starts):
             return None
-        claim = self._victim_rules.claim(demand, starts)
-        candidates = self._victim_rules.candidates(claim) if claim else ()
+        claim = self.victim_rules.claim(demand, starts)
+        candidates = self.victim_rules.candidates(claim) if claim else ()
         if claim is None or not candidates:
             return None
         found = self._with_victims(demand, starts, candidates)
-        if found is not None and not self._victim_rules.allow(claim, found[1]):
-            fewer = self._victim_rules.within_shares(claim, candidates)
+        if found is not None and not self.victim_rules.allow(claim, found[1]):
+            fewer = self.victim_rules.within_shares(claim, candidates)
             found = self._with_victims(demand, starts, fewer)
         if found is None or not self._is_allowed(booking, claim, found[1]):
             return None

@@ -248,7 +248,7 @@ def has_host_resources(state: CycleState, found: Fit, gone: Container[str]) -> b
     if hosts is None:
         return True
     pool = state.pools[found.demand.gpu_class]
-    nodes = pool.groups("node")[[pool.column[place.gpu] for place in found.places]]
+    nodes = pool.node_of[[pool.column[place.gpu] for place in found.places]]
     most = hosts.without(gone).devices(*found.demand.host_resources)
     return all(int((nodes == node).sum()) <= most[node] for node in nodes.tolist())
 

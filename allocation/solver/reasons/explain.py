@@ -289,7 +289,8 @@ def why_window_impossible(state: CycleState, request: Request) -> Reason | None:
     now, ends = state.now, request.earliest + request.duration
     if request.duration <= 0:
         return reason("too_short")
-    if state.first_start(request.earliest) > now + state.policy.horizon:
+    first = state.first_start(request.earliest)
+    if first > now + state.policy.horizon:
         return reason(
             "advance_window",
             request.earliest - state.policy.horizon,
@@ -297,17 +298,14 @@ def why_window_impossible(state: CycleState, request: Request) -> Reason | None:
         )
     if request.fixed:
         return reason("window_past") if ends <= now else None
-    return _too_late(state, request)
-
-
-def _too_late(state: CycleState, request: Request) -> Reason | None:
-    now = state.now
     if request.latest is None:
         return None
     if request.latest <= now:
         return reason("deadline_passed")
     # A paused booking gets what is left before its deadline, however short.
-    ends = state.first_start(request.earliest) + request.duration
-    if request.latest < (max(now, request.earliest) + 1 if request.paused else ends):
-        return reason("deadline_unreachable", duration=request.duration)
-    return None
+    least = max(now, request.earliest) + 1 if request.paused else first + request.duration
+    return (
+        reason("deadline_unreachable", duration=request.duration)
+        if request.latest < least
+        else None
+    )

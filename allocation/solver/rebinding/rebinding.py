@@ -347,7 +347,7 @@ def neighbourhoods(
     `room`: how many of the demand each column holds if all movable reservations were elsewhere.
     """
     pool = state.pools[demand.gpu_class]
-    node_of = pool.groups("node").tolist()
+    node_of = pool.node_of.tolist()
     here: dict[int, dict[str, Fit]] = {}
     for booking, found in near.items():
         for place in found.places:

@@ -43,9 +43,11 @@ def solve(
     held work that is decided here; the plan is the same without it.
     """
     classes = {gpu.gpu_class for gpu in snapshot.gpus}
-    if len(classes) < 2 or size_of(snapshot) < split_from:
+    is_whole = len(classes) < 2 or size_of(snapshot) < split_from
+    snapshot = in_order(snapshot)
+    if is_whole:
         return solve_whole(snapshot, policy, kept)
-    shards = shards_of(in_order(snapshot))
+    shards = shards_of(snapshot)
     if len(shards) == 1:
         return solve_whole(shards[0], policy, kept)
     if decide is None:

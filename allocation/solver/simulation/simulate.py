@@ -7,11 +7,11 @@ same result, byte for byte.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from allocation.solver.cycle.solve import solve
 from allocation.solver.model.demand import demands_of
 from allocation.solver.model.inputs import Held, PlannedStart, Request, Snapshot
 from allocation.solver.model.plan import Assign, Move, Pause, Plan, Waiting
 from allocation.solver.model.policy import Policy
+from allocation.solver.sharding.shards import solve
 from allocation.solver.simulation.metrics import Rates, Result, SimulationMetrics
 
 _AGAIN = 3_600

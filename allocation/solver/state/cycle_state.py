@@ -8,11 +8,7 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.demand import Demand, Fit
-from allocation.solver.model.inputs import (
-    Held,
-    Place,
-    Snapshot,
-)
+from allocation.solver.model.inputs import Gpu, Held, Place, Snapshot
 from allocation.solver.model.ordering import place_order
 from allocation.solver.model.policy import Policy
 from allocation.solver.placement.gang import fits
@@ -21,7 +17,6 @@ from allocation.solver.state.held_space import HeldSpace
 from allocation.solver.state.kept import Kept
 from allocation.solver.state.space import NoRoomCache
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
-from allocation.solver.timeline.mig_modes import apply_mode_policy
 
 _CHUNK = 256
 """Starts that are examined at once."""
@@ -36,7 +31,8 @@ class CycleState(HeldSpace):
 
     def __init__(self, snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> None:
         """Load all held work, from what is `kept` of it. KeyError: unknown model."""
-        snapshot = apply_mode_policy(snapshot, policy)
+        if not policy.mode_changes:
+            snapshot = replace(snapshot, gpus=tuple(map(_with_current_mode, snapshot.gpus)))
         work = (kept or Kept()).held_work(snapshot.gpus, snapshot.models, snapshot.held)
         super().__init__(snapshot, policy, work)
         self.no_room = NoRoomCache(self.all.gpus)
@@ -367,3 +363,8 @@ class CycleState(HeldSpace):
         calendar.copy_columns(columns, self.firm.gpus[gpu_class])
         for runner in self.running.on(gpu_class, columns).values():
             calendar.add(runner.places, self.now, self.running.ends(runner))
+
+
+def _with_current_mode(gpu: Gpu) -> Gpu:
+    """The GPU as it is planned without changes of mode."""
+    return gpu if gpu.stands is None else replace(gpu, mode=gpu.stands, pinned=False)

@@ -5,17 +5,17 @@ again, so what is kept equals what a fresh one has.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from allocation.solver.fleet.demand_mix import HeldKind, live_kinds
+from allocation.solver.fleet.demand_mix import HeldKind
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Geometry, Masks, geometry_of
 from allocation.solver.fleet.pool import Bools, Pool
-from allocation.solver.model.inputs import Gpu, Held, Model, Place
+from allocation.solver.model.inputs import Gpu, Held, Model, Place, Shape
 from allocation.solver.state.held_rows import Kind, Series, Table
 from allocation.solver.timeline.gpu_calendar import GpuCalendar, Painted, Windows
 
@@ -348,7 +348,7 @@ class HeldWork:
         ]
         self._serial += len(pieces)
         is_started = any(row.started for row in rows)
-        kinds = tuple(live_kinds(rows, self._class_of))
+        kinds = tuple(_kinds_of(rows, self._class_of))
         started = tuple(rows) if is_started else ()
         outside = tuple(row.starts for row in rows if row.place.gpu not in self._class_of)
         return _Booked(tuple(pieces), tuple(uses.values()), started, kinds, outside)
@@ -380,6 +380,18 @@ def _spread_of(pool: Pool, pieces: Iterable[Piece]) -> Spread:
     ]
     serial, column, bits, starts, ends, moves = np.array(rows, dtype=np.int64).reshape(-1, 6).T
     return Spread(serial, column, bits.astype(np.uint16), starts, ends, moves.astype(np.bool_))
+
+
+def _kinds_of(rows: Iterable[Held], classes: Mapping[str, str]) -> Iterator[HeldKind]:
+    """Class, shape, number and cores of what a booking has of each class and shape."""
+    found: dict[tuple[str, Shape], tuple[int, int]] = {}
+    for row in rows:
+        gpu_class = classes.get(row.place.gpu)
+        if gpu_class is not None:
+            count, cores = found.get((gpu_class, row.place.shape), (0, 0))
+            found[gpu_class, row.place.shape] = (count + 1, cores + row.cores)
+    for (gpu_class, shape), (count, cores) in found.items():
+        yield gpu_class, (shape, count, cores)
 
 
 def _is_uncommon(piece: Piece) -> bool:

@@ -61,7 +61,9 @@ class Occupancy:
         None: the nodes' cores and memory do not matter to it.
         """
         calendar, windows = self.gpus[demand.gpu_class], (starts, demand.duration)
-        pool, masks = calendar.pool, calendar.busy(*windows)
+        pool = calendar.pool
+        needs_hosts = self.needs_hosts(demand, pool)
+        masks = calendar.busy(*windows)
         if demand.share is not None:
             masks[self.shares.others(pool, demand.owner, windows)] = WHOLE_MASK
         if demand.pin:
@@ -70,9 +72,7 @@ class Occupancy:
             masks[self.modes.others(pool, demand.shape, windows)] = WHOLE_MASK
             for row, begin in enumerate(starts.tolist() if demand.keeps_modes else ()):
                 masks[row, self.modes.switching(pool, demand.shape, begin)] = WHOLE_MASK
-        if not self.needs_hosts(demand, pool):
-            return masks, None
-        return masks, self.hosts.free(pool, *windows)
+        return masks, self.hosts.free(pool, *windows) if needs_hosts else None
 
     def needs_hosts(self, demand: Demand, pool: Pool) -> bool:
         """True when the nodes' cores and memory matter to the choice of places."""

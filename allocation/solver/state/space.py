@@ -66,7 +66,7 @@ class Space:
         self.pools: dict[str, Pool] = pools_of(
             snapshot.gpus,
             snapshot.models,
-            mixes_of(snapshot.gpus, work.kinds, snapshot.requests),
+            mixes_of(work.kinds, snapshot.requests),
             scoring,
             work.pools,
         )

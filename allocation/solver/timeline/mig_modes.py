@@ -6,31 +6,18 @@ that change for free, or whose mode is fixed, are left out.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools, Pool
-from allocation.solver.model.inputs import Gpu, Held, Place, Shape, Snapshot
-from allocation.solver.model.policy import Policy
+from allocation.solver.model.inputs import Gpu, Held, Place, Shape
 from allocation.solver.timeline.share_calendar import IntervalTable
 
 Window = tuple[int, int]
 
 _EVER = -(1 << 40)
 _WHOLE, _SLICED = 0, 1
-
-
-def apply_mode_policy(snapshot: Snapshot, policy: Policy) -> Snapshot:
-    """The snapshot as it is planned; without mode changes every GPU keeps its mode."""
-    if policy.mode_changes or not any(gpu.stands for gpu in snapshot.gpus):
-        return snapshot
-    return replace(snapshot, gpus=tuple(map(_with_current_mode, snapshot.gpus)))
-
-
-def _with_current_mode(gpu: Gpu) -> Gpu:
-    return gpu if gpu.stands is None else replace(gpu, mode=gpu.stands, pinned=False)
 
 
 def hardware_mode_of(shape: Shape) -> int:

@@ -107,12 +107,12 @@ class Moves:
     def __init__(self, state: CycleState, site: Snapshot, percent: float) -> None:
         """Nothing runs. Of the tasks that run at any time at most `percent` will have moved."""
         self._percent = percent
-        self._promised = Rebinding(state, site)
+        self._reserved = Rebinding(state, site)
         self._running = self.made = 0
 
     def started(self, found: Fit) -> None:
         """It runs, and may be moved."""
-        self._promised.add(f"b{self._running:05}", found)
+        self._reserved.add(f"b{self._running:05}", found)
         self._running += 1
 
     def room(self, demands: tuple[Demand, ...]) -> Fit | None:
@@ -120,13 +120,13 @@ class Moves:
         left = int(self._percent * self._running) // 100 - self.made
         if left <= 0:
             return None
-        mark = self._promised.movable.mark()
-        found = self._promised.place_with_moves(demands, 0)
+        mark = self._reserved.movable.mark()
+        found = self._reserved.place_with_moves(demands, 0)
         if found is None:
             return None
-        moved = self._promised.movable.moved_since(mark)
+        moved = self._reserved.movable.moved_since(mark)
         if moved > left:
-            self._promised.movable.back(mark)
+            self._reserved.movable.back(mark)
             return None
         self.made += moved
         return found

@@ -1,7 +1,7 @@
 """What is quoted is what the next cycle gives, if nothing else happens: also by a pause."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from allocation.solver import (
     Availability,
-    Gpu,
-    Held,
     Option,
     Plan,
     QuoteRequest,
@@ -25,7 +23,7 @@ from allocation.solver import (
 )
 from allocation.solver.cycle.order.strengths import GuaranteedUse
 from allocation.solver.cycle.walk import Walk
-from allocation.solver.fleet.demand_mix import Mix, mixes_of
+from allocation.solver.fleet.demand_mix import HeldKind, Mix, mixes_of
 from allocation.solver.model.inputs import Strength
 from allocation.solver.preemption.search import Preemption
 from tests.solver import truth
@@ -114,10 +112,8 @@ def without_its_own_weight(newcomer: str) -> Iterator[None]:
     """What is asked for lately weighs where others lie. In the cycle the newcomer's own ask is one
     of that; a quote is made before anybody asks."""
 
-    def mixes(
-        gpus: Iterable[Gpu], held: Iterable[Held], requests: Iterable[Request]
-    ) -> dict[str, Mix]:
-        return mixes_of(gpus, held, [each for each in requests if each.booking != newcomer])
+    def mixes(held: Mapping[HeldKind, int], requests: Iterable[Request]) -> dict[str, Mix]:
+        return mixes_of(held, [each for each in requests if each.booking != newcomer])
 
     with patch("allocation.solver.state.space.mixes_of", mixes):
         yield

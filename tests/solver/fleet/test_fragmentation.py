@@ -13,7 +13,8 @@ from allocation.solver.model.inputs import Place
 from allocation.solver.model.policy import Scoring
 from allocation.solver.placement.gang import place
 from allocation.solver.placement.repack import make_room, pack
-from tests.solver.builders import H100, a_held, a_request, an_ask, gpus
+from allocation.solver.state.held_work import HeldWork
+from tests.solver.builders import H100, MODELS, a_held, a_request, an_ask, gpus
 
 
 def a_pool(*lines: tuple[str | None, int, int], count: int = 2) -> Pool:
@@ -37,7 +38,9 @@ def test_the_mix_counts_every_booking_once_on_each_class_it_accepts() -> None:
     fleet = gpus(2) + gpus(2, "h200", "h200-141gb", node="n2")
     held = (a_held("n1-0", booking="k"), a_held("n1-1", booking="k"))
     running_requests = (a_request("b1", an_ask(1, "h100", "h200", profile="1g.10gb")),)
-    found = mixes_of(fleet, held, running_requests)
+    work = HeldWork(fleet, MODELS)
+    work.update(held)
+    found = mixes_of(work.kinds, running_requests)
     assert found["h100"].lines == ((None, 2, 0, 512), ("1g.10gb", 1, 0, 512))
     assert found["h200"].lines == (("1g.10gb", 1, 0, 1_024),)
 
@@ -46,7 +49,7 @@ def test_the_mix_does_not_depend_on_the_order_of_the_rows() -> None:
     running_requests = tuple(
         a_request(f"b{n}", an_ask(1 + n % 3, profile=(None, "1g.10gb")[n % 2])) for n in range(9)
     )
-    assert mixes_of(gpus(), (), running_requests) == mixes_of(gpus(), (), running_requests[::-1])
+    assert mixes_of({}, running_requests) == mixes_of({}, running_requests[::-1])
 
 
 def test_a_slice_goes_beside_another_and_leaves_an_idle_gpu_whole() -> None:

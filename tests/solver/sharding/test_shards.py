@@ -73,7 +73,7 @@ def test_dense_worlds_in_one_site_are_decided_as_if_in_one_cycle() -> None:
             site = replace(site, tiers=drawn.tiers)
             shards = shards_of(in_order(site))
             assert len(shards) > 1
-            whole = solve_whole(site, PLENTY)
+            whole = solve_whole(in_order(site), PLENTY)
             assert encode(unnumbered(solve(site, PLENTY, split_from=0))) == encode(
                 unnumbered(whole)
             )
@@ -81,9 +81,9 @@ def test_dense_worlds_in_one_site_are_decided_as_if_in_one_cycle() -> None:
 
 def test_a_small_site_is_whole_so_that_refusals_name_other_classes() -> None:
     site = site_of(64, 30, 2, 0.5, split=True)
-    assert encode(solve(site, PLENTY)) == encode(solve_whole(site, PLENTY))
+    assert encode(solve(site, PLENTY)) == encode(solve_whole(in_order(site), PLENTY))
     small = solve(site, PLENTY, split_from=len(site.held) + len(site.requests) + 1)
-    assert encode(small) == encode(solve_whole(site, PLENTY))
+    assert encode(small) == encode(solve_whole(in_order(site), PLENTY))
 
 
 def test_what_a_request_a_tenant_or_a_node_connects_is_one_shard() -> None:

@@ -279,9 +279,9 @@ class BookingQueue:
         more = [self._served_by(each) for each in request.ask.groups]
         others = tuple((other, needed) for other, needed in more if other is not None)
         name = None if len(others) < len(more) else name
+        age = age_order(request, self._policy)
         owners = owners_of(request.tenant, request.project, request.owner)
         seconds = request.duration if name is None else request.length_on(name)
-        age = age_order(request, self._policy)
         return _Waiting(request, name, units, seconds, owners, age, counted, others)
 
     def _served_by(self, ask: Ask) -> tuple[str | None, int]:
