@@ -68,9 +68,9 @@ from allocation.solver.model.quote import QUARTER as QUARTER
 from allocation.solver.model.quote import Option as Option
 from allocation.solver.model.quote import Quote as Quote
 from allocation.solver.model.quote import QuoteRequest as QuoteRequest
-from allocation.solver.quota.quota import Block as Block
 from allocation.solver.quota.quota import Quota as Quota
-from allocation.solver.quota.quota import Use as Use
+from allocation.solver.quota.use import Block as Block
+from allocation.solver.quota.use import Use as Use
 from allocation.solver.sharding.shards import solve as solve
 from allocation.solver.state.array_runs import LastRun as LastRun
 from allocation.solver.state.array_runs import Runs as Runs

@@ -49,11 +49,10 @@ class PersonLimits:
         self._most = {(row.gpu_class, row.scope, row.person): row.most for row in rows}
         self._named = {(scope, person) for _, scope, person in self._most}
         self._owners: dict[tuple[Owners, str], Owners] = {}
-        self.classes = {row[0] for row in self._most}
 
     def owners(self, owners: Owners, account: str) -> Owners:
         """The owners (tenant, project, …) of a use with the names of its person's limits."""
-        if not self._most or not account:
+        if not account:
             return owners
         key = (owners, account)
         found = self._owners.get(key)

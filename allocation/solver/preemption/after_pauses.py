@@ -17,7 +17,7 @@ from allocation.solver.fleet.pool import Index
 from allocation.solver.model.demand import Demand
 from allocation.solver.preemption.leaving import Leaving
 from allocation.solver.preemption.victim_rules import VictimRules
-from allocation.solver.quota.quota import Block
+from allocation.solver.quota.use import Block
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 

@@ -16,10 +16,10 @@ from allocation.solver.fleet.pool import Index
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Assign, Borrow, Claim, Waiting
-from allocation.solver.quota.quota import Guarantees, Quota, Use, UseTable
+from allocation.solver.quota.quota import Guarantees, Quota
 from allocation.solver.quota.tree import Tree
+from allocation.solver.quota.use import Use, UseTable
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.held_space import use_table
 from allocation.solver.state.held_work import BookedUse
 
 _FEW = 16
@@ -106,16 +106,15 @@ def borrows_of(
     touched = {_whose(use) for use in held.table.kinds if _may_borrow(state.quota, use)}
     touched |= {_whose(row.use) for row in more if _may_borrow(state.quota, row.use)}
     held, more = held.only(touched), [row for row in more if _whose(row.use) in touched]
-    total = Quota(snapshot, state.capacity)
-    total.preallocate(_instants(held.table, more))
+    instants = _instants(held.table, more)
+    total = Quota(snapshot, state.capacity, instants=instants)
     total.add_table(held.table)
     total.add_all((row.use, row.window) for row in more)
     # What is within all guarantees when everything is counted was so in its turn, too: less was in
     # use.
     if not held.may_borrow(total) and not any(_may_borrow_each(total, more)):
         return (), ()
-    fresh = Quota(snapshot, state.capacity)
-    fresh.preallocate(_instants(held.table, more))
+    fresh = Quota(snapshot, state.capacity, instants=instants)
     borrowed = units_borrowed([*held.rows(), *more], total, fresh)
     if not borrowed:
         return (), ()
@@ -148,7 +147,7 @@ class _HeldUses(NamedTuple):
         work = state.work_of(snapshot.held)
         ends = state.grid.ends(state.free_from_all(work.use_table.ends))
         at = np.arange(len(work.uses), dtype=np.intp)
-        return cls(work.uses, at, use_table(state.quota, work.use_table, ends))
+        return cls(work.uses, at, state.quota.uses_of(work.use_table, ends))
 
     def only(self, whose: Container[tuple[str, str]]) -> "_HeldUses":
         """The rows of these tenants and classes."""

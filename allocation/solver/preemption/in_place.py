@@ -15,7 +15,7 @@ import numpy as np
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.demand import Fit, demand_on
 from allocation.solver.model.inputs import Snapshot
-from allocation.solver.quota.quota import Use
+from allocation.solver.quota.use import Use
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.held_work import NUMBERED, Grant
 

@@ -20,7 +20,7 @@ from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import MILLION, Snapshot
 from allocation.solver.preemption.in_place import PARTS, Block, InPlace, Level, Part, Standing
 from allocation.solver.preemption.leaving import Leaving
-from allocation.solver.quota.quota import Use
+from allocation.solver.quota.use import Use
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.running import RunningBooking
 

@@ -47,18 +47,13 @@ class GpuHourCaps:
             for owner in self._with_lab((row.tenant, row.project), row.gpu_class):
                 self._more((owner, row.gpu_class), row.day // DAY, row.unit_seconds)
 
-    @property
-    def are_any(self) -> bool:
-        """True when there is a cap."""
-        return bool(self._caps)
-
-    def is_same(self, other: "GpuHourCaps") -> bool:
+    def is_same(self, other: "GpuHourCaps | None") -> bool:
         """True when the same counts against caps."""
-        return self._days == other._days
+        return other is not None and self._days == other._days
 
     def add(self, owners: Iterable[str], gpu_class: str, units: int, window: Window) -> None:
         """Add `units` (negative: remove) in [starts, ends)."""
-        for owner in self._with_lab(owners, gpu_class) if self._caps else ():
+        for owner in self._with_lab(owners, gpu_class):
             key = (owner, gpu_class)
             if key in self._caps:
                 for day in range(window[0] // DAY, (window[1] - 1) // DAY + 1):
@@ -160,8 +155,6 @@ class GpuHourCaps:
         return days, amounts[::-1].cumsum()[::-1]
 
     def _of(self, owners: Iterable[str], gpu_class: str) -> list[Cap]:
-        if not self._caps:
-            return []
         found = self._with_lab(owners, gpu_class)
         return [cap for owner in found for cap in self._caps.get((owner, gpu_class), ())]
 

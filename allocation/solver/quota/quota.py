@@ -8,75 +8,25 @@ the owner's other work then borrows. Owners without a limit are not restricted. 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.pool import Bools, Index
+from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.inner_limits import FOREVER, PersonLimits
-from allocation.solver.model.inputs import MIXED, WITHIN, Cap, Limit, Override, Snapshot, Tier
+from allocation.solver.model.inputs import MIXED, WITHIN, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
-from allocation.solver.quota.tree import (
-    PLATFORM,
-    Exceptions,
-    OwnerPath,
-    Tree,
-    guarantee_tree,
-    lending_tree,
-    profile_of,
-    profile_of_arrays,
-    with_labs,
-)
+from allocation.solver.quota.limits import Trees, trees_of, with_labs
+from allocation.solver.quota.tree import PLATFORM, OwnerPath, Tree, profile_of, profile_of_arrays
+from allocation.solver.quota.use import Block, Kind, Table, Use, UseTable
 from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.step_function import rising
 
-
-class Trees(NamedTuple):
-    """Trees of one class: within guarantee, the same for non-preemptible work, lending among work
-    that counts, lending among all work. Trees that always agree are one object."""
-
-    guarantee: Tree
-    non_preemptible: Tree
-    lending: Tree
-    total: Tree
-
-
-class Use(NamedTuple):
-    """Units of a class that are requested or in use. `owners`: tenant, project, the names of its
-    person's limits, and the name of its overrides if it has some."""
-
-    owners: tuple[str, ...]
-    tier: str
-    gpu_class: str
-    units: int
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """What forbids a use: a limit, a guarantee that must not be exceeded, idle guarantees of others
-    that are needed, or a GPU-hour cap. `most` and `used` in units (cap: unit-seconds)."""
-
-    kind: Literal["limit", "guarantee", "lent", "hours"]
-    owner: str
-    used: int
-    most: int
-    cap: Cap | None = None
-
-
-class UseTable(NamedTuple):
-    """Many uses as arrays: the number of each row's kind, its units and its window."""
-
-    kinds: tuple[Use, ...]
-    kind: Index
-    units: Ints
-    starts: Ints
-    ends: Ints
-
-
-_Kind = tuple[tuple[str, ...], str, str]
+_UseKind = tuple[tuple[str, ...], str, str]
 """Owners, tier and class of a use."""
 
 
@@ -109,16 +59,28 @@ class Quota:
     """Use of each class by each owner, and what more is allowed."""
 
     def __init__(
-        self, snapshot: Snapshot, capacity: Mapping[str, int], grid: Grid | None = None
+        self,
+        snapshot: Snapshot,
+        capacity: Mapping[str, int],
+        grid: Grid | None = None,
+        instants: Mapping[str, list[int]] | Mapping[str, Ints] = MappingProxyType({}),
     ) -> None:
         """Nothing is used. `capacity`: units of each class in the fleet. Units come free on the
-        `grid`, as room does; GPU-hours are counted to the second."""
+        `grid`, as room does; GPU-hours are counted to the second. `instants`: by class, starts and
+        ends of what will be added, which have their rows from the beginning."""
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
-        self._hours = GpuHourCaps(snapshot.caps, snapshot.used, snapshot.overrides, snapshot.labs)
+        self._hours = (
+            GpuHourCaps(snapshot.caps, snapshot.used, snapshot.overrides, snapshot.labs)
+            if snapshot.caps
+            else None
+        )
+        """None: nobody has a cap."""
         self._grid = grid or Grid(snapshot.now)
-        self._routes: dict[_Kind, _Route | None] = {}
-        self._persons = PersonLimits(snapshot.persons)
-        by_class: dict[str, list[Limit]] = {name: [] for name in sorted(self._persons.classes)}
+        self._routes: dict[_UseKind, _Route | None] = {}
+        self._persons = PersonLimits(snapshot.persons) if snapshot.persons else None
+        """None: no person has a limit."""
+        persons = sorted({row.gpu_class for row in snapshot.persons})
+        by_class: dict[str, list[Limit]] = {name: [] for name in persons}
         for row in snapshot.limits:
             by_class.setdefault(row.gpu_class, []).append(row)
         for name in {lab.gpu_class: None for lab in snapshot.labs}:
@@ -128,15 +90,24 @@ class Quota:
         for each in snapshot.overrides:
             exceptions.setdefault(each.gpu_class, []).append(each)
         self._classes = {
-            name: _trees(
+            name: trees_of(
                 rows,
                 exceptions.get(name, []),
                 capacity.get(name, 0),
                 snapshot.tiers,
-                partial(Tree, grid=self._grid, person_limit=partial(self._persons.most, name)),
+                self._tree_maker(name, instants.get(name, ())),
             )
             for name, rows in by_class.items()
         }
+
+    def _tree_maker(self, name: str, instants: list[int] | Ints | tuple[()]) -> Callable[..., Tree]:
+        """What makes the trees of a class."""
+        make = partial(Tree, grid=self._grid, instants=instants)
+        return (
+            make
+            if self._persons is None
+            else partial(make, person_limit=partial(self._persons.most, name))
+        )
 
     @property
     def origin(self) -> int:
@@ -145,17 +116,13 @@ class Quota:
 
     def is_same(self, other: "Quota") -> bool:
         """True when the same is in use over time."""
-        return self._hours.is_same(other._hours) and all(
+        mine, its = self._hours, other._hours
+        same_hours = mine is its or (mine is not None and mine.is_same(its))
+        return same_hours and all(
             mine.is_same(its)
             for name, trees in self._classes.items()
             for mine, its in zip(trees, other._classes[name], strict=True)
         )
-
-    def preallocate(self, instants: Mapping[str, list[int]] | Mapping[str, Ints]) -> None:
-        """Create the rows for these starts and ends by class; before anything is added."""
-        for name, trees in self._classes.items():
-            for tree in {id(tree): tree for tree in trees}.values():
-                tree.preallocate(instants.get(name, ()))
 
     def tier(self, slug: str) -> Tier:
         """The tier's rules; an unknown tier counts and is not pausable. What is mixed and can be
@@ -171,7 +138,16 @@ class Quota:
 
     def owners(self, owners: tuple[str, ...], account: str) -> tuple[str, ...]:
         """The owners of a use with the names of its person's limits; `account` is the person."""
-        return self._persons.owners(owners, account)
+        return owners if self._persons is None else self._persons.owners(owners, account)
+
+    def use_of(self, kind: Kind, units: int) -> Use:
+        """The use of so many units of a kind."""
+        return Use(self.owners(kind.quota_owners, kind.owner), kind.tier, kind.gpu_class, units)
+
+    def uses_of(self, table: Table, ends: Ints) -> UseTable:
+        """The rows of a table as uses, with these ends instead of their own."""
+        kinds = tuple(self.use_of(kind, 0) for kind in table.kinds)
+        return UseTable(kinds, table.kind, table.units, table.starts, ends)
 
     def has_limit(self, use: Use) -> bool:
         """True when the tenant or the project has a limit for the class."""
@@ -182,23 +158,25 @@ class Quota:
     @property
     def has_hours(self) -> bool:
         """True when somebody has a GPU-hour cap."""
-        return self._hours.are_any
+        return self._hours is not None
 
     def add(self, use: Use, window: Window, sign: int = 1, until: int = FOREVER) -> None:
         """Add the use in [starts, ends); `sign` -1 removes it. `until` is the end of GPU-hours
         where the room opens later than they end."""
         units = sign * use.units
-        hours = (window[0], min(window[1], until))
-        self._hours.add(use.owners, use.gpu_class, units, hours)
+        if self._hours is not None:
+            hours = (window[0], min(window[1], until))
+            self._hours.add(use.owners, use.gpu_class, units, hours)
         route = self._route(use)
         for tree, path in route.written if route else ():
             tree.add(path, units, window)
 
     def add_all(self, rows: Iterable[tuple[Use, Window]]) -> None:
         """`add` for many at once."""
-        kinds: dict[_Kind, list[tuple[int, Window]]] = {}
+        kinds: dict[_UseKind, list[tuple[int, Window]]] = {}
         for use, window in rows:
-            self._hours.add(use.owners, use.gpu_class, use.units, window)
+            if self._hours is not None:
+                self._hours.add(use.owners, use.gpu_class, use.units, window)
             kinds.setdefault(use[:3], []).append((use.units, window))
         written: dict[tuple[tuple[Tree, OwnerPath], ...], list[tuple[int, Window]]] = {}
         for key, amounts in kinds.items():
@@ -212,7 +190,7 @@ class Quota:
 
     def add_table(self, rows: UseTable) -> None:
         """`add` for the rows of a table."""
-        if self._hours.are_any:
+        if self._hours is not None:
             numbers = (rows.kind, rows.units, rows.starts, rows.ends)
             for kind, units, starts, ends in zip(*(n.tolist() for n in numbers), strict=True):
                 use = rows.kinds[kind]
@@ -245,7 +223,7 @@ class Quota:
 
     def has_plenty(self, use: Use) -> bool:
         """True when the use is certainly allowed at any time. False proves nothing."""
-        if self._hours.has_cap(use.owners, use.gpu_class):
+        if self._hours is not None and self._hours.has_cap(use.owners, use.gpu_class):
             return False
         route = self._route(use)
         if route is None:
@@ -258,10 +236,11 @@ class Quota:
 
     def over(self, use: Use, window: Window, *, hours: bool = True) -> Block | None:
         """What forbids the use in [starts, ends), None: nothing; without `hours` no cap of them."""
-        cap = hours and self._hours.over(use.owners, use.gpu_class, use.units, window)
-        if cap:
-            most = self._hours.most(cap, window)
-            return Block("hours", cap.owner, self._hours.used(cap, window[0]), most, cap)
+        if hours and self._hours is not None:
+            cap = self._hours.over(use.owners, use.gpu_class, use.units, window)
+            if cap is not None:
+                most = self._hours.most(cap, window)
+                return Block("hours", cap.owner, self._hours.used(cap, window[0]), most, cap)
         route = self._route(use)
         return None if route is None else self._over_trees(route, use, window)
 
@@ -291,9 +270,10 @@ class Quota:
 
     def never(self, use: Use, seconds: int) -> Block | None:
         """What forbids the use even if nothing else is used."""
-        cap = self._hours.never(use.owners, use.gpu_class, use.units, seconds)
-        if cap is not None:
-            return Block("hours", cap.owner, 0, cap.most, cap)
+        if self._hours is not None:
+            cap = self._hours.never(use.owners, use.gpu_class, use.units, seconds)
+            if cap is not None:
+                return Block("hours", cap.owner, 0, cap.most, cap)
         trees = self._classes.get(use.gpu_class)
         if trees is None:
             return None
@@ -310,8 +290,9 @@ class Quota:
 
     def allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
         """Which windows [start, start + duration) nothing forbids; None: all of them."""
-        hours = self._hours.allows(use.owners, use.gpu_class, use.units, starts, duration)
-        route = self._route(use)
+        route, hours = self._route(use), None
+        if self._hours is not None:
+            hours = self._hours.allows(use.owners, use.gpu_class, use.units, starts, duration)
         if route is None:
             return hours
         return _both(hours, _trees_allow(route, use.units, starts, duration))
@@ -379,10 +360,12 @@ class Quota:
 
     def instants(self, use: Use) -> Ints:
         """Starts at which a cap or a limit changes although the calendar does not."""
-        found = self._hours.instants(use.owners, use.gpu_class, use.units)
         route = self._route(use)
-        changes = route.measured.cap_changes(route.path) if route else ()
-        return np.union1d(found, np.array(changes, dtype=np.int64)) if changes else found
+        changes = route.measured.cap_changes(route.path) if route else []
+        found = np.array(changes, dtype=np.int64)
+        if self._hours is None:
+            return found
+        return np.union1d(found, self._hours.instants(use.owners, use.gpu_class, use.units))
 
     def _over_trees(self, route: _Route, use: Use, window: Window) -> Block | None:
         tree, tier = route.measured, route.tier
@@ -410,42 +393,6 @@ class Quota:
         most = self.most_guaranteed(use)
         left = use.units - self.borrowed(use, window)
         return Block("guarantee", use.owners[0], max(0, most - left), most)
-
-
-def _trees(
-    rows: list[Limit],
-    overrides: list[Override],
-    capacity: int,
-    tiers: tuple[Tier, ...],
-    tree: Callable[..., Tree],
-) -> Trees:
-    counted = [tier for tier in tiers if tier.counts]
-    projects = {row.owner for row in rows if row.parent is not None}
-    # No guarantee of a tenant rises: only its labs, projects and persons may have more of it.
-    inside = _exceptions(each for each in overrides if each.owner in projects or " " in each.owner)
-    lending = tree(lending_tree(rows, capacity), exceptions=_exceptions(overrides))
-    guarantee = tree(guarantee_tree(rows), exceptions=inside)
-    none_paused = not any(tier.pausable for tier in counted)
-    # A mixed booking of a tier that can be paused does not count.
-    all_count = not any(tier.pausable or not tier.counts for tier in tiers)
-    return Trees(
-        guarantee,
-        guarantee if none_paused else tree(guarantee.nodes, exceptions=inside),
-        lending,
-        lending if all_count else tree(lending.nodes, exceptions=lending.exceptions),
-    )
-
-
-def _exceptions(overrides: Iterable[Override]) -> Exceptions:
-    raised: list[tuple[str, int, int, int]] = []
-    exempt: dict[str, dict[str, int]] = {}
-    for each in overrides:
-        if each.booking:
-            units = exempt.setdefault(each.booking, {})
-            units[each.owner] = units.get(each.owner, 0) + each.units
-        elif each.units:
-            raised.append((each.owner, each.units, each.starts, each.ends))
-    return Exceptions(tuple(raised), exempt)
 
 
 def _route_of(trees: Trees, tier: Tier, use: Use) -> _Route:

@@ -13,15 +13,15 @@ import numpy as np
 
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Bools
-from allocation.solver.model.inner_limits import FOREVER, LabLimit
-from allocation.solver.model.inputs import Limit
+from allocation.solver.model.inner_limits import FOREVER
 from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.step_function import StepFunction
 
 PLATFORM = "*"
 """The root above all tenants; no owner has this id."""
 
-_UNBOUNDED = 1 << 56
+UNBOUNDED = 1 << 56
+"""The cap of a node without one, in units."""
 _ALL_ROWS = slice(None)
 _any = np.logical_or.reduce
 
@@ -70,67 +70,6 @@ OwnerPath = tuple[Node, ...]
 """From an owner up to the root, as far as there are limits."""
 
 
-def with_labs(limits: Iterable[Limit], labs: Iterable[LabLimit]) -> list[Limit]:
-    """The limits of one class with labs between tenants and projects.
-
-    A project of a lab that has no limit gets one that restricts nothing, so that the lab sees its
-    use.
-    """
-    rows = list(limits)
-    lab_of = {project: lab for lab in labs for project in lab.projects}
-    if not lab_of:
-        return rows
-    known = {row.owner for row in rows}
-    rows = [
-        replace(row, parent=lab_of[row.owner].owner) if row.owner in lab_of else row for row in rows
-    ]
-    for lab in {lab.owner: lab for lab in lab_of.values()}.values():
-        rows.append(
-            Limit(lab.owner, lab.tenant, lab.gpu_class, lab.guaranteed, lab.borrow, lab.lend)
-        )
-    rows += [
-        Limit(project, lab.owner, lab.gpu_class, 0, None, None)
-        for project, lab in lab_of.items()
-        if project not in known
-    ]
-    return rows
-
-
-def lending_tree(limits: Iterable[Limit], capacity: int) -> dict[str, Node]:
-    """The tree in which idle guarantees are lent, from the limits and capacity of one class.
-
-    Capacity above all tenants' guarantees belongs to the platform, which lends it.
-    """
-    rows = list(limits)
-    nodes: dict[str, Node] = {}
-    below = _below(rows)
-    idle = max(0, capacity - sum(row.guaranteed for row in rows if row.parent is None))
-    lent = 0
-    for row in _tops(rows):
-        lends, _ = _grow(nodes, row, PLATFORM, below)
-        lent += 0 if row.parent else lends
-    nodes[PLATFORM] = Node(PLATFORM, None, idle + lent, 0, idle + lent)
-    return nodes
-
-
-def guarantee_tree(limits: Iterable[Limit]) -> dict[str, Node]:
-    """The same tree cut at the tenants: what fits without borrowing from them is within guarantee.
-
-    Inside a tenant a project may use what others of its projects lend and leave idle. What a
-    project does not lend is always its own.
-    """
-    rows = list(limits)
-    nodes: dict[str, Node] = {}
-    below = _below(rows)
-    for row in _tops(rows):
-        _grow(nodes, row, PLATFORM, below)
-        if row.parent is None:
-            # What is never lent inside the tenant is not visible here.
-            own = nodes[row.owner].cap - _borrows(row)
-            nodes[row.owner] = Node(row.owner, None, own, 0, own)
-    return nodes
-
-
 class Tree:
     """Use of each node over time: a table of instants × nodes, and of what their caps rise."""
 
@@ -140,9 +79,11 @@ class Tree:
         grid: Grid,
         exceptions: Exceptions = _NONE,
         person_limit: Callable[[str], int | None] = _NO_PERSONS,
+        instants: Iterable[int] | Ints = (),
     ) -> None:
-        """`person_limit` gives the most units of a person by the name of their node. These nodes
-        come into the tree with the first path that names them."""
+        """It has rows for the starts and ends in `instants`. `person_limit` gives the most units
+        of a person by the name of their node. These nodes come into the tree with the first path
+        that names them."""
         self.nodes = dict(nodes)
         self._person_limit = person_limit
         self.exceptions = exceptions
@@ -150,7 +91,7 @@ class Tree:
         self._column = {owner: number for number, owner in enumerate(nodes)}
         owners = [owner for owner in exceptions.owners if owner in nodes]
         self._raised = {owner: len(nodes) + number for number, owner in enumerate(owners)}
-        self._usage = StepFunction(grid, len(nodes) + len(owners), np.int64)
+        self._usage = StepFunction(grid, len(nodes) + len(owners), np.int64, instants)
         self._ways: dict[tuple[str, ...], OwnerPath] = {}
         self._most: dict[str, int] = {}
         self._raise_caps(exceptions.raised)
@@ -164,11 +105,6 @@ class Tree:
     def _profile(self, owner: str) -> Ints:
         used = self._counted(self.nodes[owner], self._usage.values)
         return np.stack([self._usage.times, used])
-
-    def preallocate(self, instants: Iterable[int] | Ints) -> None:
-        """Create the rows for these starts and ends; before anything is added."""
-        self._usage.preallocate(instants)
-        self._raise_caps(self.exceptions.raised)
 
     def _raise_caps(self, raised: Iterable[tuple[str, int, int, int]]) -> None:
         for owner, units, starts, ends in raised:
@@ -326,7 +262,7 @@ class Tree:
     def room_in(self, path: OwnerPath, rows: slice) -> int:
         """`room` in the rows of a window."""
         if not path:
-            return _UNBOUNDED
+            return UNBOUNDED
         raised = path[0].exempt + self._most_raised(path[0].owner)
         most = max(0, min(path[0].cap + raised, path[-1].cap + sum(node.local for node in path)))
         table = self._usage.values[rows]
@@ -392,7 +328,7 @@ def _too_much(node: Node, used: Ints, arriving: int | Ints) -> Bools:
     """Rows in which use arrives and pushes the node above its cap."""
     cap = node.cap + node.exempt
     if isinstance(arriving, int):
-        full: Bools = used > (cap - arriving if arriving > node.exempt else _UNBOUNDED)
+        full: Bools = used > (cap - arriving if arriving > node.exempt else UNBOUNDED)
         return full
     pushed: Bools = (used > cap - arriving) & (arriving > node.exempt)
     return pushed
@@ -408,39 +344,3 @@ def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
     """What the parent sees of `arriving` more use on top of `used`."""
     seen: Ints = np.maximum(0, used + arriving - local) - np.maximum(0, used - local)
     return seen
-
-
-def _below(rows: Iterable[Limit]) -> dict[str, list[Limit]]:
-    """The limits directly below each owner."""
-    found: dict[str, list[Limit]] = {}
-    for row in rows:
-        if row.parent is not None:
-            found.setdefault(row.parent, []).append(row)
-    return found
-
-
-def _tops(rows: list[Limit]) -> list[Limit]:
-    """Tenants, and those whose parent has no limit."""
-    known = {row.owner for row in rows}
-    return [row for row in rows if row.parent not in known]
-
-
-def _grow(
-    nodes: dict[str, Node], row: Limit, above: str, below: Mapping[str, list[Limit]]
-) -> tuple[int, int]:
-    """Add the node of an owner and those below it; what it lends, and what is never lent by it and
-    below it."""
-    lent = kept = split = 0
-    for child in below.get(row.owner, ()):
-        lends, keeps = _grow(nodes, child, row.owner, below)
-        lent, kept, split = lent + lends, kept + keeps, split + child.guaranteed
-    subtree = max(0, row.guaranteed - split) + lent
-    local = 0 if row.lend is None else max(0, subtree - row.lend)
-    # What is kept below is not visible here, but it is part of the guarantee.
-    own = max(0, row.guaranteed - kept)
-    nodes[row.owner] = Node(row.owner, row.parent or above, subtree, local, own + _borrows(row))
-    return subtree - local, kept + local
-
-
-def _borrows(row: Limit) -> int:
-    return _UNBOUNDED if row.borrow is None else row.borrow

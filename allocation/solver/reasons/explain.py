@@ -15,7 +15,7 @@ from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU, Request, Shape
 from allocation.solver.placement.gang import most_together
-from allocation.solver.quota.quota import Block
+from allocation.solver.quota.use import Block
 from allocation.solver.state.cycle_state import CycleState
 
 Which = Literal["class", "booking", "planned"]

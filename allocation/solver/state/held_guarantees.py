@@ -9,8 +9,8 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.pool import Index
 from allocation.solver.model.inputs import Held
 from allocation.solver.quota.tree import profile_of_arrays
+from allocation.solver.quota.use import Kind
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.held_rows import Kind
 from allocation.solver.state.held_work import Grant, HeldWork, Piece, granted_of
 from allocation.solver.timeline.step_function import StepFunction
 
@@ -169,11 +169,11 @@ _NOTHING = (np.zeros(0, dtype=np.int64),) * 3
 
 def _sum(state: CycleState, units: Ints, starts: Ints, ends: Ints) -> StepFunction:
     """Units in their windows over time."""
-    use = StepFunction(state.grid, None, np.int64)
-    if len(units):
-        times, sums = profile_of_arrays(units, starts, ends, state.grid)
-        use.preallocate(times)
-        use.values[:] = sums
+    if not len(units):
+        return StepFunction(state.grid, None, np.int64)
+    times, sums = profile_of_arrays(units, starts, ends, state.grid)
+    use = StepFunction(state.grid, None, np.int64, times)
+    use.values[:] = sums
     return use
 
 

@@ -1,26 +1,35 @@
-"""A space with held work in it: calendars in layers, use of quota and pausable bookings."""
+"""Pools and calendars with held work in them: layers, use of quota and pausable bookings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from allocation.solver.fleet.demand_mix import mixes_of
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Masks
-from allocation.solver.fleet.pool import Index, Pool
-from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Request, Snapshot
+from allocation.solver.fleet.pool import Index, Pool, pools_of
+from allocation.solver.model.demand import Fit
+from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Request, Snapshot
 from allocation.solver.model.policy import Policy
-from allocation.solver.quota.quota import Quota, Use, UseTable
-from allocation.solver.state.held_rows import Kind, Table
+from allocation.solver.quota.quota import Quota
+from allocation.solver.quota.use import Table, Use
 from allocation.solver.state.held_work import HeldWork, Piece
+from allocation.solver.state.occupancy import Occupancy
 from allocation.solver.state.running import RunningBookings, running_bookings_of
-from allocation.solver.state.space import Space
 from allocation.solver.timeline.gpu_calendar import GpuCalendar, Windows
+from allocation.solver.timeline.grid import Grid
+from allocation.solver.timeline.host_calendar import HostCalendar
 from allocation.solver.timeline.maintenance import MaintenanceCalendar
+from allocation.solver.timeline.mig_modes import ModeCalendar
+from allocation.solver.timeline.share_calendar import ShareCalendar
 from allocation.solver.timeline.step_function import rising
 
 Window = tuple[int, int]
+_FEW_OF = 16
+"""A calendar is kept anew once one in so many columns has changed."""
 
 
 class HeldUse(NamedTuple):
@@ -44,39 +53,25 @@ class HeldUses:
         self.kind, self.starts, self.ends = kind[first], starts[first], ends[first]
         self._position: Index = order[first]
         self.units: Ints = units
-
-    def kinds(self) -> list[tuple[Kind, slice]]:
-        """Each kind with its rows, which are next to each other."""
-        edges = self.kind.searchsorted(np.arange(len(self._kinds) + 1)).tolist()
-        return [
-            (kind, slice(begin, end))
-            for kind, begin, end in zip(self._kinds, edges[:-1], edges[1:], strict=True)
+        edges = self.kind.searchsorted(np.arange(len(table.kinds) + 1)).tolist()
+        self.by_kind = [
+            (kind, slice(*ends)) for kind, ends in zip(table.kinds, pairwise(edges), strict=True)
         ]
+        """Each kind with its rows, which are next to each other."""
 
     def rows(self) -> list[HeldUse]:
         """The rows by themselves, in the order of the ids of held rows."""
         at = self._position.argsort()
         numbers = [each[at] for each in (self.kind, self.units, self.starts, self.ends)]
         return [
-            HeldUse(use_of(self._quota, self._kinds[kind], units), (starts, ends), account)
+            HeldUse(self._quota.use_of(self._kinds[kind], units), (starts, ends), account)
             for kind, units, starts, ends in zip(*(each.tolist() for each in numbers), strict=True)
             for account in (self._kinds[kind].owner,)
         ]
 
 
-def use_of(quota: Quota, kind: Kind, units: int) -> Use:
-    """The quota use of so many units of a kind."""
-    return Use(quota.owners(kind.quota_owners, kind.owner), kind.tier, kind.gpu_class, units)
-
-
-def use_table(quota: Quota, table: Table, ends: Ints) -> UseTable:
-    """The rows as uses of quota, with these ends instead of their own."""
-    kinds = tuple(use_of(quota, kind, 0) for kind in table.kinds)
-    return UseTable(kinds, table.kind, table.units, table.starts, ends)
-
-
-class HeldSpace(Space):
-    """A space in which held work has its room and its quota.
+class HeldSpace:
+    """Pools and calendars in which held work has its room and its quota.
 
     The layer `all` has everything, `firm` the same without pausable work (only in classes that have
     some), `held` what was held when the cycle began.
@@ -84,32 +79,68 @@ class HeldSpace(Space):
 
     def __init__(self, snapshot: Snapshot, policy: Policy, work: HeldWork) -> None:
         """Load the work. KeyError: unknown model."""
-        super().__init__(
-            snapshot,
-            policy.scoring,
-            alone=policy.share_owners == 1,
-            step=policy.grid,
-            work=work,
-        )
-        self.policy, self.work, self._held_rows = policy, work, snapshot.held
-        self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
-        self.quota = Quota(snapshot, self.capacity, self.grid)
-        self.maintenance = MaintenanceCalendar(snapshot.blackouts, self._class_of)
-        self.running = RunningBookings(
-            running_bookings_of(snapshot, policy, self.pools, self.quota, self.grid, work)
-        )
+        self.now, self.policy, self.work = snapshot.now, policy, work
+        self._held_rows = snapshot.held
+        self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+        # 1. The seconds at which something begins or ends.
         ends = self.free_from_all(work.table.ends)
-        instants = self._instants(ends, snapshot.requests)
-        self._preallocate(instants)
-        firm = {name: GpuCalendar(self.pools[name], self.grid) for name in self.running.classes}
-        for name, calendar in firm.items():
-            calendar.preallocate(instants[name])
-        self.firm = replace(self.all, gpus=firm, hosts=self.all.hosts.copy())
-        for name in self.pools:
-            self._load(name)
-        self.quota.add_table(use_table(self.quota, work.table, ends))
+        planned = [each.planned.starts for each in snapshot.requests if each.planned is not None]
+        starts = np.concatenate([np.array(planned, dtype=np.int64), work.starts])
+        self.grid = Grid.of(self.now, policy.grid, starts)
+        opens = self.grid.ends(ends)
+        self.maintenance = MaintenanceCalendar(snapshot.blackouts, self._class_of)
+        instants = self._instants(opens, snapshot.requests)
+        # 2. The fleet, with calendars that have rows for these seconds.
+        mixes = mixes_of(work.kinds, snapshot.requests)
+        known = work.pools
+        self.pools: dict[str, Pool] = pools_of(
+            snapshot.gpus, snapshot.models, mixes, policy.scoring, known
+        )
+        work.pools = self.pools
+        self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
+        every = rising(np.concatenate([np.zeros(0, dtype=np.int64), *instants.values()]))
+        self.all = Occupancy(
+            {},
+            HostCalendar(snapshot.hosts, self.pools.values(), self.grid, every),
+            ShareCalendar(self.pools.values(), alone=policy.share_owners == 1),
+            ModeCalendar(self.pools.values(), snapshot.held, self.now),
+        )
+        # 3. Use of quota, and who may be paused.
+        self.quota = Quota(snapshot, self.capacity, self.grid, instants)
+        self.quota.add_table(self.quota.uses_of(work.table, ends))
         self.held_uses = HeldUses(self.quota, work.table)
+        runners = running_bookings_of(snapshot, policy, self.pools, self.quota, self.grid, work)
+        self.running = RunningBookings(runners)
+        # 4. What is held, class by class.
+        self.firm = replace(self.all, gpus={}, hosts=self.all.hosts.copy())
+        for name in self.pools:
+            self._load(name, instants[name])
         self.held = self.all.copy()
+
+    def class_of(self, gpu: str) -> str | None:
+        """Class of a GPU; None when the fleet does not have it."""
+        return self._class_of.get(gpu)
+
+    def parts(self, fit: Fit) -> tuple[Fit, ...]:
+        """The fit on each class: one, unless the booking is mixed."""
+        if not fit.demand.groups:
+            return (fit,)
+        by_class: dict[str | None, list[Place]] = {}
+        for place in fit.places:
+            by_class.setdefault(self.class_of(place.gpu), []).append(place)
+        return tuple(
+            replace(fit, demand=each, places=tuple(by_class.get(each.gpu_class, ())))
+            for each in fit.demand.parts
+        )
+
+    def is_in_service(self, gpu: str) -> bool:
+        """True when the GPU is in the fleet and may keep what it has."""
+        name = self.class_of(gpu)
+        return name is not None and bool(self.pools[name].in_service[self.pools[name].column[gpu]])
+
+    def units(self, gpu_class: str, places: Iterable[Place]) -> int:
+        pool = self.pools[gpu_class]
+        return sum(pool.geometry(place.gpu).units_taken(place) for place in places)
 
     def free_from(self, ends: int) -> int:
         """When what ends then is gone: overdue work stays for one more grid step."""
@@ -150,9 +181,12 @@ class HeldSpace(Space):
             and list(self.running.every()) == list(other.running.every())
         )
 
-    def _instants(self, ends: Ints, requests: Iterable[Request]) -> dict[str, Ints]:
-        """By class, the seconds at which held or planned work, or maintenance, begins or ends."""
-        planned: dict[str, set[int]] = {name: set() for name in self.pools}
+    def _instants(self, opens: Ints, requests: Iterable[Request]) -> dict[str, Ints]:
+        """By class, the seconds at which held or planned work, or maintenance, begins or ends.
+
+        `opens` are the seconds at which the rows of held work give back their room.
+        """
+        planned: dict[str, set[int]] = {name: set() for name in self._class_of.values()}
         for request in requests:
             if request.planned is not None:
                 for name in {self.class_of(place.gpu) for place in request.planned.places}:
@@ -160,41 +194,41 @@ class HeldSpace(Space):
                         starts = max(request.planned.starts, self.now)
                         until = self.grid.end(starts + request.length_on(name))
                         planned[name].update((starts, until))
-        table, opens = self.work.table, self.grid.ends(ends)
-        found = dict[str, Ints]()
+        table, found = self.work.table, dict[str, Ints]()
         for name, more in planned.items():
-            mine = table.of_class(name)
-            more.update(self.maintenance.instants(name))
-            every = (table.starts[mine], opens[mine], np.array([*more], dtype=np.int64))
+            mine = np.array([kind.gpu_class == name for kind in table.kinds], dtype=np.bool_)
+            at = np.flatnonzero(mine[table.kind]) if len(mine) else table.kind
+            for blackout in self.maintenance.by_class.get(name, ()):
+                more.update((blackout.starts, blackout.ends))
+            every = (table.starts[at], opens[at], np.array([*more], dtype=np.int64))
             found[name] = rising(np.concatenate([*map(np.sort, every)]))
         return found
 
-    def _preallocate(self, instants: Mapping[str, Ints]) -> None:
-        """Create all calendar rows for these instants at once."""
-        for name, calendar in self.all.gpus.items():
-            calendar.preallocate(instants[name])
-        self.quota.preallocate(instants)
-        none = np.zeros(0, dtype=np.int64)
-        self.all.hosts.preallocate(rising(np.concatenate([none, *instants.values()])))
-
-    def _load(self, name: str) -> None:
+    def _load(self, name: str, instants: Ints) -> None:
         """Take what one class holds: whole GPUs and slices together, the rest by itself."""
-        pool, firm, work = self.pools[name], self.firm.gpus.get(name), self.work
+        pool, work = self.pools[name], self.work
         spread = work.spread(pool)
         ends = self.grid.ends(self.free_from_all(spread.ends))
         rows = Windows(spread.serial, spread.column, spread.bits, spread.starts, ends)
-        work.calendars.load(("all", name), self.all.gpus[name], rows)
-        self.maintenance.add(name, self.all.gpus[name])
-        if firm is not None:
+        self.all.gpus[name] = self._loaded(("all", name), rows, instants)
+        if name in self.running.classes:
             leaving = work.serials_of(each.booking for each in self.running.there(name))
             stays = np.isin(rows.serial, leaving, invert=True)
-            work.calendars.load(("firm", name), firm, rows.only(stays))
-            self.maintenance.add(name, firm)
-        others: Iterable[Piece] = work.uncommon(name)
+            self.firm.gpus[name] = self._loaded(("firm", name), rows.only(stays), instants)
+        others: Iterable[Piece] = work.uncommon.get(name, {}).values()
         if self.all.modes.may_switch(name):
             others = [piece for piece in work.pieces if piece.gpu_class == name]
         for piece in others:
             self._load_rest(pool, piece)
+
+    def _loaded(self, layer: tuple[str, str], rows: Windows, instants: Ints) -> GpuCalendar:
+        """The calendar of a class in a layer, with these rows and with maintenance."""
+        calendar = GpuCalendar(self.pools[layer[1]], self.grid, instants)
+        changed = calendar.load(rows, self.work.painted.get(layer))
+        if self.work.is_kept and changed.sum() * _FEW_OF > len(changed):
+            self.work.painted[layer] = calendar.painted(rows)
+        self.maintenance.add(layer[1], calendar)
+        return calendar
 
     def _load_rest(self, pool: Pool, piece: Piece) -> None:
         """Take host resources, shares and modes."""

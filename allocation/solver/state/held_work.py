@@ -4,10 +4,11 @@ It is brought up to date from cycle to cycle. Only bookings of which a row has c
 again, so what is kept equals what a fresh one has.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,14 +17,12 @@ from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Geometry, Masks, geometry_of
 from allocation.solver.fleet.pool import Bools, Pool
 from allocation.solver.model.inputs import Gpu, Held, Model, Place, Shape
-from allocation.solver.state.held_rows import Kind, Series, Table
-from allocation.solver.timeline.gpu_calendar import GpuCalendar, Painted, Windows
+from allocation.solver.quota.use import Kind, Table
+from allocation.solver.timeline.gpu_calendar import Painted
 
 Grant = tuple[int, int, int, str]
 """Orders equals: whether it has a number, the number or the start, the booking."""
 OLD, NUMBERED = range(2)
-_FEW_OF = 16
-"""A calendar is kept anew once one in so many columns has changed."""
 _MANY = 200
 """From so many changed bookings on, all are joined anew."""
 
@@ -90,25 +89,11 @@ class Spread(NamedTuple):
 
     def only(self, which: Bools) -> "Spread":
         """Some of it."""
-        return Spread(
-            self.serial[which],
-            self.column[which],
-            self.bits[which],
-            self.starts[which],
-            self.ends[which],
-            self.may_move[which],
-        )
+        return Spread._make(each[which] for each in self)
 
     def followed_by(self, more: "Spread") -> "Spread":
         """This and more with later serials."""
-        return Spread(
-            np.concatenate([self.serial, more.serial]),
-            np.concatenate([self.column, more.column]),
-            np.concatenate([self.bits, more.bits]),
-            np.concatenate([self.starts, more.starts]),
-            np.concatenate([self.ends, more.ends]),
-            np.concatenate([self.may_move, more.may_move]),
-        )
+        return Spread._make(map(np.concatenate, zip(self, more, strict=True)))
 
 
 class _Booked(NamedTuple):
@@ -122,27 +107,89 @@ class _Booked(NamedTuple):
     outside: tuple[int, ...]
 
 
-V = TypeVar("V")
-_NOTHING = _Booked((), (), (), (), ())
+R = TypeVar("R", bound="Row")
 
 
-class Calendars:
-    """Calendars with held work alone, from which later cycles begin."""
+class Row(Protocol):
+    """Units of a kind in a window. `row` is the id of its first held row."""
+
+    @property
+    def row(self) -> str:
+        """The id that orders it."""
+
+    @property
+    def kind(self) -> Kind:
+        """Its kind."""
+
+    @property
+    def units(self) -> int:
+        """Its units."""
+
+    @property
+    def starts(self) -> int:
+        """Begin of its window."""
+
+    @property
+    def ends(self) -> int:
+        """End of its window."""
+
+
+class Series(Generic[R]):
+    """Rows in the order of their ids."""
 
     def __init__(self) -> None:
-        """None yet."""
-        self.are_kept = False
-        self._painted: dict[tuple[str, str], Painted] = {}
+        """No rows."""
+        self.rows: list[R] = []
+        self.table = Table((), *np.zeros((4, 0), dtype=np.int64))
+        self._ids: list[str] = []
+        self._kinds: dict[Kind, int] = {}
 
-    def load(self, name: tuple[str, str], calendar: GpuCalendar, rows: Windows) -> None:
-        """Put the rows on a calendar that is empty, by layer and class."""
-        changed = calendar.load(rows, self._painted.get(name))
-        if self.are_kept and changed.sum() * _FEW_OF > len(changed):
-            self._painted[name] = calendar.painted(rows)
+    def join(self, rows: Iterable[R]) -> None:
+        """Use these rows instead."""
+        self.rows = sorted(rows, key=lambda row: row.row)
+        self._ids = [row.row for row in self.rows]
+        self._kinds = {}
+        self._set(self._numbers(self.rows))
 
-    def forget(self) -> None:
-        """Throw them away."""
-        self._painted.clear()
+    def splice(self, gone: Iterable[R], new: Iterable[R]) -> None:
+        """Remove some rows and add others, which equals joining the result."""
+        out = sorted(bisect_left(self._ids, row.row) for row in gone)
+        for at in reversed(out):
+            del self.rows[at], self._ids[at]
+        more = sorted(new, key=lambda row: row.row)
+        places = [bisect_left(self._ids, row.row) for row in more]
+        for at, row in zip(reversed(places), reversed(more), strict=True):
+            self.rows.insert(at, row)
+            self._ids.insert(at, row.row)
+        left = np.delete(np.stack(self.table[1:]), out, axis=1)
+        numbers = np.insert(left, places, self._numbers(more), axis=1)
+        if np.bincount(numbers[0], minlength=len(self._kinds)).all():
+            self._set(numbers)
+        else:
+            # A kind has no row any more.
+            self.join(self.rows)
+
+    def is_same(self, other: "Series[R]") -> bool:
+        """True when both have the same numbers, whatever the order of their kinds."""
+        mine, its = self.table, other.table
+        return [mine.kinds[at] for at in mine.kind] == [its.kinds[at] for at in its.kind] and all(
+            np.array_equal(one, two) for one, two in zip(mine[2:], its[2:], strict=True)
+        )
+
+    def _numbers(self, rows: Sequence[R]) -> Ints:
+        kinds = self._kinds
+        found = [
+            (kinds.setdefault(row.kind, len(kinds)), row.units, row.starts, row.ends)
+            for row in rows
+        ]
+        return np.array(found, dtype=np.int64).reshape(-1, 4).T
+
+    def _set(self, numbers: Ints) -> None:
+        self.table = Table(tuple(self._kinds), *numbers)
+
+
+V = TypeVar("V")
+_NOTHING = _Booked((), (), (), (), ())
 
 
 class HeldWork:
@@ -166,11 +213,15 @@ class HeldWork:
         self._pieces: Series[Piece] = Series()
         self._uses: Series[BookedUse] = Series()
         self._serial = 0
-        self._uncommon: dict[str, dict[int, Piece]] = {}
+        self.uncommon: dict[str, dict[int, Piece]] = {}
+        """By class and serial, the pieces with host resources or shares."""
         self._spreads: dict[str, Spread] = {}
         self._gone: dict[str, list[Piece]] = {}
         self._new: dict[str, list[Piece]] = {}
-        self.calendars = Calendars()
+        self.painted: dict[tuple[str, str], Painted] = {}
+        """By layer and class, calendars with held work alone, from which later cycles begin."""
+        self.is_kept = False
+        """True once a later cycle has begun with it."""
         self.kinds: Counter[HeldKind] = Counter()
         """How many bookings there are of each kind."""
 
@@ -245,6 +296,7 @@ class HeldWork:
             and self._uses.is_same(other._uses)
         )
 
+    @property
     def started(self) -> Iterable[tuple[Held, ...]]:
         """All rows of each booking of which something has started."""
         return self._started.values()
@@ -258,10 +310,6 @@ class HeldWork:
         known = (self._booked.get(booking, _NOTHING) for booking in bookings)
         found = [piece.serial for booked in known for piece in booked.pieces]
         return np.array(found, dtype=np.int64)
-
-    def uncommon(self, gpu_class: str) -> Iterable[Piece]:
-        """The pieces of a class with host resources or shares."""
-        return self._uncommon.get(gpu_class, {}).values()
 
     def spread(self, pool: Pool) -> Spread:
         """Where a class has whole GPUs and slices. The order of its columns follows from the
@@ -304,9 +352,9 @@ class HeldWork:
         every = self._booked.values()
         self._pieces.join(piece for booked in every for piece in booked.pieces)
         self._uses.join(use for booked in every for use in booked.uses)
-        self._spreads, self._gone, self._new, self._uncommon = {}, {}, {}, {}
+        self._spreads, self._gone, self._new, self.uncommon = {}, {}, {}, {}
         for piece in filter(_is_uncommon, self.pieces):
-            self._uncommon.setdefault(piece.gpu_class, {})[piece.serial] = piece
+            self.uncommon.setdefault(piece.gpu_class, {})[piece.serial] = piece
 
     def _splice(self, before: Sequence[_Booked], after: Sequence[_Booked]) -> None:
         gone = [piece for booked in before for piece in booked.pieces]
@@ -318,11 +366,11 @@ class HeldWork:
         )
         for piece in gone:
             self._gone.setdefault(piece.gpu_class, []).append(piece)
-            self._uncommon.get(piece.gpu_class, {}).pop(piece.serial, None)
+            self.uncommon.get(piece.gpu_class, {}).pop(piece.serial, None)
         for piece in new:
             self._new.setdefault(piece.gpu_class, []).append(piece)
             if _is_uncommon(piece):
-                self._uncommon.setdefault(piece.gpu_class, {})[piece.serial] = piece
+                self.uncommon.setdefault(piece.gpu_class, {})[piece.serial] = piece
 
     def _read(self, rows: Sequence[Held]) -> _Booked:
         places: dict[tuple[object, ...], list[Place]] = {}

@@ -62,7 +62,7 @@ class Kept:
         if work is None or not work.is_of(gpus, models):
             work, self._compared = HeldWork(gpus, models), None
         else:
-            work.calendars.are_kept = True
+            work.is_kept = True
         work.update(held)
         self._work = work
         return work

@@ -14,7 +14,8 @@ from allocation.solver.fleet.pool import Bools, Index, Pool
 from allocation.solver.model.demand import Fit
 from allocation.solver.model.inputs import UNITS_PER_GPU, Held, Place, Snapshot, Tier
 from allocation.solver.model.policy import Policy
-from allocation.solver.quota.quota import Quota, Use
+from allocation.solver.quota.quota import Quota
+from allocation.solver.quota.use import Use
 from allocation.solver.state.held_work import HeldWork
 from allocation.solver.timeline.grid import Grid
 
@@ -283,7 +284,7 @@ def running_bookings_of(
     class of a mixed one."""
     pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus}
     found = []
-    for every in work.started():
+    for every in work.started:
         rows = [row for row in every if quota.tier(row.quota_tier).pausable]
         if not rows:
             continue

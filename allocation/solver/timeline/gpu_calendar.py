@@ -12,7 +12,7 @@ from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place
 from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.next_taken import NextTaken, Run
-from allocation.solver.timeline.step_function import StepFunction, as_instants
+from allocation.solver.timeline.step_function import StepFunction
 
 _WHOLE = np.uint16(WHOLE_MASK)
 _NOT_WHOLE = np.uint16(WHOLE_MASK ^ 0xFFFF)
@@ -30,13 +30,7 @@ class Windows(NamedTuple):
 
     def only(self, which: npt.NDArray[np.bool_]) -> "Windows":
         """Some of them."""
-        return Windows(
-            self.serial[which],
-            self.column[which],
-            self.bits[which],
-            self.starts[which],
-            self.ends[which],
-        )
+        return Windows._make(each[which] for each in self)
 
 
 class Painted(NamedTuple):
@@ -69,12 +63,12 @@ def _among(rows: Windows, others: Windows) -> npt.NDArray[np.bool_]:
 class GpuCalendar:
     """Taken slots of a class over time, as masks; shares are counted separately."""
 
-    def __init__(self, pool: Pool, grid: Grid) -> None:
-        """Empty from the grid's origin on."""
+    def __init__(self, pool: Pool, grid: Grid, instants: Iterable[int] | Ints = ()) -> None:
+        """Empty from the grid's origin on, with rows for the starts and ends in `instants`."""
         self.pool = pool
         self.grid = grid
-        self._instants: Ints = np.zeros(0, dtype=np.int64)
-        self._steps = StepFunction(grid, len(pool), np.uint16)
+        self._instants = instants
+        self._steps = StepFunction(grid, len(pool), np.uint16, instants)
         self._next = NextTaken(self._steps)
         self._shares: StepFunction | None = None
         # By the identity of a gang's places, which is kept alive here.
@@ -103,11 +97,6 @@ class GpuCalendar:
     def has_shares(self) -> bool:
         """True when something is or was shared."""
         return self._shares is not None
-
-    def preallocate(self, instants: Iterable[int] | Ints) -> None:
-        """Create the rows for these starts and ends; before anything is added."""
-        self._instants = as_instants(instants)
-        self._steps.preallocate(self._instants)
 
     def is_free(self, places: Sequence[Place], starts: int, ends: int) -> bool:
         """True when none of the places is taken at any instant of [starts, ends)."""
@@ -327,8 +316,7 @@ class GpuCalendar:
 
     def _share(self, column: int, share: int, starts: int, ends: int) -> None:
         if self._shares is None:
-            self._shares = StepFunction(self.grid, len(self.pool), np.int16)
-            self._shares.preallocate(self._instants)
+            self._shares = StepFunction(self.grid, len(self.pool), np.int16, self._instants)
         rows = self._shares.cut(starts, ends)
         self._shares.values[rows, column] += share
 

@@ -53,7 +53,10 @@ class HostCalendar:
     A node without known host resources serves no demand for cores or memory.
     """
 
-    def __init__(self, hosts: Iterable[Host], pools: Collection[Pool], grid: Grid) -> None:
+    def __init__(
+        self, hosts: Iterable[Host], pools: Collection[Pool], grid: Grid, instants: Ints
+    ) -> None:
+        """Nothing is taken; there are rows for the starts and ends in `instants`."""
         rows = tuple(hosts)
         self._grid = grid
         self._number = {host.id: number for number, host in enumerate(rows)}
@@ -61,7 +64,7 @@ class HostCalendar:
         self._cores: Ints = np.array([*(host.cores for host in rows), 0], dtype=np.int64)
         self._memory: Ints = np.array([*(host.memory for host in rows), 0], dtype=np.int64)
         self._taken: StepFunction | None = None
-        self._instants: Ints = np.zeros(0, dtype=np.int64)
+        self._instants = instants
         self._at: dict[str, Index] = {
             pool.gpu_class: np.array([self._column(node) for node in pool.nodes], dtype=np.intp)
             for pool in pools
@@ -95,10 +98,6 @@ class HostCalendar:
         mine, its = self._taken, other._taken
         return mine is its or (mine is not None and mine.is_same(its))
 
-    def preallocate(self, instants: Ints) -> None:
-        """Create the rows for these starts and ends; before anything is added."""
-        self._instants = instants
-
     def add(
         self, places: Iterable[Place], each: tuple[int, int], window: tuple[int, int], sign: int = 1
     ) -> None:
@@ -113,8 +112,8 @@ class HostCalendar:
     ) -> None:
         """Take cores and memory of a node without a check: running work is there."""
         if self._taken is None:
-            self._taken = StepFunction(self._grid, 2 * len(self._cores), np.int64)
-            self._taken.preallocate(self._instants)
+            width = 2 * len(self._cores)
+            self._taken = StepFunction(self._grid, width, np.int64, self._instants)
         self.version.update(self._pools_of.get(node, ()))
         rows = self._taken.cut(*window)
         column = self._column(node)

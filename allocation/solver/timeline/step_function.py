@@ -31,13 +31,23 @@ class StepFunction:
     values: npt.NDArray[Any]
     """Rows × width, or rows alone."""
 
-    def __init__(self, grid: Grid, width: int | None, dtype: npt.DTypeLike) -> None:
-        """Zero from the grid's origin on; without `width` one number at a time."""
-        self.grid, origin = grid, grid.origin
-        self._times = np.full(64, origin, dtype=np.int64)
-        self._values = np.zeros((64,) if width is None else (64, width), dtype=dtype)
-        self._wide = width or 0
-        self._begins = [origin]  # `times` again: bisecting a list takes a fifth of the time
+    def __init__(
+        self,
+        grid: Grid,
+        width: int | None,
+        dtype: npt.DTypeLike,
+        instants: Iterable[int] | Ints = (),
+    ) -> None:
+        """Zero from the grid's origin on, with a row for each of the `instants`; without `width`
+        one number at a time."""
+        self.grid, self._wide = grid, width or 0
+        times = rising(as_instants(instants))
+        later = times[times.searchsorted(grid.origin, "right") :]
+        times = np.concatenate([np.array([grid.origin], dtype=np.int64), later])
+        self._begins = times.tolist()  # bisecting a list takes a fifth of the time
+        self._times = np.concatenate([times, np.empty(len(times) + 64, dtype=np.int64)])
+        rows = len(self._times)
+        self._values = np.zeros((rows,) if width is None else (rows, width), dtype=dtype)
         # Which columns are not zero, eight to a byte, row by row; None: not kept yet.
         self._taken: npt.NDArray[np.uint8] | None = None
         self._asked = 0
@@ -60,17 +70,6 @@ class StepFunction:
             and np.array_equal(self.times, other.times)
             and np.array_equal(self.values, other.values)
         )
-
-    def preallocate(self, instants: Iterable[int] | Ints) -> None:
-        """Create rows for all these instants at once; only while the function is zero."""
-        origin = self._begins[0]
-        times = rising(as_instants(instants))
-        times = np.concatenate([self.times[:1], times[times.searchsorted(origin, "right") :]])
-        self._begins = times.tolist()
-        self._times = np.concatenate([times, np.empty(len(times) + 64, dtype=np.int64)])
-        shape = (len(self._times), *self._values.shape[1:])
-        self._values, self._taken = np.zeros(shape, self._values.dtype), None
-        self._show()
 
     def widen(self) -> int:
         """Add a column of zeros; its number. Columns are created in advance, some at a time."""

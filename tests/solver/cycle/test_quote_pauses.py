@@ -115,7 +115,7 @@ def without_its_own_weight(newcomer: str) -> Iterator[None]:
     def mixes(held: Mapping[HeldKind, int], requests: Iterable[Request]) -> dict[str, Mix]:
         return mixes_of(held, [each for each in requests if each.booking != newcomer])
 
-    with patch("allocation.solver.state.space.mixes_of", mixes):
+    with patch("allocation.solver.state.held_space.mixes_of", mixes):
         yield
 
 

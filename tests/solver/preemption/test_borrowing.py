@@ -5,7 +5,8 @@ from random import Random
 
 from allocation.solver import Limit, Tier
 from allocation.solver.preemption.borrowing import Row, guarantee_order, units_borrowed
-from allocation.solver.quota.quota import Quota, Use
+from allocation.solver.quota.quota import Quota
+from allocation.solver.quota.use import Use
 from tests.solver.builders import HOUR, NOON, a_limit, a_snapshot
 
 GPU = 56_000
@@ -44,18 +45,15 @@ def test_what_is_borrowed_equals_counting_one_by_one() -> None:
         chance = Random(seed)  # noqa: S311 (not for secrets)
         site = replace(a_snapshot(limits=limits(chance)), tiers=TIERS)
         all_rows = rows(chance)
-        quota, one_by_one = (Quota(site, {"h100": 16 * GPU}) for _ in range(2))
+        quota = Quota(site, {"h100": 16 * GPU})
         # As the product does: what takes no time then borrows nothing of what counts.
         edges = {"h100": [instant for row in all_rows for instant in row.window]}
-        one_by_one.preallocate(edges)
+        one_by_one, *empty = (Quota(site, {"h100": 16 * GPU}, instants=edges) for _ in range(3))
         expected = []
         for row in sorted(all_rows, key=lambda each: guarantee_order(quota, each)):
             above = one_by_one.borrowed(row.use, row.window)
             one_by_one.add(row.use, row.window)
             expected += [(row, above)] if above else []
-        empty = [Quota(site, {"h100": 16 * GPU}) for _ in range(2)]
-        for each in empty:
-            each.preallocate(edges)
         empty[0].add_all((row.use, row.window) for row in all_rows)
         assert units_borrowed(all_rows, *empty) == expected, seed
         borrowing += len(expected)

@@ -12,7 +12,7 @@ from allocation.solver.fleet.pool import Bools, Pool, pools_of
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import Place, Tier, Together
 from allocation.solver.preemption.victims import VictimSearch, victims
-from allocation.solver.quota.quota import Use
+from allocation.solver.quota.use import Use
 from allocation.solver.state.running import RunningBooking
 from tests.solver.builders import H100, NOON, gpus
 

@@ -20,7 +20,7 @@ from allocation.solver import (
 from allocation.solver.model.codec import decode, encode
 from allocation.solver.model.inner_limits import FOREVER, PersonLimits
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps
-from allocation.solver.quota.tree import guarantee_tree, lending_tree, with_labs
+from allocation.solver.quota.limits import guarantee_tree, lending_tree, with_labs
 from tests.rings import holds_for
 from tests.solver.builders import (
     HOUR,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import strategies as st
 
 from allocation.solver import Cap, Override, Snapshot, solve
-from allocation.solver.quota.tree import Exceptions, Tree, lending_tree
+from allocation.solver.quota.limits import lending_tree
+from allocation.solver.quota.tree import Exceptions, Tree
 from allocation.solver.timeline.grid import Grid
 from tests.rings import holds_for
 from tests.solver.builders import (

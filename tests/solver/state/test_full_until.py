@@ -14,10 +14,11 @@ from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import UNITS_PER_GPU, Place
 from allocation.solver.preemption.after_pauses import RoomAfterPauses
-from allocation.solver.quota.quota import Quota, Use
+from allocation.solver.quota.quota import Quota
+from allocation.solver.quota.use import Use
 from allocation.solver.rebinding import strategies
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.space import NoRoomCache
+from allocation.solver.state.room_search import NoRoomCache
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.grid import Grid
 from tests.bench.solver import crowded

@@ -10,8 +10,7 @@ import pytest
 from allocation.solver import Held, Kept, Limit, Plan, Policy, Snapshot, encode, solve
 from allocation.solver.model.ordering import in_order
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.held_rows import Series
-from allocation.solver.state.held_work import Piece
+from allocation.solver.state.held_work import Piece, Series
 from allocation.solver.state.kept import COMPARE_EVERY
 from tests.solver.builders import HOUR, NOON, a_held, a_snapshot, gpus
 from tests.worlds.life import World

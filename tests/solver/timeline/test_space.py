@@ -9,7 +9,6 @@ from allocation.solver.fleet.pool import pools_of
 from allocation.solver.model.demand import demands_of
 from allocation.solver.model.ordering import in_order
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.space import Space
 from allocation.solver.timeline.share_calendar import ShareCalendar
 from tests.solver.builders import (
     H100,
@@ -66,7 +65,7 @@ def test_what_was_looked_at_before_changes_no_decision() -> None:
 
 def test_a_class_is_looked_at_once_until_something_changes() -> None:
     site = a_snapshot(a_request("a"), fleet=gpus(2))
-    space = Space(in_order(site))
+    space = CycleState(in_order(site), POLICY)
     whole, part = (demands_of(a_request("a", ask))[0] for ask in (an_ask(), a_share(500)))
     first = space.pool_state(whole, NOON)
     assert space.pool_state(part, NOON) is not first

@@ -13,7 +13,8 @@ from allocation.solver.cycle.order.strengths import GuaranteedUse
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Held, Request, Snapshot
 from allocation.solver.model.plan import Assign, Extend, Pause, Waiting
-from allocation.solver.quota.quota import Quota, Use
+from allocation.solver.quota.quota import Quota
+from allocation.solver.quota.use import Use
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.held_guarantees import Whose
 

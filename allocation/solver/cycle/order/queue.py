@@ -414,7 +414,7 @@ class BookingQueue:
     def _count_held(self, held: HeldUses) -> None:
         """Count what is held, kind by kind."""
         seconds = held.ends - np.maximum(held.starts, self._state.now)
-        for kind, rows in held.kinds():
+        for kind, rows in held.by_kind:
             tenant, project = kind.quota_owners[:2]
             units, name = held.units[rows], kind.gpu_class
             self._shares.add_all(owners_of(tenant, project, kind.owner), name, units, seconds[rows])

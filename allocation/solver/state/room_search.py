@@ -1,7 +1,4 @@
-"""Room of all classes over time: which windows have room, and the best places in each.
-
-Quota, queue order and pauses are `CycleState`'s.
-"""
+"""The search for room: which windows have room and quota, and the best places in each."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,25 +7,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from allocation.reasons.reason import Reason
-from allocation.solver.fleet.demand_mix import mixes_of
-from allocation.solver.fleet.fragmentation import DEFAULT_SCORING, Ints
+from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import WHOLE_MASK, Masks
-from allocation.solver.fleet.pool import Bools, Pool, pools_of
+from allocation.solver.fleet.pool import Bools
 from allocation.solver.model.demand import Demand, Fit
 from allocation.solver.model.inputs import Place, Snapshot
-from allocation.solver.model.policy import Scoring
+from allocation.solver.model.ordering import place_order
+from allocation.solver.model.policy import Policy
 from allocation.solver.placement.gang import Choice, choose, fits
 from allocation.solver.placement.scoring import PoolState
+from allocation.solver.quota.use import Block, Use
+from allocation.solver.state.held_space import HeldSpace
 from allocation.solver.state.held_work import HeldWork
-from allocation.solver.state.occupancy import Occupancy
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
-from allocation.solver.timeline.grid import Grid
-from allocation.solver.timeline.host_calendar import HostCalendar
-from allocation.solver.timeline.mig_modes import ModeCalendar, hardware_mode_of
-from allocation.solver.timeline.share_calendar import ShareCalendar
+from allocation.solver.timeline.mig_modes import hardware_mode_of
 
 _MOST_LOOKS = 32
 """Most windows of a class that are cached until something changes in it."""
+_CHUNK = 256
+"""Starts that are examined at once."""
 _FIRST_CHUNK = 8
 _CHUNK_GROWTH = 4
 _CHUNK_MOST = 1_024
@@ -42,70 +39,204 @@ class _Look:
     choices: dict[tuple[object, ...], Choice | None]
 
 
-class Space:
-    """Pools and calendars, and the search for room in them."""
+class RoomSearch(HeldSpace):
+    """The search for room and quota: at one second, or at the earliest one."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        scoring: Scoring = DEFAULT_SCORING,
-        *,
-        alone: bool = False,
-        step: int = 1,
-        work: HeldWork | None = None,
-    ) -> None:
-        """Nothing is taken. KeyError: unknown model. `alone`: a GPU is shared by one owner at a
-        time. `step`: of the grid on which room opens. `work`: what is held, where it is known."""
-        if work is None:
-            work = HeldWork(snapshot.gpus, snapshot.models)
-            work.update(snapshot.held)
-        self.now = snapshot.now
-        planned = [each.planned.starts for each in snapshot.requests if each.planned is not None]
-        starts = np.concatenate([np.array(planned, dtype=np.int64), work.starts])
-        self.grid = Grid.of(self.now, step, starts)
-        self.pools: dict[str, Pool] = pools_of(
-            snapshot.gpus,
-            snapshot.models,
-            mixes_of(work.kinds, snapshot.requests),
-            scoring,
-            work.pools,
-        )
-        work.pools = self.pools
-        self.all = Occupancy(
-            {name: GpuCalendar(pool, self.grid) for name, pool in self.pools.items()},
-            HostCalendar(snapshot.hosts, self.pools.values(), self.grid),
-            ShareCalendar(self.pools.values(), alone=alone),
-            ModeCalendar(self.pools.values(), snapshot.held, self.now),
-        )
+    def __init__(self, snapshot: Snapshot, policy: Policy, work: HeldWork) -> None:
+        """Load the work. KeyError: unknown model."""
+        super().__init__(snapshot, policy, work)
+        self.no_room = NoRoomCache(self.all.gpus)
         self.held_blockers: dict[tuple[object, ...], tuple[Reason, ...]] = {}
+        self._quiet = frozenset(snapshot.quiet)
         self._versions: dict[str, tuple[int, int]] = {}
         self._looks: dict[str, dict[tuple[object, ...], _Look]] = {}
-        self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
 
-    def class_of(self, gpu: str) -> str | None:
-        """Class of a GPU; None when the fleet does not have it."""
-        return self._class_of.get(gpu)
+    def is_quiet(self, classes: Iterable[str]) -> bool:
+        """True when nothing of these classes was given back since their last search."""
+        return self._quiet.issuperset(classes)
 
-    def parts(self, fit: Fit) -> tuple[Fit, ...]:
-        """The fit on each class: one, unless the booking is mixed."""
-        if not fit.demand.groups:
-            return (fit,)
-        by_class: dict[str | None, list[Place]] = {}
-        for place in fit.places:
-            by_class.setdefault(self.class_of(place.gpu), []).append(place)
-        return tuple(
-            replace(fit, demand=each, places=tuple(by_class.get(each.gpu_class, ())))
-            for each in fit.demand.parts
-        )
+    def frozen_until(self, gpu_class: str) -> int:
+        """Starts up to then are final: the freeze horizon plus the time of a mode change."""
+        return self.now + self.policy.freeze_horizon + self.all.modes.lead(gpu_class)
 
-    def is_in_service(self, gpu: str) -> bool:
-        """True when the GPU is in the fleet and may keep what it has."""
-        name = self.class_of(gpu)
-        return name is not None and bool(self.pools[name].in_service[self.pools[name].column[gpu]])
+    def first_start(self, earliest: int) -> int:
+        """First second at which a booking may start: now, or its requested start on the grid."""
+        if earliest <= self.now:
+            return self.now
+        return -(-earliest // self.policy.grid) * self.policy.grid
 
-    def units(self, gpu_class: str, places: Iterable[Place]) -> int:
-        pool = self.pools[gpu_class]
-        return sum(pool.geometry(place.gpu).units_taken(place) for place in places)
+    def frozen_for(self, demand: Demand) -> int:
+        """The same for a demand: the latest of its classes."""
+        return max(self.frozen_until(each.gpu_class) for each in demand.parts)
+
+    @contextmanager
+    def _host_use(self) -> Iterator[Callable[[Fit], None]]:
+        """Count host resources of fits for as long as the context lasts."""
+        hosts, taken = self.all.hosts, list[Fit]()
+
+        def take(part: Fit) -> None:
+            if any(part.demand.host_resources):
+                hosts.add(part.places, part.demand.host_resources, part.window)
+                taken.append(part)
+
+        yield take
+        for part in taken:
+            hosts.add(part.places, part.demand.host_resources, part.window, -1)
+
+    def uses(self, demand: Demand) -> tuple[Use, ...]:
+        """Quota units that the demand uses of each class."""
+        return tuple(map(self.use, demand.parts))
+
+    def use(self, demand: Demand) -> Use:
+        """Quota units that the demand uses of its class, without further groups."""
+        units = demand.count * self.pools[demand.gpu_class].units(demand.shape)
+        owners = self.quota.owners(demand.owners, demand.owner)
+        return Use(owners, demand.tier, demand.gpu_class, units)
+
+    def over(self, demand: Demand, starts: int) -> Block | None:
+        """The quota rule that forbids a window from `starts` on."""
+        window = (starts, starts + demand.duration)
+        if not demand.groups:
+            return self.quota.over(self.use(demand), window)
+        blocks = (self.quota.over(use, window) for use in self.uses(demand))
+        return next(filter(None, blocks), None)
+
+    def at(self, demand: Demand, starts: int) -> Fit | None:
+        """A fit at exactly this start; None when room or quota forbids it."""
+        return self.first_at((demand,), starts)
+
+    def first_at(self, demands: Iterable[Demand], starts: int) -> Fit | None:
+        """A fit at exactly this start on the first class that has room and quota.
+
+        If the classes are equivalent, on the one where it costs later demand least.
+        """
+        allowed = ((n, each) for n, each in enumerate(demands) if self.over(each, starts) is None)
+        return self._placed(allowed, starts)
+
+    def has_held_room(self, demand: Demand, first: int, before: int) -> bool:
+        """True when held work alone leaves room for a start in [first, before)."""
+        if demand.groups:
+            return all(self.has_held_room(each, first, before) for each in demand.parts)
+        if first >= before:
+            return False
+        tried = self.starts_between(demand, first, before - 1)
+        pool = self.pools[demand.gpu_class]
+        chunks = (tried[at : at + _CHUNK] for at in range(0, len(tried), _CHUNK))
+        return any(bool(fits(pool, demand, *self.held.busy(demand, each)).any()) for each in chunks)
+
+    def has_room(self, demand: Demand, starts: int) -> bool:
+        """True when the demand has room at exactly this start, whatever its quota."""
+        if demand.groups:
+            return self._placed([(0, demand)], starts) is not None
+        at = np.array([starts], dtype=np.int64)
+        return bool(fits(self.pools[demand.gpu_class], demand, *self.all.busy(demand, at))[0])
+
+    def has_room_unpinned(self, demand: Demand, starts: int) -> bool:
+        """True when a pinned demand would have room elsewhere, whatever its quota."""
+        return self._placed([(0, replace(demand, pin=()))], starts) is not None
+
+    def _placed(self, demands: Iterable[tuple[int, Demand]], starts: int) -> Fit | None:
+        """The same for demands, with their class ranks, that quota allows."""
+        best: tuple[tuple[int, int], Fit] | None = None
+        for class_rank, demand in demands:
+            if demand.groups:
+                return self._placed_together(demand, starts)
+            choice = self._choice(demand, starts)
+            if choice is None:
+                continue
+            found = Fit(demand, choice.places, starts, class_rank)
+            if not demand.any_class:
+                return found
+            cost = (choice.apart, choice.loss)
+            if best is None or cost < best[0]:
+                best = (cost, found)
+        return best and best[1]
+
+    def _placed_together(self, demand: Demand, starts: int) -> Fit | None:
+        """Places of all groups of a mixed demand; None when one of them does not fit."""
+        places: list[Place] = []
+        with self._host_use() as take:
+            for part in demand.parts:
+                choice = self._choice(part, starts)
+                if choice is None:
+                    return None
+                places += choice.places
+                take(Fit(part, choice.places, starts))
+        return Fit(demand, tuple(sorted(places, key=place_order)), starts)
+
+    def earliest(
+        self, demands: Iterable[Demand], first: int, last: int, latest: int | None = None
+    ) -> Fit | None:
+        """The earliest end over the classes, ties as in `first_at`.
+
+        It starts in [first, last] and ends by `latest`. With equal durations the earliest end is
+        the earliest start.
+        """
+        best: tuple[int, int] | None = None
+        tied: list[tuple[int, Demand]] = []
+        for class_rank, demand in enumerate(demands):
+            until = last if latest is None else min(last, latest - demand.duration)
+            if best is not None:
+                until = min(until, best[0] - demand.duration - (not demand.any_class))
+            starts = self._earliest(demand, first, until)
+            if starts is None:
+                continue
+            when = (starts + demand.duration, starts)
+            if when == best:
+                tied.append((class_rank, demand))
+            elif best is None or when[0] < best[0]:
+                best, tied = when, [(class_rank, demand)]
+        return best and self._placed(tied, best[1])
+
+    def _earliest_together(self, demand: Demand, first: int, last: int) -> int | None:
+        """The first start at which all groups fit: each moves it on until none has to."""
+        starts: int | None = first
+        while starts is not None and starts <= last:
+            before = starts
+            for part in demand.parts:
+                found = self._earliest(part, starts, last)
+                if found is None:
+                    return None
+                starts = found
+            if starts == before:
+                if self._placed_together(demand, starts) is not None:
+                    return starts
+                # Each fits alone, but not all on the same nodes.
+                later = self.starts_between(demand, starts, last)
+                later = later[later > starts]
+                starts = int(later[0]) if len(later) else None
+        return None
+
+    def _earliest(self, demand: Demand, first: int, last: int) -> int | None:
+        if demand.groups:
+            return self._earliest_together(demand, first, last)
+        sooner = max(first, self.no_room.first_possible(demand))
+        if sooner > last:
+            return None
+        tried = self.starts_between(demand, sooner, last)
+        use = self.use(demand)
+        days = self.quota.instants(use)
+        if len(days):
+            tried = np.union1d(tried, days[(days > sooner) & (days <= last)])
+        allowed = self.quota.allows(use, tried, demand.duration)
+        hopeful = tried if allowed is None else tried[allowed]
+        if len(hopeful) < len(tried) and first <= self.now and self.no_room.records(demand):
+            # What room alone forbids is forbidden to all owners, so it is searched for once.
+            room = self.first_of(demand, tried)
+            self.no_room.record_search(demand, last + 1 if room is None else room)
+            hopeful = hopeful[:0] if room is None else hopeful[hopeful >= room]
+        starts = self.first_of(demand, hopeful)
+        if first <= self.now and starts is not None and len(hopeful) == len(tried):
+            self.no_room.record_search(demand, starts)
+        return None if starts is None else self._with_patience(demand, starts, hopeful)
+
+    def _with_patience(self, demand: Demand, starts: int, hopeful: Ints) -> int:
+        """That start, or one slightly later at which no GPU has to change its mode."""
+        if not self.all.modes.may_switch(demand.gpu_class):
+            return starts
+        near = hopeful[(hopeful >= starts) & (hopeful <= starts + self.policy.mode_patience)]
+        calm = self.first_of(replace(demand, keeps_modes=True), near)
+        return starts if calm is None else calm
 
     def may_fit(self, demand: Demand, starts: Ints) -> Bools:
         """False for windows without enough idle GPUs for whole ones; True needs a closer look.
