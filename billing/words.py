@@ -47,8 +47,8 @@ _SENTENCES: dict[str, Promise] = {
     ),
     "bookings_stopped": gettext_lazy(
         "%(budget)s has %(share)s %% of its budget for %(period)s %(measured)s, and takes no new "
-        "bookings from %(percent)s %% on. That ends by itself when the share is lower. %(raiser)s "
-        "can raise the budget or change its ladder."
+        "bookings from %(percent)s %% on, and no longer ones. That ends by itself when the share "
+        "is lower. %(raiser)s can raise the budget or change its ladder."
     ),
     "operators_approve_nothing": gettext_lazy(
         "Operators approve no bookings. Choose another rung."

@@ -191,7 +191,7 @@ def restraints_of(
     """Returns the restraints that act on bookings of the person in the project, for quotes."""
     return frozenset(
         rung.action
-        for rung in _rungs_of(project, person_id, campaign_id, now)
+        for rung in rungs_at(project, person_id, campaign_id, now)
         if rung.action in RESTRAINTS and rung.reached_at is not None
     )
 
@@ -202,7 +202,7 @@ def new_bookings_refusal(
     """Returns the refusal that a new booking of the person would get from a ladder, for quotes."""
     rungs = [
         rung
-        for rung in _rungs_of(project, person_id, campaign_id, starts)
+        for rung in rungs_at(project, person_id, campaign_id, starts)
         if rung.action == Guardrail.Action.NO_BOOKINGS
     ]
     if not rungs:
@@ -214,7 +214,7 @@ def new_bookings_refusal(
     return platform_stopped() if any(map(_acts_above, rungs)) else None
 
 
-def _rungs_of(
+def rungs_at(
     project: Project, person_id: int, campaign_id: UUID | None, at: datetime
 ) -> Iterator[Guardrail]:
     """Yields the rungs of the budgets in which a booking of the person counts that day."""

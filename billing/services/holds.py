@@ -10,13 +10,15 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from billing.models import Guardrail, Transfer
-from billing.queries import BudgetFigures
+from billing.queries import BudgetFigures, budget_figures_of, reached
 from billing.rules import ledger_amount
 from billing.services.guardrails import (
     approval_needed,
     bookings_stopped,
+    new_bookings_refusal,
     restraint_at,
     rungs_asking,
+    rungs_at,
     rungs_of_holds,
 )
 from billing.services.holding.attempts import Stopped, any_decides, holds_place_each, rungs_guard
@@ -30,6 +32,7 @@ from billing.services.holding.shares import (
     shares_of,
 )
 from billing.services.ledger import OVERSPENT, constraint_of
+from tenants.models import Project
 from tenants.platform.errors import Refused
 from tenants.platform.rows import last_rows_allowed, rows_insert_free, rows_write
 
@@ -371,3 +374,20 @@ def _settle(holds: Sequence[Transfer], taken: Sequence[Charge], now: datetime) -
     written = rows_insert_free(ends)
     charged = (end.amount for end in ends if end.id in written and end.kind == "settle")
     return sum(charged, Decimal(0))
+
+
+def more_money_refusal(
+    project: Project, person_id: int, campaign_id: UUID | None, day: datetime
+) -> Refused | None:
+    """Returns the refusal that a change which needs more money would get from a ladder."""
+    stopped = new_bookings_refusal(project, person_id, campaign_id, day)
+    if stopped is not None:
+        return stopped
+    asking = [
+        rung
+        for rung in rungs_at(project, person_id, campaign_id, day)
+        if rung.action == Guardrail.Action.APPROVAL and rung.tenant_id
+    ]
+    figures = budget_figures_of({rung.budget_id for rung in asking}) if asking else {}
+    acting = (rung for rung in asking if reached(rung, figures[rung.budget_id]))
+    return next((approval_needed(rung, figures[rung.budget_id]) for rung in acting), None)

@@ -85,7 +85,7 @@ def test_a_rung_refuses_new_bookings_and_goes_back_by_itself(level: str) -> None
     assert (no.code, no.numbers["level"], no.numbers["share"]) == (
         "bookings_stopped", level, "80.00",
     )  # fmt: skip
-    assert "no new bookings from 80 % on" in no.sentence
+    assert "no new bookings from 80 % on, and no longer ones" in no.sentence
     # What is not a new booking, such as an extension, is still held.
     lab.hold("1")
     lab.settle(first, "500")

@@ -57,9 +57,13 @@ def holders_of(booking: Booking, now: datetime) -> list[Holder]:
         if ends:
             last[gpu, first] = max(ends)
     labels = _own_labels(booking, {until for until, mine in last.values() if mine}, now)
+    # Two places in one GPU are one GPU.
     counts = Counter(
-        (labels.get((gpu, until), "") if mine else "", mine, until)
-        for (gpu, _), (until, mine) in last.items()
+        key[1:]
+        for key in {
+            (gpu, labels.get((gpu, until), "") if mine else "", mine, until)
+            for (gpu, _), (until, mine) in last.items()
+        }
     )
     found = [Holder(label, mine, count, until) for (label, mine, until), count in counts.items()]
     return sorted(found, key=lambda each: (each.until, each.label), reverse=True)[:MOST]

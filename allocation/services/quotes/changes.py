@@ -30,6 +30,7 @@ from allocation.services.snapshot.snapshot import (
 )
 from allocation.solver import Availability
 from allocation.words.reasons import sentence
+from billing.services.holds import more_money_refusal
 from tenants.access import Actor
 from tenants.platform.errors import Refused
 from tenants.platform.rows import rows_in_turn
@@ -171,6 +172,9 @@ def later_ends(*, actor: Actor, booking: Booking, now: datetime) -> LaterEnds:
     ends = booking.planned_ends
     if booking.state not in EXTENDABLE or ends is None or booking.extension_until is not None:
         return LaterEnds((), "")
+    stopped = more_money_refusal(booking.project, booking.owner_id, booking.campaign_id, ends)
+    if stopped is not None:
+        return LaterEnds((), stopped.sentence)
     trial = _Trial(actor, booking, _site(now), now)
     found: list[datetime] = []
     for until in (ends + step for step in STEPS):

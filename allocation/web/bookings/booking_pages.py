@@ -125,7 +125,7 @@ def booking_answer(
         "summary": summary,
         "places": place_cards(places, booking.ask),
         "where": where_words(places),
-        "titles": titles_of(State(booking.state)),
+        "titles": titles_of(booking),
         "commands": commands_of(booking, places),
         "events": events,
         "release_asked": _release_asked(events) if summary.give_back else None,
@@ -227,13 +227,18 @@ class PlaceCard:
     host_resources: str
 
 
-def titles_of(state: State) -> Titles:
-    """Returns the headings for a booking in this state."""
+def titles_of(booking: Booking) -> Titles:
+    """Returns the headings for a booking in its state."""
+    state = State(booking.state)
     no_place = "It was never placed."
     if state == State.REQUESTED:
         no_place = "Being planned."
+    elif state == State.AWAITING_APPROVAL:
+        no_place = "None before the approval."
     elif state in PLANNED:
         no_place = "None yet."
+    elif booking.first_planned_start is not None:
+        no_place = "It gave up its place before it started."
     return Titles(
         why="Why it was refused" if state in TURNED_DOWN else "Why it is waiting",
         sooner="Earlier options" if state in WAITS_FOR_PLACE else "Alternatives",

@@ -95,9 +95,8 @@ def detail_words(booking: Booking, ctx: PageContext) -> str:
         return stored_sentence(booking.reasons[0]) if booking.reasons else ""
     sayings = {
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
-        State.QUEUED: stored_sentence(booking.reasons[0])
-        if booking.is_unplanned
-        else mover_words(booking),
+        State.QUEUED: _lost(booking)
+        + (stored_sentence(booking.reasons[0]) if booking.is_unplanned else mover_words(booking)),
         State.REQUESTED: str(ctx.frozen["sentence"])
         if ctx.frozen
         else "The solver is placing it; this takes a few seconds.",
@@ -106,6 +105,17 @@ def detail_words(booking: Booking, ctx: PageContext) -> str:
         State.PAUSED: paused_words(booking, ctx.pauses, ctx),
     }
     return sayings.get(state, "")
+
+
+def _lost(booking: Booking) -> str:
+    """Returns how long a booking ran whose GPUs were lost, and what is left; else empty."""
+    if not booking.replacement_count or not booking.used_seconds:
+        return ""
+    left = float(booking.duration_seconds - booking.used_seconds)
+    if booking.planned_starts is not None and booking.planned_ends is not None:
+        left = (booking.planned_ends - booking.planned_starts).total_seconds()
+    ran = length_words(booking.used_seconds)
+    return f"It lost its GPUs after {ran} and waits for others; {length_words(left)} are left. "
 
 
 def _is_stalled(booking: Booking) -> bool:

@@ -93,7 +93,7 @@ def _owners(messages: Sequence[OutboxMessage]) -> Iterator[Recipient]:
             title=f"{_name(booking)} {_outcome(message)}",
             text=event.text if event else "",
             path="offers" if message.kind == OFFERED else f"bookings/{booking.label}",
-            until=(event.until or event.starts) if event else None,
+            until=(event.until or event.latest or event.starts) if event else None,
             booking=booking.id,
             can_wait=message.kind not in URGENT and not is_fixed_start,
             project=booking.project_id,

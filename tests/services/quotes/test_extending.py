@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import uuid4
 
 import pytest
 
@@ -10,6 +12,7 @@ from allocation.rules.states import State
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.changes import LaterEnds, later_ends
+from billing.services import Rung, hold_place, ladder_set
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU
@@ -65,6 +68,21 @@ def no_money(lab: Lab, gpu: Gpu) -> None:
     a_budget(lab.project, "20")
 
 
+def a_ladder(lab: Lab, gpu: Gpu) -> None:
+    with as_system():
+        rungs = [Rung("committed", 1, "no_bookings")]
+        ladder_set(actor_id=None, budget=lab.budget, rungs=rungs, now=NOW)
+        hold_place(
+            tenant_id=lab.tenant_id,
+            project_id=lab.project.id,
+            reference=uuid4(),
+            amount=Decimal(900),
+            starts=NOW,
+            ends=ENDS,
+            now=NOW,
+        )
+
+
 def in_the_way(lab: Lab, gpu: Gpu) -> None:
     after(lab, gpu, NOW + 3.5 * HOUR)
 
@@ -82,6 +100,7 @@ def at_once(lab: Lab, gpu: Gpu) -> None:
         (a_short_tier, (1, 1.5), "may last 3.5 h"),
         (a_full_quota, (1,), "in use or booked"),
         (no_money, (1, 2), "is left in the budget"),
+        (a_ladder, (), "takes no new bookings from 1 % on, and no longer ones"),
     ],
 )
 def test_only_ends_that_every_rule_allows_are_offered_and_they_are_granted(

@@ -85,6 +85,12 @@ def test_who_is_ahead_is_named_inside_the_organisation_only(labs: tuple[Lab, Lab
     )
     assert {(each.rule, each.labels) for each in why(theirs, 5).ahead} == {("tier", ())}
     assert [each.label for each in why(urgent, 5).holders] == [first.label]
+    with as_system():
+        row = Booking.objects.get(id=mine.id)
+        (whole, *_), halves = row.planned_places, [{"start": 0, "size": 4}, {"start": 4, "size": 4}]
+        row.planned_places = [{**whole, **each} for each in halves]
+        row.save(update_fields=["planned_places"])
+    assert [each.gpus for each in why(mine, 5).holders] == [1], "two slices are of one GPU"
     with tenant_tx(rival.tenant.id):
         assert queue_ahead(mine, ORDER_KEYS) == (), "another tenant's booking has no answer"
 

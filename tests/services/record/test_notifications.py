@@ -74,6 +74,16 @@ def test_an_event_is_one_entry_and_one_mail_as_its_owner_chose(
     }
 
 
+def test_an_entry_names_the_latest_of_an_expected_start(plant: Plant) -> None:
+    booking = requested(plant, a_lab("helix", gpus=8))
+    detail = {"starts": NOW.isoformat(), "latest": (NOW + timedelta(hours=2)).isoformat()}
+    with as_system():
+        text = event_text("because", because="So.")
+        event_add(booking, kind="delayed", sentence=text, now=NOW, detail=detail)
+        outbox_relay(NOW)
+    assert [row.until for row in inbox()] == [NOW + timedelta(hours=2)]
+
+
 def test_who_left_or_was_disabled_gets_nothing(plant: Plant) -> None:
     lab = a_lab("helix", gpus=8)
     booking = requested(plant, lab)

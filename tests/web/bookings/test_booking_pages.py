@@ -465,3 +465,21 @@ def test_what_would_have_worked_is_shown_only_while_it_does() -> None:
     ]
     story = _story(_change(booking, alternatives=alternatives))
     assert [card.when for card in story.sooner] == ["today 11:00"]
+
+
+def test_a_booking_that_lost_its_gpus_says_what_it_ran_and_what_is_left() -> None:
+    booking = a_booking(a_member(a_project()), now=NOW, state=State.QUEUED, hours=2)
+    booking = _change(booking, replacement_count=1, used_seconds=1800)
+    story = _story(booking)
+    assert story.detail.startswith("It lost its GPUs after 30 min and waits for others; 2 h are")
+
+
+def test_without_a_place_a_page_says_why_there_is_none() -> None:
+    member = a_member(a_project())
+    for state, planned, words in (
+        (State.CANCELLED, NOW, "It gave up its place before it started."),
+        (State.AWAITING_APPROVAL, None, "None before the approval."),
+        (State.REFUSED, None, "It was never placed."),
+    ):
+        booking = _change(a_booking(member, now=NOW, state=state), first_planned_start=planned)
+        assert words in _client(member).get(_url(booking)).content.decode()
