@@ -95,6 +95,7 @@ def allocation_cycle() -> None:
     _pace.rest()
     task_request_clear("allocation.cycle")
     reading = clock_read()
+    program_seen("solver", reading.wall)
     if not clock_in_doubt(reading):
         with _pace.turn(), log_ids(task="allocation.cycle"):
             _pace.answered(cycle_run(reading.wall).answered)
@@ -102,7 +103,8 @@ def allocation_cycle() -> None:
 
 @shared_task(name="allocation.tick", soft_time_limit=SOFT_TIME_LIMIT, time_limit=TIME_LIMIT)
 def allocation_tick() -> None:
-    """Runs a turn if one is due, which starts and ends bookings on time."""
+    """Runs a turn if one is due, which starts and ends bookings on time. Beat sends it when it has
+    work."""
     reading = clock_read()
     program_seen("solver", reading.wall)
     if not clock_in_doubt(reading):
