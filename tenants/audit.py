@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from tenants.models import AuditEntry, Tenant
@@ -24,11 +24,11 @@ def acting_from(address: str) -> Iterator[None]:
 
 
 def platform_record(
-    *,
     operator_id: int | None,
     action: str,
     target: tuple[str, object],
     now: datetime,
+    *,
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
@@ -44,6 +44,36 @@ def platform_record(
         target=target,
         now=now,
         detail={"before": dict(before or {}), "after": dict(after or {})},
+    )
+
+
+class Acting(Protocol):
+    """A person who acts in a tenant, such as `tenants.access.Actor`."""
+
+    @property
+    def user_id(self) -> int:
+        """The id of the user."""
+
+    @property
+    def tenant_id(self) -> UUID:
+        """The tenant in which they act."""
+
+
+def actor_record(
+    actor: Acting,
+    action: str,
+    target: tuple[str, object],
+    now: datetime,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes one entry about an action of `actor` in their tenant; see `audit_record`."""
+    audit_record(
+        tenant_id=actor.tenant_id,
+        actor_id=actor.user_id,
+        action=action,
+        target=target,
+        now=now,
+        detail=detail,
     )
 
 

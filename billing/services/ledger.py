@@ -11,7 +11,7 @@ from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import midnight, month_after
 from billing.words import refusal_text
 from tenants.access import Actor, require_tenant_admin
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.platform.errors import Refused
 
 OVERSPENT = "account_never_overspent"
@@ -73,12 +73,6 @@ def month_close(*, actor: Actor, month: date, now: datetime) -> ClosedMonth:
         )
         if not is_new:
             raise Refused("month_closed", refusal_text("month_closed", month=f"{month:%B %Y}"))
-        audit_record(
-            tenant_id=actor.tenant_id,
-            actor_id=actor.user_id,
-            action="month.close",
-            target=("month", f"{month:%Y-%m}"),
-            now=now,
-            detail={"month": f"{month:%Y-%m}"},
-        )
+        detail = {"month": f"{month:%Y-%m}"}
+        actor_record(actor, "month.close", ("month", f"{month:%Y-%m}"), now, detail)
     return closed

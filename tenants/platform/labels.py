@@ -147,8 +147,7 @@ class Reference(serializers.CharField):
 
 def _value(key: str, value: str, param: str) -> str:
     if not _KEY.fullmatch(key):
-        sentence = refusal_text("label_key", max_key=MAX_KEY)
-        raise _bad(sentence, param)
+        raise _bad(refusal_text("label_key", max_key=MAX_KEY), param)
     if key in RESERVED:
         raise _bad(refusal_text("label_reserved", key=key), param)
     text = unicodedata.normalize("NFC", value).strip()

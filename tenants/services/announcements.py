@@ -145,17 +145,12 @@ def _tenants(slugs: Sequence[str]) -> list[Tenant]:
 
 
 def _record(operator: User, action: str, row: Announcement, now: datetime) -> None:
-    platform_record(
-        operator_id=operator.pk,
-        action=action,
-        target=("announcement", row.id),
-        now=now,
-        after={
-            "text": row.text,
-            "level": row.level,
-            "starts": row.starts.isoformat(),
-            "until": row.until.isoformat(),
-            "tenants": [str(each) for each in row.tenants],
-            "withdrawn": row.withdrawn_at is not None,
-        },
-    )
+    after = {
+        "text": row.text,
+        "level": row.level,
+        "starts": row.starts.isoformat(),
+        "until": row.until.isoformat(),
+        "tenants": [str(each) for each in row.tenants],
+        "withdrawn": row.withdrawn_at is not None,
+    }
+    platform_record(operator.pk, action, ("announcement", row.id), now, after=after)

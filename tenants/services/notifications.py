@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import Notification, NotificationSettings, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.queries import (
@@ -120,17 +120,11 @@ def notification_settings_set(
     )
     after = _values(row)
     if after != before:
-        audit_record(
-            tenant_id=actor.tenant_id,
-            actor_id=actor.user_id,
-            action="user.notifications_set",
-            target=("user", actor.user_id),
-            now=now,
-            detail={
-                "before": {name: before[name] for name in after if before[name] != after[name]},
-                "after": {name: after[name] for name in after if before[name] != after[name]},
-            },
-        )
+        detail = {
+            "before": {name: before[name] for name in after if before[name] != after[name]},
+            "after": {name: after[name] for name in after if before[name] != after[name]},
+        }
+        actor_record(actor, "user.notifications_set", ("user", actor.user_id), now, detail)
     return row
 
 
@@ -156,8 +150,7 @@ def clock_read(text: str, param: str) -> time | None:
 def _terms_check(terms: NotificationTerms) -> None:
     if (terms.quiet_from is None) != (terms.quiet_until is None):
         param = "quiet_from" if terms.quiet_from is None else "quiet_until"
-        sentence = refusal_text("quiet_hours_half")
-        raise invalid("bad_quiet_hours", sentence, param)
+        raise invalid("bad_quiet_hours", refusal_text("quiet_hours_half"), param)
     if terms.quiet_from is not None and terms.quiet_from == terms.quiet_until:
         raise invalid("bad_quiet_hours", refusal_text("quiet_hours_equal"), "quiet_until")
     for name, choice in terms.choices.items():

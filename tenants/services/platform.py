@@ -133,25 +133,20 @@ def _tier_values(slug: str, terms: TierTerms) -> dict[str, Any]:
     if terms.idle_action not in Tier.IdleAction.values:
         raise invalid("bad_tier", refusal_text("tier_idle_action"), "idle_action")
     if terms.idle_action == Tier.IdleAction.PAUSE and not terms.pausable:
-        sentence = refusal_text("tier_idle_pause")
-        raise invalid("bad_tier", sentence, "idle_action")
+        raise invalid("bad_tier", refusal_text("tier_idle_pause"), "idle_action")
     _bounds_check(terms)
     if bool(terms.more_times) != bool(terms.more_time_seconds):
-        sentence = refusal_text("tier_more_time")
-        raise invalid("bad_tier", sentence, "more_time_seconds")
+        raise invalid("bad_tier", refusal_text("tier_more_time"), "more_time_seconds")
     if not (terms.pausable or terms.counts_against_guarantee):
-        sentence = refusal_text("tier_guarantee")
-        raise invalid("bad_tier", sentence, "counts_against_guarantee")
+        raise invalid("bad_tier", refusal_text("tier_guarantee"), "counts_against_guarantee")
     return values
 
 
 def _bounds_check(terms: TierTerms) -> None:
     if terms.min_duration_seconds > terms.max_duration_seconds:
-        sentence = refusal_text("tier_lengths")
-        raise invalid("bad_tier", sentence, "min_duration_seconds")
+        raise invalid("bad_tier", refusal_text("tier_lengths"), "min_duration_seconds")
     if terms.lead_seconds > terms.advance_seconds:
-        sentence = refusal_text("tier_lead")
-        raise invalid("bad_tier", sentence, "lead_seconds")
+        raise invalid("bad_tier", refusal_text("tier_lead"), "lead_seconds")
 
 
 @transaction.atomic
@@ -305,14 +300,7 @@ def _note(
     after: Mapping[str, object] | None = None,
 ) -> None:
     """Writes to the tenant's log and to the platform's."""
-    platform_record(
-        operator_id=operator.id,
-        action=action,
-        target=("tenant", tenant.slug),
-        now=now,
-        before=before,
-        after=after,
-    )
+    platform_record(operator.id, action, ("tenant", tenant.slug), now, before=before, after=after)
     audit_record(
         tenant_id=tenant.id,
         actor_id=operator.id,

@@ -127,9 +127,7 @@ def test_pages_follow_each_other_without_a_gap(page: Client, operator: User) -> 
 
 def test_csv_has_all_values_and_no_formula(page: Client, operator: User) -> None:
     with as_system():
-        platform_record(
-            operator_id=operator.id, action="=1+1", target=("node", "@x"), now=NOW, after={"a": 1}
-        )
+        platform_record(operator.id, "=1+1", ("node", "@x"), NOW, after={"a": 1})
     head, row = csv.reader(io.StringIO(page.get("/ops/log.csv").content.decode()))
     assert head[:5] == ["time", "who", "action", "kind", "object"]
     assert row == [NOW.isoformat(), "olga", "'=1+1", "node", "'@x", "", '{"a": 1}', "", ""]
@@ -208,13 +206,8 @@ def _code(api: Api, **query: str) -> str:
 def test_the_log_shows_no_name_of_an_erased_account_and_its_seal_verifies(page: Client) -> None:
     person = a_user("mara.lind")
     with as_system():
-        platform_record(
-            operator_id=None,
-            action="account.created",
-            target=("user", person.pk),
-            now=NOW,
-            after={"username": "mara.lind", "has_email": True},
-        )
+        after = {"username": "mara.lind", "has_email": True}
+        platform_record(None, "account.created", ("user", person.pk), NOW, after=after)
         assert audit_seal_all(NOW + timedelta(minutes=1)) > 0
     assert "mara.lind" in page.get("/ops/log?about=mara.lind").content.decode()
     with as_system():

@@ -181,8 +181,7 @@ def with_array(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     said = {"array": parsed.array, "parallel": parsed.parallel}
     for name, value in said.items():
         if value is not None and given.get(name, value) != value:
-            sentence = refusal_text("array_twice", value=value)
-            raise invalid("array_twice", sentence, name)
+            raise invalid("array_twice", refusal_text("array_twice", value=value), name)
     return {**given, **{name: value for name, value in said.items() if value is not None}}
 
 

@@ -60,8 +60,7 @@ class SiteBookings(OperatorView):
             }
         )
         if wanted.needs_tenant:
-            sentence = refusal_text("tenant_needed")
-            raise invalid("tenant_needed", sentence, "tenant")
+            raise invalid("tenant_needed", refusal_text("tenant_needed"), "tenant")
         with self.operator_tx():
             found, next_cursor = page_of(
                 site_bookings(wanted).select_related("campaign"),

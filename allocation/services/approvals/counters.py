@@ -32,7 +32,7 @@ from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import Membership, Role, User
 from tenants.platform.errors import Refused, denied
 from tenants.services.input_values import name_read
@@ -190,11 +190,5 @@ def _reason_read(text: str) -> str:
 
 
 def _audit(actor: Actor, action: str, booking: Booking, row: CounterOffer, now: datetime) -> None:
-    audit_record(
-        tenant_id=booking.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("booking", booking.id),
-        now=now,
-        detail={"label": booking.label, "digest": row.digest, "differences": row.differences},
-    )
+    detail = {"label": booking.label, "digest": row.digest, "differences": row.differences}
+    actor_record(actor, action, ("booking", booking.id), now, detail)

@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from allocation.models import StandIn
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import Membership, Project, Role
 from tenants.platform.errors import Refused, denied, invalid, missing
 
@@ -114,17 +114,11 @@ def _project_of(actor: Actor, slug: str) -> Project | None:
 
 
 def _audit(actor: Actor, action: str, row: StandIn, now: datetime) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("stand_in", row.id),
-        now=now,
-        detail={
-            "person": row.person.username,
-            "approver": row.approver.username,
-            "project": row.project.slug if row.project else "",
-            "starts": row.starts.isoformat(),
-            "until": row.until.isoformat(),
-        },
-    )
+    detail = {
+        "person": row.person.username,
+        "approver": row.approver.username,
+        "project": row.project.slug if row.project else "",
+        "starts": row.starts.isoformat(),
+        "until": row.until.isoformat(),
+    }
+    actor_record(actor, action, ("stand_in", row.id), now, detail)

@@ -29,7 +29,7 @@ from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf
 from billing.services import HoldRequest, campaign_to_charge, holds_place
 from tenants.access import Actor, access_project_to_book
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.platform.errors import Refused, invalid
 from tenants.services.booking_numbers import booking_numbers_take
 
@@ -261,11 +261,4 @@ def _rest_hold(array: BookingArray, now: datetime) -> None:
 def _audit(
     actor: Actor, action: str, array: BookingArray, now: datetime, detail: dict[str, Any]
 ) -> None:
-    audit_record(
-        tenant_id=array.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("array", array.id),
-        now=now,
-        detail={"label": array.label, **detail},
-    )
+    actor_record(actor, action, ("array", array.id), now, {"label": array.label, **detail})

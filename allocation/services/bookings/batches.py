@@ -176,8 +176,7 @@ def _parents_of(
             continue
         answer = answers.get(names.get(reference[1:], -1))
         if answer is None:
-            sentence = refusal_text("no_such_item", name=reference[:40])
-            raise invalid("no_such_item", sentence, PARAM)
+            raise invalid("no_such_item", refusal_text("no_such_item", name=reference[:40]), PARAM)
         if isinstance(answer, Refused):
             sentence = refusal_text("parent_refused", name=reference[:40])
             raise Refused("parent_refused", sentence, "conflict", PARAM)

@@ -54,8 +54,7 @@ def parents_read(
     for reference, needs in parents:
         parent = access_booking(actor, reference)
         if parent.id in {each.id for each, _ in found}:
-            sentence = refusal_text("depends_twice", label=parent.label)
-            raise invalid("depends_twice", sentence, PARAM)
+            raise invalid("depends_twice", refusal_text("depends_twice", label=parent.label), PARAM)
         if _is_met(Dependency(parent=parent, needs=needs), now) is False:
             sentence = refusal_text("parent_failed", label=parent.label)
             raise Refused("parent_failed", sentence, "conflict", PARAM)

@@ -19,7 +19,7 @@ from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 
@@ -131,11 +131,5 @@ def _already_over(booking: Booking) -> Refused:
 
 
 def _audit(actor: Actor, action: str, booking: Booking, now: datetime) -> None:
-    audit_record(
-        tenant_id=booking.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("booking", booking.id),
-        now=now,
-        detail={"label": booking.label, "state": booking.state},
-    )
+    detail = {"label": booking.label, "state": booking.state}
+    actor_record(actor, action, ("booking", booking.id), now, detail)

@@ -34,8 +34,7 @@ def booking_result(*, actor: Actor, booking: Booking, result: str, now: datetime
                 sentence = refusal_text("result_late", label=booking.label)
                 raise Refused("result_late", sentence, "conflict")
         elif booking.state not in _RUNNING:
-            sentence = refusal_text("no_run", label=booking.label)
-            raise Refused("no_run", sentence, "conflict")
+            raise Refused("no_run", refusal_text("no_run", label=booking.label), "conflict")
         event = Event("result", event_text(f"result_{result}"), actor.user_id, {"result": result})
         booking_change(booking, event=event, now=now, result=result)
         task_request("allocation.cycle")

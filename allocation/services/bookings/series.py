@@ -24,7 +24,7 @@ from allocation.words.refusals import coded_text, refusal_text
 from billing.price_books import PriceShelf
 from billing.services import campaign_to_charge
 from tenants.access import Actor, access_project_to_book
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.platform.errors import Refused, invalid
 
 BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
@@ -125,14 +125,7 @@ def series_dates(request: BookingRequest, repeat: Repeat) -> Dates:
 def _audit(
     actor: Actor, action: str, series: Series, now: datetime, detail: dict[str, Any]
 ) -> None:
-    audit_record(
-        tenant_id=series.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("series", series.id),
-        now=now,
-        detail=detail,
-    )
+    actor_record(actor, action, ("series", series.id), now, detail)
 
 
 def _bookings_request(

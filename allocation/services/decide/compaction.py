@@ -89,12 +89,9 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
         # Two operators ordered it at once.
         return order
     moved = [move.booking for move in proposal.moves]
+    after = {"for": order.beneficiary.label, "moves": len(moved), "document": order.document}
     platform_record(
-        operator_id=operator.id,
-        action="compaction.ordered",
-        target=("compaction_order", order.id),
-        now=now,
-        after={"for": order.beneficiary.label, "moves": len(moved), "document": order.document},
+        operator.id, "compaction.ordered", ("compaction_order", order.id), now, after=after
     )
     for booking in Booking.objects.filter(id__in=[proposal.beneficiary, *moved]).order_by("id"):
         audit_record(

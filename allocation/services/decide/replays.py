@@ -61,13 +61,8 @@ def replay_request(*, person_id: int, number: int, now: datetime) -> ReplayFacts
 def replay_by_operator(*, operator: User, number: int, now: datetime) -> ReplayFacts:
     """As `replay_request`, with an entry in the platform's log. In `operator_tx`."""
     found = replay_request(person_id=operator.pk, number=number, now=now)
-    platform_record(
-        operator_id=operator.pk,
-        action="decision.replayed",
-        target=("decision", number),
-        now=now,
-        after={"asked_at": found.asked_at.isoformat()},
-    )
+    after = {"asked_at": found.asked_at.isoformat()}
+    platform_record(operator.pk, "decision.replayed", ("decision", number), now, after=after)
     return found
 
 

@@ -14,7 +14,7 @@ from allocation.rules.jira import PROJECT_KEY
 from allocation.rules.states import State
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import Membership, Role, Tier, Webhook
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.labels import labels_check
@@ -206,8 +206,7 @@ def _check(terms: ConnectionTerms, *, has_token: bool) -> None:
     if "?" in terms.url:
         raise invalid("bad_url", refusal_text("jira_url_query"), "url")
     if terms.flavour == JiraConnection.Flavour.CLOUD and not terms.account:
-        sentence = refusal_text("jira_mail_missing")
-        raise invalid("missing_field", sentence, "account")
+        raise invalid("missing_field", refusal_text("jira_mail_missing"), "account")
     if not terms.token and not has_token:
         raise invalid("missing_field", refusal_text("jira_token_missing"), "token")
 
@@ -257,8 +256,7 @@ def _decisions(actor: Actor, terms: ProjectTerms, owner_id: int) -> dict[str, ob
     if approver is None:
         raise invalid("not_found", refusal_text("not_an_approver"), "approver")
     if approver == owner_id:
-        sentence = refusal_text("own_approver")
-        raise invalid("own_approver", sentence, "approver")
+        raise invalid("own_approver", refusal_text("own_approver"), "approver")
     if statuses[0] and statuses[0].casefold() == statuses[1].casefold():
         raise invalid("unknown_choice", refusal_text("jira_decline_status"), "decline_status")
     return {
@@ -287,24 +285,17 @@ def _transitions(given: Mapping[str, str]) -> dict[str, str]:
     unknown = [each for each in given if each not in set(FOLLOWED)]
     if unknown or not all(1 <= len(each) <= STATUS_LENGTH_MAX for each in given.values()):
         names = ", ".join(FOLLOWED)
-        sentence = refusal_text("jira_transition", names=names)
-        raise invalid("unknown_choice", sentence, "transitions")
+        raise invalid("unknown_choice", refusal_text("jira_transition", names=names), "transitions")
     return dict(given)
 
 
 def _record(
     actor: Actor, action: str, connection: JiraConnection, project: JiraProject, now: datetime
 ) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("jira", connection.id),
-        now=now,
-        detail={
-            "name": connection.receiver.name,
-            "key": project.key,
-            "project": project.project.slug,
-            "request": project.request,
-        },
-    )
+    detail = {
+        "name": connection.receiver.name,
+        "key": project.key,
+        "project": project.project.slug,
+        "request": project.request,
+    }
+    actor_record(actor, action, ("jira", connection.id), now, detail)

@@ -104,8 +104,7 @@ def _read(act: BulkAct) -> BulkAct:
     if act.act != "pause":
         return BulkAct(act.act, text)
     if act.length is None or not timedelta(minutes=1) <= act.length <= LONGEST_PAUSE:
-        sentence = refusal_text("bad_length")
-        raise invalid("bad_length", sentence, "length")
+        raise invalid("bad_length", refusal_text("bad_length"), "length")
     return BulkAct(act.act, text.rstrip("."), act.length)
 
 

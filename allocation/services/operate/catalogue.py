@@ -59,12 +59,7 @@ def class_set(
     made, _ = GpuClass.objects.update_or_create(slug=slug, defaults=after)
     if before != after:
         platform_record(
-            operator_id=operator.id,
-            action="gpu_class.set",
-            target=("gpu_class", slug),
-            now=now,
-            before=before,
-            after=after,
+            operator.id, "gpu_class.set", ("gpu_class", slug), now, before=before, after=after
         )
     return made
 
@@ -88,13 +83,8 @@ def class_remove(*, operator: User, slug: str, now: datetime) -> None:
         )
     WorkSpeed.objects.filter(gpu_class_id=slug).delete()
     found.delete()
-    platform_record(
-        operator_id=operator.id,
-        action="gpu_class.removed",
-        target=("gpu_class", slug),
-        now=now,
-        before={"label": found.label, "order": found.order},
-    )
+    before = {"label": found.label, "order": found.order}
+    platform_record(operator.id, "gpu_class.removed", ("gpu_class", slug), now, before=before)
 
 
 def class_uses(slug: str) -> list[str]:
@@ -134,12 +124,7 @@ def model_set(*, operator: User, slug: str, terms: ModelTerms, now: datetime) ->
     model, _ = GpuModel.objects.update_or_create(slug=slug, defaults=values)
     if before != values:
         platform_record(
-            operator_id=operator.id,
-            action="gpu_model.set",
-            target=("gpu_model", slug),
-            now=now,
-            before=before,
-            after=values,
+            operator.id, "gpu_model.set", ("gpu_model", slug), now, before=before, after=values
         )
     waiting_gpus_add(now)
     return model

@@ -157,8 +157,7 @@ def _reason_read(text: str) -> str:
     try:
         return name_read(text, longest=200)
     except Refused as refusal:
-        sentence = refusal_text("correction_reason")
-        raise invalid("bad_reason", sentence, "reason") from refusal
+        raise invalid("bad_reason", refusal_text("correction_reason"), "reason") from refusal
 
 
 def _within(room: CorrectionRoom, amount: Decimal, *, more: bool) -> None:

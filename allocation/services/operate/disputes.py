@@ -105,13 +105,9 @@ def dispute_answer(
         row.save(update_fields=["state", "answer", "answered_at", "answered_by"])
         audit_write([_entry(row, operator.id, "dispute.answered", now)])
         _announce(row, ANSWERED, operator.id, now)
+        after = {"month": month, "state": row.state, "answer": row.answer}
         platform_record(
-            operator_id=operator.id,
-            action="dispute.answered",
-            target=("dispute", row.id),
-            now=now,
-            before=before,
-            after={"month": month, "state": row.state, "answer": row.answer},
+            operator.id, "dispute.answered", ("dispute", row.id), now, before=before, after=after
         )
     return row
 

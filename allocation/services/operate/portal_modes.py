@@ -67,8 +67,7 @@ def outage_begin(*, operator: User, length: timedelta, reason: str, now: datetim
         Refused: `outage_length`, `reason_needed`.
     """
     if not SHORTEST_OUTAGE <= length <= LONGEST_OUTAGE:
-        sentence = refusal_text("outage_length")
-        raise invalid("outage_length", sentence, "for")
+        raise invalid("outage_length", refusal_text("outage_length"), "for")
     return _begin(OUTAGE, operator, now + length, reason, now)
 
 

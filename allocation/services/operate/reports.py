@@ -118,8 +118,7 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
         raise invalid("unknown_choice", refusal_text("choice_unknown"), "format")
     own = ReportSubscription.objects.filter(tenant_id=actor.tenant_id, user=person)
     if own.count() >= MOST:
-        sentence = refusal_text("too_many_reports", most=MOST)
-        raise invalid("too_many_reports", sentence, "project")
+        raise invalid("too_many_reports", refusal_text("too_many_reports", most=MOST), "project")
     row = ReportSubscription(
         tenant_id=actor.tenant_id,
         user=person,

@@ -30,8 +30,7 @@ def known_model_add(*, operator: User, slug: str, now: datetime) -> GpuModel:
     """
     known = known_catalogue().models.get(slug)
     if known is None:
-        sentence = refusal_text("model_not_shipped", slug=slug)
-        raise invalid("unknown_model", sentence, "slug")
+        raise invalid("unknown_model", refusal_text("model_not_shipped", slug=slug), "slug")
     if not GpuClass.objects.filter(slug=known.gpu_class).exists():
         class_set(operator=operator, slug=known.gpu_class, label=known.label, now=now)
     found = GpuModel.objects.filter(product_name__in=known.names).first()

@@ -128,12 +128,7 @@ def _audit(
     stop: Stop, operator: User, what: str, now: datetime, before: dict[str, str | None]
 ) -> None:
     platform_record(
-        operator_id=operator.pk,
-        action=f"stop.{what}",
-        target=("stop", stop.id),
-        now=now,
-        before=before,
-        after=_values(stop),
+        operator.pk, f"stop.{what}", ("stop", stop.id), now, before=before, after=_values(stop)
     )
     stop_event(what, stop, now)
     logger.warning("%s: stop of %s %s (%s)", operator.username, stop.of, what, stop.reason)

@@ -27,13 +27,8 @@ def override_record(actor_id: int, action: str, row: Override, now: datetime) ->
     }
     by_operator = row.decider == Override.Decider.OPERATOR and row.decided_by_id == actor_id
     if by_operator:
-        platform_record(
-            operator_id=actor_id,
-            action=action,
-            target=("override", row.id),
-            now=now,
-            after={"tenant": row.tenant.slug, **detail},
-        )
+        after = {"tenant": row.tenant.slug, **detail}
+        platform_record(actor_id, action, ("override", row.id), now, after=after)
     audit_record(
         tenant_id=row.tenant_id,
         actor_id=actor_id,

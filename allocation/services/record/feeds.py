@@ -12,7 +12,7 @@ from django.db import connection
 from allocation.models import CalendarFeed
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, actor_of
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import GpuClass
 from tenants.platform.errors import Refused, invalid, missing
 
@@ -101,13 +101,7 @@ def feed_find(token: str) -> FeedFound | None:
 
 
 def _audit(actor: Actor, action: str, feed_id: UUID, now: datetime) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("calendar", feed_id),
-        now=now,
-    )
+    actor_record(actor, action, ("calendar", feed_id), now)
 
 
 def _digest(clear: str) -> bytes:

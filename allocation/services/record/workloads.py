@@ -96,8 +96,7 @@ def speeds_set(
         if name not in known:
             raise missing("GPU class", f"speeds.{name}")
         if not 1 <= thousandths <= MOST_SPEED:
-            sentence = refusal_text("bad_speed")
-            raise invalid("bad_speed", sentence, f"speeds.{name}")
+            raise invalid("bad_speed", refusal_text("bad_speed"), f"speeds.{name}")
     before = _speeds_of(workload)
     if before == dict(speeds):
         return before

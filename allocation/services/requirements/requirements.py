@@ -87,13 +87,10 @@ def class_requirement_end(*, operator: User, requirement_id: UUID, now: datetime
     # Times of REST are whole seconds, and a page's may be later in the same second.
     row.ended = max(now, row.created)
     row.save(update_fields=["ended"])
+    before = {"name": row.name, "ended": None}
+    after = {"name": row.name, "ended": now.isoformat()}
     platform_record(
-        operator_id=operator.pk,
-        action="requirement.ended",
-        target=("requirement", row.id),
-        now=now,
-        before={"name": row.name, "ended": None},
-        after={"name": row.name, "ended": now.isoformat()},
+        operator.pk, "requirement.ended", ("requirement", row.id), now, before=before, after=after
     )
     return row
 

@@ -11,7 +11,7 @@ from allocation.services.record.open_pauses import pause_acknowledge, pause_open
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import Tier
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused
@@ -86,12 +86,6 @@ def more_time_refusal(tier: Tier, pause: Pause) -> Refused | None:
 
 
 def _record(actor: Actor, action: str, booking: Booking, now: datetime) -> None:
-    audit_record(
-        tenant_id=booking.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("booking", booking.id),
-        now=now,
-        detail={"label": booking.label, "state": booking.state},
-    )
+    detail = {"label": booking.label, "state": booking.state}
+    actor_record(actor, action, ("booking", booking.id), now, detail)
     task_request("allocation.cycle")

@@ -14,7 +14,7 @@ from allocation.words.refusals import refusal_text
 from billing.peak_text import peak_hours_read, peak_hours_text
 from billing.rates import PeakHours
 from tenants.access import Actor, require_tenant_admin
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import seconds_text
@@ -183,11 +183,4 @@ def _audit(actor: Actor, action: str, row: TierVersion, now: datetime) -> None:
         "zone": row.zone,
         **{field: getattr(row, field) for field in FIELDS.values()},
     }
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("tier_version", row.id),
-        now=now,
-        detail=detail,
-    )
+    actor_record(actor, action, ("tier_version", row.id), now, detail)

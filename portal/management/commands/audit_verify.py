@@ -62,13 +62,8 @@ class Command(BaseCommand):
         faults = [f"{chain_name(each)}: {fault}" for each in chains for fault in each.faults]
         if heads is not None and heads.exists():
             faults += heads_compare(json.loads(heads.read_text(encoding="utf-8")), chains)
-        platform_record(
-            operator_id=None,
-            action=VERIFIED,
-            target=("audit", "chains"),
-            now=now,
-            after={"chains": len(chains), "faults": len(faults)},
-        )
+        after = {"chains": len(chains), "faults": len(faults)}
+        platform_record(None, VERIFIED, ("audit", "chains"), now, after=after)
         if faults:
             raise CommandError("\n".join(faults))
         if heads is not None:

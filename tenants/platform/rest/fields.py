@@ -200,8 +200,7 @@ def _seconds(data: object) -> float:
         return data
     found = _DURATION.fullmatch(data) if isinstance(data, str) else None
     if found is None:
-        sentence = refusal_text("duration_form")
-        raise _refused_time(sentence, "bad_duration")
+        raise _refused_time(refusal_text("duration_form"), "bad_duration")
     parts = {unit: int(n) for unit, n in found.groupdict().items() if n}
     return timedelta(**parts).total_seconds()
 

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 
 from tenants.access import Actor, access_project
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import ApiToken, Membership, Project, Role, Scope, ServiceAccount
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.services.credentials.tokens import (
@@ -147,8 +147,7 @@ def service_token_create(
     days_check(token.days)
     scopes = [str(each) for each in SCOPES if each in token.scopes]
     if not scopes or not set(token.scopes) <= set(SCOPES):
-        sentence = refusal_text("service_account_scopes")
-        raise invalid("bad_scopes", sentence, "scopes")
+        raise invalid("bad_scopes", refusal_text("service_account_scopes"), "scopes")
     new = NewToken(
         name=name_read(token.name),
         expires=now + timedelta(days=token.days),
@@ -208,11 +207,5 @@ def _project(actor: Actor, slug: str) -> Project:
 def _record(
     actor: Actor, action: str, account: ServiceAccount, now: datetime, more: dict[str, str]
 ) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("service_account", account.id),
-        now=now,
-        detail={"name": account.name, "in_project": account.project.slug, **more},
-    )
+    detail = {"name": account.name, "in_project": account.project.slug, **more}
+    actor_record(actor, action, ("service_account", account.id), now, detail)

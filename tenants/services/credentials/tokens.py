@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 
 from tenants.access import Actor, access_project, actor_of
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import ApiToken, Role, Scope, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import require_operators_process, tenant_tx
@@ -287,14 +287,8 @@ def token_replace(
     made = token_store(actor, new, now)
     ends = min(old.expires, now + overlap)
     ApiToken.objects.filter(id=old.id).update(expires=ends)
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="token.rotated",
-        target=("token", old.id),
-        now=now,
-        detail={"expires": ends.isoformat(), "successor": str(made[0].id)},
-    )
+    detail = {"expires": ends.isoformat(), "successor": str(made[0].id)}
+    actor_record(actor, "token.rotated", ("token", old.id), now, detail)
     return made
 
 
@@ -316,19 +310,13 @@ def token_store(actor: Actor, new: NewToken, now: datetime) -> tuple[ApiToken, s
         project_id=new.project_id,
         made_with_id=new.made_with,
     )
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="token.created",
-        target=("token", token.id),
-        now=now,
-        detail={
-            "expires": new.expires.isoformat(),
-            "scopes": new.scopes,
-            **({"project": str(new.project_id)} if new.project_id else {}),
-            **({"made_with": str(new.made_with)} if new.made_with else {}),
-        },
-    )
+    detail = {
+        "expires": new.expires.isoformat(),
+        "scopes": new.scopes,
+        **({"project": str(new.project_id)} if new.project_id else {}),
+        **({"made_with": str(new.made_with)} if new.made_with else {}),
+    }
+    actor_record(actor, "token.created", ("token", token.id), now, detail)
     return token, clear
 
 
@@ -355,13 +343,7 @@ def tokens_end(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:
         for token_id in token_ids:
             if ApiToken.objects.filter(id=token_id, revoked=None).update(revoked=now):
                 ended += 1
-                audit_record(
-                    tenant_id=actor.tenant_id,
-                    actor_id=actor.user_id,
-                    action="token.revoked",
-                    target=("token", token_id),
-                    now=now,
-                )
+                actor_record(actor, "token.revoked", ("token", token_id), now)
         token_ids = list(
             ApiToken.objects.filter(
                 tenant_id=actor.tenant_id, made_with__in=token_ids, revoked=None

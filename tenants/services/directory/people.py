@@ -231,10 +231,5 @@ def _note(
         detail={"username": user.username, "by": "directory", **detail},
     )
     if action == "directory.created":
-        platform_record(
-            operator_id=None,
-            action="account.created",
-            target=("user", user.pk),
-            now=now,
-            after={"username": user.username, "tenant": tenant.slug, "by": "directory"},
-        )
+        after = {"username": user.username, "tenant": tenant.slug, "by": "directory"}
+        platform_record(None, "account.created", ("user", user.pk), now, after=after)

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import (
     Lab,
     LabLead,
@@ -128,18 +128,12 @@ def project_lab_set(*, actor: Actor, project: str, lab: str | None, now: datetim
         )
         room.check(model, quota.guaranteed_units)
     _place(moved)
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="project.moved",
-        target=("project", moved.id),
-        now=now,
-        detail={
-            "slug": moved.slug,
-            "before": {"lab": before},
-            "after": {"lab": target.slug if target else None},
-        },
-    )
+    detail = {
+        "slug": moved.slug,
+        "before": {"lab": before},
+        "after": {"lab": target.slug if target else None},
+    }
+    actor_record(actor, "project.moved", ("project", moved.id), now, detail)
     return moved
 
 
@@ -213,11 +207,4 @@ def _locked(actor: Actor, slug: str, param: str | None = None) -> Lab:
 def _record(
     actor: Actor, action: str, lab: Lab, now: datetime, detail: dict[str, Any] | None = None
 ) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("lab", lab.id),
-        now=now,
-        detail={"slug": lab.slug, **(detail or {})},
-    )
+    actor_record(actor, action, ("lab", lab.id), now, {"slug": lab.slug, **(detail or {})})

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import Lab, LabQuota, Membership, PersonQuota, Project, Quota, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.services.input_values import gpus_text
@@ -48,14 +48,8 @@ def lab_quota_set(
     quota, _ = LabQuota.objects.update_or_create(
         tenant_id=actor.tenant_id, lab=owner, gpu_class=model, defaults=values
     )
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="quota.set",
-        target=("quota", quota.id),
-        now=now,
-        detail={"lab": owner.slug, "gpu_class": model.slug, "before": before, "after": values},
-    )
+    detail = {"lab": owner.slug, "gpu_class": model.slug, "before": before, "after": values}
+    actor_record(actor, "quota.set", ("quota", quota.id), now, detail)
     return quota
 
 
@@ -108,20 +102,14 @@ def person_quota_set(
 def _person_limit_record(
     actor: Actor, quota: PersonQuota, before: int | None, after: int | None, now: datetime
 ) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="person_quota.set",
-        target=("person_quota", quota.id),
-        now=now,
-        detail={
-            "person": quota.user.username if quota.user else "everybody",
-            "in_project": quota.project.slug if quota.project else None,
-            "gpu_class": quota.gpu_class_id,
-            "before": {"limit_units": before},
-            "after": {"limit_units": after},
-        },
-    )
+    detail = {
+        "person": quota.user.username if quota.user else "everybody",
+        "in_project": quota.project.slug if quota.project else None,
+        "gpu_class": quota.gpu_class_id,
+        "before": {"limit_units": before},
+        "after": {"limit_units": after},
+    }
+    actor_record(actor, "person_quota.set", ("person_quota", quota.id), now, detail)
 
 
 def project_to_limit(actor: Actor, slug: str) -> Project:

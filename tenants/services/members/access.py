@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import KnownPerson, Membership, Role, User
 from tenants.platform.errors import Refused, missing
 from tenants.services.members.people import require_another_admin
@@ -48,12 +48,6 @@ def member_enabled_set(*, actor: Actor, username: str, is_enabled: bool, now: da
         for membership in leading:
             require_another_admin(membership)
     rows.update(disabled=None if is_enabled else now)
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="member.enabled" if is_enabled else "member.disabled",
-        target=("user", user.pk),
-        now=now,
-        detail={"username": user.username},
-    )
+    action = "member.enabled" if is_enabled else "member.disabled"
+    actor_record(actor, action, ("user", user.pk), now, {"username": user.username})
     return user

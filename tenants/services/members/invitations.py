@@ -63,13 +63,8 @@ def admin_invite(*, operator: User, tenant: Tenant, to: str, now: datetime) -> I
     """
     request = InvitationRequest(_invitee_read(to), Role.TENANT_ADMIN, None)
     invitation = _invite(tenant.id, operator.pk, request, now)
-    platform_record(
-        operator_id=operator.pk,
-        action="tenant.admin_invited",
-        target=("tenant", tenant.slug),
-        now=now,
-        after={"invitee": invitation.invitee, "expires": invitation.expires.isoformat()},
-    )
+    after = {"invitee": invitation.invitee, "expires": invitation.expires.isoformat()}
+    platform_record(operator.pk, "tenant.admin_invited", ("tenant", tenant.slug), now, after=after)
     return invitation
 
 

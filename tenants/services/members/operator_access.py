@@ -162,7 +162,7 @@ def _record(access: OperatorAccess, operator: User, action: str, now: datetime) 
         "ended": access.ended_at.isoformat() if access.ended_at else "",
     }
     target = ("operator_access", access.id)
-    platform_record(operator_id=operator.pk, action=action, target=target, now=now, after=after)
+    platform_record(operator.pk, action, target, now, after=after)
     audit_record(
         tenant_id=access.tenant_id, actor_id=operator.pk, action=action, target=target, now=now,
         detail={"after": after},

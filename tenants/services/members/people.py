@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models.functions import Lower
 
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.audit import audit_record, platform_record
+from tenants.audit import actor_record, platform_record
 from tenants.models import (
     ApiToken,
     Invitation,
@@ -48,14 +48,7 @@ def project_create(*, actor: Actor, slug: str, name: str, now: datetime) -> Proj
     )
     if not is_new:
         raise invalid("slug_taken", refusal_text("project_slug_taken"), "slug")
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="project.created",
-        target=("project", project.id),
-        now=now,
-        detail={"slug": project.slug},
-    )
+    actor_record(actor, "project.created", ("project", project.id), now, {"slug": project.slug})
     return project
 
 
@@ -69,13 +62,8 @@ def project_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -
     project = access_project(actor, slug)
     changed = Project.objects.filter(id=project.id).exclude(is_open=is_open).update(is_open=is_open)
     if changed:
-        audit_record(
-            tenant_id=actor.tenant_id,
-            actor_id=actor.user_id,
-            action="project.opened" if is_open else "project.closed",
-            target=("project", project.id),
-            now=now,
-        )
+        action = "project.opened" if is_open else "project.closed"
+        actor_record(actor, action, ("project", project.id), now)
     project.is_open = is_open
     return project
 
@@ -106,14 +94,8 @@ def project_labels_set(
     }
     if after != before:
         Project.objects.filter(id=project.id).update(**after)
-        audit_record(
-            tenant_id=actor.tenant_id,
-            actor_id=actor.user_id,
-            action="project.labels_set",
-            target=("project", project.id),
-            now=now,
-            detail={"before": before, "after": after},
-        )
+        detail = {"before": before, "after": after}
+        actor_record(actor, "project.labels_set", ("project", project.id), now, detail)
     return Project.objects.get(id=project.id)
 
 
@@ -139,19 +121,13 @@ def membership_role_set(
     if not Membership.objects.filter(id=membership.id, role=before).update(role=role):
         raise missing("membership")
     membership.role = role
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="membership.set",
-        target=("membership", membership.id),
-        now=now,
-        detail={
-            "user": membership.user_id,
-            "project": str(membership.project_id),
-            "before": before,
-            "role": role,
-        },
-    )
+    detail = {
+        "user": membership.user_id,
+        "project": str(membership.project_id),
+        "before": before,
+        "role": role,
+    }
+    actor_record(actor, "membership.set", ("membership", membership.id), now, detail)
     return membership
 
 
@@ -168,14 +144,8 @@ def membership_remove(*, actor: Actor, membership_id: UUID, now: datetime) -> No
     if membership.role == Role.LEAD and not actor.is_tenant_admin:
         require_another_lead(membership)
     membership.delete()
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="membership.removed",
-        target=("membership", membership_id),
-        now=now,
-        detail={"user": membership.user_id, "role": membership.role},
-    )
+    detail = {"user": membership.user_id, "role": membership.role}
+    actor_record(actor, "membership.removed", ("membership", membership_id), now, detail)
 
 
 def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
@@ -183,14 +153,7 @@ def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
     if zone not in zoneinfo.available_timezones():
         raise invalid("bad_zone", refusal_text("bad_zone"), "zone")
     User.objects.filter(id=actor.user_id).update(time_zone=zone)
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="user.zone_set",
-        target=("user", actor.user_id),
-        now=now,
-        detail={"zone": zone},
-    )
+    actor_record(actor, "user.zone_set", ("user", actor.user_id), now, {"zone": zone})
 
 
 def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
@@ -200,14 +163,7 @@ def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
             "bad_mails", refusal_text("bad_mails", values=", ".join(User.Mails.values)), "mails"
         )
     User.objects.filter(id=actor.user_id).update(mails=mails)
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action="user.mails_set",
-        target=("user", actor.user_id),
-        now=now,
-        detail={"mails": mails},
-    )
+    actor_record(actor, "user.mails_set", ("user", actor.user_id), now, {"mails": mails})
 
 
 def role_project(actor: Actor, role: str, project: str | None) -> Project | None:
@@ -348,13 +304,10 @@ def account_erase(*, operator: User, user_id: int, now: datetime) -> User:
     user.username, user.first_name, user.last_name = f"erased-{user.pk}", "", ""
     user.email, user.is_staff = "", False
     user.save(update_fields=["username", "first_name", "last_name", "email", "is_staff"])
+    before = {"erased": False}
+    after = {"erased": True}
     platform_record(
-        operator_id=operator.pk,
-        action="account.erased",
-        target=("user", user.pk),
-        now=now,
-        before={"erased": False},
-        after={"erased": True},
+        operator.pk, "account.erased", ("user", user.pk), now, before=before, after=after
     )
     return user
 

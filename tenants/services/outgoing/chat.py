@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from tenants.access import Actor, access_project
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import ChatChannel, ChatMessage, Project
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, denied, invalid, missing
@@ -170,11 +170,5 @@ def _count_check(actor: Actor, project: Project | None) -> None:
 
 
 def _record(actor: Actor, action: str, row: ChatChannel, now: datetime) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("chat_channel", row.id),
-        now=now,
-        detail={"name": row.name, "service": row.service, "events": list(row.events)},
-    )
+    detail = {"name": row.name, "service": row.service, "events": list(row.events)}
+    actor_record(actor, action, ("chat_channel", row.id), now, detail)

@@ -98,8 +98,7 @@ def hook_consult(
     if known.is_dry_run and act != TEST:
         return None
     if known.act != act or known.asked != asked_of(found):
-        sentence = refusal_text("policy_hook_moved")
-        raise Refused("policy_hook_moved", sentence)
+        raise Refused("policy_hook_moved", refusal_text("policy_hook_moved"))
     return known.answers
 
 

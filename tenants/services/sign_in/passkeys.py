@@ -265,6 +265,4 @@ def _refused(sentence: str = UNANSWERED) -> Refused:
 
 
 def _note(user: User, by: User, action: str, now: datetime, after: dict[str, object]) -> None:
-    platform_record(
-        operator_id=by.pk, action=action, target=("user", user.pk), now=now, after=after
-    )
+    platform_record(by.pk, action, ("user", user.pk), now, after=after)

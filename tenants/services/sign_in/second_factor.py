@@ -186,7 +186,7 @@ def waiting_sign_in(digest: bytes, now: datetime) -> WaitingSignIn | None:
 def session_complete(digest: bytes, user: User, now: datetime) -> None:
     """Signs the person in with the session, after `factor_check`."""
     Session.objects.filter(digest=digest).update(user=user, pending=None, verified=now)
-    platform_record(operator_id=user.pk, action="sign_in.done", target=("user", user.pk), now=now)
+    platform_record(user.pk, "sign_in.done", ("user", user.pk), now)
 
 
 def session_verify(digest: bytes, now: datetime) -> None:
@@ -255,14 +255,7 @@ def _note(
     before: dict[str, object] | None = None,
     after: dict[str, object],
 ) -> None:
-    platform_record(
-        operator_id=user.pk,
-        action=action,
-        target=("user", user.pk),
-        now=now,
-        before=before,
-        after=after,
-    )
+    platform_record(user.pk, action, ("user", user.pk), now, before=before, after=after)
 
 
 def _asked(statement: str, *given: str | bytes | datetime) -> bool:

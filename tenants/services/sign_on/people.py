@@ -125,7 +125,7 @@ def session_bind(digest: bytes, user: User, tenant_id: UUID, now: datetime) -> b
         held.update(pending=user, user=None, only_tenant_id=tenant_id)
         return False
     held.update(user=user, pending=None, only_tenant_id=tenant_id)
-    platform_record(operator_id=user.pk, action="sign_in.done", target=("user", user.pk), now=now)
+    platform_record(user.pk, "sign_in.done", ("user", user.pk), now)
     return True
 
 
@@ -197,13 +197,8 @@ def _directory_groups(provider: SignOnProvider, user_id: int) -> frozenset[str]:
 
 def _account_create(provider: SignOnProvider, claims: Claims, now: datetime) -> User:
     user = account_named(claims.username or claims.subject, claims.name, provider.tenant)
-    platform_record(
-        operator_id=user.pk,
-        action="account.created",
-        target=("user", user.pk),
-        now=now,
-        after={"username": user.username, "tenant": provider.tenant.slug},
-    )
+    after = {"username": user.username, "tenant": provider.tenant.slug}
+    platform_record(user.pk, "account.created", ("user", user.pk), now, after=after)
     return user
 
 
@@ -341,8 +336,7 @@ def _role_record(
 def _may_not(provider: SignOnProvider, user: User) -> Refused | None:
     """Returns why the account can't sign in by a provider, or None."""
     if user.is_staff:
-        sentence = refusal_text("not_allowed_may_not")
-        return Refused("not_allowed", sentence, "denied")
+        return Refused("not_allowed", refusal_text("not_allowed_may_not"), "denied")
     if not user.is_active:
         return Refused("account_closed", refusal_text("account_closed"))
     known = KnownPerson.objects.filter(tenant_id=provider.tenant_id, user=user)

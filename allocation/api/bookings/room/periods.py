@@ -28,5 +28,4 @@ def period_check(since: datetime, until: datetime, longest: timedelta) -> None:
     if until <= since:
         raise invalid("end_before_start", refusal_text("until_after_from"), "until")
     if until - since > longest:
-        sentence = refusal_text("span_too_long", days=longest.days)
-        raise invalid("span_too_long", sentence, "until")
+        raise invalid("span_too_long", refusal_text("span_too_long", days=longest.days), "until")

@@ -35,7 +35,7 @@ from allocation.services.record.history import Event, events_add
 from allocation.services.runs.transition import booking_change
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.platform.errors import Refused, invalid
 
 COMING = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
@@ -172,8 +172,7 @@ def _dates(series: Series, date: Booking | None, patch: SeriesPatch) -> list[Boo
     elif patch.scope is Scope.THIS:
         return [date]
     elif date.state not in COMING:
-        sentence = refusal_text("date_begun", label=date.label)
-        raise Refused("date_begun", sentence, param="date")
+        raise Refused("date_begun", refusal_text("date_begun", label=date.label), param="date")
     else:
         rows = series.bookings.filter(state__in=COMING, starts__gte=date.starts)
     found = list(rows.select_related("tier", "project", "owner").order_by("starts", "id"))
@@ -312,11 +311,4 @@ def _audit(
     outcomes = [each.outcome for each in answers]
     detail = {"scope": patch.scope.value, "dates": len(outcomes)}
     detail |= {name: outcomes.count(name) for name in sorted(set(outcomes))}
-    audit_record(
-        tenant_id=series.tenant_id,
-        actor_id=actor.user_id,
-        action="series.change",
-        target=("series", series.id),
-        now=now,
-        detail=detail,
-    )
+    actor_record(actor, "series.change", ("series", series.id), now, detail)

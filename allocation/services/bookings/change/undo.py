@@ -47,12 +47,10 @@ def change_undo(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
         booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
         change = _last_made(booking)
         if change is None:
-            sentence = refusal_text("nothing_to_undo", label=booking.label)
-            raise Refused("nothing_to_undo", sentence)
+            raise Refused("nothing_to_undo", refusal_text("nothing_to_undo", label=booking.label))
         if now >= _until(change):
             made = actor.clock(change.decided_at or now)
-            sentence = refusal_text("undo_late", label=booking.label, made=made)
-            raise Refused("undo_late", sentence)
+            raise Refused("undo_late", refusal_text("undo_late", label=booking.label, made=made))
         return _Undo.of(actor, booking, change, now).apply()
 
 

@@ -28,7 +28,7 @@ from allocation.services.record.terms import Terms, terms_of
 from allocation.services.runs.transition import booking_change
 from billing.services import HoldRequest, hold_delta_place, hold_exchange
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.outbox import task_request
 
 
@@ -144,14 +144,8 @@ class ChangeWriter:
 
     def _audit(self, action: str, change: BookingChange) -> None:
         booking = self.booking
-        audit_record(
-            tenant_id=booking.tenant_id,
-            actor_id=self.actor.user_id,
-            action=action,
-            target=("booking", booking.id),
-            now=self.now,
-            detail={"label": booking.label, "differences": change.differences},
-        )
+        detail = {"label": booking.label, "differences": change.differences}
+        actor_record(self.actor, action, ("booking", booking.id), self.now, detail)
 
 
 def labels_change(

@@ -119,20 +119,15 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
         "repeated": f", {recurrence_words(terms.repeat)}" if terms.repeat else "",
     }
     history_note(first, fleet_text("maintenance_planned", **facts), now)
-    platform_record(
-        operator_id=operator.id,
-        action="maintenance.planned",
-        target=("maintenance", first.id),
-        now=now,
-        after={
-            "where": first.where,
-            "starts": first.starts.isoformat(),
-            "ends": first.ends.isoformat(),
-            "drain_by": first.drain_by.isoformat(),
-            "reason": first.reason,
-            "dates": len(maintenances),
-        },
-    )
+    after = {
+        "where": first.where,
+        "starts": first.starts.isoformat(),
+        "ends": first.ends.isoformat(),
+        "drain_by": first.drain_by.isoformat(),
+        "reason": first.reason,
+        "dates": len(maintenances),
+    }
+    platform_record(operator.id, "maintenance.planned", ("maintenance", first.id), now, after=after)
     because = cause_of(first)
     notified = Q(pk=None)
     for maintenance in _before_last_end(maintenances):
