@@ -119,6 +119,9 @@ def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) ->
     starts, ends = min(b.starts for b in blocks), max(b.ends for b in blocks)
     own = sum(block.kind == "mine" for block in blocks)
     kind = "mine" if own else "proj" if any(b.booking for b in blocks) else ""
+    is_plan = all(block.expected for block in blocks)
+    if is_plan:
+        kind = "plan" if kind else "plan oth"
     count = f"{len(blocks)} slices"
     paths = {block.booking.path if block.booking else "" for block in blocks} - {""}
     left, width = _stretch(look, starts, ends)
@@ -132,7 +135,8 @@ def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) ->
         key=f"{origin.key}={starts:%d%H%M}",
         title=count if width > TEXT_WIDTH else "",
         sub="",
-        name=f"{count}{f', {own} yours' * bool(own)}, GPU {origin.gpu} on {origin.node}, {words}",
+        name=f"{count}{f', {own} yours' * bool(own)}, GPU {origin.gpu} on {origin.node}, {words}"
+        + ", expected" * is_plan,
         href=f"{look.base}{paths.pop()}" if len(paths) == 1 else "",
         count=len(blocks),
     )

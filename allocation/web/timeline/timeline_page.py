@@ -110,7 +110,7 @@ def grid_context(timeline: Timeline, look: ViewOptions, address: Address) -> dic
         "days": span.days(),
         "days_only": span.shows_days_only,
         "ticks": span.ticks(),
-        "labels": [(at, text, at < LABEL_EDGE) for at, text in span.clocks(now)],
+        "clocks": [(at, text, at < LABEL_EDGE) for at, text in span.clocks(now)],
         "span_words": span.words,
         "now_at": now_at,
         "now_clock": clock(now, span.zone),

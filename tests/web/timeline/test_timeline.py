@@ -1,5 +1,6 @@
 """The timeline: who may see what, and bars where the hardware really is."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -308,6 +309,10 @@ def test_the_grid_alone_is_what_a_live_page_fetches() -> None:
     assert "span=6h" in fragment
     assert "part=grid" in fragment
     assert "<html" not in fragment
+    page = flat(_page(mine, "?span=6h").decode())
+    clocks = [re.findall(r'class="clk[^>]*>([\d:]+)<', each) for each in (page, fragment)]
+    assert clocks[0] == clocks[1]
+    assert len(clocks[0]) >= 4, "the page names the hours, too"
 
 
 def test_rows_are_a_tree_with_levels_and_only_parents_open() -> None:
@@ -369,6 +374,15 @@ def test_slot_rows_are_open_while_there_are_slices_and_one_bar_stands_for_later_
     assert rows["gpu-a1-01/1/0"].hidden
     (bar,) = rows["gpu-a1-01/1"].bars
     assert (bar.title, bar.css.split(), bar.height) == ("2 slices", ["bar", "mine", "sum"], 24)
+    with as_system():
+        places = [{"gpu": str(second.id), "profile": "1g.10gb", "start": 5, "size": 1}] * 2
+        waiting = a_booking(
+            mine, now=NOW, state=State.QUEUED, hours=60, starts_in=timedelta(days=8)
+        )
+        Booking.objects.filter(id=waiting.id).update(planned_places=places)
+    planned = _fortnight(mine)["gpu-a1-01/1"].bars[-1]
+    assert (planned.title, planned.css.split()) == ("2 slices", ["bar", "plan", "sum"])
+    assert planned.name.endswith("expected")
     assert not _fortnight(mine, frozenset({"gpu-a1-01", "gpu-a1-01/1"}))["gpu-a1-01/1/0"].hidden
     assert _fortnight(mine, frozenset({"gpu-a1-01", "gpu-a1-01/0-"}))["gpu-a1-01/0/0"].hidden
 
