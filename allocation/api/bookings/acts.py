@@ -14,7 +14,7 @@ from allocation.api.bookings.bookings import booking_answer
 from allocation.api.bookings.change.changes import (
     DRY_RUN,
 )
-from allocation.api.bookings.change.shapes import ending_data
+from allocation.api.bookings.change.shapes import EndingOut, ending_data
 from allocation.api.bookings.decisions import (
     preferences_of,
 )
@@ -37,7 +37,9 @@ from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Duration, Instant, Strict
-from tenants.platform.rest.schema import described
+from tenants.platform.rest.schema import described, one_of
+
+ENDED = one_of("BookingOrEndingOut", BookingOut, EndingOut)
 
 
 class _BookingAction(ApiView):
@@ -77,7 +79,7 @@ class BookingCancel(_BookingEnd):
     @described(
         "act_cancel_booking",
         "Cancel a booking",
-        answer=BookingOut,
+        answer=ENDED,
         headers=DRY_RUN,
     )
     def post(self, request: Request, reference: str) -> HttpResponseBase:
@@ -93,7 +95,7 @@ class BookingRelease(_BookingEnd):
     @described(
         "act_release_booking",
         "Release the devices of a booking",
-        answer=BookingOut,
+        answer=ENDED,
         headers=DRY_RUN,
     )
     def post(self, request: Request, reference: str) -> HttpResponseBase:
@@ -112,6 +114,7 @@ class BookingUndo(ApiView):
         "Undo the last change of a booking",
         answer=BookingOut,
         status=(200, "application/json"),
+        others={202: BookingOut},
     )
     def post(self, request: Request, reference: str) -> HttpResponseBase:
         """Takes the last change back within 60 s, with the rank and the prices from before. What

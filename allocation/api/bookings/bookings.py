@@ -17,7 +17,7 @@ from allocation.api.bookings.change.changes import (
     patch_of,
     revision_sent,
 )
-from allocation.api.bookings.change.shapes import change_quote_data
+from allocation.api.bookings.change.shapes import ChangeQuoteOut, change_quote_data
 from allocation.api.bookings.decisions import (
     Preferences,
     booking_refusal,
@@ -25,7 +25,7 @@ from allocation.api.bookings.decisions import (
     preference_applied,
     preferences_of,
 )
-from allocation.api.bookings.quotes import quote_data
+from allocation.api.bookings.quotes import QuoteOut, quote_data
 from allocation.api.bookings.requests import booking_request_of, with_array
 from allocation.api.bookings.shapes import (
     BookingOut,
@@ -59,7 +59,7 @@ from tenants.platform.deferred import Wait
 from tenants.platform.labels import MAX_TEXT, Reference, labels_read
 from tenants.platform.rest.fields import Text
 from tenants.platform.rest.pagination import PageQuery, page_of
-from tenants.platform.rest.schema import described, page
+from tenants.platform.rest.schema import described, one_of, page
 from tenants.services.booking_numbers import booking_numbers_prepare
 from tenants.services.sign_in.rate_limits import call_limit_check
 
@@ -112,6 +112,7 @@ class Bookings(ApiView):
         status=201,
         request=NewBookingIn,
         headers=Preferences.PARAMETERS,
+        others={200: QuoteOut},
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Returns the booking in the state `requested`. With `Prefer: wait=5` the answer waits for
@@ -201,8 +202,9 @@ class BookingOne(ApiView):
     @described(
         "act_update_booking",
         "Change a booking",
-        answer=BookingOut,
+        answer=one_of("BookingOrChangeQuoteOut", BookingOut, ChangeQuoteOut),
         status=(200, "application/json"),
+        others={202: BookingOut},
         request=PatchIn,
         headers=(*IF_MATCH, *Preferences.PATCH_PARAMETERS),
     )

@@ -128,6 +128,7 @@ class SeriesList(ApiView):
     @described(
         "create_series", "Create a series",
         answer=SeriesOut, status=201, request=SeriesIn, headers=Preferences.PARAMETERS,
+        others={200: SeriesOut},
     )  # fmt: skip
     def post(self, request: Request) -> HttpResponseBase:
         """Books all dates in one step and returns the series. With `Prefer: wait=5` the answer
@@ -201,6 +202,7 @@ class SeriesOne(ApiView):
         "Change a series",
         answer=SeriesOut,
         status=(200, "application/json"),
+        others={202: SeriesOut},
         request=SeriesPatchIn,
         headers=IF_MATCH,
         query=SeriesScopeQuery,

@@ -1,6 +1,6 @@
 """Declares operations for the OpenAPI document."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -8,6 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
     OpenApiParameter,
     OpenApiResponse,
+    PolymorphicProxySerializer,
     extend_schema,
     inline_serializer,
 )
@@ -47,6 +48,14 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     "nothing and gets the stored answer with `Idempotency-Replayed: true`, for 7 days.",
 )
 PROBLEM = OpenApiResponse(Problem, description="Refused: see `code`.")
+BUSY = OpenApiResponse(Problem, description="Busy, or being upgraded: retry after `Retry-After`.")
+
+
+def one_of(name: str, *shapes: type[serializers.Serializer[Any]]) -> PolymorphicProxySerializer:
+    """One of several answers, such as the object itself or what a dry run says of it."""
+    return PolymorphicProxySerializer(
+        component_name=name, serializers=list(shapes), resource_type_field_name=None
+    )
 
 
 def described(  # noqa: PLR0913 (named parts of one description)
@@ -59,10 +68,12 @@ def described(  # noqa: PLR0913 (named parts of one description)
     query: type[serializers.Serializer[Any]] | None = None,
     headers: tuple[OpenApiParameter, ...] = (),
     public: bool = False,
+    others: Mapping[int, Any] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Declares a handler's operation; every operation may also answer with a problem.
 
-    `create_…` and `act_…` operations accept an idempotency key.
+    `create_…` and `act_…` operations accept an idempotency key. `others` are further successes by
+    their status.
     """
     parameters: list[Any] = [*([query] if query else []), *headers]
     if operation.startswith(("create", "act")) and not public:
@@ -72,7 +83,12 @@ def described(  # noqa: PLR0913 (named parts of one description)
         summary=summary,
         request=request,
         parameters=parameters,
-        responses={status: answer, ("4XX", "application/problem+json"): PROBLEM},
+        responses={
+            status: answer,
+            **(others or {}),
+            ("4XX", "application/problem+json"): PROBLEM,
+            ("503", "application/problem+json"): BUSY,
+        },
         auth=[] if public else None,
     )
 

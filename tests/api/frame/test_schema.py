@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import yaml
 from django.core.management import call_command
+from django.http import HttpResponse
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
+from jsonschema import Draft202012Validator
 from rest_framework.serializers import BaseSerializer
 
 from portal.api.docs import Document, _document
@@ -112,6 +114,35 @@ def test_a_booking_and_a_problem_have_exactly_the_documented_fields(site: Site) 
     assert set(said(made)) == set(_schema("BookingOut")["properties"])
     missing = said(site.researcher.get("bookings/BK-999"))
     assert set(missing) == set(_schema("Problem")["properties"])
+
+
+def test_every_success_of_a_booking_is_in_the_document(site: Site) -> None:
+    """Also those of dry runs, and of changes that have to be decided."""
+    document = _read(Client().get("/api/v1/schema/").content)
+    ask = {"project": "folding", "request": "1 h100 for 10m"}
+
+    def check(answer: HttpResponse, path: str, method: str, status: int) -> None:
+        assert answer.status_code == status, answer.content
+        responses = document["paths"][f"/api/v1/{path}"][method]["responses"]
+        schema = responses[str(status)]["content"]["application/json"]["schema"]
+        Draft202012Validator({**schema, "components": document["components"]}).validate(
+            said(answer)
+        )
+        assert "503" in responses
+
+    dry = {"prefer": "dry-run"}
+    check(site.researcher.post("bookings", ask, **dry), "bookings", "post", 200)
+    one, address = "bookings/{reference}", "bookings/BK-1"
+    check(site.researcher.post("bookings", ask), "bookings", "post", 201)
+    tag = {"if-match": site.researcher.get(address)["ETag"]}
+    for headers in ({**dry, **tag}, tag):
+        changed = site.researcher.send("PATCH", address, {"count": 2}, headers=headers)
+        check(changed, one, "patch", 200)
+    assert "202" in document["paths"][f"/api/v1/{one}"]["patch"]["responses"]
+    for act in ("release", "cancel"):
+        path = f"{one}/{act}"
+        check(site.researcher.post(f"{address}/cancel", **dry), path, "post", 200)
+    check(site.researcher.post(f"{address}/cancel"), f"{one}/cancel", "post", 200)
 
 
 def _schema(name: str) -> dict[str, Any]:

@@ -47,6 +47,50 @@ class BookingChangeOut(serializers.Serializer[Any]):
         return change.approvals.filter(state="open").values_list("id", flat=True).first()
 
 
+class ChangePriceOut(serializers.Serializer[Any]):
+    """What a change adds to the price, or takes from it."""
+
+    currency = serializers.CharField()
+    held_before = Money(max_digits=20)
+    held_after = Money(max_digits=20)
+    difference = Money(max_digits=20)
+    late_fee = Money(max_digits=20, help_text="For giving up GPUs later than the tier's notice.")
+
+
+class ChangeDelayOut(serializers.Serializer[Any]):
+    """A booking of the own organisation that starts later. `after` is null without a start."""
+
+    booking = serializers.CharField()
+    before = serializers.DateTimeField()
+    after = serializers.DateTimeField(allow_null=True)
+
+
+class ChangeQuoteOut(serializers.Serializer[Any]):
+    """What a change would do. Nothing is written."""
+
+    strength = serializers.CharField(help_text="Whether it is granted at once or decided.")
+    place_in_line = serializers.ChoiceField(choices=["now", "kept"])
+    price = ChangePriceOut()
+    ends = serializers.DateTimeField(allow_null=True)
+    start = OptionOut(allow_null=True)
+    blocking = serializers.CharField(allow_null=True, help_text="Why it is not possible.")
+    approval_rules = serializers.ListField(child=serializers.CharField())
+    asks_hook = serializers.BooleanField(help_text="The policy hook of the organisation decides.")
+    quote = serializers.CharField(
+        allow_null=True, help_text="Keeps the price, sent with the PATCH."
+    )
+    delays = ChangeDelayOut(many=True, allow_null=True, help_text="Null: they are not known.")
+
+
+class EndingOut(serializers.Serializer[Any]):
+    """What ending a booking would cost. Nothing is written."""
+
+    currency = serializers.CharField()
+    charged = Money(max_digits=20)
+    late_fee = Money(max_digits=20)
+    returned = Money(max_digits=20)
+
+
 def change_quote_data(quote: ChangeQuote) -> dict[str, Any]:
     """What a change would do, as JSON values."""
     option = quote.option
