@@ -1,5 +1,8 @@
 """Live pages: a WebSocket per open page reports that something changed, and the page reloads it.
 
+Every member of a tenant is notified that a booking changed. Its state is sent only to members who
+may see the booking.
+
 A socket lives no longer than the right to read. Every two seconds one query checks for all sockets
 of this process that their sessions are valid and have the same roles as at the start.
 """
@@ -9,6 +12,7 @@ import logging
 import time
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
@@ -89,9 +93,12 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channel
             return
         if self.reader is None:
             return
+        message = event["message"]
+        if "project" in event and self.reader.may_see(UUID(event["project"])):
+            message = {**message, **event["news"]}
         try:
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-                await self.send_json(event["message"])
+                await self.send_json(message)
         except TimeoutError:
             # A closing handshake would wait for the same page.
             await self.disconnect(FORBIDDEN)

@@ -1,8 +1,10 @@
 // One socket per page says what changed; marked parts fetch themselves again.
 //   <section data-live="booking.changed" data-live-url="…?part=…" id="…">
 // data-live-every="10" polls a part every 10 seconds.
-// A part may narrow to one booking with data-live-booking="BK-12". Without data-live-url the
-// page's own address is fetched and the element of the same id is taken from it.
+// A part may narrow to one booking with data-live-booking="BK-12". With data-live-version, and an
+// element with data-event for each event, it is not fetched for what it shows already.
+// Without data-live-url the page's own address is fetched and the element of the same id is taken
+// from it.
 // A part is replaced whole, at most once a second, and keeps scroll positions and focus.
 const GAP_MS = 1000;
 const FIRST_WAIT_MS = 500;
@@ -14,6 +16,8 @@ const SILENT_MS = 35000;
 const NOT_YOURS = 4403;
 
 const due = new Map();
+// The messages for which each part is due; null for a reason that the part can't have already.
+const reasons = new Map();
 // The number of the last message of each kind, and the time of the last message.
 const last = { own: null, fleet: null };
 let heardAt = 0;
@@ -107,13 +111,24 @@ function changed(message) {
     const kinds = part.dataset.live.split(' ');
     const only = part.dataset.liveBooking;
     if (kinds.includes(message.kind) && (!only || !message.booking || only === message.booking)) {
-      refreshSoon(part);
+      refreshFor(part, message);
     }
   }
 }
 
+// A part that was fetched after a change has it already. The portal reads the version first.
+function isShown(part, message) {
+  return Boolean(message?.event) && message.version <= Number(part.dataset.liveVersion)
+    && part.querySelector(`[data-event="${message.event}"]`) !== null;
+}
+
 export function refreshAll() {
-  for (const part of document.querySelectorAll('[data-live]')) refreshSoon(part);
+  for (const part of document.querySelectorAll('[data-live]')) refreshFor(part, null);
+}
+
+function refreshFor(part, reason) {
+  reasons.set(part.id, [...(reasons.get(part.id) ?? []), reason]);
+  refreshSoon(part);
 }
 
 function refreshOld() {
@@ -123,7 +138,7 @@ function refreshOld() {
     if (age < part.dataset.liveEvery * 1000) continue;
     // Counts from now, so that an unresponsive server is not polled every second.
     part.dataset.liveAt = String(performance.now());
-    refreshSoon(part);
+    refreshFor(part, null);
   }
 }
 
@@ -142,6 +157,12 @@ async function refresh(id) {
     if (old) refreshLater(old);
     return;
   }
+  const asked = reasons.get(id) ?? [];
+  reasons.delete(id);
+  if (asked.every((reason) => isShown(old, reason))) {
+    due.delete(id);
+    return;
+  }
   try {
     const url = old.dataset.liveUrl || location.pathname + location.search;
     const response = await fetch(url, { headers: { 'X-Fragment': '1' }, redirect: 'error' });
@@ -150,6 +171,9 @@ async function refresh(id) {
     // The socket's state already shows that the server does not respond.
   } finally {
     due.delete(id);
+    // What was heard meanwhile may be missing in the answer.
+    const part = document.getElementById(id);
+    if (part && reasons.has(id)) refreshSoon(part);
   }
 }
 

@@ -88,3 +88,34 @@ def test_a_page_that_hears_nothing_says_since_when_and_looks_by_itself(
     expect(page.get_by_text("Cancelled").first).to_be_visible()
     # The line is open again, but an open line alone is no news.
     expect(page.locator("[data-live-text]")).to_contain_text("Live updates lost at")
+
+
+def test_a_page_fetches_only_what_it_does_not_show_yet(page: Page, running: Site) -> None:
+    sockets: list[WebSocketRoute] = []
+
+    def joined(socket: WebSocketRoute) -> None:
+        sockets.append(socket)
+
+    page.route_web_socket("**/ws/t/**", joined)
+    label = _booked(running)
+    page.clock.install()
+    page.goto(running.tenant(f"bookings/{label}"))
+    expect(page.locator("[data-live-text]")).to_have_text("Live")
+    version = page.locator("#booking").get_attribute("data-live-version")
+    event = page.locator("[data-event]").first.get_attribute("data-event")
+    fetched: list[str] = []
+    page.on("request", lambda request: fetched.append(request.url))
+
+    def send(number: int, **facts: int) -> None:
+        message = {"kind": "booking.changed", "booking": label, "number": number}
+        message |= {"version": int(version or 0), "event": int(event or 0)} | facts
+        sockets[-1].send(json.dumps(message))
+        page.evaluate("() => new Promise((done) => { queueMicrotask(done); })")
+        page.clock.fast_forward(3_000)
+
+    send(1)
+    send(2, version=0)
+    assert fetched == []
+    for number, facts in enumerate(({"version": 99}, {"event": 10**9}, {"event": 0}), 3):
+        with page.expect_request("**part=body**"):
+            send(number, **facts)

@@ -81,6 +81,7 @@ def _message(event: BookingEvent) -> OutboxMessage:
         "event": event.id,
         "booking": booking.label,
         "id": f"bk_{booking.id.hex}",
+        "project": booking.project_id.hex,
         "state": booking.state,
         "version": booking.version,
         **({"waitlist": booking.waitlist} if booking.waitlist else {}),

@@ -113,12 +113,13 @@ def booking_answer(
     request: HttpRequest, actor: Actor, booking: Booking, refusal: Refused | None = None
 ) -> HttpResponse:
     """Returns the page of the booking, with the refusal of an act on it."""
+    # First: the page takes an event that it shows as a sign that it shows what came with it.
+    events = history_of(booking)
     waits = why_waiting(booking, timezone.now())
     may = may_change(actor, booking)
     ctx = _context_of(actor, booking, waits, may_change=may)
     places = node_places_of(booking)
     summary = booking_summary(booking, ctx, may_change=may)
-    events = history_of(booking)
     context = {
         "booking": booking,
         "title": booking.name or booking.label,

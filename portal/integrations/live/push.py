@@ -6,7 +6,8 @@ heartbeats shows since when it is disconnected.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -17,13 +18,36 @@ from allocation.consumers import FLEET_GROUP, heartbeat_message, tenant_group
 from allocation.services.publish.live import numbers_last, numbers_next
 from tenants.models import OutboxMessage, Tenant
 
-GroupMessage = tuple[str, dict[str, Any]]
+
+@dataclass(frozen=True, slots=True)
+class ProjectNews:
+    """What only pages of members get who may see the bookings of a project."""
+
+    project: str
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any]) -> "ProjectNews | None":
+        """What a message of the outbox says of its booking; None of one from an older version."""
+        if "project" not in payload:
+            return None
+        facts = {name: payload[name] for name in ("id", "state", "event") if payload[name]}
+        return cls(payload["project"], facts)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMessage:
+    """A message to the pages of a group."""
+
+    group: str
+    message: dict[str, Any]
+    news: ProjectNews | None = None
 
 
 def push(messages: Iterable[OutboxMessage]) -> None:
     """Notifies the tenants' pages of changed bookings, and all pages that the fleet changed.
 
-    Of several messages about one booking only the last is sent, because pages fetch its state.
+    Of several messages about one booking only the last is sent, which has its present state.
     Raises redis.RedisError when the server is down; the messages then stay in the outbox.
     """
     last = {
@@ -31,28 +55,26 @@ def push(messages: Iterable[OutboxMessage]) -> None:
         for message in messages
         if message.kind.startswith("booking.")
     }
-    outgoing: list[GroupMessage] = [
-        (
+    outgoing = [
+        GroupMessage(
             tenant_group(message.owner),
             {
                 "kind": "booking.changed",
                 "booking": message.payload["booking"],
                 "version": message.payload["version"],
             },
+            ProjectNews.of(message.payload),
         )
         for message in last.values()
     ]
     if not outgoing:
         return
     # About other tenants' bookings a page learns only that some time became busy or free.
-    outgoing.append((FLEET_GROUP, {"kind": "fleet.changed"}))
-    numbers = numbers_next([group for group, _ in outgoing])
-    _send(
-        [
-            (group, {**hint, "number": number})
-            for (group, hint), number in zip(outgoing, numbers, strict=True)
-        ]
-    )
+    outgoing.append(GroupMessage(FLEET_GROUP, {"kind": "fleet.changed"}))
+    numbers = numbers_next([each.group for each in outgoing])
+    for each, number in zip(outgoing, numbers, strict=True):
+        each.message["number"] = number
+    _send(outgoing)
 
 
 def beat() -> None:
@@ -62,7 +84,7 @@ def beat() -> None:
     fleet, *own = numbers_last([FLEET_GROUP, *groups])
     _send(
         [
-            (group, heartbeat_message(number, fleet))
+            GroupMessage(group, heartbeat_message(number, fleet))
             for group, number in zip(groups, own, strict=True)
         ]
     )
@@ -71,8 +93,11 @@ def beat() -> None:
 def _send(outgoing: Iterable[GroupMessage]) -> None:
     async def send() -> None:
         layer: Any = get_channel_layer()
-        for group, message in outgoing:
-            await layer.group_send(group, {"type": "live.changed", "message": message})
+        for each in outgoing:
+            event = {"type": "live.changed", "message": each.message}
+            if each.news is not None:
+                event |= {"project": each.news.project, "news": each.news.facts}
+            await layer.group_send(each.group, event)
 
     _runner().run(send())
 

@@ -28,6 +28,10 @@ class Reader:
     tenant_id: UUID
     roles: frozenset[tuple[UUID | None, str]]
 
+    def may_see(self, project_id: UUID) -> bool:
+        """Whether the person has a role in the project, or in the whole tenant."""
+        return any(place is None or place == project_id for place, _ in self.roles)
+
 
 @dataclass(frozen=True, slots=True)
 class SessionContent:

@@ -1,8 +1,9 @@
 """From request to active: `python -m tests.bench.live.latency --rate 5 --seconds 30`.
 
 People book for an immediate start at a steady rate, whatever the portal does, and follow the live
-channel as an open page does: when a booking changed, the page fetches its state. An active booking
-is released at once, so that GPUs stay free. Times count from the moment the request was due.
+channel, whose messages have the state of the booking. `--look` fetches the booking at each message
+instead, as a page does that shows all of it. An active booking is released at once, so that GPUs
+stay free. Times count from the moment the request was due.
 """
 
 import argparse
@@ -48,38 +49,54 @@ class Trip:
 class Page:
     """An open page of the portal: the live channel, and the bookings it shows."""
 
-    def __init__(self, rest: httpx.AsyncClient) -> None:
-        self._rest = rest
+    def __init__(self, rest: httpx.AsyncClient, *, is_looking: bool) -> None:
+        self._rest, self._is_looking = rest, is_looking
         self._shown: dict[str, Trip] = {}
         # The channel may report a booking before its maker has read the answer.
-        self._early: set[str] = set()
+        self._early: dict[str, str] = {}
         self.messages = 0
 
     async def listen(self, channel: ClientConnection) -> None:
-        """Marks the bookings that the portal reports as changed."""
+        """Notes the states of the bookings that the portal reports as changed."""
         async for text in channel:
             message = json.loads(text)
             self.messages += 1
-            label = message.get("booking")
+            # Others' bookings come without a state.
+            if "state" not in message:
+                continue
+            label = message["booking"]
             if label in self._shown:
-                self._shown[label].changed.set()
-            elif label is not None:
-                self._early.add(label)
+                self._note(self._shown[label], message["state"])
+            else:
+                self._early[label] = message["state"]
 
     async def follow(self, trip: Trip) -> None:
-        """Fetches the booking after each hint, until it is active or over."""
+        """Waits until the booking is active or over."""
         self._shown[trip.label] = trip
         if trip.label in self._early:
-            trip.changed.set()
+            self._note(trip, self._early.pop(trip.label))
         while trip.state in OPEN:
             await asyncio.wait_for(trip.changed.wait(), PATIENCE_SECONDS)
-            await asyncio.sleep(trip.next_look - time.monotonic())
             trip.changed.clear()
-            trip.next_look = time.monotonic() + LOOK_GAP_SECONDS
-            answer = await self._rest.get(f"/bookings/{trip.label}")
-            trip.looks += 1
-            trip.state = answer.json()["state"]
-            trip.reached.setdefault(trip.state, time.monotonic() - trip.due)
+            if self._is_looking:
+                await self._look(trip)
+
+    def _note(self, trip: Trip, state: str) -> None:
+        trip.changed.set()
+        if not self._is_looking:
+            self._reach(trip, state)
+
+    async def _look(self, trip: Trip) -> None:
+        await asyncio.sleep(trip.next_look - time.monotonic())
+        trip.changed.clear()
+        trip.next_look = time.monotonic() + LOOK_GAP_SECONDS
+        answer = await self._rest.get(f"/bookings/{trip.label}")
+        trip.looks += 1
+        self._reach(trip, answer.json()["state"])
+
+    def _reach(self, trip: Trip, state: str) -> None:
+        trip.state = state
+        trip.reached.setdefault(state, time.monotonic() - trip.due)
 
 
 class Load:
@@ -139,7 +156,7 @@ async def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         site.client(PART) as rest,
         connect(socket, origin=site.url, additional_headers=headers) as channel,  # type: ignore[arg-type]  # a NewType of str
     ):
-        page = Page(rest)
+        page = Page(rest, is_looking=options.look)
         listening = asyncio.create_task(page.listen(channel))
         load = Load(rest, page, options)
         began, own, (busy, total) = time.monotonic(), cpu_seconds(), cpu_of_machine()
@@ -178,6 +195,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--warm", type=float, default=5, help="seconds before the measured ones")
     parser.add_argument("--project", default="language-models")
     parser.add_argument("--ask", nargs="+", default=list(ASKS), help="asked for in turn")
+    parser.add_argument("--look", action="store_true", help="fetch the booking at each message")
     site_options(parser)
     return parser
 

@@ -19,12 +19,13 @@ from websockets.typing import Origin
 
 from allocation import consumers
 from allocation.consumers import FLEET_GROUP, LiveConsumer
+from allocation.models import Booking, BookingEvent
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from portal.integrations.live.push import beat
 from portal.integrations.relay import outbox_relay
-from tenants.models import Membership, User
-from tests.builders import a_member, a_project
+from tenants.models import Membership, Role, User
+from tests.builders import a_member, a_project, a_tenant_admin
 from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -59,6 +60,19 @@ def heard(socket: ClientConnection, count: int) -> list[dict[str, object]]:
     return [json.loads(socket.recv(timeout=10)) for _ in range(count)]
 
 
+def changed_message(
+    booking: Booking, version: int, number: int, state: str | None = None
+) -> dict[str, object]:
+    """The message about a booking, with its state for members who may see it."""
+    message: dict[str, object] = {"kind": "booking.changed", "booking": booking.label}
+    message |= {"version": version, "number": number}
+    if state is not None:
+        with as_system():
+            event = BookingEvent.objects.get(booking=booking, state=state)
+        message |= {"id": f"bk_{booking.id.hex}", "state": state, "event": event.id}
+    return message
+
+
 @pytest.fixture
 def labs(live_portal: str) -> tuple[Lab, Lab]:
     return a_lab("helix"), a_lab("northlab", gpus=0)
@@ -84,21 +98,23 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
             )
             assert outbox_relay(NOW) == 1
         assert heard(ours, 2) == [
-            {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
+            changed_message(booking, 1, 1, "requested"),
             {"kind": "fleet.changed", "number": 1},
         ]
         assert heard(theirs, 1) == [{"kind": "fleet.changed", "number": 1}]
         with as_system():
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
             # Theirs, so that a leak of ours would stand before it in their socket.
-            booking_request(actor=north.actor, request=a_booking_request(north.project), now=NOW)
+            foreign = booking_request(
+                actor=north.actor, request=a_booking_request(north.project), now=NOW
+            )
             assert outbox_relay(NOW) == 2
         assert heard(theirs, 2) == [
-            {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
+            changed_message(foreign, 1, 1, "requested"),
             {"kind": "fleet.changed", "number": 2},
         ]
         assert heard(ours, 2) == [
-            {"kind": "booking.changed", "booking": "BK-1", "version": 2, "number": 2},
+            changed_message(booking, 2, 2, "cancelled"),
             {"kind": "fleet.changed", "number": 2},
         ]
         # What a page should have heard: its own tenant's numbers, and the fleet's.
@@ -108,6 +124,34 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         assert heard(theirs, 1) == [{"kind": "live.beat", "own": 1, "fleet": 2}]
 
 
+def test_only_members_who_may_see_a_booking_get_its_state(
+    live_portal: str, labs: tuple[Lab, Lab]
+) -> None:
+    helix, _ = labs
+    with as_system():
+        people = {
+            "viewer": a_member(helix.project, Role.VIEWER),
+            "admin": a_tenant_admin(helix.tenant),
+            "elsewhere": a_member(a_project(helix.tenant)),
+        }
+    cookies = {name: signed_in(each.user_id) for name, each in people.items()}
+    with ExitStack() as stack:
+        sockets = {
+            name: stack.enter_context(a_page(live_portal, "helix", cookie))
+            for name, cookie in cookies.items()
+        }
+        for socket in sockets.values():
+            assert heard(socket, 1)
+        with as_system():
+            booking = booking_request(
+                actor=helix.actor, request=a_booking_request(helix.project), now=NOW
+            )
+            assert outbox_relay(NOW) == 1
+        found = {name: heard(socket, 2)[0] for name, socket in sockets.items()}
+    whole = changed_message(booking, 1, 1, "requested")
+    assert found == {"viewer": whole, "admin": whole, "elsewhere": changed_message(booking, 1, 1)}
+
+
 def test_of_what_happened_together_a_page_hears_only_the_last_of_each_booking(
     live_portal: str, labs: tuple[Lab, Lab]
 ) -> None:
@@ -115,16 +159,18 @@ def test_of_what_happened_together_a_page_hears_only_the_last_of_each_booking(
     with a_page(live_portal, "helix", signed_in(helix.actor.user_id)) as ours:
         assert heard(ours, 1)
         with as_system():
-            for _ in range(2):
-                booking = booking_request(
+            first, booking = (
+                booking_request(
                     actor=helix.actor, request=a_booking_request(helix.project), now=NOW
                 )
+                for _ in range(2)
+            )
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
             assert outbox_relay(NOW) == 3
             beat()
         assert heard(ours, 4) == [
-            {"kind": "booking.changed", "booking": "BK-1", "version": 1, "number": 1},
-            {"kind": "booking.changed", "booking": "BK-2", "version": 2, "number": 2},
+            changed_message(first, 1, 1, "requested"),
+            changed_message(booking, 2, 2, "cancelled"),
             {"kind": "fleet.changed", "number": 1},
             {"kind": "live.beat", "own": 2, "fleet": 1},
         ]
