@@ -1,6 +1,7 @@
 """The REST API as methods. A test compares every path and field with the OpenAPI document."""
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -214,14 +215,13 @@ class Client:
         return _document(response)
 
 
-# What a number has besides letters and digits: BK-2041[17].
-_BETWEEN = str.maketrans("", "", "-_[]")
+# A number, an element of an array, a booking's id, or the id of an offer.
+_REFERENCE = re.compile(r"BK-\d+(\[\d+\])?|bk_[0-9a-f]{1,32}|[0-9a-f-]{1,36}", re.IGNORECASE)
 
 
 def _quoted(reference: str) -> str:
     """Returns the reference as one part of an address."""
-    plain = reference.isascii() and reference.translate(_BETWEEN).isalnum()
-    if reference and not plain:
+    if reference and not _REFERENCE.fullmatch(reference):
         raise Problem({"status": 422, "detail": f"{reference!r} is not a booking like BK-2041."})
     return quote(reference, safe="")
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpu_client.api import Client, Document
 from gpu_client.availability import budget, free, offers_app, quota, waitlist
-from gpu_client.config import Config, config_path, config_save
+from gpu_client.config import config_of, config_path, config_save
 from gpu_client.node import NotOnThisNode, booking_environment, booking_run, motd
 from gpu_client.output import (
     console,
@@ -346,7 +346,7 @@ def login(
     with errors_shown(is_json=is_json):
         if not token:
             token = _token_of_browser(url.strip(), name or f"gpu on {socket.gethostname()}"[:80])
-        config = Config(url.strip(), token.strip())
+        config = config_of(url.strip(), token.strip())
         with Client(config) as client:
             me = client.me()
     path = config_save(config, os.environ)
@@ -365,7 +365,7 @@ def logout() -> None:
 
 def _token_of_browser(url: str, name: str) -> str:
     """Returns the token that a person grants in a browser. Raises Problem if it is declined."""
-    with Client(Config(url, "")) as client:
+    with Client(config_of(url, "")) as client:
         codes = client.device_sign_in(name)
         # Standard output may be JSON that a program reads.
         screen = console(is_error=True)

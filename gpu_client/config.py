@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from gpu_client.problems import Problem
+
 
 class NotSignedIn(Exception):
     """There is no address or no token."""
@@ -19,6 +21,19 @@ class Config:
     token: str = field(repr=False)
 
 
+def config_of(url: str, token: str) -> Config:
+    """Returns a configuration that can be sent. Raises Problem, NotSignedIn.
+
+    Neither may have what a header or an address can't have: errors would show the token.
+    """
+    if not url.startswith(("http://", "https://")):
+        detail = f"Write the address of the portal as https://gpu.example.org, not {url!r}."
+        raise Problem({"status": 422, "detail": detail})
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise NotSignedIn("The token has characters that no token has. Run: gpu login")
+    return Config(url, token)
+
+
 def config_path(environment: Mapping[str, str]) -> Path:
     """Returns the file: `GPU_CONFIG`, or `gpu/config.json` in the user's configuration folder."""
     if environment.get("GPU_CONFIG"):
@@ -28,7 +43,7 @@ def config_path(environment: Mapping[str, str]) -> Path:
 
 
 def config_load(environment: Mapping[str, str]) -> Config:
-    """Returns `GPU_URL` and `GPU_TOKEN`, or else what the file has. Raises NotSignedIn."""
+    """Returns `GPU_URL` and `GPU_TOKEN`, or else what the file has. Raises NotSignedIn, Problem."""
     stored: dict[str, str] = {}
     try:
         stored = json.loads(config_path(environment).read_text(encoding="utf-8"))
@@ -40,7 +55,7 @@ def config_load(environment: Mapping[str, str]) -> Config:
     token = environment.get("GPU_TOKEN") or stored.get("token", "")
     if not url or not token:
         raise NotSignedIn("You are not signed in. Run: gpu login")
-    return Config(url, token)
+    return config_of(url.strip(), token.strip())
 
 
 def config_save(config: Config, environment: Mapping[str, str]) -> Path:

@@ -102,6 +102,8 @@ def _sentences(problem: Problem) -> str:
     others = problem.document.get("alternatives") or ()
     works = [each["request"] for each in others if isinstance(each, dict) and each.get("request")]
     lines = [str(problem), *(f"  Would work: {request}" for request in works)]
+    if problem.document.get("status") == 401:
+        lines.append("  Sign in again: gpu login")
     if problem.document.get("decision_id"):
         lines.append(f"  Decision {problem.document['decision_id']}")
     return "\n".join(lines)

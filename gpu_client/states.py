@@ -8,6 +8,7 @@ OVER = frozenset({"ended", "refused", "rejected", "expired", "cancelled", "faile
 NOT_STARTED = frozenset(
     {"requested", "awaiting_approval", "waitlisted", "offered", "queued", "scheduled"}
 )
+ALL = HAS_PLACE | OVER | NOT_STARTED | {"paused"}
 
 
 def decided_status(booking: Document) -> int:

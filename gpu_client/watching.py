@@ -14,9 +14,9 @@ import typer
 
 from gpu_client.api import Client, Document
 from gpu_client.output import error_print, line_print
-from gpu_client.problems import SERVER, WAITING, PortalUnreachable, Problem
+from gpu_client.problems import SERVER, USAGE, WAITING, PortalUnreachable, Problem
 from gpu_client.session import Json, Zone, clock_of, portal
-from gpu_client.states import OVER, decided_status
+from gpu_client.states import ALL, OVER, decided_status
 
 Reference = Annotated[str, typer.Argument(help="BK-2041 or bk_…", show_default=False)]
 hook_app = typer.Typer(no_args_is_help=True, help="Run programs when something happens.")
@@ -34,6 +34,9 @@ def watch(
     zone: Zone = "",
 ) -> None:
     """Print what happens to a booking until it is over. With `--json`, one event a line."""
+    if until and until not in ALL:
+        error_print(f"There is no state {until!r}. Write one of: {', '.join(sorted(ALL))}")
+        raise SystemExit(USAGE)
     with portal(is_json=is_json) as client:
         booking = client.booking(reference)
         clock = clock_of(client, zone)

@@ -150,6 +150,8 @@ def test_a_booking_from_the_question_to_its_end(mara: Terminal) -> None:
         (("book", "-y", "-p", "hidden", "1 h100 1h"), 2, "no such project"),
         (("show", "BK-77"), 2, "There is no such booking"),
         (("show", "../me"), 2, "is not a booking like BK-2041"),
+        (("show", "nope"), 2, "is not a booking like BK-2041"),
+        (("watch", "BK-77", "--until", "activ"), 2, "There is no state 'activ'"),
         (("extend", "BK-77", "soon"), 2, "Write a duration like 2h"),
         (("free", "--gpu", "b9000"), 2, ""),
         (("env", "BK-77"), 4, "has no devices on this node now"),
@@ -169,6 +171,24 @@ def test_rights_and_a_portal_that_is_not_there(mara: Terminal, site: Site) -> No
     assert problem["code"] == "not_allowed"
     del viewer.environment["GPU_PROJECT"]
     assert "Name the project" in viewer.run("book", "1 h100 1h", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status", "sentence"),
+    [
+        ("GPU_TOKEN", "gpup_pat_gone", 5, "gpu login"),
+        ("GPU_TOKEN", "gpup_pat_\u00e9", 5, "characters that no token has"),
+        ("GPU_TOKEN", "gpup_pat_a\nb", 5, "characters that no token has"),
+        ("GPU_URL", "localhost:8000", 2, "as https://gpu.example.org"),
+    ],
+)
+def test_what_is_wrong_with_a_token_or_an_address_is_said_without_it(
+    mara: Terminal, name: str, value: str, status: int, sentence: str
+) -> None:
+    mara.environment[name] = value
+    refused = mara.run("ls", status=status)
+    assert sentence in refused.stderr
+    assert "gpup_pat" not in refused.output
 
 
 def test_other_servers_and_broken_ones_are_no_portal(

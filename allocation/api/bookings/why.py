@@ -13,6 +13,7 @@ from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
 from allocation.reasons.catalogue import BY_ID
+from allocation.rules.states import TERMINAL
 from allocation.services.overrides.waiting import more_for
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.words.reasons import reason_shown
@@ -80,7 +81,9 @@ class WhyOut(serializers.Serializer[Any]):
 
     number = serializers.CharField()
     state = serializers.CharField()
-    expected_start = serializers.DateTimeField(allow_null=True)
+    expected_start = serializers.DateTimeField(
+        allow_null=True, help_text="Null without a planned start, and if it never starts."
+    )
     estimated_start = serializers.DateTimeField(allow_null=True, help_text=ESTIMATED_START)
     expected_range = RangeOut(
         allow_null=True,
@@ -108,11 +111,12 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
     bookings ahead. Runs inside a transaction of its tenant."""
     waits = why_waiting(booking, now)
     frozen = [reason for find in (freeze_reason, stop_reason) if (reason := find(booking, now))]
+    is_over = booking.state in TERMINAL and booking.ready_at is None
     data = WhyOut(
         {
             "number": booking.label,
             "state": booking.state,
-            "expected_start": booking.expected_start,
+            "expected_start": None if is_over else booking.expected_start,
             "estimated_start": estimated_starts([booking]).get(booking.id),
             "expected_range": booking_start_range(booking, now),
             "checks": [_check([*frozen, *booking.reasons], check) for check in CHECKS],

@@ -274,6 +274,14 @@ def test_why_has_six_checks_with_the_decisions_evidence(site: Site) -> None:
     assert why["checks"][0]["reasons"] == [REASON]
 
 
+def test_a_booking_that_never_starts_has_no_expected_start(site: Site) -> None:
+    site.researcher.post("bookings", LINE)
+    decide(state="queued", planned_starts=NOW + timedelta(hours=2))
+    assert said(site.viewer.get("bookings/BK-1/why"))["expected_start"] is not None
+    site.researcher.post("bookings/BK-1/cancel")
+    assert said(site.viewer.get("bookings/BK-1/why"))["expected_start"] is None
+
+
 def test_why_says_where_a_booking_was_moved_to_make_room_and_fails_no_check(site: Site) -> None:
     site.researcher.post("bookings", LINE)
     moved = {**REASON, "rule": "R73", "code": "laid_anew", "check": "together"}
