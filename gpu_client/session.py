@@ -48,6 +48,8 @@ def clock_of(client: Client, zone: str) -> Clock:
     The work is done when its times are printed, so a portal that does not answer is no error.
     """
     try:
-        return clock_of_zone(zone or client.me()["time_zone"])
+        # A portal of an earlier version does not say the zone.
+        name = zone or client.me().get("time_zone")
+        return clock_of_zone(name) if name else Clock()
     except (UnknownZone, PortalUnreachable, Problem):
         return Clock()
