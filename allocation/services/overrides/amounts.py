@@ -7,7 +7,7 @@ from allocation.models import Override
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.platform.errors import invalid
-from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_text
+from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text
 
 # What an exception allows, by its kind.
 _WORDS = {
@@ -25,6 +25,8 @@ _WORDS = {
     Override.Kind.TIER_CLASS: "{tier} on {gpu_class}",
     Override.Kind.TIER_AUDIENCE: "Use of {tier}",
 }
+OF_TIME = (Override.Kind.LENGTH, Override.Kind.SHORTER, Override.Kind.NOTICE)
+"""Kinds whose amount is in seconds."""
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
@@ -37,6 +39,18 @@ def amount_of(kind: Override.Kind, text: str) -> Decimal:
         return amount
     # What a slice needs has no end as a decimal number of GPUs.
     return (amount * UNITS_PER_GPU).to_integral_value()
+
+
+def amount_typed(kind: Override.Kind, text: str) -> Decimal:
+    """The stored amount of what a person typed: a time such as `6h`, or as `amount_of`."""
+    if kind in OF_TIME and not text.strip().isdecimal():
+        return Decimal(seconds_read(text, param="amount"))
+    return amount_of(kind, text)
+
+
+def amount_editable(row: Override) -> str:
+    """The amount as text that `amount_typed` accepts."""
+    return seconds_text(int(row.amount)) if row.kind in OF_TIME else amount_shown(row)
 
 
 def amount_shown(row: Override) -> str:

@@ -1,6 +1,6 @@
 """The page of overrides: what people ask for beyond a limit, and what was granted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from typing import Any
 
@@ -12,7 +12,12 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.access import overrides_visible
 from allocation.models import Override
-from allocation.services.overrides.amounts import amount_of, amount_shown, amount_words
+from allocation.services.overrides.amounts import (
+    OF_TIME,
+    amount_editable,
+    amount_typed,
+    amount_words,
+)
 from allocation.services.overrides.decisions import (
     USUAL,
     Grant,
@@ -34,22 +39,26 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import moment_words
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
-from tenants.models import Project
+from tenants.models import GpuClass, Project
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
+from tenants.queries import tiers_all
+from tenants.services.input_values import seconds_text
 from tenants.web.frame import tenant_page, zone_of
 from tenants.web.parts import Field
 
 MOST_SHOWN = 50
+MOST_OVER = 10
+MOST_DIGITS = 10
 _UNITS = {
     Override.Kind.QUOTA: "GPUs more at once",
     Override.Kind.GPU_HOURS: "GPU-hours more",
     Override.Kind.BUDGET: "More budget (EUR)",
     Override.Kind.LAB_QUOTA: "GPUs more at once",
     Override.Kind.PERSON_QUOTA: "GPUs more at once",
-    Override.Kind.LENGTH: "Seconds more",
-    Override.Kind.SHORTER: "Seconds less",
-    Override.Kind.NOTICE: "Seconds sooner or later",
+    Override.Kind.LENGTH: "Longer by",
+    Override.Kind.SHORTER: "Shorter by",
+    Override.Kind.NOTICE: "Sooner or later by",
     Override.Kind.OPEN_BOOKINGS: "Open bookings more",
     Override.Kind.OPEN_GPUS: "GPUs more at once",
 }
@@ -102,7 +111,9 @@ def overrides_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     context = {
         "waiting": [card for card in cards if card.row.state == Override.State.ASKED],
         "in_force": [card for card in cards if _is_in_force(card.row, now)],
+        "over": [_over(card, ctx) for card in cards if _is_over(card.row, now)][:MOST_OVER],
         "form": _form(actor, typed, refusal) if typed.get("kind") in Override.Kind.values else None,
+        "starts": [] if typed.get("kind") else _starts(actor, ctx),
         "refusal": refusal,
     }
     status = 422 if refusal else 200
@@ -114,11 +125,44 @@ def _is_in_force(row: Override, now: datetime) -> bool:
     return row.state == Override.State.GRANTED and not is_over
 
 
+def _is_over(row: Override, now: datetime) -> bool:
+    return row.state != Override.State.ASKED and not _is_in_force(row, now)
+
+
+def _over(card: OverrideCard, ctx: PageContext) -> tuple[OverrideCard, str, str]:
+    """Returns a past request with what became of it, and the answer."""
+    row = card.row
+    word = "Over" if row.state == Override.State.GRANTED else row.get_state_display()
+    at = row.ended or (row.until if word == "Over" else row.decided) or row.asked
+    return card, f"{word} {moment_words(at, ctx.zone, ctx.now)}", row.answer
+
+
+def _starts(actor: Actor, ctx: PageContext) -> list[tuple[str, str, list[Field]]]:
+    """Returns the forms that begin a request without a refusal: heading, kind, and fields."""
+    projects = Field("project", "Project", choices=_projects(actor), id="")
+    if not projects.choices:
+        return []
+    classes = Field("gpu_class", "GPU class", choices=list(ctx.labels.items()))
+    tiers = Field("tier", "Tier", choices=[(each.slug, each.name) for each in tiers_all()])
+    return [
+        (heading, kind, [replace(each, id=f"{kind}-{each.name}") for each in (projects, other)])
+        for heading, kind, other in (
+            ("More GPUs at once", Override.Kind.QUOTA.value, classes),
+            ("A longer booking", Override.Kind.LENGTH.value, tiers),
+        )
+    ]
+
+
+def _projects(actor: Actor) -> list[tuple[str, str]]:
+    rows = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
+    return [(each.slug, each.name) for each in rows if actor.may_book(each.id)]
+
+
 def _ask(actor: Actor, form: QueryDict, now: datetime) -> str:
     kind = kind_read(form.get("kind", ""))
     wanted = Wanted(
         kind=kind,
-        amount=amount_of(kind, form.get("amount", "")),
+        amount=amount_typed(kind, form.get("amount", "")),
         project=form.get("project", ""),
         gpu_class=form.get("gpu_class", ""),
         tier=form.get("tier", ""),
@@ -135,7 +179,7 @@ def _ask(actor: Actor, form: QueryDict, now: datetime) -> str:
 def _grant(actor: Actor, form: QueryDict, now: datetime) -> str:
     key = id_read(form, "override", "request")
     row = overrides_visible(actor).filter(id=key).first()
-    amount = amount_of(Override.Kind(row.kind), form.get("amount", "")) if row else None
+    amount = amount_typed(Override.Kind(row.kind), form.get("amount", "")) if row else None
     grant = Grant(amount, _day_end(actor, form), answer=form.get("reason", ""))
     found = override_grant(actor=actor, override_id=key, grant=grant, now=now)
     return f"Granted: {amount_words(found)}."
@@ -183,7 +227,7 @@ def _card(actor: Actor, row: Override, ctx: PageContext) -> OverrideCard:
         whose=row.project.name if row.project else "The organisation",
         person=person.display_name if person else "",
         when=when,
-        amount=amount_shown(row),
+        amount=amount_editable(row),
         has_amount=row.kind not in LIFTED,
         until=f"{ends.astimezone(ctx.zone):%Y-%m-%d}",
         decides=may_decide(actor, row) and row.asked_by_id != actor.user_id,
@@ -211,23 +255,36 @@ def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, 
     ]
     if kind in LIFTED:
         hidden.append(("amount", "1"))
-    about = " on ".join(filter(None, (typed.get("tier"), typed.get("gpu_class"))))
-    projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
-    choices = [(each.slug, each.name) for each in projects if actor.may_book(each.id)]
+    gpu_class = GpuClass.objects.filter(slug=typed.get("gpu_class", "")).first()
+    tier = next((each for each in tiers_all() if each.slug == typed.get("tier")), None)
+    of = Project.objects.filter(tenant_id=actor.tenant_id, slug=typed.get("project", "")).first()
+    about = [tier.name if tier else "", gpu_class.label if gpu_class else "", of.name if of else ""]
+    choices = _projects(actor)
+    amount = field("amount", _UNITS.get(kind, ""), inputmode="decimal")
+    if kind in OF_TIME:
+        amount = _as_time(amount)
     needs_project = kind in OF_TIERS and not typed.get("project")
     return {
         "kind": kind,
-        "title": f"{kind.label} {about}".strip(),
+        "title": ", ".join(filter(None, [kind.label, *about])),
         "hidden": hidden if needs_project else [*hidden, ("project", typed.get("project", ""))],
         "project": Field("project", "Project", "", choices=choices, id="ask-project")
         if needs_project
         else None,
         "fields": [
-            *([field("amount", _UNITS[kind], inputmode="decimal")] if kind in _UNITS else []),
+            *([amount] if kind in _UNITS else []),
             field("until", "Until (optional)", "Else the owner of the limit says.", type="date"),
             field("reason", "Reason (optional)"),
         ],
     }
+
+
+def _as_time(amount: Field) -> Field:
+    """Returns the field with its seconds as people write them; other text stays as typed."""
+    typed = str(amount.value).strip()
+    is_plain = typed.isdecimal() and len(typed) < MOST_DIGITS
+    shown = seconds_text(int(typed)) if is_plain else typed
+    return replace(amount, value=shown, inputmode="", hint="Such as 6h or 1d 12h.")
 
 
 urlpatterns = [path("t/<slug:tenant>/overrides", overrides_page, name="overrides")]

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import Override
-from allocation.services.overrides.amounts import amount_of, amount_shown, amount_words
+from allocation.services.overrides.amounts import amount_editable, amount_typed, amount_words
 from allocation.services.overrides.decisions import (
     USUAL,
     Grant,
@@ -72,7 +72,7 @@ def ops_overrides(request: HttpRequest, operator: User) -> HttpResponse:
 def _grant(operator: User, form: QueryDict, now: datetime) -> str:
     key = id_read(form, "override", "request")
     row = Override.objects.filter(id=key).first()
-    amount = amount_of(Override.Kind(row.kind), form.get("amount", "")) if row else None
+    amount = amount_typed(Override.Kind(row.kind), form.get("amount", "")) if row else None
     grant = Grant(amount, _day_end(form), answer=form.get("reason", ""))
     found = override_grant_by_operator(operator=operator, override_id=key, grant=grant, now=now)
     return f"Granted: {amount_words(found)}."
@@ -106,7 +106,7 @@ def _shown(row: Override, operator: User, now: datetime) -> OpenOverride:
     return OpenOverride(
         row=row,
         what=amount_words(row),
-        amount=amount_shown(row),
+        amount=amount_editable(row),
         until=f"{row.until or now + USUAL:%Y-%m-%d}",
         is_mine=row.asked_by_id == operator.pk,
     )

@@ -217,6 +217,30 @@ def notify(now: datetime) -> None:
         people_notify(list(OutboxMessage.objects.filter(kind__startswith="override.")), now)
 
 
+def test_people_begin_a_request_without_a_refusal_and_read_what_became_of_it(site: Site) -> None:
+    mara = page(site, "researcher")
+    shown = mara.get("/t/helix/overrides").content.decode()
+    assert 'name="kind" value="quota"' in shown
+    where = {"kind": "length", "project": "folding", "tier": "standard"}
+    shown = mara.get("/t/helix/overrides", where | {"amount": "86400"}).content.decode()
+    assert "Length of a booking, Standard" in shown
+    assert 'value="1d"' in shown
+    sent = where | {"act": "ask", "amount": "soon"}
+    answer = mara.post("/t/helix/overrides", sent)
+    assert (answer.status_code, 'value="soon"' in answer.content.decode()) == (422, True)
+    assert mara.post("/t/helix/overrides", sent | {"amount": "1d 12h"}).status_code == 302
+    with as_system():
+        row = Override.objects.get()
+    assert int(row.amount) == 36 * 3_600
+    olaf = page(site, "operator")
+    assert 'value="1d 12h"' in olaf.get("/ops/overrides").content.decode()
+    declined = site.operator.post(f"overrides/{row.id}/decline", {"reason": "Split it"})
+    assert declined.status_code == 200
+    shown = mara.get("/t/helix/overrides").content.decode()
+    assert "Declined today" in shown
+    assert "Split it" in shown
+
+
 def test_one_click_asks_with_the_numbers_of_the_refusal(site: Site) -> None:
     mara = page(site, "researcher")
     shown = mara.get("/t/helix/book", {"q": "6 h100 for 10m spot", "project": "folding"})
