@@ -44,9 +44,7 @@ def access_owner(
     return BudgetOwner(actor.tenant_id, found.id)
 
 
-def access_campaign(
-    actor: Actor, project: Project, slug: str, param: str | None = None
-) -> Campaign:
+def access_campaign(actor: Actor, project: Project, slug: str, param: str | None) -> Campaign:
     """A campaign of a project that the actor may see.
 
     Raises:

@@ -129,7 +129,7 @@ def budget_figures_of(budget_ids: Iterable[UUID]) -> dict[UUID, BudgetFigures]:
 
 
 def tightest_figures(
-    *, project_id: UUID, person_id: int, campaign_id: UUID | None = None, at: datetime
+    *, project_id: UUID, person_id: int, campaign_id: UUID | None, at: datetime
 ) -> BudgetFigures | None:
     """The figures of the hard budget with the least money left, of all levels that a booking of
     the person counts in; None if the project has no budget at `at`."""

@@ -117,10 +117,10 @@ def env_list(name: str, default: str = "") -> list[str]:
     return [word.strip() for word in value.split(",") if word.strip()]
 
 
-def env_networks(name: str, default: str = "") -> list[IPv4Network | IPv6Network]:
+def env_networks(name: str) -> list[IPv4Network | IPv6Network]:
     """The comma-separated networks or addresses, such as 10.0.0.0/8. Raises BadSetting."""
     try:
-        return [ip_network(word) for word in env_list(name, default)]
+        return [ip_network(word) for word in env_list(name)]
     except ValueError as error:
         raise BadSetting(f"{name}: {error}.") from None
 
@@ -143,13 +143,15 @@ def env_secret(name: str, *, is_needed: bool = True) -> str:
     return value
 
 
-def env_database(name: str = "DATABASE_URL") -> Database:
-    """The PostgreSQL URL in `name`. Raises BadSetting when it is not one."""
-    return database_parse(env_str(name), name)
+def env_database() -> Database:
+    """The PostgreSQL URL in DATABASE_URL. Raises BadSetting when it is not one."""
+    return database_parse(env_str("DATABASE_URL"))
 
 
-def database_parse(url: str, name: str = "DATABASE_URL") -> Database:
-    """Parts of a postgresql:// URL, including socket folders (`?host=/run/…`)."""
+def database_parse(url: str) -> Database:
+    """Parts of a postgresql:// URL, including socket folders (`?host=/run/…`). Raises
+    BadSetting."""
+    name = "DATABASE_URL"
     if not url.startswith(("postgresql://", "postgres://")):
         raise BadSetting(f"{name} must begin with postgresql://. No other database is supported.")
     try:

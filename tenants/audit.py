@@ -101,7 +101,7 @@ def audit_everywhere(
     action: str,
     target: tuple[str, object],
     now: datetime,
-    detail: Mapping[str, Any] | None = None,
+    detail: Mapping[str, Any] | None,
 ) -> None:
     """Writes an operator's change for all tenants to the platform's log and every tenant's.
 
@@ -127,7 +127,7 @@ def audit_entry(
     action: str,
     target: tuple[str, object],
     now: datetime,
-    detail: Mapping[str, Any] | None = None,
+    detail: Mapping[str, Any] | None,
 ) -> AuditEntry:
     """Builds an entry without writing it; `audit_write` writes many in one statement."""
     kind, identifier = target

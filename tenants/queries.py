@@ -107,7 +107,7 @@ class TenantCounts:
 RANK = {Role.LEAD: 0, Role.RESEARCHER: 1, Role.VIEWER: 2}
 
 
-def people_of(projects: Iterable[Project], wanted: str = "") -> list[ProjectPeople]:
+def people_of(projects: Iterable[Project], wanted: str) -> list[ProjectPeople]:
     """The members of each project, in the projects' order.
 
     With `wanted`, only those whose name or sign-in name contains each of its words.

@@ -13,7 +13,6 @@ from billing.models import Price, PriceBook, PriceDraft
 from billing.price_books import CurrentPrice
 from billing.rates import PeakHours, peak_hours
 from billing.services.prices import (
-    NO_FEES,
     NO_PEAK_PRICES,
     Peaks,
     Prices,
@@ -51,7 +50,7 @@ class DraftTerms:
         return cls.of_rows(Price.objects.filter(book=book), book.hours, book.setups)
 
     @classmethod
-    def of_rows(cls, rows: Iterable[Price], hours: PeakHours, setup: SetupFees = NO_FEES) -> Self:
+    def of_rows(cls, rows: Iterable[Price], hours: PeakHours, setup: SetupFees) -> Self:
         """The terms of a book whose rows are read."""
         prices, peaks, slices = {}, {}, {}
         for row in rows:

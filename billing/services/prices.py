@@ -156,7 +156,7 @@ def price_book_check(
 
 
 def prices_kept(
-    prices: Prices, peaks: Peaks, slices: SlicePrices = NO_SLICES, setup: SetupFees = NO_FEES
+    prices: Prices, peaks: Peaks, slices: SlicePrices, setup: SetupFees
 ) -> dict[str, str]:
     """Prices by class and tier, for the log."""
     kept = {}

@@ -11,7 +11,8 @@ HUNDRED = Decimal(100)
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A bar of three parts in percent; `label` is its text alternative."""
+    """A bar of three parts in percent; `now` is what a new booking would add. `label` is its text
+    alternative."""
 
     spent: Decimal
     held: Decimal
@@ -21,24 +22,18 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class BudgetBar:
-    """For `billing/parts/budget_figures.html`: money as text, widths in percent of the amount.
-
-    `extra` is what a booking would add; `extra_percent` ends at the bar's end.
-    """
+    """A budget for `billing/parts/budget_figures.html`: money as text, widths in percent of the
+    amount."""
 
     period: str
     amount: str
     spent: str
     held: str
     left: str
-    extra: str
-    left_after: str
     spent_percent: Decimal
     held_percent: Decimal
-    extra_percent: Decimal
     warn_percent: int
     is_warning: bool
-    fits: bool
 
     @property
     def meter(self) -> Meter:
@@ -47,11 +42,11 @@ class BudgetBar:
             f"Budget for {self.period}: {self.spent} spent, {self.held} held, {self.left} left"
             f" of {self.amount}"
         )
-        return Meter(self.spent_percent, self.held_percent, label, self.extra_percent)
+        return Meter(self.spent_percent, self.held_percent, label)
 
 
-def budget_bar(effect: BudgetFigures, extra: Decimal = Decimal(0)) -> BudgetBar:
-    """Returns the budget's drawing now and with `extra` more held."""
+def budget_bar(effect: BudgetFigures) -> BudgetBar:
+    """Returns the drawing of the budget."""
 
     def text(amount: Decimal) -> str:
         return money_text(amount, effect.currency)
@@ -64,14 +59,10 @@ def budget_bar(effect: BudgetFigures, extra: Decimal = Decimal(0)) -> BudgetBar:
         spent=text(effect.spent),
         held=text(effect.held),
         left=text(effect.left),
-        extra=text(extra),
-        left_after=text(effect.left - extra),
         spent_percent=spent,
         held_percent=held,
-        extra_percent=min(_percent(extra, effect.amount), HUNDRED - spent - held),
         warn_percent=effect.warn_percent,
         is_warning=effect.is_warning,
-        fits=extra <= effect.left,
     )
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 POLL_SECONDS = 0.05
+# A process that has had a signal for this long gets SIGKILL.
+GONE_WITHIN_SECONDS = 5
 PR_SET_PDEATHSIG = 1
 
 
@@ -119,9 +121,9 @@ def leftovers_end(folder: Path) -> list[str]:
     for pid, _ in alive.values():
         group_kill(pid, signal.SIGTERM)
     for pid, born in alive.values():
-        if not _wait_until_gone(pid, born, seconds=5):
+        if not _wait_until_gone(pid, born):
             group_kill(pid)
-            _wait_until_gone(pid, born, seconds=5)
+            _wait_until_gone(pid, born)
     for path in found:
         path.unlink(missing_ok=True)
     return list(alive)
@@ -147,8 +149,8 @@ def _pid_read(path: Path) -> tuple[int, int]:
         return 0, 0
 
 
-def _wait_until_gone(pid: int, born: int, *, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
+def _wait_until_gone(pid: int, born: int) -> bool:
+    deadline = time.monotonic() + GONE_WITHIN_SECONDS
     while process_birth(pid) == born:
         if time.monotonic() > deadline:
             return False

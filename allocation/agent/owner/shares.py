@@ -283,7 +283,7 @@ def environment(
 
 
 def _device_variables(
-    part: ActiveBooking, only: int | None = None, *, contained: bool = False
+    part: ActiveBooking, only: int | None, *, contained: bool = False
 ) -> dict[str, str]:
     """Returns the variables that depend on the device. Whole GPUs have indexes, because some
     programs (vLLM) accept no UUIDs; a slice has only its UUID."""

@@ -182,10 +182,10 @@ class Systemd:
             raise
 
 
-def limits_refusal(mount: Path = MOUNT) -> str:
+def limits_refusal() -> str:
     """Returns why slices can't limit cores and memory here, empty where they can."""
     try:
-        offered = (mount / "cgroup.controllers").read_text().split()
+        offered = (MOUNT / "cgroup.controllers").read_text().split()
     except FileNotFoundError:
         offered = []
     missing = [name for name in ("cpuset", "memory") if name not in offered]

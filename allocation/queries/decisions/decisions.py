@@ -148,7 +148,7 @@ def changed_bookings(number: int, actor: Actor | None, most: int = LINES) -> Cha
 
 
 def decisions_latest(
-    actor: Actor, *, most: int, before: int | None = None, bookings: Collection[UUID] = ()
+    actor: Actor, *, most: int, before: int | None, bookings: Collection[UUID] = ()
 ) -> list[tuple[int, int]]:
     """Returns (decision, number of the reader's bookings in it), the newest first."""
     events = _of_decisions(actor, before, "decided__lt") if before else decision_events(actor)

@@ -25,13 +25,13 @@ def _open_rows(now: datetime, _keys: Sequence[object]) -> QuerySet[Maintenance]:
 _open = Compiled(_open_rows)
 
 
-def in_scope(maintenance: Maintenance, gpu: str = "gpu") -> Q:
-    """A filter for rows whose GPU, by the lookup `gpu`, the maintenance covers."""
+def in_scope(maintenance: Maintenance) -> Q:
+    """A filter for rows whose `gpu` the maintenance covers."""
     if maintenance.gpu_id is not None:
-        return Q(**{f"{gpu}": maintenance.gpu_id})
+        return Q(gpu=maintenance.gpu_id)
     if maintenance.node_id is not None:
-        return Q(**{f"{gpu}__node": maintenance.node_id})
-    return Q(**{f"{gpu}__node__rack": maintenance.rack_id})
+        return Q(gpu__node=maintenance.node_id)
+    return Q(gpu__node__rack=maintenance.rack_id)
 
 
 def maintenance_by_gpu(

@@ -34,7 +34,7 @@ class Effect:
 
 
 def approval_effects(
-    groups: Sequence[Sequence[Approval]], now: datetime, *, is_system: bool = False
+    groups: Sequence[Sequence[Approval]], now: datetime, *, is_system: bool
 ) -> list[Effect | None]:
     """Returns the effect of each request; None: it is not computed (a later end of a running
     booking, or a site with too many bookings).

@@ -65,29 +65,24 @@ class AdmittedRequest:
 
 
 def booking_request(
-    *,
-    actor: Actor,
-    request: BookingRequest,
-    now: datetime,
-    booking_id: UUID | None = None,
-    series: Series | None = None,
+    *, actor: Actor, request: BookingRequest, now: datetime, booking_id: UUID | None = None
 ) -> Booking:
     """Creates a booking: refuses what can never fit, holds the money and requests a cycle.
 
-    `booking_id` lets a retry find the row of its first attempt. `series`: the booking is one of
-    its dates.
+    `booking_id` lets a retry find the row of its first attempt.
 
     Raises:
         Refused: by any request rule of the catalogue; nothing is written then.
     """
     with transaction.atomic():
-        return booking_create(actor, request, now, booking_id or uuid4(), series)
+        return booking_create(actor, request, now, booking_id or uuid4())
 
 
 def booking_create(
-    actor: Actor, request: BookingRequest, now: datetime, key: UUID, series: Series | None = None
+    actor: Actor, request: BookingRequest, now: datetime, booking_id: UUID
 ) -> Booking:
-    """Does the same in the caller's transaction, which has to end on a refusal."""
+    """Does the same as `booking_request` in the caller's transaction, which has to end on a
+    refusal."""
     project = access_project_to_book(actor, request.project, "project")
     act = "waiting" if request.waitlist == WaitMode.OFFER else "booking"
     request = request_ask(actor, act, request, now)
@@ -96,17 +91,18 @@ def booking_create(
         tier_slug=request.tier,
         ask=request.ask,
         now=now,
-        asker=Asker(actor.user_id, is_many=series is not None),
+        asker=Asker(actor.user_id),
     )
     admitted = AdmittedRequest(
         project,
         request,
         admission,
         offer_price(admission, PriceShelf.read(request.priced_at or now)),
-        series,
-        campaign_to_charge(project, request.campaign, request.labels, request.external_ref),
+        campaign=campaign_to_charge(
+            project, request.campaign, request.labels, request.external_ref
+        ),
     )
-    (answer,) = bookings_create(actor, {key: admitted}, now).values()
+    (answer,) = bookings_create(actor, {booking_id: admitted}, now).values()
     if isinstance(answer, Refused):
         raise answer
     return answer

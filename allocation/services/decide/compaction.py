@@ -8,10 +8,10 @@ from datetime import datetime
 from uuid import UUID
 
 from allocation.models import Booking, CompactionOrder, Gpu, PolicyVersion
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask.line.text import duration_text
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import policy_of
+from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.compaction_orders import order_document
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Place, solve
@@ -20,7 +20,6 @@ from allocation.words.refusals import refusal_text
 from tenants.audit import audit_record, platform_record
 from tenants.models import User
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +68,7 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
     """
     proposal = next((each for each in _proposals(now) if _key(each) == key), None)
     if proposal is None:
-        rule = BY_CODE["order_stale"]
-        raise Refused(
-            rule.code,
-            refusal_text("order_stale"),
-            rule=rule.id,
-            owner=rule.owner,
-        )
+        raise refusal("order_stale", refusal_text("order_stale"), "conflict")
     order, is_new = CompactionOrder.objects.get_or_create(
         beneficiary_id=UUID(proposal.beneficiary),
         decided_at=None,

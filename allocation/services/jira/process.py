@@ -191,7 +191,7 @@ def _ask(
     made = rows.filter(external_ref=request.external_ref, state__in=OPEN).first()
     if made is not None:
         return Outcome(State.IGNORED, f"{made.label} is open for it already.", made)
-    booking = booking_create(actor, request, now, uuid4(), None)
+    booking = booking_create(actor, request, now, uuid4())
     return Outcome(State.DONE, f"Requested {booking.label}: {request.request_text}", booking)
 
 

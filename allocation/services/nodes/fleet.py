@@ -204,7 +204,7 @@ def node_audit(
     now: datetime,
     *,
     before: Mapping[str, object] | None = None,
-    after: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None,
 ) -> None:
     """Writes an operator's action on a node, or an enrolment, to the platform's log."""
     platform_record(

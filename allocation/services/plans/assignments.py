@@ -93,7 +93,7 @@ def assignments_write(
     fleet: Fleet,
     decision: Decision,
     now: datetime,
-    preemptors: Container[str] = (),
+    preemptors: Container[str],
 ) -> None:
     """Gives the locked bookings their GPUs, in the caller's transaction.
 

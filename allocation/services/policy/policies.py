@@ -257,9 +257,7 @@ def policy_draft(
     return version
 
 
-def policy_activate(
-    *, number: int, now: datetime, created_by_id: int | None = None
-) -> PolicyVersion:
+def policy_activate(*, number: int, now: datetime, created_by_id: int | None) -> PolicyVersion:
     """Publishes the document of a draft, or again that of an earlier version, as a new version.
 
     Raises:

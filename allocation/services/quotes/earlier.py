@@ -6,7 +6,6 @@ from datetime import datetime
 from django.db import transaction
 
 from allocation.models import Booking
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import Patch, booking_patch
@@ -15,6 +14,7 @@ from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
+from allocation.services.record.refusals import refusal
 from allocation.services.runs.transition import booking_lock
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -90,14 +90,12 @@ def _option_check(actor: Actor, booking: Booking, change: Change, now: datetime)
         is_same = (option.tier, option.request) == (change.tier, change.request)
         if is_same and option.starts <= change.starts + PRICE_LOCK_TIME:
             return option
-    rule = BY_CODE["change_gone"]
     planned = booking.planned_starts
-    raise Refused(
+    raise refusal(
         "change_gone",
         refusal_text("change_gone", label=booking.label),
-        param="request",
-        rule=rule.id,
-        owner=rule.owner,
+        "conflict",
+        "request",
         numbers={"promised": planned.isoformat() if planned else ""},
         alternatives=[
             {"tier": option.tier, "request": option.request, "starts": option.starts.isoformat()}

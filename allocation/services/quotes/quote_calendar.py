@@ -64,7 +64,7 @@ def _kept_places(now: datetime) -> Iterator[Held]:
     for row in rows.order_by("id")[:MOST_PENDING]:
         if row.planned_starts is None or row.planned_ends is None:
             continue
-        cores, memory = host_resources(row)
+        cores, memory = host_resources(row.ask)
         for number, place in enumerate(row.planned_places):
             yield Held(
                 id=f"kept-{row.id}-{number}",

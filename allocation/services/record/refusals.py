@@ -10,7 +10,7 @@ def refusal(
     code: str,
     sentence: str,
     kind: Kind,
-    param: str,
+    param: str | None = None,
     owner: str | None = None,
     **more: Any,  # noqa: ANN401 (the other fields of Refused)
 ) -> Refused:

@@ -7,8 +7,8 @@ from decimal import Decimal
 from django.db import transaction
 
 from allocation.models import Booking, WorkSpeed
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import MAX_DURATION_SECONDS, AskDocument
+from allocation.services.record.refusals import refusal
 from allocation.words.refusals import refusal_text
 from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, User
@@ -67,17 +67,10 @@ def is_cheapest_first(ask: AskDocument) -> bool:
 
 def _unknown(workload: str, gpu_class: str) -> Refused:
     kinds = sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))
-    rule = BY_CODE["no_speed"]
     known = f"Known kinds of work: {', '.join(kinds)}." if kinds else "No kinds of work are known."
-    return Refused(
-        "no_speed",
-        refusal_text("no_speed", workload=workload, gpu_class=gpu_class, known=known),
-        "invalid",
-        "request",
-        rule=rule.id,
-        owner=rule.owner,
-        numbers={"workload": workload, "gpu_class": gpu_class},
-    )
+    sentence = refusal_text("no_speed", workload=workload, gpu_class=gpu_class, known=known)
+    numbers = {"workload": workload, "gpu_class": gpu_class}
+    return refusal("no_speed", sentence, "invalid", "request", numbers=numbers)
 
 
 @transaction.atomic

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from allocation.models import Booking
 from allocation.rules.ask import AskDocument, AskGroup
 from allocation.solver import Ask
 
@@ -36,14 +35,9 @@ def _group_of(group: AskGroup) -> Ask:
     )
 
 
-def host_resources(booking: Booking, gpu_class: str = "") -> tuple[int, int]:
-    """Cores (thousandths) and memory (MiB) for each of a booking's places, of a mixed one on this
-    class."""
-    return resources_asked(booking.ask, gpu_class)
-
-
-def resources_asked(ask: Mapping[str, Any], gpu_class: str = "") -> tuple[int, int]:
-    """Cores (thousandths) and memory (MiB) for each place of a stored request, on this class."""
+def host_resources(ask: Mapping[str, Any], gpu_class: str = "") -> tuple[int, int]:
+    """Cores (thousandths) and memory (MiB) for each place of a stored request; of a request of
+    several classes, for the places of this class."""
     groups = ask.get("groups", ())
     own = next((each for each in groups if each["gpu_class"] == gpu_class), ask)
     return own.get("cores", 0) * 1_000, own.get("memory", 0) * 1_024

@@ -19,7 +19,7 @@ from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.changes import INNER_LIMITS
 from allocation.services.snapshot.compaction_orders import orders_read
-from allocation.services.snapshot.demands import resources_asked, solver_ask
+from allocation.services.snapshot.demands import host_resources, solver_ask
 from allocation.services.snapshot.hardware import (
     gpus_read,
     hosts_read,
@@ -196,7 +196,7 @@ def _held_of(row: Any, now: datetime) -> Held:  # noqa: ANN401 (a row of values)
     is_running = row.booking__state in (State.ACTIVE, State.PAUSING) and not row.abandoned
     ask = row.booking__ask
     gpu_class = row.model__gpu_class_id if ask.get("groups") else ""
-    cores, memory = resources_asked(ask, gpu_class)
+    cores, memory = host_resources(ask, gpu_class)
     return Held(
         id=str(row.id),
         booking=f"left {row.id}" if row.abandoned else str(row.booking_id),
@@ -398,7 +398,7 @@ def _resume_request(row: Booking, now: datetime, left: int, ends: int) -> Reques
     )
 
 
-def pauses_requested(now: datetime, only: Bookings = None) -> list[Request]:
+def pauses_requested(now: datetime, only: Bookings) -> list[Request]:
     """Requests of pausing or paused bookings that have no place to resume yet.
 
     They ask for their remaining time as soon as their devices are empty; a fixed window by its end.

@@ -103,7 +103,6 @@ class BookingSummary:
     can_keep_idle: bool
     idle: str
     can_undo: bool
-    undo_seconds: int
     borrowed: str
     more: str
     more_words: str
@@ -113,8 +112,7 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
     """Returns the page's texts; without `may_change` no actions."""
     state = State(booking.state)
     ask = AskDocument.from_json(booking.ask)
-    since = ctx.now - booking.submitted
-    can_undo = may_change and state in BEFORE_START and since < UNDO
+    can_undo = may_change and state in BEFORE_START and ctx.now - booking.submitted < UNDO
     waits = state in (*WAITS, State.PAUSED)
     has_reasons = (booking.reasons or ctx.frozen) and (waits or state == State.SCHEDULED)
     more = more_for(booking) if may_change and waits else {}
@@ -138,7 +136,6 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         can_undo=can_undo,
         more=urlencode(more),
         more_words=more_text(more) if more else "",
-        undo_seconds=int((UNDO - since).total_seconds()) if can_undo else 0,
         borrowed=borrowed_words(booking, ctx) if state in OPEN else "",
     )
 

@@ -83,7 +83,7 @@ class Burndown:
         return self.now.x >= ROOM_LEFT
 
 
-def burndown(money: BudgetHistory, days_at: str = "") -> Burndown:
+def burndown(money: BudgetHistory, days_at: str) -> Burndown:
     """Returns the chart of a budget. Its top is the amount, its right edge the period's end.
 
     `days_at` is the address below which each day has its page; empty: the points lead nowhere.

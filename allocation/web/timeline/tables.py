@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from urllib.parse import quote
 
 from allocation.queries.bookings.timelines.rows import Block, GpuRow, NodeRow, Timeline
-from allocation.rules.ask.line.text import fixed_text
+from allocation.rules.ask.line.text import shape_text, window_text
 from allocation.web.parts.times import length_words, window_words
 from allocation.web.timeline.elements import ViewOptions
 
@@ -60,7 +60,7 @@ def _free_row(
 ) -> FreeRow:
     starts, ends, node = key
     zone = look.span.zone
-    text = fixed_text(len(gpus), gpus[0].gpu_class, None, (starts, ends), zone)
+    text = window_text(shape_text(len(gpus), gpus[0].gpu_class, None), (starts, ends), zone)
     devices = _indices(gpu.index for gpu in gpus)
     return FreeRow(
         when=window_words(starts, ends, zone, look.now),

@@ -264,7 +264,7 @@ def token_replace(
     found: QuerySet[ApiToken],
     overlap: timedelta,
     now: datetime,
-    made_with: UUID | None = None,
+    made_with: UUID | None,
 ) -> tuple[ApiToken, str]:
     """Makes the successor of the one token in `found`, which then ends after the overlap.
 

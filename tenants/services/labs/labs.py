@@ -26,7 +26,7 @@ OVERSPENT = "account_never_overspent"
 """The constraint that a hard budget of a lab has."""
 
 
-def lab_read(actor: Actor, slug: str, param: str | None = None) -> Lab:
+def lab_read(actor: Actor, slug: str, param: str | None) -> Lab:
     """A lab of the actor's tenant. Raises Refused: `not_found`."""
     lab = Lab.objects.filter(tenant_id=actor.tenant_id, slug=slug).first()
     if lab is None:

@@ -112,7 +112,7 @@ def room_of_tenant(
     return Room("The tenant", guaranteed, others, "the platform's operator")
 
 
-def room_of_lab(quota: LabQuota, *, project: UUID | None = None) -> Room:
+def room_of_lab(quota: LabQuota, *, project: UUID | None) -> Room:
     """What the lab's guarantee leaves next to all its projects but this one."""
     room_of_tenant(quota.tenant_id, quota.gpu_class)
     projects = Quota.objects.filter(project__lab_id=quota.lab_id, gpu_class=quota.gpu_class)

@@ -152,7 +152,7 @@ def _sample_fault(said: Decision) -> str:
     return f"There is no tier {said.tier!r}."
 
 
-def hook_log(hook: PolicyHook, only: str = "") -> QuerySet[PolicyHookCall]:
+def hook_log(hook: PolicyHook, only: str) -> QuerySet[PolicyHookCall]:
     """Returns the calls of a hook, those with the outcome `only` if given."""
     rows = hook.calls.select_related("asker")
     return rows.filter(outcome=only) if only else rows

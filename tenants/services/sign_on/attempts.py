@@ -27,7 +27,7 @@ def attempt_start(
     session: bytes,
     after: str,
     now: datetime,
-    user_id: int | None = None,
+    user_id: int | None,
 ) -> StartedAttempt:
     """Stores a new attempt of the browser with this session. `user_id` connects their account."""
     state = secrets.token_urlsafe(RANDOM_BYTES)

@@ -37,9 +37,7 @@ def test_a_budget_that_runs_out_has_proposals_that_act(site: Site) -> None:
         figures = budget_figures(project_id=project.id, at=now)
         assert figures is not None
         soon = now.date() + timedelta(days=2)
-        lasts = Forecast(
-            Decimal(25), Decimal(20), Decimal(30), Decimal(2), None, None, None, tests=20
-        )
+        lasts = Forecast(Decimal(25), Decimal(20), Decimal(30), Decimal(2), None, tests=20)
         money = BudgetHistory(figures, now.date(), (), 30, replace(lasts, runs_out=soon))
         actor = site.actor("lead")
         found = {each.title: each for each in remedies_of(project, money, actor, now)}

@@ -49,8 +49,6 @@ class Forecast:
     high: Decimal
     per_day: Decimal
     runs_out: date | None
-    runs_out_first: date | None
-    runs_out_last: date | None
     tests: int = 0
 
 
@@ -193,8 +191,6 @@ def forecast_of(
         high=high,
         per_day=mean,
         runs_out=runs_out(effect, middle, today, days),
-        runs_out_first=runs_out(effect, high, today, days),
-        runs_out_last=runs_out(effect, low, today, days),
     )
 
 
@@ -212,8 +208,6 @@ def _tested_forecast(effect: BudgetFigures, coming: SpendRange, today: date) -> 
         high=high,
         per_day=Decimal(str(round(coming.middle / remaining, 2))),
         runs_out=runs_out(effect, middle, today, remaining),
-        runs_out_first=runs_out(effect, high, today, remaining),
-        runs_out_last=runs_out(effect, low, today, remaining),
         tests=coming.tests,
     )
 

@@ -17,20 +17,8 @@ def shape_text(count: int, gpu_class: str, profile: str | None, share: int | Non
     return f"{number}{profile} {gpu_class}" if profile else f"{number or '1 '}{gpu_class}"
 
 
-def fixed_text(
-    count: int,
-    gpu_class: str,
-    profile: str | None,
-    window: tuple[datetime, datetime],
-    zone: tzinfo,
-    share: int | None = None,
-) -> str:
-    """`2 h100 from 2026-11-24 14:00 to 18:00`, in `zone`."""
-    return window_text(shape_text(count, gpu_class, profile, share), window, zone)
-
-
 def window_text(shape: str, window: tuple[datetime, datetime], zone: tzinfo) -> str:
-    """The same for a shape as text."""
+    """`2 h100 from 2026-11-24 14:00 to 18:00`, in `zone`, for the shape `2 h100`."""
     starts, ends = (moment.astimezone(zone) for moment in window)
     last = f"{ends:%H:%M}" if ends.date() == starts.date() else f"{ends:%Y-%m-%d %H:%M}"
     return f"{shape} from {starts:%Y-%m-%d %H:%M} to {last}"

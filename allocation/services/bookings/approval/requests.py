@@ -11,7 +11,6 @@ from uuid import UUID
 from django.db.models import Q
 
 from allocation.models import Approval, ApprovalRule, Booking, BookingChange, PolicyVersion
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.approvals import (
     MAX_OPEN,
     MAX_OPEN_IN_TENANT,
@@ -304,14 +303,7 @@ def _open_check(actor: Actor) -> None:
 
 
 def _too_soon() -> Refused:
-    rule = BY_CODE["approval_too_late"]
-    return Refused(
-        "approval_too_late",
-        refusal_text("approval_too_late"),
-        param="request",
-        rule=rule.id,
-        owner=rule.owner,
-    )
+    return refusal("approval_too_late", refusal_text("approval_too_late"), "conflict", "request")
 
 
 def _place_kept(actor: Actor, now: datetime) -> dict[str, object]:
