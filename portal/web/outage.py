@@ -34,13 +34,14 @@ LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """A banner above every page."""
+    """A banner above every page. `acts` is the operators' page that ends what it says."""
 
     tone: str
     icon: str
     heading: str
     text: str
     until: datetime | None
+    acts: str = "ops-portal"
 
 
 class OutageMiddleware:
@@ -103,7 +104,7 @@ def _banners() -> list[Banner]:
 
 def _stop_banner(stop: Stop) -> Banner:
     text = "New requests are refused, and what waits does not start. Running bookings continue."
-    return Banner("risk", "block", stop_sentence(stop), text, stop.until)
+    return Banner("risk", "block", stop_sentence(stop), text, stop.until, "ops-stops")
 
 
 def _banner(mode: PortalMode) -> Banner:

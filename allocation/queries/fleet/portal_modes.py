@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
+from django.utils.timezone import localtime
 
 from allocation.models import Backup, Booking, PortalMode
 from allocation.reasons.catalogue import BY_CODE
@@ -60,8 +61,8 @@ def freeze_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:
 
 
 def freeze_sentence(freeze: PortalMode) -> str:
-    """`Decisions have been frozen by an operator since 22 Nov 14:05 UTC: …`."""
-    since, reason = f"{freeze.since:%d %b %H:%M} UTC", freeze.reason.rstrip(".")
+    """`Decisions have been frozen by an operator since 22 Nov 14:05 CET: …`."""
+    since, reason = f"{localtime(freeze.since):%d %b %H:%M %Z}", freeze.reason.rstrip(".")
     return f"Decisions have been frozen by an operator since {since}: {reason}."
 
 

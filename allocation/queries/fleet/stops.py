@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
+from django.utils.timezone import localtime
 
 from allocation.models import Booking, Stop
 from allocation.reasons.reason import Reason, reason
@@ -100,8 +101,8 @@ def stop_frees_at(stop: Stop) -> int | None:
 
 
 def stop_sentence(stop: Stop) -> str:
-    """`Operators have stopped new work of the tier spot since 22 Nov 14:05 UTC: …`."""
-    since, why = f"{stop.since:%d %b %H:%M} UTC", stop.reason.rstrip(".")
+    """`Operators have stopped new work of the tier spot since 22 Nov 14:05 CET: …`."""
+    since, why = f"{localtime(stop.since):%d %b %H:%M %Z}", stop.reason.rstrip(".")
     return f"Operators have stopped new work of {stop.of} since {since}: {why}."
 
 

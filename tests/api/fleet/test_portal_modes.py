@@ -1,5 +1,7 @@
 """Planned outages and freezes over REST and on pages: who may, what others read and are refused."""
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -83,6 +85,11 @@ def test_a_freeze_stands_on_every_page_and_in_why(site: Site) -> None:
     page = member.get(f"/t/{site.tenant.slug}/bookings/{number}").content.decode()
     assert "Waiting: decisions are frozen" in page
     assert page.count("Decisions have been frozen by an operator since") >= 2
+    # In the reader's zone, as all other times of the page.
+    assert re.search(r"frozen by an operator since \d\d \w+ \d\d:\d\d CES?T: Power", page)
+    operator = Client()
+    operator.force_login(site.people["operator"])
+    assert operator.get("/ops/tiers").content.decode().count('href="/ops/portal"') == 1
     assert said(site.operator.post("portal/freeze/end"))["ended_at"] is not None
     page = member.get(f"/t/{site.tenant.slug}/bookings/{number}").content.decode()
     assert "frozen" not in page
