@@ -112,3 +112,25 @@ def fields_cleared(old: State, new: State) -> tuple[str, ...]:
 def is_transition_allowed(old: State, new: State) -> bool:
     """Whether the table has the transition."""
     return (old, new) in TRANSITIONS
+
+
+STATE_WORDS: Mapping[str, str] = {
+    State.REQUESTED: "Being placed",
+    State.AWAITING_APPROVAL: "Needs approval",
+    State.WAITLISTED: "On the waiting list",
+    State.OFFERED: "Offered to you",
+    State.QUEUED: "Waiting",
+    State.SCHEDULED: "Scheduled",
+    State.STARTING: "Starting",
+    State.ACTIVE: "Running",
+    State.PAUSING: "Pausing",
+    State.PAUSED: "Paused",
+    State.ENDING: "Ending",
+    State.ENDED: "Ended",
+    State.CANCELLED: "Cancelled",
+    State.EXPIRED: "Deadline passed",
+    State.REFUSED: "Refused",
+    State.REJECTED: "Not approved",
+    State.FAILED: "Failed",
+}
+"""The word of each state of a booking, the same on pages and in calendars."""

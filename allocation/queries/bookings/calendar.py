@@ -1,6 +1,6 @@
 """Calendar feeds: bookings with a time, and the maintenance of a class."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -9,8 +9,9 @@ from uuid import UUID
 from django.db.models import Max, Q, QuerySet
 
 from allocation.models import Booking, Maintenance
-from allocation.rules.states import ON_WAITLIST, State
+from allocation.rules.states import ON_WAITLIST, STATE_WORDS, State
 from tenants.access import Actor
+from tenants.models import GpuClass
 
 PAST = timedelta(days=30)
 MAX_EVENTS = 2_000
@@ -57,7 +58,8 @@ def bookings_in_calendar(
 
 def booking_events(rows: QuerySet[Booking]) -> Iterator[Event]:
     """An entry for each booking that has a time, in the order of the rows."""
-    found = rows.select_related("project", "owner").annotate(changed=Max("events__at"))
+    found = rows.select_related("project", "owner", "tier").annotate(changed=Max("events__at"))
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
     for booking in found:
         window = _window(booking)
         if window is not None:
@@ -68,7 +70,7 @@ def booking_events(rows: QuerySet[Booking]) -> Iterator[Event]:
                 starts=window[0],
                 ends=window[1],
                 changed=booking.changed or booking.submitted,
-                title=_title(booking),
+                title=_title(booking, labels),
                 words=_words(booking),
                 path=f"bookings/{booking.label}",
             )
@@ -121,15 +123,24 @@ def _status(booking: Booking) -> Status:
     return "TENTATIVE" if booking.state in _ASKED else "CONFIRMED"
 
 
-def _title(booking: Booking) -> str:
-    ask = booking.ask
+def _title(booking: Booking, labels: Mapping[str, str]) -> str:
+    ask, name = booking.ask, booking.name or booking.label
     if ask.get("groups"):
-        rows = (f"{g['count']} × {g['profile'] or g['gpu_class']}" for g in ask["groups"])
-        return f"{booking.name or booking.label}: {' + '.join(rows)}"
-    gpu_class = booking.planned_class or " or ".join(ask["classes"])
-    return f"{booking.name or booking.label}: {ask['count']} × {ask['profile'] or gpu_class}"
+        rows = (
+            f"{g['count']} × {g['profile'] or labels.get(g['gpu_class'], g['gpu_class'])}"
+            for g in ask["groups"]
+        )
+        return f"{name}: {' + '.join(rows)}"
+    classes = [booking.planned_class] if booking.planned_class else ask["classes"]
+    gpu_class = " or ".join(labels.get(each, each) for each in classes)
+    if ask.get("share"):
+        return f"{name}: {ask['share'] / 1000:g} of one {gpu_class}"
+    return f"{name}: {ask['count']} × {ask['profile'] or gpu_class}"
 
 
 def _words(booking: Booking) -> str:
-    said = f"{booking.label}, {booking.get_state_display().lower()}"
-    return f"{said}\n{booking.project.name}, {booking.tier_id}, {booking.owner.username}"
+    state = STATE_WORDS[booking.state].lower()
+    if booking.state == State.QUEUED:
+        state += ", its planned start can change"
+    owner = booking.owner.display_name
+    return f"{booking.label}, {state}\n{booking.project.name}, {booking.tier.name}, {owner}"

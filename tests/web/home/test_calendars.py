@@ -76,15 +76,21 @@ def test_ones_own_calendar_has_ones_own_bookings_with_time_state_and_link() -> N
     a_booking(colleague, now=now, name="theirs")
     a_booking(member, now=now, name="promised", state=State.QUEUED)
     a_booking(member, now=now, name="long ago", starts_in=timedelta(days=-40))
-    found = events(made(member))
-    assert set(found) == {"ablation: 1 × h100", "promised: 1 × h100"}
-    event = found["ablation: 1 × h100"]
+    path = made(member)
+    found = events(path)
+    assert set(found) == {"ablation: 1 × H100", "promised: 1 × H100"}
+    event = found["ablation: 1 × H100"]
     assert event.start == mine.planned_starts
     assert event.end == mine.planned_ends
     assert (event["STATUS"], event["SEQUENCE"]) == ("CONFIRMED", mine.version)
     assert event["UID"].startswith(f"bk_{mine.id.hex}@")
     assert event["URL"].endswith(f"/t/{member.tenant.slug}/bookings/{mine.label}")
-    assert found["promised: 1 × h100"]["STATUS"] == "TENTATIVE"
+    promised = found["promised: 1 × H100"]
+    assert promised["STATUS"] == "TENTATIVE"
+    assert "waiting, its planned start can change" in promised["DESCRIPTION"]
+    assert "running" in event["DESCRIPTION"]
+    changed(mine, ask={**mine.ask, "share": 250})
+    assert "ablation: 0.25 of one H100" in events(path)
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -157,7 +163,7 @@ def test_a_projects_calendar_has_all_of_it_while_one_is_in_it() -> None:
     a_booking(colleague, now=timezone.now(), name="theirs")
     a_booking(other, now=timezone.now(), name="elsewhere")
     path = made(member, f"project:{project.slug}")
-    assert set(events(path)) == {"theirs: 1 × h100"}
+    assert set(events(path)) == {"theirs: 1 × H100"}
     with as_system():
         member.delete()
     assert Client().get(path).status_code == 404
@@ -176,7 +182,7 @@ def test_a_pools_calendar_has_what_one_may_see_and_its_maintenance() -> None:
             reason="New fans", created_by=an_operator(),
         )  # fmt: skip
     found = events(made(member, "pool:h100"))
-    assert set(found) == {"mine: 1 × h100", f"Maintenance of {node.name}"}
+    assert set(found) == {"mine: 1 × H100", f"Maintenance of {node.name}"}
     assert found[f"Maintenance of {node.name}"]["DESCRIPTION"] == "New fans"
 
 
@@ -186,7 +192,7 @@ def test_a_calendar_of_one_tenant_has_nothing_of_another_that_its_owner_is_in() 
     a_booking(here, now=timezone.now(), name="here")
     a_booking(there, now=timezone.now(), name="there")
     for what in ("mine", "pool:h100"):
-        assert set(events(made(here, what))) == {"here: 1 × h100"}
+        assert set(events(made(here, what))) == {"here: 1 × H100"}
     foreign = {"act": "make", "what": f"project:{there.project.slug}"}  # type: ignore[union-attr]
     assert signed_in(here).post(page_of(here), foreign).status_code == 404
 
