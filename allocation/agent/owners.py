@@ -29,6 +29,11 @@ _LISTEN_IN_QUIET_S = 5.0
 
 
 class OwnerChannel:
+    """Writes the files of bookings, and reads the owners' reports from them.
+
+    It keeps MPS daemons, systemd slices and suspended programs in step with the active bookings.
+    """
+
     def __init__(self, node: Node, records: Records, suspensions: Suspensions) -> None:
         self._node = node
         self._records = records
@@ -44,7 +49,7 @@ class OwnerChannel:
         """Records new reports that all is saved; returns whether there are any. `now`: Unix
         seconds."""
         found = saved_updates(self._records.held, self._node.bookings.saved_times(), now)
-        self._records.saved(found)
+        self._records.set_saved(found)
         return bool(found)
 
     def files_sync(self, now: float) -> str | None:

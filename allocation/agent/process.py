@@ -105,6 +105,7 @@ class Agent:
                 self.handle(arrival, sender)
 
     def handle(self, arrival: links.Arrival | ExaminationDone, sender: Outbox) -> None:
+        """Takes in one arrival; what follows from it is done in the next `turn`."""
         match arrival:
             case ExaminationDone():
                 self._examined = (arrival, int(self._clock.wall()))
@@ -170,8 +171,8 @@ class Agent:
             self._files_error,
             self._slices_error,
         )
-        ladder = self._store.desired.ladder if self._store.desired else None
-        seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), ladder)
+        escalation = self._store.desired.ladder if self._store.desired else None
+        seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), escalation)
         self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen)
 
     def wait_s(self) -> float:

@@ -82,7 +82,8 @@ class ModeChanges:
         return failed is not None and self._steady() - failed.since >= STUCK_S
 
 
-# End, kill, destroy, switch, create, hand over, verify: each may need a round.
+# One turn plans and executes up to this often: ending, killing, destroying, switching, creating,
+# handing over and verifying may each need a plan of their own.
 _ROUNDS = 12
 
 
@@ -99,7 +100,10 @@ class Outcome:
 
 
 class Applier:
-    """Keeps the pending endings and the permanent failures between turns."""
+    """Carries out the plan of one GPU in each turn; keeps failures between turns.
+
+    A failure that is permanent is not tried again before a new document.
+    """
 
     def __init__(
         self,
@@ -173,7 +177,7 @@ class Applier:
         }
         if not gone:
             return target
-        self._records.emptied(gone)
+        self._records.mark_emptied(gone)
         self._endings.forget(gone)
         tasks = (
             dataclasses.replace(t, emptied=True) if t.allocation.id in gone else t
@@ -186,7 +190,7 @@ class Applier:
         moved = False
         handed = [s.allocation.id for s in plan.steps if isinstance(s, steps.HandOver)]
         if handed:
-            self._records.given(handed)
+            self._records.mark_given(handed)
         for step in plan.steps:
             name = getattr(step, "allocation", None)
             name = getattr(name, "id", name) or target.gpu

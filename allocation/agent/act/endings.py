@@ -45,7 +45,9 @@ class ProcessRegistry:
         there = (i for i in truth.instances if i.place == task.place and i.processes)
         return next((self._port.pids(truth.uuid, i.id) for i in there), ())
 
-    def there(self, allocation: str, held: Mapping[str, Record], now: float) -> frozenset[Program]:
+    def programs_of(
+        self, allocation: str, held: Mapping[str, Record], now: float
+    ) -> frozenset[Program]:
         """Returns the programs last seen on the allocation's device, and those that name it, or its
         booking if no other run of the booking is here. `now` in Unix seconds."""
         if self._programs is None:
@@ -83,8 +85,11 @@ KILL_AFTER_NOTICE_S = 3.0
 
 @dataclasses.dataclass(slots=True)
 class _Ending:
-    """`since` is on the steady clock. `undo` is set while suspended programs are resumed in order
-    to be ended: the reason why they could not be suspended, or empty."""
+    """The ending of one allocation's programs, which began at `since` on the steady clock.
+
+    `undo` is set while suspended programs are resumed in order to end them: why they could not be
+    suspended, or empty.
+    """
 
     since: float
     method: PauseMethod | None
@@ -103,7 +108,10 @@ class _Ending:
 
 
 class Endings:
-    """Remembers the endings between turns."""
+    """Ends or suspends the programs of allocations that are over: TERM, a grace period, KILL.
+
+    An ending takes several turns, so what has been done is kept until the device is empty.
+    """
 
     def __init__(
         self,
@@ -160,7 +168,7 @@ class Endings:
         """As `end`, for the programs that were on the device when the driver last answered. They
         can't be suspended. Returns the problem."""
         name = task.allocation.id
-        there = self.registry.there(name, self._records.held, now)
+        there = self.registry.programs_of(name, self._records.held, now)
         method, _ = pause_method(task.allocation.notice, task.mode, gang=task.gang)
         method = "stop" if method == "suspend" else method
         ending = self._endings.get(name)
@@ -178,17 +186,18 @@ class Endings:
         return None
 
     def _begin(self, gpu: str, step: EndProcesses) -> bool:
+        """Takes the first step: resumes what is half suspended, else suspends, else sends TERM."""
         refusal = step.note
         if step.method == "suspend":
             refusal = self._suspensions.refusal(step.allocation)
         ending = self._endings[step.allocation] = _Ending(self._monotonic(), step.method)
-        is_frozen = step.method == "suspend" and refusal is None
-        if not is_frozen and self._suspensions.may_be_suspended(step.allocation):
+        suspends = step.method == "suspend" and refusal is None
+        if not suspends and self._suspensions.may_be_suspended(step.allocation):
             ending.undo = refusal or ""
             return self._undo(gpu, step, ending)
         if refusal is not None:
             return self._stop(gpu, step, refusal)
-        if is_frozen:
+        if suspends:
             return self._suspend(gpu, step, ending)
         self._port.end_processes(gpu, step.instance, force=False, only=step.only)
         return True
@@ -221,7 +230,7 @@ class Endings:
             return self._stop(gpu, step, f"{ending.undo}; {stuck}" if stuck else ending.undo)
         if stuck:
             log.warning("%s: %s", step.allocation, stuck)
-            self._records.noted([step.allocation], stuck)
+            self._records.set_note([step.allocation], stuck)
         self._endings[step.allocation] = _Ending(self._monotonic(), step.method)
         self._port.end_processes(gpu, step.instance, force=False, only=step.only)
         return True
@@ -230,7 +239,7 @@ class Endings:
         """Ends programs that could not be suspended."""
         text = f"it was stopped, not suspended: {why}"
         log.warning("%s: %s", step.allocation, text)
-        self._records.noted([step.allocation], text)
+        self._records.set_note([step.allocation], text)
         self._endings[step.allocation] = _Ending(self._monotonic(), "stop")
         self._port.end_processes(gpu, step.instance, force=False, only=step.only)
         return True

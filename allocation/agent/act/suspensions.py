@@ -25,7 +25,10 @@ SEVERAL_GPUS = "it has several GPUs, and programs that work together on them can
 
 
 class Suspensions:
-    """`suspender` is None on a node without `cuda-checkpoint`."""
+    """Suspends the programs of paused bookings, and resumes or discards them later.
+
+    `suspender` is None on a node without `cuda-checkpoint`.
+    """
 
     def __init__(
         self,
@@ -111,7 +114,7 @@ class Suspensions:
             old = self._records.suspended.get(member.allocation.id)
             found = living(self._programs, self._port.pids(member.gpu, None))
             known = tuple(sorted({*found, *(old.programs if old else ())}))
-            self._records.freezing(Suspended.of(member.allocation, member.gpu, known))
+            self._records.set_suspended(Suspended.of(member.allocation, member.gpu, known))
             there |= found
         begun = sorted(p for p in there - self._suspended if p[0] in before)
         for program in begun:
@@ -161,7 +164,7 @@ class Suspensions:
         stuck = [p for p in programs if suspender is None or p in failed]
         for pid, birth in stuck:
             self._kill(pid, birth)
-        self._records.forgotten([each.allocation for each in mine])
+        self._records.drop_suspended([each.allocation for each in mine])
         self._suspended -= set(programs)
         self._resumed -= set(programs)
         if not stuck:
@@ -195,7 +198,7 @@ class Suspensions:
             for pid, birth in self._records.suspended[name].programs:
                 self._kill(pid, birth)
         if names:
-            self._records.forgotten(names)
+            self._records.drop_suspended(names)
 
     def abandon(self, allocation: str) -> None:
         """Ends the programs of a booking with empty devices that could not be resumed."""
@@ -204,14 +207,14 @@ class Suspensions:
         for pid, birth in sorted({p for each in mine for p in each.programs}):
             if (pid, birth) not in self._resumed or self._result(pid) != "":
                 self._kill(pid, birth)
-        self._records.forgotten([each.allocation for each in mine])
+        self._records.drop_suspended([each.allocation for each in mine])
 
     def emptied(self, allocations: Iterable[str]) -> None:
         """Forgets suspensions of allocations whose programs ended on their own."""
         mine = (self._records.suspended.get(name) for name in allocations)
         gone = [e.allocation for e in mine if e is not None and not self._alive(e)]
         if gone:
-            self._records.forgotten(gone)
+            self._records.drop_suspended(gone)
 
     # Resuming.
 
@@ -223,7 +226,7 @@ class Suspensions:
             stuck = self.undo(name)
             if stuck:
                 log.warning("%s: %s", name, stuck)
-                self._records.noted([name], stuck)
+                self._records.set_note([name], stuck)
         for part in parts:
             held = self._records.held
             pending = [r for r in part.resumes if r.allocation in held]
@@ -240,9 +243,9 @@ class Suspensions:
         if why is not None:
             text = f"what was suspended could not be resumed: {why}"
             log.warning("%s: %s", booking, text)
-            self._records.noted(here, text)
+            self._records.set_note(here, text)
             self.discard(each.suspended for each in resumes)
-        self._records.resumed(here, [each.suspended for each in resumes])
+        self._records.mark_resumed(here, [each.suspended for each in resumes])
 
     def _resume_refusal(self, booking: str, resumes: tuple[ResumedAllocation, ...]) -> str | None:
         if self._suspender is None or self._programs is None:
@@ -269,7 +272,7 @@ class Suspensions:
         pending = {p for p in programs if p not in self._resumed}
         for each, found in zip(resumes, suspended, strict=True):
             if pending and found.resumed_by != each.allocation:
-                self._records.freezing(found.with_resume(each.allocation))
+                self._records.set_suspended(found.with_resume(each.allocation))
         for program in sorted(pending & idle):
             self._resumed.add(program)
             self._suspended.discard(program)

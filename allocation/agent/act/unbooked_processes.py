@@ -79,7 +79,7 @@ class UnbookedProcesses:
         self,
         outcomes: Iterable[Outcome],
         held: Mapping[str, Record],
-        ladder: wire.Escalation | None,
+        escalation: wire.Escalation | None,
         now: float,
     ) -> list[UnbookedProcess]:
         """Returns the unbooked processes, and takes the actions that are due. `now`: Unix
@@ -94,7 +94,7 @@ class UnbookedProcesses:
         self._seen = {program: seen for program, seen in self._seen.items() if program in there}
         for process in found:
             seen = self._seen.setdefault(process.program, _Seen(self._steady()))
-            step = None if ladder is None else self._due(seen, ladder)
+            step = None if escalation is None else self._due(seen, escalation)
             if step is not None:
                 self._take(step, process, seen, now)
         return found
@@ -141,20 +141,20 @@ class UnbookedProcesses:
         found: set[int] = set()
         for pid in pids:
             owner_of = self._programs.owner_of(pid)
-            untold = owner_of.account is None
-            if untold or owner_of.names & names or owner_of.account in accounts:
+            is_unknown = owner_of.account is None
+            if is_unknown or owner_of.names & names or owner_of.account in accounts:
                 found.add(pid)
         return found
 
-    def _due(self, seen: _Seen, ladder: wire.Escalation) -> Step | None:
+    def _due(self, seen: _Seen, escalation: wire.Escalation) -> Step | None:
         now = self._steady()
         if seen.warned is None:
-            return "warned" if now - seen.since >= ladder.warn_after else None
-        if ladder.end_after is None or seen.killed:
+            return "warned" if now - seen.since >= escalation.warn_after else None
+        if escalation.end_after is None or seen.killed:
             return None
         step: Step = "asked" if seen.asked is None else "killed"
         if seen.asked is None:
-            due = now - seen.warned >= WARNED_BEFORE_S and now - seen.since >= ladder.end_after
+            due = now - seen.warned >= WARNED_BEFORE_S and now - seen.since >= escalation.end_after
         else:
             due = now - seen.asked >= KILL_AFTER_S
         return step if due and self._may_end() else None

@@ -47,7 +47,7 @@ class Watch:
         outcomes: Iterable[Outcome],
         held: Mapping[str, Record],
         now: float,
-        ladder: wire.Escalation | None = None,
+        escalation: wire.Escalation | None = None,
     ) -> Observations:
         """Returns the observations after a turn. A driver that does not answer adds nothing."""
         outcomes = tuple(outcomes)
@@ -69,7 +69,7 @@ class Watch:
         ]
         actions: tuple[wire.Enforcement, ...] = ()
         if self._unbooked_processes is not None:
-            foreign += _on_booked(self._unbooked_processes.look(outcomes, held, ladder, now))
+            foreign += _on_booked(self._unbooked_processes.look(outcomes, held, escalation, now))
             actions = self._unbooked_processes.actions
         return Observations(tuple(self._errors), tuple(foreign), self._watch.hanging(), actions)
 

@@ -22,39 +22,39 @@ class Records:
     def suspended(self) -> Mapping[str, Suspended]:
         return self._store.suspended
 
-    def given(self, allocations: Iterable[str]) -> None:
+    def mark_given(self, allocations: Iterable[str]) -> None:
         """Marks allocations whose owners are about to get their devices."""
         self._change(allocations, lambda held: replace(held, given=True))
         self._store.save()
 
-    def emptied(self, allocations: Iterable[str]) -> None:
+    def mark_emptied(self, allocations: Iterable[str]) -> None:
         """Marks allocations whose devices are proven empty."""
         self._change(allocations, lambda held: replace(held, emptied=True))
         self._store.save()
 
-    def noted(self, allocations: Iterable[str], text: str) -> None:
+    def set_note(self, allocations: Iterable[str], text: str) -> None:
         """Sets a text for people; it is on disk with the next change."""
         self._change(allocations, lambda held: replace(held, note=text))
 
-    def saved(self, times: Mapping[str, int]) -> None:
+    def set_saved(self, times: Mapping[str, int]) -> None:
         """Sets when owners reported that all is saved, by allocation; on disk with the next
         change."""
         self._change(times, lambda held: replace(held, saved=times[held.allocation.id]))
 
-    def freezing(self, each: Suspended) -> None:
+    def set_suspended(self, each: Suspended) -> None:
         """Records programs that are about to be suspended or resumed."""
         self._store.suspended[each.allocation] = each
         self._store.save()
 
-    def forgotten(self, suspended: Iterable[str]) -> None:
+    def drop_suspended(self, suspended: Iterable[str]) -> None:
         """Drops suspensions; on disk with the next change. Start times identify ended programs."""
         for name in list(suspended):
             self._store.suspended.pop(name, None)
 
-    def resumed(self, allocations: Iterable[str], suspended: Iterable[str]) -> None:
+    def mark_resumed(self, allocations: Iterable[str], suspended: Iterable[str]) -> None:
         """Marks suspensions as resumed or discarded; on disk with the next change."""
         self._change(allocations, lambda held: replace(held, resumed=True))
-        self.forgotten(suspended)
+        self.drop_suspended(suspended)
 
     def _change(self, allocations: Iterable[str], change: Callable[[Record], Record]) -> None:
         held = self._store.held

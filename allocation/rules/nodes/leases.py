@@ -41,8 +41,8 @@ class LeaseWatch(Generic[N]):
     def __init__(self) -> None:
         self._seen: dict[N, tuple[int, float]] = {}
 
-    def silent(self, beats: Mapping[N, int], steady_now: float) -> dict[N, int]:
-        """The nodes whose leases have expired, with their newest heartbeats."""
+    def expired(self, beats: Mapping[N, int], steady_now: float) -> dict[N, int]:
+        """The nodes whose leases have expired, with the numbers of their newest heartbeats."""
         for node, seq in beats.items():
             if self._seen.get(node, (None, 0.0))[0] != seq:
                 self._seen[node] = (seq, steady_now)

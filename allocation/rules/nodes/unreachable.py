@@ -27,7 +27,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _LastAnswer:
     """The last heartbeat that was an answer, when it was seen, and since when there is no gap."""
 
     sign: Beat
@@ -39,16 +39,16 @@ class _Heard:
 class AnswerStates(Generic[N]):
     """Nodes that do not answer, that have not answered for long, and that answer reliably again."""
 
-    silent: frozenset[N]
+    unreachable: frozenset[N]
     long_unreachable: frozenset[N]
-    heard: frozenset[N]
+    reachable: frozenset[N]
 
 
 class AnswerWatch(Generic[N]):
     """Tracks the answers of each node. A new watch knows of no node as unreachable or answering."""
 
     def __init__(self) -> None:
-        self._nodes: dict[N, _Heard] = {}
+        self._nodes: dict[N, _LastAnswer] = {}
 
     def turn(
         self, signs: Mapping[N, Beat], steady_now: float, policy: NodePolicy
@@ -56,12 +56,12 @@ class AnswerWatch(Generic[N]):
         """Updates the watch with the newest heartbeats and returns the nodes by state."""
         self._nodes = {node: each for node, each in self._nodes.items() if node in signs}
         for node, sign in signs.items():
-            known = self._nodes.setdefault(node, _Heard(sign, steady_now))
+            known = self._nodes.setdefault(node, _LastAnswer(sign, steady_now))
             if sign.is_answer(known.sign):
                 is_gap = known.since is None or steady_now - known.at > GAP_SECONDS
                 since = steady_now if is_gap else known.since
-                self._nodes[node] = _Heard(sign, steady_now, since)
-        heard = (
+                self._nodes[node] = _LastAnswer(sign, steady_now, since)
+        reachable = (
             node
             for node, each in self._nodes.items()
             if each.since is not None
@@ -69,10 +69,10 @@ class AnswerWatch(Generic[N]):
             and steady_now - each.since >= policy.heard_again
         )
         return AnswerStates(
-            silent=self._unheard(steady_now - policy.silent_after),
-            long_unreachable=self._unheard(steady_now - policy.silent_limit),
-            heard=frozenset(heard),
+            unreachable=self._unanswered(steady_now - policy.silent_after),
+            long_unreachable=self._unanswered(steady_now - policy.silent_limit),
+            reachable=frozenset(reachable),
         )
 
-    def _unheard(self, since: float) -> frozenset[N]:
+    def _unanswered(self, since: float) -> frozenset[N]:
         return frozenset(node for node, each in self._nodes.items() if each.at < since)

@@ -64,8 +64,8 @@ class Reader:
         self._steady = steady
         self._watch: LeaseWatch[UUID] = LeaseWatch()
         self._long: LongLeases[UUID] = LongLeases()
-        self._silence: AnswerWatch[UUID] = AnswerWatch()
-        self._watched = self._listened = steady()
+        self._answers: AnswerWatch[UUID] = AnswerWatch()
+        self._watched = self._checked_answers = steady()
         self._throttle = Throttle()
         self._stopped = threading.Event()
         self._known: set[str] = set()
@@ -100,7 +100,7 @@ class Reader:
                 logger.warning("Reports wait: %s", error)
                 self._known.clear()
                 # Nodes are not unreachable because the reader could not read.
-                self._silence = AnswerWatch()
+                self._answers = AnswerWatch()
                 close_old_connections()
                 self._stopped.wait(PAUSE_SECONDS)
 
@@ -115,7 +115,7 @@ class Reader:
             agent_accounts_ensure()
             self._stopped.wait(PAUSE_SECONDS)
             return 0
-        self._replace_lost()
+        self._lost_runs_requeue()
         done = 0
         if time.monotonic() - self._took_over > TAKEN_OVER_MS / 1000:
             agent_accounts_ensure()
@@ -130,7 +130,7 @@ class Reader:
         done += self._take(admitted[self._first :] + admitted[: self._first])
         if not done and block_ms:
             done = self._apply(self._awaited(admitted, block_ms))
-        self._mark_silent()
+        self._unreachable_mark()
         return done
 
     def _take(self, streams: Sequence[str], idle_ms: int | None = None) -> int:
@@ -146,8 +146,8 @@ class Reader:
         wanted = dict.fromkeys(streams, ">")
         return _entries(link.xreadgroup(GROUP, self._name, wanted, count=1, block=block_ms))
 
-    def _replace_lost(self) -> None:
-        """Once a second, restarts work elsewhere whose node's lease has expired."""
+    def _lost_runs_requeue(self) -> None:
+        """Once a second, requeues work on leases whose nodes no longer answer."""
         now = self._steady()
         if now - self._watched < 1:
             return
@@ -156,21 +156,21 @@ class Reader:
         long = long_leases()
         over = self._long.over(long, now)
         long_leases_end(over)
-        for node_id, seq in self._watch.silent(leased_heartbeats(), now).items():
+        for node_id, seq in self._watch.expired(leased_heartbeats(), now).items():
             if node_id not in long or node_id in over:
                 node_bookings_requeue(node_id=node_id, seq=seq, now=self._clock())
 
-    def _mark_silent(self) -> None:
+    def _unreachable_mark(self) -> None:
         """Once a second, marks nodes that do not answer; now and then, records the reader's own
         lag."""
         now = self._steady()
-        if now - self._listened < 1:
+        if now - self._checked_answers < 1:
             return
-        self._listened = now
+        self._checked_answers = now
         if self._seen(self._clock()):
             reader_lag_seen(self._lag)
             self._lag = 0.0
-        unreachable_mark(self._silence.turn(signs_read(), now, node_policy()), self._clock())
+        unreachable_mark(self._answers.turn(signs_read(), now, node_policy()), self._clock())
 
     def _list(self) -> list[str]:
         """The streams of all enrolled nodes, looked up once a second."""

@@ -188,12 +188,12 @@ def signs_read() -> dict[UUID, Beat]:
 
 def unreachable_mark(verdict: AnswerStates[UUID], now: datetime) -> None:
     """Records the changes of a verdict."""
-    for node in _newly_unreachable(now, verdict.silent) if verdict.silent else ():
+    for node in _newly_unreachable(now, verdict.unreachable) if verdict.unreachable else ():
         _unreachable_note(node, now)
     long = verdict.long_unreachable
     for node in _newly_long_unreachable(now, long) if long else ():
         _long_unreachable_note(node)
-    for node in _marked(now, verdict.heard) if verdict.heard else ():
+    for node in _marked(now, verdict.reachable) if verdict.reachable else ():
         _reachable_note(node, now)
 
 

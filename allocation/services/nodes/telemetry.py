@@ -1,7 +1,7 @@
 """Telemetry: readings are bounded and stored once, then kept as five-minute rows for 90 days."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -50,8 +50,8 @@ def samples_store(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime
     nodes = {node_id for node_id, _ in readings}
     gpus = {(node_id, uuid): gpu_id for node_id, uuid, gpu_id in _gpus(now, nodes)}
     tenants = {(node_id, row.hex): tenant for node_id, row, tenant in _running(now, nodes)}
-    too_many, absurd = 0, [0]
-    odd: Counter[UUID] = Counter()
+    too_many = impossible = 0
+    implausible: Counter[UUID] = Counter()
     samples = []
     for node_id, telemetry in readings:
         at = _moment(telemetry.sent_at, now)
@@ -59,8 +59,9 @@ def samples_store(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime
         for sample in telemetry.samples[: wire.SAMPLES_MAX]:
             gpu, whose = (node_id, sample.gpu), (node_id, sample.allocation or "")
             if gpu in gpus and sample.slot in _SLOTS:
-                values = _values(sample, absurd)
-                odd[node_id] += is_implausible(values, whole=sample.slot is None)
+                values = _values(sample)
+                impossible += _impossible_count(sample, values)
+                implausible[node_id] += is_implausible(values, whole=sample.slot is None)
                 samples.append(
                     GpuSample(
                         gpu_id=gpus[gpu],
@@ -72,10 +73,10 @@ def samples_store(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime
                     )
                 )
     GpuSample.objects.bulk_create(samples, ignore_conflicts=True)
-    for node_id, count in sorted((+odd).items()):
+    for node_id, count in sorted((+implausible).items()):
         Node.objects.filter(id=node_id).update(implausible=F("implausible") + count)
     counter_add("telemetry_too_many", too_many)
-    counter_add("telemetry_absurd", absurd[0])
+    counter_add("telemetry_absurd", impossible)
 
 
 def usage_roll_up(now: datetime) -> int:
@@ -159,12 +160,17 @@ _MOST = {
 }
 
 
-def _values(sample: wire.Sample, absurd: list[int]) -> dict[str, int | None]:
-    """The values of a sample, with impossible ones as None, which are counted in `absurd`."""
+def _values(sample: wire.Sample) -> dict[str, int | None]:
+    """The values of a sample, with impossible ones as None."""
     found: dict[str, int | None] = {}
     for name, most in _MOST.items():
         value = getattr(sample, name)
-        fits = value is None or 0 <= value <= most
-        absurd[0] += not fits
-        found[name] = value if fits else None
+        found[name] = value if value is not None and 0 <= value <= most else None
     return found
+
+
+def _impossible_count(sample: wire.Sample, values: Mapping[str, int | None]) -> int:
+    """How many values of the sample `_values` has left out."""
+    return sum(
+        value is None and getattr(sample, name) is not None for name, value in values.items()
+    )

@@ -32,9 +32,9 @@ def known(rig: Rig) -> Rig:
     )
 
 
-def ruled(rig: Rig, ladder: wire.Escalation | None, *wanted: wire.DesiredAllocation) -> None:
+def ruled(rig: Rig, escalation: wire.Escalation | None, *wanted: wire.DesiredAllocation) -> None:
     document = a_document({rig.gpu: list(wanted)}, mode="whole" if not wanted else None)
-    rig.desire(dataclasses.replace(document, ladder=ladder))
+    rig.desire(dataclasses.replace(document, ladder=escalation))
 
 
 def steps(rig: Rig) -> list[str]:
@@ -181,17 +181,17 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
         processes = UnbookedProcesses(
             rig.node.port, HostPrograms(), lambda member: member, rig.steady, may_end=lambda: True
         )
-        ladder = wire.Escalation(warn_after=0, end_after=60)
+        escalation = wire.Escalation(warn_after=0, end_after=60)
         rig.later(5)
         outcomes = rig.agent._outcomes
         for wait in (0, 30, 30):
             rig.steady.now += wait
-            (found,) = processes.look(outcomes, {}, ladder, rig.wall())
+            (found,) = processes.look(outcomes, {}, escalation, rig.wall())
         assert found.user == pwd.getpwuid(os.getuid()).pw_name
         assert [action.step for action in processes.actions] == ["warned", "asked"]
         assert child.poll() is None
         rig.steady.now += KILL_AFTER_S
-        processes.look(outcomes, {}, ladder, rig.wall())
+        processes.look(outcomes, {}, escalation, rig.wall())
         wait_until(lambda: child.poll() is not None, seconds=5)
         assert child.returncode == -9
     finally:

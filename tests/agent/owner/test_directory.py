@@ -192,8 +192,8 @@ def test_nobody_is_ended_for_a_name_that_is_not_known(rig: Rig, served: Node) ->
     found = UnbookedProcesses(
         rig.node.port, served.programs, lambda m: m, rig.steady, may_end=lambda: True
     )
-    ladder = wire.Escalation(warn_after=0, end_after=60)
-    assert found.look(rig.agent._outcomes, rig.node.store.held, ladder, rig.wall()) == []
+    escalation = wire.Escalation(warn_after=0, end_after=60)
+    assert found.look(rig.agent._outcomes, rig.node.store.held, escalation, rig.wall()) == []
 
 
 def test_the_first_look_at_gpus_that_sleep_may_take_seconds(

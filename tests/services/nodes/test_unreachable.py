@@ -73,22 +73,22 @@ def said(seq: int, *, observed: int = 1, behind: bool = False) -> Beat:
 
 def test_a_node_is_silent_after_the_policys_time_and_trusted_again_after_a_while() -> None:
     one, watch = uuid4(), AnswerWatch[UUID]()
-    assert watch.turn({one: said(1)}, 0, POLICY).silent == frozenset()
-    assert watch.turn({one: said(1)}, POLICY.silent_after, POLICY).silent == frozenset()
-    assert watch.turn({one: said(1)}, POLICY.silent_after + 1, POLICY).silent == {one}
+    assert watch.turn({one: said(1)}, 0, POLICY).unreachable == frozenset()
+    assert watch.turn({one: said(1)}, POLICY.silent_after, POLICY).unreachable == frozenset()
+    assert watch.turn({one: said(1)}, POLICY.silent_after + 1, POLICY).unreachable == {one}
     assert watch.turn({one: said(1)}, POLICY.silent_limit + 1, POLICY).long_unreachable == {one}
     back = POLICY.silent_limit + 5
     for beat in range(POLICY.heard_again // 5):
         verdict = watch.turn({one: said(2 + beat)}, back + 5 * beat, POLICY)
-        assert (verdict.silent, verdict.heard) == (frozenset(), frozenset())
-    assert watch.turn({one: said(99)}, back + POLICY.heard_again, POLICY).heard == {one}
+        assert (verdict.unreachable, verdict.reachable) == (frozenset(), frozenset())
+    assert watch.turn({one: said(99)}, back + POLICY.heard_again, POLICY).reachable == {one}
 
 
 def test_a_line_that_comes_and_goes_does_not_make_it_trusted() -> None:
     one, watch = uuid4(), AnswerWatch[UUID]()
     for beat in range(10):
         verdict = watch.turn({one: said(beat)}, beat * (GAP_SECONDS + 5), POLICY)
-        assert verdict.heard == frozenset()
+        assert verdict.reachable == frozenset()
 
 
 def test_who_speaks_and_does_not_hear_has_not_answered() -> None:
@@ -100,7 +100,7 @@ def test_who_speaks_and_does_not_hear_has_not_answered() -> None:
             busy: said(beat, observed=beat, behind=True),
         }
         verdict = watch.turn(signs, 5 * beat, POLICY)
-    assert verdict.silent == {one}
+    assert verdict.unreachable == {one}
 
 
 def test_a_bad_entry_of_the_policy_does_not_stop_the_count() -> None:
@@ -232,7 +232,7 @@ def test_a_reader_that_could_not_read_counts_anew(
 ) -> None:
     lives(plant, 10)
     # As `run` does when Redis is away for long: the first look afterwards accuses nobody.
-    plant.reader._silence = AnswerWatch[UUID]()
+    plant.reader._answers = AnswerWatch[UUID]()
     plant.now += HOUR
     plant.portal_reads()
     assert node().unreachable_since is None

@@ -329,18 +329,18 @@ class ModelPortal:
         over = self._long.over(long, now)
         for name in over:
             nodes[name].outage_lease_seconds = 0
-        found = self._watch.silent(beats, now)
+        found = self._watch.expired(beats, now)
         return {name: seq for name, seq in found.items() if name not in long or name in over}
 
     def reader_restarts(self) -> None:
         """Another one knows of no silence yet."""
         self._long: LongLeases[str] = LongLeases()
         self._watch: LeaseWatch[str] = LeaseWatch()
-        self._silence: AnswerWatch[str] = AnswerWatch()
+        self._answers: AnswerWatch[str] = AnswerWatch()
 
     def mark_silent(self, now: float) -> None:
         """See Reader: who does not answer gets nothing new."""
-        unreachable.mark(self.tables, self._silence, now)
+        unreachable.mark(self.tables, self._answers, now)
 
     def publish(self) -> None:
         """See publish_due."""

@@ -16,9 +16,9 @@ def mark(tables: Tables, watch: AnswerWatch[str], now: float) -> None:
     }
     verdict = watch.turn(signs, now, POLICY)
     for name, node in tables.nodes.items():
-        if name in verdict.silent and node.unreachable_since is None:
+        if name in verdict.unreachable and node.unreachable_since is None:
             node.unreachable_since = now if node.heartbeat_at is None else node.heartbeat_at
         if name in verdict.long_unreachable and node.unreachable_since is not None:
             node.long_unreachable = True
-        if name in verdict.heard:
+        if name in verdict.reachable:
             node.unreachable_since, node.long_unreachable = None, False

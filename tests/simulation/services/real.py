@@ -122,7 +122,7 @@ class BothPortals:
         )
         self._ids, self._pause_ids = names(), names("pause ")
         self._watch: LeaseWatch[UUID] = LeaseWatch()
-        self._silence: AnswerWatch[UUID] = AnswerWatch()
+        self._answers: AnswerWatch[UUID] = AnswerWatch()
         self._long: LongLeases[UUID] = LongLeases()
         self._operator = a_user("olga", is_staff=True)
         self._upkeep: dict[str, Maintenance] = {}
@@ -312,7 +312,7 @@ class BothPortals:
 
     def mark_silent(self, now: float) -> None:
         with as_system():
-            verdict = self._silence.turn(signs_read(), now, node_policy())
+            verdict = self._answers.turn(signs_read(), now, node_policy())
             unreachable_mark(verdict, when(now))
         self._model.mark_silent(now)
         self._compare()
@@ -322,14 +322,14 @@ class BothPortals:
             long = long_leases()
             over = self._long.over(long, now)
             long_leases_end(over)
-            for node, seq in self._watch.silent(leased_heartbeats(), now).items():
+            for node, seq in self._watch.expired(leased_heartbeats(), now).items():
                 if node not in long or node in over:
                     node_bookings_requeue(node_id=node, seq=seq, now=when(now))
         self._model.replace_lost(now)
         self._compare()
 
     def reader_restarts(self) -> None:
-        self._watch, self._silence, self._long = LeaseWatch(), AnswerWatch(), LongLeases()
+        self._watch, self._answers, self._long = LeaseWatch(), AnswerWatch(), LongLeases()
         self._model.reader_restarts()
 
     def cycle(self, now: float, *, publishes: bool = True, acts: Acts = ()) -> None:
