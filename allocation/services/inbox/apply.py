@@ -41,10 +41,26 @@ from allocation.services.runs.start import allocations_ready
 from allocation.words.events import event_text
 from allocation.words.fleet import FleetText
 from tenants.outbox import task_request
+from tenants.platform.database.compiled import ANY_NODE, Compiled
+from tenants.platform.database.look import ASKED_AT
 
 logger = logging.getLogger(__name__)
 # One of each name.
 STEPS_MOST = len(get_args(wire.StepName))
+_nodes_named = Compiled(lambda _, keys: Node.objects.filter(name__in=keys), keys="text")
+_allocations_here = Compiled(
+    lambda _, keys: Allocation.objects.filter(id__in=keys, gpu__node=ANY_NODE).only(
+        "id", "state", "saved_at"
+    )
+)
+_bookings_locked = Compiled(
+    lambda _, keys: (
+        Booking.objects.select_for_update()
+        .filter(id__in=Booking.objects.filter(allocations__id__in=keys).values("id"))
+        .order_by("id")
+        .values_list("id")
+    )
+)
 
 
 def message_apply(
@@ -56,7 +72,7 @@ def message_apply(
     signed by this node's key, or not readable), unknown_node. Stale and refused messages change
     nothing; both are counted.
     """
-    node = Node.objects.filter(name=node_name).first()
+    node = next(iter(_nodes_named(now, [node_name])), None)
     if node is None:
         return "unknown_node"
     try:
@@ -130,9 +146,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
     own = _own_allocations(node, report, missing_gpus_apply(node, report, now))
     if own or broken:
         # Bookings are locked before nodes and in one order, as everywhere.
-        bookings = Booking.objects.filter(allocations__id__in=[*own.values(), *broken]).values("id")
-        locked = Booking.objects.select_for_update().filter(id__in=bookings).order_by("id")
-        list(locked.values_list("id"))
+        _bookings_locked(now, [*own.values(), *broken])
         _broken_runs(broken, now)
     unbooked_use_apply(node, report, now)
     ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}
@@ -165,6 +179,8 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
 
 def _broken_runs(broken: Mapping[UUID, FleetText], now: datetime) -> None:
     """Starts bookings again whose run an error broke while the hardware stays in service."""
+    if not broken:
+        return
     rows = (
         Allocation.objects.filter(id__in=broken).select_related("gpu__node").order_by("booking_id")
     )
@@ -184,10 +200,9 @@ def _own_allocations(node: Node, report: wire.Report, excused: set[str]) -> dict
     }
     if not reported:
         return {}
-    rows = Allocation.objects.filter(id__in=reported, gpu__node=node)
     return {
         row.id.hex: row.id
-        for row in rows.only("id", "state", "saved_at")
+        for row in _allocations_here(ASKED_AT, reported, {ANY_NODE: node.id})
         if is_change(reported[row.id].state, row.state) or _is_saved_news(row, reported[row.id])
     }
 

@@ -20,6 +20,7 @@ from allocation.services.nodes.fleet import (
     node_audit,
     operator_event,
 )
+from allocation.services.nodes.health import gpus_of_node
 from allocation.words.fleet import MODE_WORDS, fleet_text, mode_text
 from allocation.words.refusals import refusal_text
 from tenants.models import User
@@ -57,7 +58,7 @@ def modes_request(now: datetime) -> int:
 def modes_apply(node: Node, report: wire.Report, now: datetime) -> bool:
     """Stores the reported modes, and why a GPU can't change. Returns whether anything changed."""
     reported = {gpu.uuid: gpu for gpu in report.gpus}
-    rows = list(Gpu.objects.filter(node=node, uuid__in=reported))
+    rows = [gpu for gpu in gpus_of_node(node) if gpu.uuid in reported]
     changed = [gpu for gpu in rows if gpu.mode != reported[gpu.uuid].mode]
     for gpu in changed:
         gpu.mode = reported[gpu.uuid].mode

@@ -13,6 +13,8 @@ from allocation.rules.nodes.health import Action, finding_of
 from allocation.services.record.site_events import gpu_event
 from allocation.words.fleet import FleetText, fleet_text
 from tenants.outbox import task_request
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +27,12 @@ UNBOOKED_REASON = fleet_text("unbooked_use")
 HANG_REASON = fleet_text("no_answer")
 UnbookedUse = tuple[UUID | None, str, int | None]
 """GPU, kind of event, and slot."""
+_gpus = Compiled(lambda _, keys: Gpu.objects.filter(node__in=keys))
+_open_uses = Compiled(
+    lambda _, keys: GpuEvent.objects.filter(
+        node__in=keys, kind__in=(*GpuEvent.UNBOOKED_USE, GpuEvent.Kind.HANG), until=None
+    )
+)
 
 
 def errors_apply(node: Node, report: wire.Report, now: datetime) -> dict[UUID, FleetText]:
@@ -100,16 +108,16 @@ def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
     A GPU that did not answer keeps its entries.
     """
     answering = {gpu.uuid for gpu in report.gpus}
-    gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in=answering)}
+    gpus = {gpu.uuid: gpu for gpu in gpus_of_node(node) if gpu.uuid in answering}
     found: dict[UnbookedUse, FleetText] = {
         (gpus[uuid].id, kind, slot): text
         for uuid, kind, slot, text in _unbooked_uses(report)
         if uuid in gpus
     }
-    known = GpuEvent.objects.filter(
-        node=node, kind__in=GpuEvent.UNBOOKED_USE, until=None, gpu__uuid__in=answering
-    )
+    known, ids = _open_uses(now, [node.id]), {gpu.id for gpu in gpus.values()}
     for event in known:
+        if event.kind == GpuEvent.Kind.HANG or event.gpu_id not in ids:
+            continue
         text = found.pop((event.gpu_id, event.kind, event.slot), None)
         if text is None:
             event.until = now
@@ -121,7 +129,13 @@ def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
         _unbooked_use_open(node, found, now)
     if report.foreign or any(gpu.health_words == str(UNBOOKED_REASON) for gpu in gpus.values()):
         _unbooked_use_mark(node, answering)
-    hangs_apply(node, report, now)
+    if report.hanging or any(event.kind == GpuEvent.Kind.HANG for event in known):
+        hangs_apply(node, report, now)
+
+
+def gpus_of_node(node: Node) -> list[Gpu]:
+    """The GPUs of a node."""
+    return _gpus(ASKED_AT, [node.id])
 
 
 def _unbooked_use_open(node: Node, found: Mapping[UnbookedUse, FleetText], now: datetime) -> None:
@@ -162,8 +176,6 @@ def hangs_apply(node: Node, report: wire.Report, now: datetime) -> None:
     """Takes GPUs whose driver hangs out of service until it answers. Running work continues."""
     known = GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.HANG, until=None)
     was = set(known.values_list("gpu__uuid", flat=True))
-    if not was and not report.hanging:
-        return
     new = node.gpus.filter(uuid__in=set(report.hanging) - was)
     text = GpuEvent.text_columns(fleet_text("driver_hang"))
     GpuEvent.objects.bulk_create(

@@ -120,6 +120,8 @@ def _escalation_write(
 
 def enforcement_apply(node: Node, report: wire.Report, now: datetime) -> None:
     """Records the enforcement actions of a report that are new."""
+    if not report.deeds:
+        return
     gpus = {gpu.uuid: gpu for gpu in node.gpus.filter(uuid__in={a.gpu for a in report.deeds})}
     for action in report.deeds:
         gpu = gpus.get(action.gpu)

@@ -30,6 +30,7 @@ from allocation.services.record.open_pauses import (
 from allocation.services.runs.pause_settle import paused_booking_end, run_paused
 from allocation.services.runs.transition import (
     allocation_booking_lock,
+    allocation_read,
     booking_change,
     booking_lock,
     booking_move,
@@ -130,17 +131,19 @@ def allocation_empty(allocation_id: UUID, now: datetime) -> None:
         booking = allocation_booking_lock(allocation_id)
         if booking is None:
             return
-        allocation = Allocation.objects.get(id=allocation_id)
+        allocation = allocation_read(allocation_id)
         is_over = allocation.period.upper <= now or booking.state == State.ENDING
         if allocation.state in STARTED and is_over:
             # The agent's clock ended it before the cycle did.
             _end(booking.id, now)
+            booking.refresh_from_db()
+            allocation.refresh_from_db()
         elif booking.state == State.STARTING and allocation.period.upper > now + CLOCK_TOLERANCE:
             # The node's clock is wrong, so the run would never begin. See `run_disputed` for runs
             # that were handed over.
             allocation_failed(allocation_id, "it was cleared before it was ready", now)
-        allocation.refresh_from_db()
-        booking.refresh_from_db()
+            booking.refresh_from_db()
+            allocation.refresh_from_db()
         if allocation.state != Allocation.State.RELEASING:
             return
         Occupancy.objects.filter(allocation=allocation, closed=None).update(closed=now)

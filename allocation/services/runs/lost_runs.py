@@ -22,7 +22,11 @@ from allocation.services.record.history import Event
 from allocation.services.runs.end import CLOCK_TOLERANCE, STARTED, run_abandon
 from allocation.services.runs.interrupt import Interruption, pausing_run_interrupt
 from allocation.services.runs.resume import seconds_remaining
-from allocation.services.runs.transition import allocation_booking_lock, booking_move
+from allocation.services.runs.transition import (
+    allocation_booking_lock,
+    allocation_read,
+    booking_move,
+)
 from allocation.words.events import event_text
 from allocation.words.fleet import fleet_text
 from allocation.words.reasons import reason_data
@@ -90,8 +94,10 @@ def run_disputed(allocation_id: UUID, error: str, now: datetime) -> bool:
     """
     with transaction.atomic():
         booking = allocation_booking_lock(allocation_id, State.ACTIVE, State.PAUSING)
-        row = Allocation.objects.select_related("gpu__node").get(id=allocation_id)
-        if booking is None or row.state not in STARTED or row.period.upper <= now + CLOCK_TOLERANCE:
+        if booking is None:
+            return False
+        row = allocation_read(allocation_id)
+        if row.state not in STARTED or row.period.upper <= now + CLOCK_TOLERANCE:
             return False
         node = row.gpu.node.name
         cause = Interruption(RULE.id, event_text("run_disputed", node=node, why=error.rstrip(".")))

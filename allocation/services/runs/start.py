@@ -3,7 +3,7 @@
 A cycle or a report brings many bookings at a time; they take as few statements as one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from allocation.services.runs.transition import (
 from allocation.words.events import event_text
 from allocation.words.fleet import fleet_text
 from allocation.words.reasons import reason_data
+from tenants.platform.database.compiled import Compiled
 
 # Bookings that are locked at a time: an owner waits as long to cancel one of them.
 BATCH_SIZE = 128
@@ -42,6 +43,36 @@ FROM unnest(%s::uuid[], %s::jsonb[]) AS new (id, devices) WHERE allocation.id = 
 # A stop or a budget keeps these from starting or resuming (`plans.restraints`). A fixed window that
 # may not borrow any more keeps its borrowed GPUs and starts late.
 RESTRAINED = Q(is_drained=True) | Q(state=State.SCHEDULED, may_borrow=False, borrowed_units__gt=0)
+
+
+# Bookings are locked in the order that every other transaction uses.
+_locked = Compiled(lambda _, keys: _lockable().filter(id__in=keys).order_by("id"))
+_locked_with = Compiled(
+    lambda _, keys: (
+        _lockable()
+        .filter(id__in=Allocation.objects.filter(id__in=keys).values("booking_id"))
+        .order_by("id")
+    )
+)
+_starting = Compiled(
+    lambda _, keys: Allocation.objects.filter(
+        id__in=keys, state=Allocation.State.STARTING
+    ).values_list("id", "booking_id")
+)
+_waiting = Compiled(
+    lambda _, keys: Allocation.objects.filter(
+        booking__in=keys, state=Allocation.State.STARTING
+    ).values_list("booking_id", flat=True)
+)
+_planned = Compiled(
+    lambda _, keys: Allocation.objects.filter(
+        booking__in=keys, state=Allocation.State.PLANNED
+    ).order_by("id")
+)
+
+
+def _lockable() -> QuerySet[Booking]:
+    return Booking.objects.select_for_update(of=("self",)).select_related("tier")
 
 
 def bookings_to_start(now: datetime) -> QuerySet[Booking]:
@@ -74,17 +105,12 @@ def starts_due(now: datetime) -> int:
 def allocations_ready(devices: Mapping[UUID, Sequence[str]], now: datetime) -> None:
     """Records devices that agents have handed over; a booking with all of them is active."""
     with transaction.atomic():
-        allocations = Allocation.objects.filter(id__in=list(devices))
-        bookings = _locked(allocations.values_list("booking_id", flat=True))
-        rows = allocations.filter(state=Allocation.State.STARTING)
-        ready = dict(rows.values_list("id", "booking_id"))
+        bookings = _locked_with(now, devices)
+        ready = dict(_starting(now, devices))
         values = [Jsonb(list(devices[row])) for row in ready]
         with connection.cursor() as cursor:
             cursor.execute(_DEVICES_WRITE, [list(ready), values])
-        waiting = Allocation.objects.filter(
-            booking__in=bookings, state=Allocation.State.STARTING
-        ).values_list("booking_id", flat=True)
-        complete = set(ready.values()) - set(waiting)
+        complete = set(ready.values()) - set(_waiting(now, [each.id for each in bookings]))
         _activate(
             [each for each in bookings if each.state == State.STARTING and each.id in complete], now
         )
@@ -122,10 +148,9 @@ def _start(ids: Sequence[UUID], now: datetime) -> int:
     with transaction.atomic():
         # The state is read under the lock: an owner may be cancelling one of them.
         startable = (State.SCHEDULED, State.PAUSED)
-        locked = _locked(ids)
+        locked = _locked(now, ids)
         found = [each for each in locked if each.state in startable and not _is_restrained(each)]
-        planned = Allocation.objects.filter(booking__in=found, state=Allocation.State.PLANNED)
-        rows = list(planned.order_by("id"))
+        rows = _planned(now, [each.id for each in found])
         placed = {row.booking_id for row in rows}
         bookings = [each for each in found if each.id in placed]
         if _occupancies_open(rows, now):
@@ -180,12 +205,6 @@ def _generations_raise(rows: "QuerySet[Allocation]") -> None:
     Node.objects.filter(gpus__allocation__in=rows).update(
         generation=F("generation") + Subquery(times)
     )
-
-
-def _locked(ids: Iterable[UUID]) -> list[Booking]:
-    """Returns the bookings, locked in the order that every other transaction uses."""
-    rows = Booking.objects.select_for_update(of=("self",)).select_related("tier")
-    return list(rows.filter(id__in=ids).order_by("id"))
 
 
 def _slow_starts(now: datetime) -> "QuerySet[Allocation]":

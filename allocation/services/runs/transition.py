@@ -14,6 +14,8 @@ from django.db import IntegrityError, connection, models, transaction
 from allocation.models import Allocation, Booking
 from allocation.rules.states import State, fields_cleared, is_transition_allowed
 from allocation.services.record.history import Event, events_add
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 
 
 class TransitionRefused(IntegrityError):
@@ -31,6 +33,18 @@ class Change:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
+_allocations = Compiled(
+    lambda _, keys: Allocation.objects.filter(id__in=keys).select_related("gpu__node")
+)
+_of_allocation = Compiled(
+    lambda _, keys: (
+        Booking.objects.select_for_update(of=("self",))
+        .filter(allocations__id__in=keys)
+        .order_by("id")
+    )
+)
+
+
 def booking_lock(booking_id: UUID, *related: str) -> Booking:
     """Returns the booking, locked, together with the `related` rows."""
     rows = Booking.objects.select_for_update(of=("self",)).select_related(*related)
@@ -42,8 +56,13 @@ def allocation_booking_lock(allocation_id: UUID, *states: State) -> Booking | No
 
     Reports about members of a gang are applied one at a time.
     """
-    rows = Booking.objects.select_for_update(of=("self",)).filter(allocations__id=allocation_id)
-    return (rows.filter(state__in=states) if states else rows).first()
+    booking = next(iter(_of_allocation(ASKED_AT, [allocation_id])), None)
+    return booking if booking is None or not states or booking.state in states else None
+
+
+def allocation_read(allocation_id: UUID) -> Allocation:
+    """Returns an allocation with its GPU and node."""
+    return _allocations(ASKED_AT, [allocation_id])[0]
 
 
 def planned_rows_supersede(booking: Booking) -> int:

@@ -30,7 +30,8 @@ Param: TypeAlias = Callable[[datetime, Collection[Any], Values], object]
 ANY_TENANT = UUID("c0ffee00-dead-4bee-8bad-f00d00c0ff01")
 ANY_NUMBER = -7_777_777_777_777_701
 ANY_INDEX = 2_147_000_702
-_STANDING = (ANY_TENANT, ANY_NUMBER, ANY_INDEX)
+ANY_NODE = UUID("c0ffee00-dead-4bee-8bad-f00d00c0ff02")
+_STANDING = (ANY_TENANT, ANY_NUMBER, ANY_INDEX, ANY_NODE)
 NO_VALUES: Values = {}
 
 # No row has one of these keys.
