@@ -1,7 +1,7 @@
 """The start of one booking: of a newcomer, of a series, or a planned start made earlier."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.claims import among_planned
@@ -21,6 +21,17 @@ from allocation.solver.reasons.blockers import out_of_service, why_not_at
 from allocation.solver.reasons.explain import possible_demands, why_window_impossible
 from allocation.solver.rebinding.rebinding import may_move_others
 from allocation.solver.state.start_times import in_time, last_start
+
+
+@dataclass(frozen=True, slots=True)
+class Feasible:
+    """The demands of a request that can be met in time, why its slower classes can't, and the first
+    and the last second at which it may start."""
+
+    demands: tuple[Demand, ...]
+    slow: tuple[Reason, ...]
+    first: int
+    last: int
 
 
 def place_planned(outcome: Outcome, request: Request, kept: Fit) -> Fit:
@@ -86,8 +97,8 @@ def place_in_turn(
     mark = outcome.rebinding.movable.mark()
     got: list[tuple[Request, Fit]] = []
     for each in members:
-        able = able_demands(outcome, each)
-        found = _at_fixed_start(outcome, each, able[0]) if able else None
+        able = feasible(outcome, each)
+        found = None if able is None else _at_fixed_start(outcome, each, able)
         if found is not None:
             outcome.state.reserve(found)
             got.append((each, found))
@@ -108,13 +119,12 @@ def newcomer(outcome: Outcome, request: Request, broken: Reason | None) -> Fit |
 
     Returns the fit, reserved; None: it waits without a proof, or is refused.
     """
-    able = able_demands(outcome, request)
+    able = feasible(outcome, request)
     if able is None:
         return None
-    demands, slow = able
     if not request.fixed:
-        return _place_flexible(outcome, request, demands, broken, slow)
-    found = _at_fixed_start(outcome, request, demands)
+        return _place_flexible(outcome, request, able, broken)
+    found = _at_fixed_start(outcome, request, able)
     if found is not None:
         outcome.place(request, found)
     return found
@@ -125,45 +135,39 @@ def find(outcome: Outcome, request: Request) -> Fit | None:
 
     Others may have other places then, and running work may have to be paused.
     """
-    able = able_demands(outcome, request)
+    able = feasible(outcome, request)
     if able is None:
         return None
-    demands, slow = able
     if request.fixed:
-        return _at_fixed_start(outcome, request, demands)
-    state = outcome.state
-    first, last = state.first_start(request.earliest), last_start(state, request)
+        return _at_fixed_start(outcome, request, able)
+    demands, first, last = able.demands, able.first, able.last
     found = outcome.preemption.earliest(request, demands, first, last) if first <= last else None
     if first <= last and may_move_others(request):
         found = outcome.rebinding.earlier_with_moves(demands, found, first)
     if found is None:
-        outcome.refuse(request, _flexible_reasons(outcome, request, demands[0], slow), demands)
+        outcome.refuse(request, _flexible_reasons(outcome, request, able), demands)
     return found
 
 
-def _flexible_reasons(
-    outcome: Outcome, request: Request, demand: Demand, slow: tuple[Reason, ...]
-) -> tuple[Reason, ...]:
+def _flexible_reasons(outcome: Outcome, request: Request, able: Feasible) -> tuple[Reason, ...]:
     """Reasons against a flexible request that has no start in time."""
-    state = outcome.state
-    blockers = why_not_at(
-        state, demand, state.first_start(request.earliest), outcome.ahead(demand.gpu_class)
-    )
+    state, demand, slow = outcome.state, able.demands[0], able.slow
+    blockers = why_not_at(state, demand, able.first, outcome.ahead(demand.gpu_class))
     if request.latest is not None and request.latest < state.now + state.policy.horizon:
         return (reason("deadline_unreachable", busy=1, duration=request.duration), *blockers, *slow)
     horizon = reason("no_room_in_horizon", horizon_seconds=state.policy.horizon)
     return (horizon, *blockers, *slow)
 
 
-def able_demands(
-    outcome: Outcome, request: Request
-) -> tuple[tuple[Demand, ...], tuple[Reason, ...]] | None:
-    """The demands that can be met in time, and why slower classes can't; None: it is refused."""
-    demands, never = possible_demands(outcome.state, demands_of(request))
-    late = why_window_impossible(outcome.state, request)
-    demands, slow = in_time(outcome.state, request, demands)
+def feasible(outcome: Outcome, request: Request) -> Feasible | None:
+    """How the request can be met; None: it is refused."""
+    state = outcome.state
+    demands, never = possible_demands(state, demands_of(request))
+    late = why_window_impossible(state, request)
+    demands, slow = in_time(state, request, demands)
     if late is None and demands:
-        return demands, slow
+        last = last_start(state, request)
+        return Feasible(demands, slow, state.first_start(request.earliest), last)
     # A window that is too late as asked would still fit later.
     reasons = (*never, *slow) if late is None else (late, *never, *slow)
     if late is not None and request.planned is not None:
@@ -172,7 +176,7 @@ def able_demands(
     return None
 
 
-def _at_fixed_start(outcome: Outcome, request: Request, demands: tuple[Demand, ...]) -> Fit | None:
+def _at_fixed_start(outcome: Outcome, request: Request, able: Feasible) -> Fit | None:
     """A fit at exactly that start, not reserved; else the request is refused.
 
     Of a window that has begun, or that starts too soon for its victims' notice, what is left is
@@ -181,11 +185,14 @@ def _at_fixed_start(outcome: Outcome, request: Request, demands: tuple[Demand, .
     state = outcome.state
     starts = max(request.earliest, state.now)
     gone = starts - request.earliest
-    demands = tuple(replace(w, duration=w.duration - gone) for w in demands if w.duration > gone)
+    demands = tuple(
+        replace(each, duration=each.duration - gone)
+        for each in able.demands
+        if each.duration > gone
+    )
     found = state.first_at(demands, starts) or outcome.rebinding.place_with_moves(demands, starts)
     if found is None:
-        last = last_start(state, request)
-        found = outcome.preemption.earliest(request, demands, starts, last)
+        found = outcome.preemption.earliest(request, demands, starts, able.last)
     if found is None:
         outcome.refuse(request, _window_reasons(outcome, demands[0], starts), demands)
     return found
@@ -199,15 +206,10 @@ def _window_reasons(outcome: Outcome, demand: Demand, starts: int) -> tuple[Reas
 
 
 def _place_flexible(
-    outcome: Outcome,
-    request: Request,
-    demands: tuple[Demand, ...],
-    broken: Reason | None,
-    slow: tuple[Reason, ...],
+    outcome: Outcome, request: Request, able: Feasible, broken: Reason | None
 ) -> Fit | None:
     """The earliest start: assigned within the freeze horizon, else planned."""
-    state = outcome.state
-    first, last = state.first_start(request.earliest), last_start(state, request)
+    state, demands, first, last = outcome.state, able.demands, able.first, able.last
     found = outcome.preemption.earliest(request, demands, first, last)
     found = original_gpus_or_found(state, request, demands, found, (first, last))
     if first <= last and (may_move_others(request) or (found is None and not request.paused)):
@@ -219,27 +221,23 @@ def _place_flexible(
     if first <= last:
         found = among_planned(outcome, request, demands, first, found)
     if found is None:
-        _without_start(outcome, request, demands, broken, slow)
+        _without_start(outcome, request, able, broken)
         return None
     late = request.planned is not None and found.starts > request.planned.starts
-    outcome.place(
-        request, found, broken if late else None, (*slow, *why_original_gpus(request, found))
-    )
+    why = (*able.slow, *why_original_gpus(request, found))
+    outcome.place(request, found, broken if late else None, why)
     return found
 
 
 def _without_start(
-    outcome: Outcome,
-    request: Request,
-    demands: tuple[Demand, ...],
-    broken: Reason | None,
-    slow: tuple[Reason, ...],
+    outcome: Outcome, request: Request, able: Feasible, broken: Reason | None
 ) -> None:
     """Handle a request without a provable start: planned bookings wait as long as their deadline
     allows, and so does one that only lacks hardware out of service; others are refused."""
-    state = outcome.state
-    first, horizon = state.first_start(request.earliest), state.now + state.policy.horizon
-    last = last_start(state, request)
+    state, demands, slow, first, last = (
+        outcome.state, able.demands, able.slow, able.first, able.last,
+    )  # fmt: skip
+    horizon = state.now + state.policy.horizon
     out = out_of_service(state, demands, first) if first <= last else None
     if out is not None:
         found = unproven_start(state, request, demands[0])

@@ -5,6 +5,7 @@ waits without a planned start until it is among them. So a cycle costs as much a
 fleet, however long the queue is. A planned start may be freed for bookings ahead of it.
 """
 
+from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -12,7 +13,7 @@ from itertools import accumulate
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.outcome import Outcome
-from allocation.solver.cycle.placing import able_demands
+from allocation.solver.cycle.placing import feasible
 from allocation.solver.cycle.planned_starts import unproven_start
 from allocation.solver.model.demand import Demand, Fit, demands_of
 from allocation.solver.model.inputs import Place, Request
@@ -27,10 +28,10 @@ from allocation.solver.state.start_times import last_start
 def start_or_wait(outcome: Outcome, request: Request, broken: Reason | None) -> Fit | None:
     """Start a booking behind the depth if it has room now; `broken` is the reason why it lost its
     start. Returns what is reserved; None: it waits without a planned start, or is refused."""
-    state, able = outcome.state, able_demands(outcome, request)
+    state, able = outcome.state, feasible(outcome, request)
     if able is None:
         return None
-    demands, slow = able
+    demands, slow = able.demands, able.slow
     found = _free_now(outcome, demands) if request.earliest <= state.now else None
     if found is not None:
         outcome.place(request, found, None, slow)
@@ -62,6 +63,7 @@ class PlannedPlaces:
         self._guaranteed: dict[Whose, list[int]] = {}
         self._starts: dict[str, list[int]] = {}
         self._earliest: dict[str, list[int]] = {}
+        self._opened: dict[str, Turn] = {}
         for at, turn in enumerate(turns):
             request = turn.request
             if request.booking not in kept:
@@ -93,27 +95,54 @@ class PlannedPlaces:
         """Return the name of the connected classes of a request."""
         return self._parts.get(request.ask.classes[0], "") if request.ask.classes else ""
 
-    def expected(self, part: str) -> Sequence[int]:
-        """Return the places of the expected starts, the first first."""
-        return self._expected.get(part, ())
+    def is_open(self, request: Request) -> bool:
+        """True once the expected starts of its connected classes were freed, behind some turn."""
+        return self.part_of(request) in self._opened
 
-    def guaranteed(self, tenant: str, part: str) -> Sequence[int]:
-        """Return the places of a tenant's guaranteed starts, the first first."""
-        return self._guaranteed.get((tenant, part), ())
+    def opened_by(self, request: Request) -> Turn | None:
+        """The turn behind which they were freed."""
+        return self._opened.get(self.part_of(request))
+
+    def open(self, turn: Turn) -> None:
+        """Note that the expected starts behind a turn are free."""
+        self._opened[self.part_of(turn.request)] = turn
+
+    def close(self, request: Request) -> None:
+        """Undo `open`."""
+        self._opened.pop(self.part_of(request), None)
+
+    def expected_behind(self, request: Request, at: int) -> Sequence[int]:
+        """The places behind a place `at` of the expected starts, the first first."""
+        return _behind(self._expected.get(self.part_of(request), ()), at)
+
+    def guaranteed_behind(self, request: Request, at: int) -> Sequence[int]:
+        """The same of the guaranteed starts of the request's own tenant."""
+        return _behind(self._guaranteed.get((request.tenant, self.part_of(request)), ()), at)
+
+    def are_any_behind(self, request: Request, at: int) -> bool:
+        """True when it may free something: expected starts once for all connected classes, and
+        guaranteed ones of its own tenant."""
+        is_open, own = self.is_open(request), self.guaranteed_behind(request, at)
+        return bool(own) or (not is_open and bool(self.expected_behind(request, at)))
 
     def of(self, request: Request) -> list[Sequence[int]]:
-        """Return the places of all that one more request may free: expected, and its own tenant's,
-        in all classes that it would connect."""
+        """The places of all that one more request may free: expected, and its own tenant's, in all
+        classes that it would connect."""
         parts = sorted({self._parts.get(name, "") for name in request.ask.all_classes})
-        expected = [self.expected(part) for part in parts]
-        return [*expected, *(self.guaranteed(request.tenant, part) for part in parts)]
+        expected = [self._expected.get(part, ()) for part in parts]
+        return [*expected, *(self._guaranteed.get((request.tenant, part), ()) for part in parts)]
 
-    def earliest_from(self, part: str) -> list[int]:
-        """Return for each expected start the earliest of it and all behind it."""
-        if part not in self._earliest:
+    def earliest_behind(self, request: Request, at: int) -> int | None:
+        """The earliest of the expected starts behind a place; None: there is none."""
+        part, behind = self.part_of(request), self.expected_behind(request, at)
+        if part not in self._earliest and behind:
             starts = reversed(self._starts[part])
             self._earliest[part] = list(accumulate(starts, min))[::-1]
-        return self._earliest[part]
+        return self._earliest[part][-len(behind)] if behind else None
+
+
+def _behind(places: Sequence[int], at: int) -> Sequence[int]:
+    return places[bisect_right(places, at) :]
 
 
 def needs_no_way(state: CycleState, request: Request) -> bool:

@@ -78,15 +78,15 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
         if row.booking in extended
     }
     rest = [turn for turn in turns if turn.request.booking not in done]
-    walk = Walk(outcome, queue, rest, kept, broken, changed)
-    walk.changes = Changes.of(outcome, snapshot)
-    walk.extensions = ExtensionTurns.of(outcome, snapshot) if asked else None
+    changes = Changes.of(outcome, snapshot)
+    later_ends = ExtensionTurns.of(outcome, snapshot) if asked else None
     soft = SoftPlaces(outcome, queue, snapshot.pending)
-    walk.run(snapshot.running, soft)
+    walk = Walk(outcome, queue, rest, kept, broken)
+    walk.run(snapshot.running, soft, changed, changes, later_ends)
     # 6. Add who borrows, and the totals of each queue.
-    extensions = walk.extensions.with_answers(extensions) if walk.extensions else extensions
-    plan = outcome.plan(walk.changes.applied(snapshot), extensions)
-    answers = sorted(walk.changes.answers, key=lambda each: each.booking)
+    extensions = later_ends.with_answers(extensions) if later_ends else extensions
+    plan = outcome.plan(changes.applied(snapshot), extensions)
+    answers = sorted(changes.answers, key=lambda each: each.booking)
     plan = replace(plan, withdrawn=withdrawn, changes=tuple(answers), soft=soft.answers())
     # 7. Offer what is left to the waiting list.
     return replace(plan, offers=offers_make(outcome, queue, snapshot.entries))

@@ -6,9 +6,9 @@ reserved again where it was if that is free, in queue order, else placed anew. N
 """
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
@@ -34,7 +34,7 @@ from allocation.solver.reasons.explain import possible_demands
 
 class Walk:
     """One pass over the queue. `kept` are the planned starts that are reserved, `broken` says why
-    others are not. In the classes `changed` more is held than when they were planned."""
+    others are not."""
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class Walk:
         turns: list[Turn],
         kept: Mapping[str, Fit],
         broken: Mapping[str, Reason],
-        changed: Iterable[str] = (),
     ) -> None:
         self._outcome, self._queue, self._turns = outcome, queue, turns
         self._kept, self._broken = dict(kept), broken
@@ -52,7 +51,6 @@ class Walk:
         self._index = {turn.request.booking: at for at, turn in enumerate(turns)}
         self._at = 0
         self._done: set[str] = set()
-        self._opened: dict[str, Turn] = {}
         self._freed: dict[str, Fit] = {}
         self._lifted: deque[int] = deque()
         self._later: list[Turn] = []
@@ -61,25 +59,35 @@ class Walk:
         self._told = len(outcome.preemption.pauses)
         self._resumes: list[tuple[Key, str, Turn]] = []
         self._running: dict[str, Request] = {}
-        self._changed = set(changed)
+        self._changed = set[str]()
         self._taken_late: set[str] | None = None
         self._newcomers = 0
-        self.changes: Changes | None = None
-        self.extensions: ExtensionTurns | None = None
+        self._changes: Changes | None = None
+        self._extensions: ExtensionTurns | None = None
         # What it has reserved, and what it freed of the starts that were reserved before it.
         self._reserved: dict[str, Fit] = {}
         self._given_up: dict[str, tuple[Turn, Fit]] = {}
 
-    def run(self, running: Iterable[Request], soft: SoftPlaces) -> None:
+    def run(
+        self,
+        running: Iterable[Request],
+        soft: SoftPlaces,
+        changed: Iterable[str],
+        changes: Changes,
+        extensions: ExtensionTurns | None,
+    ) -> None:
         """Give each booking its start; then improve what kept its places behind others. `running`
-        are the requests of those that may be paused, for their resumes."""
+        are the requests of those that may be paused, for their resumes. In the classes `changed`
+        more is held than when starts were planned."""
+        self._changed.update(changed)
+        self._changes, self._extensions = changes, extensions
         self._running = {request.booking: request for request in running}
         for at, turn in enumerate(self._turns):
             self._at = at - 1
             self._resume_before(turn, soft)
             self._at = at
             soft.keep_before(turn.key, self._freed.values())
-            if self._later and self.changes and self.changes.is_uncounted(turn.request):
+            if self._later and changes.is_uncounted(turn.request):
                 # Nothing that counts may take its quota after it was granted.
                 self._take_later(soft)
                 self._at = at
@@ -158,7 +166,7 @@ class Walk:
             if self._is_overdue(turn):
                 self._free_behind(turn)
                 self._improve(turn)
-            elif self._places.part_of(request) in self._opened:
+            elif self._places.is_open(request):
                 self._later.append(turn)
             else:
                 self._improve(turn)
@@ -168,8 +176,8 @@ class Walk:
     def _is_asked_for(self, turn: Turn) -> bool:
         """Decide a change of a booking, or its later end, if the turn is one."""
         booking = turn.request.booking
-        change = self.changes.by_target.get(booking) if self.changes is not None else None
-        longer = self.extensions.by_request.get(booking) if self.extensions is not None else None
+        change = self._changes.by_target.get(booking) if self._changes is not None else None
+        longer = self._extensions.by_request.get(booking) if self._extensions is not None else None
         if change is not None:
             self._exchange(turn, change)
         elif longer is not None:
@@ -203,12 +211,11 @@ class Walk:
         is_left = request.fixed or request.home or state.is_quiet(request.ask.all_classes)
         if is_left or not (turn.inside or turn.key[0] == AGED):
             return False
-        part = self._places.part_of(request)
         kept, first = self._kept[request.booking], state.first_start(request.earliest)
-        behind = self._behind(self._places.expected(part))
-        if kept.starts <= max(first, state.frozen_for(kept.demand)) or not behind:
+        if kept.starts <= max(first, state.frozen_for(kept.demand)):
             return False
-        if self._places.earliest_from(part)[-len(behind)] >= kept.starts:
+        others = self._places.earliest_behind(request, self._at)
+        if others is None or others >= kept.starts:
             return False
         demands, _ = possible_demands(state, demands_of(request))
         return any(state.has_held_room(each, first, kept.starts) for each in demands)
@@ -223,10 +230,9 @@ class Walk:
         if is_member and request.series not in self._series:
             return
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
+        is_open = self._make_way(turn)
         outcome.rebinding.open_to_newcomers()
         self._newcomers += 1
-        is_open = self._places.part_of(request) in self._opened
-        self._make_way(turn)
         if request.planned is None:
             given = place_in_turn(outcome, request, self._series)
         else:
@@ -245,7 +251,7 @@ class Walk:
     def _note_at_risk(self, turn: Turn, why: Reason | None) -> None:
         """Try a booking that has lost its start once more, before those behind it improve."""
         request = turn.request
-        if request.planned is not None and self._places.part_of(request) in self._opened:
+        if request.planned is not None and self._places.is_open(request):
             self._at_risk[request.booking] = why
             self._later.append(turn)
 
@@ -256,7 +262,7 @@ class Walk:
         if waits is None:
             return
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        for at in self._behind(self._places.expected(self._places.part_of(turn.request))):
+        for at in self._places.expected_behind(turn.request, self._at):
             self._free(self._turns[at])
         outcome.waits.remove(waits)
         queues = dict(outcome.queues)
@@ -280,7 +286,7 @@ class Walk:
     def _exchange(self, turn: Turn, change: Change) -> None:
         """Give a booking what its change asks for, or leave it where it is; with the group of the
         change, all or none."""
-        changes, outcome = self.changes, self._outcome
+        changes, outcome = self._changes, self._outcome
         if changes is None:
             return
         members = changes.members(change)
@@ -296,8 +302,7 @@ class Walk:
             self._kept.pop(each.booking, None)
             lifted.append((each, standing, kept))
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        is_open = self._places.part_of(turn.request) in self._opened
-        self._make_way(turn)
+        is_open = self._make_way(turn)
         found = changes.decide([(each, standing) for each, standing, _ in lifted])
         for each in members if found else ():
             self._placed(each.target, found[each.booking], turn)
@@ -313,20 +318,20 @@ class Walk:
 
     def _extend(self, turn: Turn, extension: Extension) -> None:
         """Give a booking its later end, or leave it and everything else as it is."""
-        extensions, part = self.extensions, self._places.part_of(turn.request)
+        extensions, request = self._extensions, turn.request
         if extensions is None:
             return
-        self._done.add(turn.request.booking)
-        cause = replace(turn, request=replace(turn.request, booking=extension.booking))
-        freed, is_open = set(self._freed), part in self._opened
+        self._done.add(request.booking)
+        cause = replace(turn, request=replace(request, booking=extension.booking))
+        freed, is_open = set(self._freed), self._places.is_open(request)
         if not extensions.is_free(extension):
             self._free_behind(cause)
-            self._free_own(turn.request.tenant, part)
+            self._free_own(request)
         added = extensions.decide(extension)
         for found in added:
             self._note_taken(found, cause)
         if not added:
-            self._undo_way(turn.request, freed, is_open=is_open)
+            self._undo_way(request, freed, is_open=is_open)
 
     def _kept_of(self, booking: str) -> Fit | None:
         """The planned start of a booking whose turn comes later, where it is by now."""
@@ -341,8 +346,8 @@ class Walk:
     def _restore_standing(self, lifted: Iterable[tuple[Change, Standing, Fit | None]]) -> None:
         """Undo the lifting of what bookings have."""
         for change, standing, kept in lifted:
-            if self.changes is not None:
-                self.changes.put_back(change, standing)
+            if self._changes is not None:
+                self._changes.put_back(change, standing)
             if kept is not None:
                 self._kept[change.booking] = kept
 
@@ -350,7 +355,7 @@ class Walk:
         """Undo `_make_way`: what was freed or open before stays so."""
         self._put_back(self._freed.keys() - freed)
         if not is_open:
-            self._opened.pop(self._places.part_of(request), None)
+            self._places.close(request)
 
     def _put_back(self, bookings: Container[str]) -> None:
         """Reserve freed starts again where they were."""
@@ -378,34 +383,29 @@ class Walk:
             full = (use.gpu_class for use in counted if quota.takes_back(use, found.window))
             self._taken_late.update(full)
 
-    def _make_way(self, turn: Turn) -> None:
+    def _make_way(self, turn: Turn) -> bool:
         """Free what a booking without a start may take: the expected starts behind it, and the
-        guaranteed ones of its own tenant."""
-        request, part = turn.request, self._places.part_of(turn.request)
-        expected = self._behind(self._places.expected(part)) if part not in self._opened else ()
-        own = self._behind(self._places.guaranteed(request.tenant, part))
-        if not (expected or own) or needs_no_way(self._outcome.state, request):
-            return
-        self._free_behind(turn)
-        self._free_own(request.tenant, part)
+        guaranteed ones of its own tenant. Returns whether the former were free before."""
+        request, is_open = turn.request, self._places.is_open(turn.request)
+        is_any = self._places.are_any_behind(request, self._at)
+        if is_any and not needs_no_way(self._outcome.state, request):
+            self._free_behind(turn)
+            self._free_own(request)
+        return is_open
 
-    def _free_own(self, tenant: str, part: str) -> None:
-        """Free the guaranteed starts of a tenant behind, which get their turns first."""
-        for at in self._behind(self._places.guaranteed(tenant, part)):
+    def _free_own(self, request: Request) -> None:
+        """Free the guaranteed starts of its tenant behind, which get their turns first."""
+        for at in self._places.guaranteed_behind(request, self._at):
             if self._turns[at].request.booking in self._kept:
                 self._free(self._turns[at])
                 insort(self._lifted, at)  # Those of other classes may be freed already.
 
     def _free_behind(self, turn: Turn) -> None:
         """Free the expected starts behind, once for all classes that are connected."""
-        part = self._places.part_of(turn.request)
-        if part not in self._opened:
-            self._opened[part] = turn
-            for at in self._behind(self._places.expected(part)):
+        if not self._places.is_open(turn.request):
+            self._places.open(turn)
+            for at in self._places.expected_behind(turn.request, self._at):
                 self._free(self._turns[at])
-
-    def _behind(self, places: Sequence[int]) -> Sequence[int]:
-        return places[bisect_right(places, self._at) :]
 
     def _free(self, turn: Turn) -> None:
         booking = turn.request.booking
@@ -440,7 +440,7 @@ class Walk:
     def _place_anew(self, turn: Turn, old: Fit) -> None:
         """Place a booking whose start others have taken, and say why they go first."""
         request, outcome = turn.request, self._outcome
-        cause = self._takers.of(old, request) or self._opened.get(self._places.part_of(request))
+        cause = self._takers.of(old, request) or self._places.opened_by(request)
         # Without one, an extension has taken the quota of work that does not count.
         is_own = cause is None or cause.request.tenant == request.tenant
         rule = "tier" if cause is None else criterion(outcome.state.policy.order, cause, turn)

@@ -21,7 +21,14 @@ from allocation.solver.model.inner_limits import FOREVER, PersonLimits
 from allocation.solver.model.inputs import MIXED, WITHIN, Limit, Override, Snapshot, Tier
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from allocation.solver.quota.limits import Trees, trees_of, with_labs
-from allocation.solver.quota.tree import PLATFORM, OwnerPath, Tree, profile_of, profile_of_arrays
+from allocation.solver.quota.tree import (
+    PLATFORM,
+    OwnerPath,
+    Tree,
+    both_allow,
+    profile_of,
+    profile_of_arrays,
+)
 from allocation.solver.quota.use import Block, Kind, Table, Use, UseTable
 from allocation.solver.timeline.grid import Grid
 from allocation.solver.timeline.step_function import rising
@@ -295,7 +302,7 @@ class Quota:
             hours = self._hours.allows(use.owners, use.gpu_class, use.units, starts, duration)
         if route is None:
             return hours
-        return _both(hours, _trees_allow(route, use.units, starts, duration))
+        return both_allow(hours, _trees_allow(route, use.units, starts, duration))
 
     def borrowed(self, use: Use, window: Window) -> int:
         """How much of it would be borrowed at some instant of [starts, ends), before `add`."""
@@ -361,8 +368,9 @@ class Quota:
     def instants(self, use: Use) -> Ints:
         """Starts at which a cap or a limit changes although the calendar does not."""
         route = self._route(use)
-        changes = route.measured.cap_changes(route.path) if route else []
-        found = np.array(changes, dtype=np.int64)
+        found: Ints = np.zeros(0, dtype=np.int64)
+        if route is not None and route.measured.exceptions.raised:
+            found = np.array(route.measured.cap_changes(route.path), dtype=np.int64)
         if self._hours is None:
             return found
         return np.union1d(found, self._hours.instants(use.owners, use.gpu_class, use.units))
@@ -428,7 +436,7 @@ def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bool
             return lent
     own = tree.allows(route.own_path, units, starts, duration)
     safe = route.guaranteed.allows(route.guarantee_path, units, starts, duration)
-    within = _both(own, safe)
+    within = both_allow(own, safe)
     if within is None or lent is None:
         return within
     allowed: Bools = lent | within
@@ -437,10 +445,3 @@ def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bool
 
 def _is_within(route: _Route, units: int, window: Window) -> bool:
     return route.guaranteed.over(route.guarantee_path, units, window) is None
-
-
-def _both(one: Bools | None, other: Bools | None) -> Bools | None:
-    """Where both allow; None means everywhere."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other

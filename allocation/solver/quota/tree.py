@@ -209,8 +209,7 @@ class Tree:
 
     def cap_changes(self, path: OwnerPath) -> list[int]:
         """Seconds at which the cap of a node on the path rises or falls; ends are on the grid."""
-        raised = self.exceptions.raised
-        owners = {node.owner for node in path} if raised else ()
+        raised, owners = self.exceptions.raised, {node.owner for node in path}
         changes = {row[2] for row in raised if row[0] in owners}
         changes |= {self._grid.end(row[3]) for row in raised if row[0] in owners}
         return sorted(at for at in changes if at < FOREVER)
@@ -312,6 +311,13 @@ def profile_of_arrays(units: Ints, begins: Ints, ends: Ints, grid: Grid) -> tupl
     times, sums = times[order], changes[order].cumsum()
     is_last = np.append(times[1:] != times[:-1], True)
     return times[is_last], sums[is_last]
+
+
+def both_allow(one: Bools | None, other: Bools | None) -> Bools | None:
+    """The windows that two answers of `Tree.allows` allow; None: all of them."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def clear_of(full: Bools, times: Ints, windows: tuple[Ints, Ints]) -> Bools:

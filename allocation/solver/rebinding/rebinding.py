@@ -67,9 +67,9 @@ class Rebinding:
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         """Written rows are read when they are first needed."""
         self._state = state
-        self.movable = MovableReservations(state)
-        self._is_read = False
         self._written = _WrittenRows(state, snapshot)
+        self._is_read = False
+        self.movable = MovableReservations(state)
         self._failed: dict[tuple[object, ...], int] = {}
         # A quarter of the attempts is for planned starts; newcomers also use what these leave.
         self._left = self._planned_left = state.policy.neighbourhoods // 4

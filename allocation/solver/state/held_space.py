@@ -99,12 +99,11 @@ class HeldSpace:
         work.pools = self.pools
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         every = rising(np.concatenate([np.zeros(0, dtype=np.int64), *instants.values()]))
-        self.all = Occupancy(
-            {},
-            HostCalendar(snapshot.hosts, self.pools.values(), self.grid, every),
-            ShareCalendar(self.pools.values(), alone=policy.share_owners == 1),
-            ModeCalendar(self.pools.values(), snapshot.held, self.now),
-        )
+        shares = ShareCalendar(self.pools.values(), alone=policy.share_owners == 1)
+        modes = ModeCalendar(self.pools.values(), snapshot.held, self.now)
+        hosts = HostCalendar(snapshot.hosts, self.pools.values(), self.grid, every)
+        self.all = Occupancy({}, hosts, shares, modes)
+        self.firm = Occupancy({}, hosts.copy(), shares, modes)
         # 3. Use of quota, and who may be paused.
         self.quota = Quota(snapshot, self.capacity, self.grid, instants)
         self.quota.add_table(self.quota.uses_of(work.table, ends))
@@ -112,7 +111,6 @@ class HeldSpace:
         runners = running_bookings_of(snapshot, policy, self.pools, self.quota, self.grid, work)
         self.running = RunningBookings(runners)
         # 4. What is held, class by class.
-        self.firm = replace(self.all, gpus={}, hosts=self.all.hosts.copy())
         for name in self.pools:
             self._load(name, instants[name])
         self.held = self.all.copy()

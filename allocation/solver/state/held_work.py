@@ -320,13 +320,33 @@ class HeldWork:
         if before is None:
             new = [piece for piece in self.pieces if piece.gpu_class == name]
             new.sort(key=lambda piece: piece.serial)
-            self._spreads[name] = _spread_of(pool, new)
+            self._spreads[name] = self._spread_of(pool, new)
         elif gone or new:
             out = {piece.serial for piece in gone}
             left = np.isin(before.serial, [*out], invert=True)
-            more = _spread_of(pool, [piece for piece in new if piece.serial not in out])
+            more = self._spread_of(pool, [piece for piece in new if piece.serial not in out])
             self._spreads[name] = before.only(left).followed_by(more)
         return self._spreads[name]
+
+    def _spread_of(self, pool: Pool, pieces: Iterable[Piece]) -> Spread:
+        rows = [
+            (
+                piece.serial,
+                pool.column[place.gpu],
+                self._geometry_of(place).mask_of(place),
+                piece.starts,
+                piece.ends,
+                piece.may_move,
+            )
+            for piece in pieces
+            for place in piece.places
+            if place.share is None
+        ]
+        serial, column, bits, starts, ends, moves = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+        return Spread(serial, column, bits.astype(np.uint16), starts, ends, moves.astype(np.bool_))
+
+    def _geometry_of(self, place: Place) -> Geometry:
+        return self._geometries[self._model_of[place.gpu]]
 
     def _changed(self, rows: dict[str, Held]) -> dict[str, list[Held]]:
         """The bookings of which a row is new, gone or another."""
@@ -402,7 +422,7 @@ class HeldWork:
         return _Booked(tuple(pieces), tuple(uses.values()), started, kinds, outside)
 
     def _units(self, place: Place) -> int:
-        return self._geometries[self._model_of[place.gpu]].units_taken(place)
+        return self._geometry_of(place).units_taken(place)
 
 
 def _set(table: dict[str, V], key: str, value: V | None) -> None:
@@ -410,24 +430,6 @@ def _set(table: dict[str, V], key: str, value: V | None) -> None:
     table.pop(key, None)
     if value:
         table[key] = value
-
-
-def _spread_of(pool: Pool, pieces: Iterable[Piece]) -> Spread:
-    rows = [
-        (
-            piece.serial,
-            pool.column[place.gpu],
-            pool.mask_of(place),
-            piece.starts,
-            piece.ends,
-            piece.may_move,
-        )
-        for piece in pieces
-        for place in piece.places
-        if place.share is None
-    ]
-    serial, column, bits, starts, ends, moves = np.array(rows, dtype=np.int64).reshape(-1, 6).T
-    return Spread(serial, column, bits.astype(np.uint16), starts, ends, moves.astype(np.bool_))
 
 
 def _kinds_of(rows: Iterable[Held], classes: Mapping[str, str]) -> Iterator[HeldKind]:

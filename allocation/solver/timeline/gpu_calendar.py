@@ -69,7 +69,7 @@ class GpuCalendar:
         self.grid = grid
         self._instants = instants
         self._steps = StepFunction(grid, len(pool), np.uint16, instants)
-        self._next = NextTaken(self._steps)
+        self._next: NextTaken | None = None
         self._shares: StepFunction | None = None
         # By the identity of a gang's places, which is kept alive here.
         self._runs: dict[int, tuple[Sequence[Place], Run | None]] = {}
@@ -80,7 +80,7 @@ class GpuCalendar:
         twin = GpuCalendar.__new__(GpuCalendar)
         twin.pool, twin.grid, twin._instants = self.pool, self.grid, self._instants
         twin._steps = self._steps.copy()
-        twin._next = NextTaken(twin._steps)
+        twin._next = None
         twin._shares = self._shares and self._shares.copy()
         twin._runs = self._runs
         twin.version = self.version
@@ -145,7 +145,8 @@ class GpuCalendar:
         if run is not None:
             rows[:, run] |= _WHOLE
             self._steps.filled(within, run)
-            self._next.add(run, starts, until)
+            if self._next is not None:
+                self._next.add(run, starts, until)
             return
         for place in places:
             column = self.pool.column[place.gpu]
@@ -153,7 +154,8 @@ class GpuCalendar:
                 taken = rows[:, column]
                 taken |= self.pool.geometries[column].mask_of(place)
                 self._steps.filled(within, slice(column, column + 1))
-                self._next.add(slice(column, column + 1), starts, until)
+                if self._next is not None:
+                    self._next.add(slice(column, column + 1), starts, until)
             else:
                 self._share(column, place.share, starts, ends)
 
@@ -194,7 +196,8 @@ class GpuCalendar:
         if run is not None:
             rows[:, run] &= _NOT_WHOLE
             self._steps.changed(within, run)
-            self._next.remove(run, starts)
+            if self._next is not None:
+                self._next.remove(run, starts)
             return
         for place in places:
             column = self.pool.column[place.gpu]
@@ -202,7 +205,8 @@ class GpuCalendar:
                 taken = rows[:, column]
                 taken &= self.pool.geometries[column].mask_of(place) ^ 0xFFFF
                 self._steps.changed(within, slice(column, column + 1))
-                self._next.remove(slice(column, column + 1), starts)
+                if self._next is not None:
+                    self._next.remove(slice(column, column + 1), starts)
             else:
                 self._share(column, -place.share, starts, ends)
 
@@ -217,7 +221,8 @@ class GpuCalendar:
         mine.values[:, columns] = its.values[rows[:, None], columns]
         for column in columns:
             mine.changed(slice(0, len(rows)), slice(column, column + 1))
-        self._next.remove(np.array(columns, dtype=np.intp), self.grid.origin)
+        if self._next is not None:
+            self._next.remove(np.array(columns, dtype=np.intp), self.grid.origin)
 
     def starts_between(self, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which something changes.
@@ -271,6 +276,8 @@ class GpuCalendar:
 
         Shared GPUs count as idle.
         """
+        if self._next is None:
+            self._next = NextTaken(self._steps)
         return self._next.after(instant)
 
     def idle(
