@@ -154,6 +154,10 @@ class Changes:
             own.get(each.booking) or _kept(each, (because,)) for each in members if not each.waiting
         )
 
+    def sorted(self) -> tuple[ChangeAnswer, ...]:
+        """The answers, by booking."""
+        return tuple(sorted(self.answers, key=lambda each: each.booking))
+
     def applied(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the targets of granted changes in place of their bookings."""
         granted = {each.booking for each in self.answers if each.granted}

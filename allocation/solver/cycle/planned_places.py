@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from allocation.reasons.reason import Reason, reason
+from allocation.solver.cycle.order.guaranteed_use import Whose
 from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import feasible
@@ -21,7 +22,6 @@ from allocation.solver.preemption.search import Preemption
 from allocation.solver.reasons.blockers import out_of_service
 from allocation.solver.reasons.explain import possible_demands
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.held_guarantees import Whose
 from allocation.solver.state.start_times import last_start
 
 

@@ -8,7 +8,9 @@ import numpy as np
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.cycle.claims import among_planned
 from allocation.solver.cycle.extending.extensions import why_not_longer
-from allocation.solver.cycle.order.queue import BookingQueue, Turn
+from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse
+from allocation.solver.cycle.order.preview import QueuePreview
+from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.order.strengths import Strengths, strength_of
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
@@ -57,8 +59,9 @@ class Availability:
         snapshot = self._snapshot
         self._state = CycleState(snapshot, self._policy)
         self._preemption = Preemption(self._state, snapshot)
-        self._strengths = strengths = Strengths(self._state, snapshot)
-        self._queue = queue = BookingQueue(self._state, snapshot, strengths.use.without_planned())
+        use = GuaranteedUse(self._state, snapshot)
+        self._strengths = strengths = Strengths(self._state, snapshot, use)
+        self._queue = queue = QueuePreview(self._state, snapshot, use.without_planned())
         self._turns = turns = queue.turns(snapshot.requests, strengths.firm(snapshot.requests))
         planned = reserve_order(strengths, [turn.request for turn in turns])
         kept, self._broken = planned_starts_reserve(self._state, self._preemption, planned)

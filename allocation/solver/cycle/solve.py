@@ -12,6 +12,7 @@ from allocation.solver.cycle.extending.extensions import extensions_decide, with
 from allocation.solver.cycle.extending.turns import ExtensionTurns
 from allocation.solver.cycle.idle import idle_releases
 from allocation.solver.cycle.offers import offers_make, with_withdrawals
+from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse
 from allocation.solver.cycle.order.queue import BookingQueue
 from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.outcome import Outcome
@@ -19,7 +20,7 @@ from allocation.solver.cycle.planned_starts import planned_starts_reserve, reser
 from allocation.solver.cycle.relocation_orders import relocation_orders_apply
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.walk import Walk
-from allocation.solver.model.inputs import Snapshot
+from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.plan import Plan
 from allocation.solver.model.policy import Policy
 from allocation.solver.preemption.search import Preemption
@@ -43,15 +44,16 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
 
 def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> Plan:
     """Decide with all idle GPUs where they are."""
+    asked = _other_turns(snapshot)
     # 1. Load running and held work, which does not move.
     state = _state_of(snapshot, policy, earlier)
     preemption = Preemption(state, snapshot)
-    strengths = Strengths(state, snapshot)
+    use = GuaranteedUse(state, snapshot)
+    held_use = use.without_planned()
+    strengths = Strengths(state, snapshot, use)
     firm = strengths.firm(snapshot.requests)
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
-    queue = BookingQueue(state, snapshot, strengths.use.without_planned())
-    longer = (each.request for each in snapshot.extensions if each.request is not None)
-    asked = [*(change.target for change in snapshot.changes), *longer]
+    queue = BookingQueue(state, snapshot, held_use)
     turns = queue.turns((*snapshot.requests, *asked), firm)
     # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
     # expected ones in queue order.
@@ -86,10 +88,15 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     # 6. Add who borrows, and the totals of each queue.
     extensions = later_ends.with_answers(extensions) if later_ends else extensions
     plan = outcome.plan(changes.applied(snapshot), extensions)
-    answers = sorted(changes.answers, key=lambda each: each.booking)
-    plan = replace(plan, withdrawn=withdrawn, changes=tuple(answers), soft=soft.answers())
+    plan = replace(plan, withdrawn=withdrawn, changes=changes.sorted(), soft=soft.answers())
     # 7. Offer what is left to the waiting list.
     return replace(plan, offers=offers_make(outcome, queue, snapshot.entries))
+
+
+def _other_turns(snapshot: Snapshot) -> list[Request]:
+    """What changes and later ends ask for, which have places in the queue of their own."""
+    longer = (each.request for each in snapshot.extensions if each.request is not None)
+    return [*(change.target for change in snapshot.changes), *longer]
 
 
 def _state_of(snapshot: Snapshot, policy: Policy, kept: Kept | None) -> CycleState:

@@ -1,7 +1,8 @@
-"""The quota trees of one GPU class, made of its limits, labs and overrides. Units; seconds."""
+"""What the limits of one GPU class are made into: quota trees, and shares of what nobody is
+guaranteed. Units; seconds."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from allocation.solver.model.inner_limits import LabLimit
@@ -155,3 +156,60 @@ def _grow(
 
 def _borrows(row: Limit) -> int:
     return UNBOUNDED if row.borrow is None else row.borrow
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """An owner who requests units of a total, with a guarantee and a weight."""
+
+    owner: str
+    guaranteed: int
+    requested: int
+    weight: int = 1
+
+
+def split(total: int, claimants: Iterable[Claimant]) -> dict[str, int]:
+    """Each owner's share: first min(guaranteed, requested), then the rest by weight, repeated until
+    no owner with weight wants more or nothing is left. Weight 0 gets no rest.
+
+    An indivisible rest goes unit by unit to the largest remainder, then by weight and owner.
+    """
+    order = sorted(claimants, key=lambda each: (-each.weight, each.owner))
+    shares = {each.owner: min(each.guaranteed, each.requested) for each in order}
+    rest = total - sum(shares.values())
+    while rest > 0:
+        open_ones = [each for each in order if each.weight and shares[each.owner] < each.requested]
+        if not open_ones:
+            break
+        weights = sum(each.weight for each in open_ones)
+        parts = {each.owner: rest * each.weight // weights for each in open_ones}
+        nearest = sorted(open_ones, key=lambda each: -(rest * each.weight % weights))
+        for each in nearest[: rest - sum(parts.values())]:
+            parts[each.owner] += 1
+        for each in open_ones:
+            part = min(parts[each.owner], each.requested - shares[each.owner])
+            shares[each.owner] += part
+            rest -= part
+    return shares
+
+
+def split_to_projects(
+    limits: Iterable[Limit], demand: Mapping[str, int], capacity: int
+) -> dict[str, int]:
+    """Shares of one class for tenants, and of each tenant's share for its projects.
+
+    `demand` is units by owner, a tenant's including its projects'.
+    """
+    rows = list(limits)
+    shares = split(capacity, [_claimant(row, demand) for row in rows if row.parent is None])
+    for tenant in sorted(shares):
+        inner = [_claimant(row, demand) for row in rows if row.parent == tenant]
+        shares |= split(shares[tenant], inner)
+    return shares
+
+
+def _claimant(row: Limit, demand: Mapping[str, int]) -> Claimant:
+    most = demand.get(row.owner, 0)
+    if row.borrow is not None:
+        most = min(most, row.guaranteed + row.borrow)
+    return Claimant(row.owner, row.guaranteed, most, row.weight)

@@ -11,8 +11,7 @@ from allocation.solver.fleet.mig_geometry import SHARED, WHOLE_MASK, WHOLE_SHARE
 from allocation.solver.fleet.pool import Pool
 from allocation.solver.model.inputs import Place
 from allocation.solver.timeline.grid import Grid
-from allocation.solver.timeline.next_taken import NextTaken, Run
-from allocation.solver.timeline.step_function import StepFunction
+from allocation.solver.timeline.step_function import NextTaken, Run, StepFunction
 
 _WHOLE = np.uint16(WHOLE_MASK)
 _NOT_WHOLE = np.uint16(WHOLE_MASK ^ 0xFFFF)

@@ -3,7 +3,8 @@ may."""
 
 from dataclasses import replace
 
-from allocation.solver import Cap, Snapshot, solve
+from allocation.solver import Cap, Request, Snapshot, solve
+from allocation.solver.model.inputs import Strength
 from allocation.solver.rebinding.rebinding import Rebinding
 from allocation.solver.state.cycle_state import CycleState
 from tests.solver import truth
@@ -151,7 +152,7 @@ def test_a_newcomer_behind_others_brings_them_no_attempts_to_move_places() -> No
     )
     long = a_claim("long", tenant="firm", hours=6, earliest=-1_000, submitted=-1_500)
     near = a_claim("near", tier="flex", hours=0.75, earliest=100, submitted=-1_200)
-    planned = (
+    planned: tuple[tuple[Request, int, str, Strength], ...] = (
         (prem, 300, "n1-0", "guaranteed"),
         (late, 5_700, "n1-1", "guaranteed"),
         (moved, 5_700, "n2-0", "expected"),

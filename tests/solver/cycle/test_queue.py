@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.solver import Plan, Used, solve
-from allocation.solver.quota.fair_share import Claimant, decayed, split, split_to_projects
+from allocation.solver.cycle.order.queue import decayed
+from allocation.solver.quota.limits import Claimant, split, split_to_projects
 from tests.solver.builders import (
     DAY,
     HOUR,

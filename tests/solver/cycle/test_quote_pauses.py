@@ -21,7 +21,7 @@ from allocation.solver import (
     Used,
     solve,
 )
-from allocation.solver.cycle.order.strengths import GuaranteedUse
+from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.fleet.demand_mix import HeldKind, Mix, mixes_of
 from allocation.solver.model.inputs import Strength

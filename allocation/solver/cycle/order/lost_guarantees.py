@@ -9,14 +9,13 @@ lend: what a project does not lend, others of its tenant can't use.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from allocation.solver.cycle.order.strengths import GuaranteedUse
+from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse, Whose
 from allocation.solver.model.demand import demand_on
 from allocation.solver.model.inputs import Held, Request, Snapshot
 from allocation.solver.model.plan import Assign, Extend, Pause, Waiting
 from allocation.solver.quota.quota import Quota
 from allocation.solver.quota.use import Use
 from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.held_guarantees import Whose
 
 _THIS_CYCLE = 2**62
 """A cycle number after all that granted what is held."""

@@ -6,22 +6,22 @@ soon as it is passed, so that a flood of one owner does not stand in one block.
 
 import heapq
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.solver.cycle.order.strengths import GuaranteedUse, Unlent
+from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse
+from allocation.solver.cycle.order.strengths import Unlent
+from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.model.demand import demand_on
-from allocation.solver.model.inputs import Ask, Limit, Request, Shape, Snapshot
+from allocation.solver.model.inputs import MILLION, Ask, Limit, Request, Shape, Snapshot
 from allocation.solver.model.policy import Policy
-from allocation.solver.quota.fair_share import DominantShares, Owner, owners_of, split_to_projects
+from allocation.solver.quota.limits import split_to_projects
 from allocation.solver.state.cycle_state import CycleState
 from allocation.solver.state.held_space import HeldUses
 
-_MOST_REORDERED = 2_000
-"""Longest queue that is ordered anew for one more request."""
 _ALL = 2**62
 INSIDE, AGED, BORROWED, SPOT = range(4)
 """Bands of the queue: inside the guarantee or never paused, waiting too long, borrowed, spot."""
@@ -33,6 +33,24 @@ The keys are: higher priority of the tier; of borrowers, under the weighted shar
 over it; lower recent dominant share of the `tenant`, the `project` and the `person`; more whole
 steps of waiting (`age`). Of the aged only time of submission and id count.
 """
+
+
+Owner = str | tuple[str, str]
+"""A tenant or a project by id, a person as (tenant, account)."""
+
+# round(2**16 * 2**(-i / 32)): the rest of 65,536 after i thirty-seconds of a half-life.
+_LEFT = (
+    65536, 64132, 62757, 61413, 60097, 58809, 57549, 56316,
+    55109, 53928, 52773, 51642, 50535, 49452, 48393, 47356,
+    46341, 45348, 44376, 43425, 42495, 41584, 40693, 39821,
+    38968, 38133, 37316, 36516, 35734, 34968, 34219, 33486,
+)  # fmt: skip
+
+
+def decayed(amount: int, age: int, half_life: int) -> int:
+    """The rest of an amount after `age` seconds, rounded down."""
+    halves, rest = divmod(max(0, age) * len(_LEFT) // half_life, len(_LEFT))
+    return (amount * _LEFT[rest]) >> (16 + halves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +69,7 @@ class Turn:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class Waiter:
     """A request and what the order needs of it. `gpu_class` is the first that can serve it; None:
     no class can. With `counted` its use counts already. A mixed one has `more` classes, with the
     units of each."""
@@ -71,7 +89,7 @@ class _Waiting:
         return () if self.gpu_class is None else ((self.gpu_class, self.units), *self.more)
 
 
-Queue = deque[_Waiting]
+Queue = deque[Waiter]
 Queues = dict[tuple[int, str, str, str], Queue]
 
 
@@ -92,7 +110,7 @@ class BookingQueue:
         # Parts by class and owner, of borrowed work without what is asked for as spot.
         self._fair: dict[int, dict[str, dict[str, int]]] = {BORROWED: {}, SPOT: {}}
         self._first_shares, self._first_in_use = self._shares, self._in_use
-        self._first_uses, self._rows = self._uses, list[_Waiting]()
+        self._first_uses, self._rows = self._uses, list[Waiter]()
         # By band, class and owner: the most use under its part, and the least over it.
         self._edges: dict[tuple[int, str, str], tuple[int, int]] = {}
         self._left: dict[tuple[str, str, str, int], int] = {}
@@ -110,7 +128,7 @@ class BookingQueue:
         self._rows = rows
         return self._ordered(rows)
 
-    def _ordered(self, rows: list[_Waiting]) -> list[Turn]:
+    def _ordered(self, rows: list[Waiter]) -> list[Turn]:
         self._wanted = dict.fromkeys((BORROWED, SPOT), self._demanded(rows))
         self._fair = dict.fromkeys((BORROWED, SPOT), self._fair_shares(self._wanted[SPOT]))
         self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
@@ -122,7 +140,7 @@ class BookingQueue:
         if len(lasting) < len(rows):
             self._wanted[BORROWED] = self._demanded(lasting)
             self._fair[BORROWED] = self._fair_shares(self._wanted[BORROWED])
-        inside, others = list[Turn](), list[_Waiting]()
+        inside, others = list[Turn](), list[Waiter]()
         for row, key in self._merged(lasting, INSIDE):
             fits = self._is_inside(row)
             if fits or row.request.quota_tier in never_paused:
@@ -148,77 +166,10 @@ class BookingQueue:
         self._shares, self._in_use = later
         return Turn(request, key, fits)
 
-    def turns_with(self, request: Request) -> list[Turn] | None:
-        """The turns with one more request where it changes the order of the others, computed after
-        them; None: where it does not. A request lowers the parts of other owners."""
-        if len(self._rows) > _MOST_REORDERED:
-            return None
-        row = self._waiting(request)
-        fair = self._fair_shares_with(row)
-        is_same = all(
-            under <= fair[band][name][owner] < over
-            for (band, name, owner), (under, over) in self._edges.items()
-        )
-        if is_same:
-            return None
-        twin = copy(self)
-        twin._shares, twin._in_use = self._first_shares.copy(), dict(self._first_in_use)
-        twin._uses, twin._passed, twin._taken_now, twin._edges = dict(self._first_uses), {}, {}, {}
-        return twin._ordered([*self._rows, row])
-
-    def place_of(self, request: Request, turns: Sequence[Turn]) -> int:
-        """The index at which one more request stands among the turns, computed after them."""
-        later = self._shares, self._in_use
-        self._shares, self._in_use = self._first_shares.copy(), dict(self._first_in_use)
-        row, fair = self._waiting(request), self._fair
-        self._fair = self._fair_shares_with(row)
-        counts = self._guarantees.counts(request.quota_tier)
-        left = self._left_ahead(row) if counts else {}
-        is_never_paused = not self._state.quota.tier(request.quota_tier).pausable
-        band = INSIDE if counts else SPOT
-        found, key = len(turns), self._key(row, band)
-        for at, turn in enumerate(turns):
-            if band == INSIDE and (turn.key[0] > band or key < turn.key):
-                if is_never_paused or (left and all(u <= left[name] for name, u in row.uses)):
-                    found = at
-                    break
-                band, key = BORROWED, self._key(row, BORROWED)
-            if key < turn.key:
-                found = at
-                break
-            other = turn.request
-            if other.tenant == request.tenant:
-                passed = self._waiting(other)
-                for name, units in passed.uses:
-                    self._count(passed.owners, name, units, passed.seconds)
-                    if turn.inside and name in left and self._covers(passed, request):
-                        left[name] -= units
-                key = self._key(row, band)
-        self._shares, self._in_use, self._fair = *later, fair
-        return found
-
-    def _covers(self, passed: _Waiting, request: Request) -> bool:
-        """True when, each at its requested start, the first is still there as the other starts."""
-        now = self._state.now
-        since = max(passed.request.earliest, now)
-        return since <= max(request.earliest, now) < since + max(1, passed.seconds)
-
-    def _left_ahead(self, row: _Waiting) -> dict[str, int]:
-        """Units of the guarantee that are left at its requested start next to what is held, by
-        class."""
-        request = row.request
-        starts = max(request.earliest, self._state.now)
-        window = (starts, starts + 1)
-        return {
-            name: self._guarantees.left(request.tenant, name, request.quota_tier, window)
-            - self._kept_from(request, name, starts)
-            for name, _ in row.uses
-        }
-
-    def _outside(self, rows: Iterable[_Waiting], others: Iterable[_Waiting]) -> Iterator[Turn]:
+    def _outside(self, rows: Iterable[Waiter], others: Iterable[Waiter]) -> Iterator[Turn]:
         """All who are not in the first band."""
-        borrowers = list[_Waiting]()
-        aged = list[_Waiting]()
+        borrowers = list[Waiter]()
+        aged = list[Waiter]()
         for row in others:
             (aged if self._is_aged(row) else borrowers).append(row)
         for row in sorted(aged, key=lambda each: each.age[1:]):
@@ -230,7 +181,7 @@ class BookingQueue:
                 self._pass(row)
                 yield Turn(row.request, key)
 
-    def _merged(self, rows: Iterable[_Waiting], band: int) -> Iterator[tuple[_Waiting, Key]]:
+    def _merged(self, rows: Iterable[Waiter], band: int) -> Iterator[tuple[Waiter, Key]]:
         """Merge the queues by the keys of their heads. Keys only get worse, so a head whose key has
         changed goes back into the heap. The caller passes each row, or not, before the next."""
         queues: Queues = {}
@@ -260,7 +211,7 @@ class BookingQueue:
                 head = (self._key(queue[0], band), whose, uses.get(whose[1], 0))
                 heapq.heappush(heads, head)
 
-    def _key(self, row: _Waiting, band: int) -> Key:
+    def _key(self, row: Waiter, band: int) -> Key:
         step, dominant, owners = self._policy.share_step, self._shares.dominant, row.owners
         waited, submitted, booking = row.age
         keys = {
@@ -274,7 +225,7 @@ class BookingQueue:
         first, second, third, fourth, fifth, sixth = (keys[name] for name in self._policy.order)
         return (band, first, second, third, fourth, fifth, sixth, submitted, booking)
 
-    def _waiting(self, request: Request, *, counted: bool = False) -> _Waiting:
+    def _waiting(self, request: Request, *, counted: bool = False) -> Waiter:
         name, units = self._served_by(request.ask)
         more = [self._served_by(each) for each in request.ask.groups]
         others = tuple((other, needed) for other, needed in more if other is not None)
@@ -282,7 +233,7 @@ class BookingQueue:
         age = age_order(request, self._policy)
         owners = owners_of(request.tenant, request.project, request.owner)
         seconds = request.duration if name is None else request.length_on(name)
-        return _Waiting(request, name, units, seconds, owners, age, counted, others)
+        return Waiter(request, name, units, seconds, owners, age, counted, others)
 
     def _served_by(self, ask: Ask) -> tuple[str | None, int]:
         what = (ask.classes, ask.shape, ask.count)
@@ -300,12 +251,12 @@ class BookingQueue:
                 return name, pool.units(shape) * count
         return None, 0
 
-    def _is_inside(self, row: _Waiting) -> bool:
+    def _is_inside(self, row: Waiter) -> bool:
         """True when it fits its tenant's guarantee at its requested start, next to what is held and
         what the tenant has ahead of it inside."""
         return bool(row.uses) and all(self._is_inside_of(row, *each) for each in row.uses)
 
-    def _is_inside_of(self, row: _Waiting, name: str, units: int) -> bool:
+    def _is_inside_of(self, row: Waiter, name: str, units: int) -> bool:
         """The same for one of its classes."""
         request = row.request
         if not self._guarantees.guaranteed(request.tenant, name):
@@ -338,7 +289,7 @@ class BookingQueue:
         level = self._guarantees.level(request.quota_tier)
         return self._unlent.kept_from(whose, request.project, level, starts, passed)
 
-    def _is_aged(self, row: _Waiting) -> bool:
+    def _is_aged(self, row: Waiter) -> bool:
         """True when it has waited too long, and not for a limit of its own."""
         request, now = row.request, self._state.now
         since = max(request.submitted, request.earliest)
@@ -347,7 +298,7 @@ class BookingQueue:
         block = self._state.over(demand_on(request, row.gpu_class), now)
         return block is None or block.kind == "lent"
 
-    def _is_over_share(self, row: _Waiting, band: int) -> bool:
+    def _is_over_share(self, row: Waiter, band: int) -> bool:
         request, fair = row.request, self._fair[band]
         return any(
             owner in fair.get(name, {})
@@ -356,7 +307,7 @@ class BookingQueue:
             for owner in (request.tenant, request.project)
         )
 
-    def _note_edges(self, row: _Waiting, band: int) -> None:
+    def _note_edges(self, row: Waiter, band: int) -> None:
         """Note how far the parts of its owners can move before it is on the other side."""
         request, fair = row.request, self._fair[band]
         for name, units in row.uses:
@@ -370,14 +321,14 @@ class BookingQueue:
                         under = max(under, use)
                     self._edges[band, name, owner] = (under, over)
 
-    def _demanded(self, rows: Iterable[_Waiting]) -> dict[str, dict[str, int]]:
+    def _demanded(self, rows: Iterable[Waiter]) -> dict[str, dict[str, int]]:
         """Units in use and asked for, by class and owner."""
         found: dict[str, dict[str, int]] = {name: {} for name in self._limits}
         for (owner, gpu_class), units in self._in_use.items():
             if gpu_class in found:
                 found[gpu_class][owner] = units
         for row in rows:
-            _add_demand(found, row)
+            add_demand(found, row)
         return found
 
     def _fair_shares(self, demanded: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -386,18 +337,7 @@ class BookingQueue:
             for name, each in demanded.items()
         }
 
-    def _fair_shares_with(self, row: _Waiting) -> dict[int, dict[str, dict[str, int]]]:
-        """Parts of owners with one more request, by band. Spot lowers only parts of spot."""
-        names = [name for name, _ in row.uses if name in self._limits]
-        fair = dict(self._fair)
-        counts = self._guarantees.counts(row.request.quota_tier)
-        for band in (BORROWED, SPOT) if counts else (SPOT,):
-            demanded = {name: dict(self._wanted[band].get(name, {})) for name in names}
-            _add_demand(demanded, row)
-            fair[band] = self._fair[band] | self._fair_shares(demanded)
-        return fair
-
-    def _pass(self, row: _Waiting, *, inside: bool = False) -> None:
+    def _pass(self, row: Waiter, *, inside: bool = False) -> None:
         """Count a request that the order has passed as use."""
         request = row.request
         starts = max(request.earliest, self._state.now)
@@ -430,7 +370,7 @@ class BookingQueue:
             self._in_use[key] = self._in_use.get(key, 0) + units
 
 
-def _add_demand(found: dict[str, dict[str, int]], row: _Waiting) -> None:
+def add_demand(found: dict[str, dict[str, int]], row: Waiter) -> None:
     for name, units in row.uses if not row.counted else ():
         wanted = found.get(name, {})
         for owner in (row.request.tenant, row.request.project):
@@ -447,6 +387,71 @@ def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
     return (since // policy.age_step, request.submitted, request.booking)
 
 
-def _aged(row: _Waiting) -> Key:
+def _aged(row: Waiter) -> Key:
     _, submitted, booking = row.age
     return (AGED, 0, 0, 0, 0, 0, 0, submitted, booking)
+
+
+class DominantShares:
+    """Each owner's dominant share: its largest share of any class, recent and booked.
+
+    Recent use is read at the last full `epoch`, so that it changes no order in between. Booked use
+    counts at once, at most one half-life of it, so that a burst of bookings does not pass for
+    little use.
+    """
+
+    def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int], policy: Policy) -> None:
+        self._capacity = capacity
+        self._half_life = policy.half_life
+        self._weights: dict[tuple[Owner, str], int] = {
+            (row.owner, row.gpu_class): row.weight for row in snapshot.limits
+        }
+        self._amounts: dict[tuple[Owner, str], int] = {}
+        self._wholes: dict[tuple[Owner, str], int] = {}
+        self._dominant: dict[Owner, int] = {}
+        epoch = snapshot.now // policy.epoch * policy.epoch
+        for row in snapshot.used:
+            amount = decayed(row.unit_seconds, epoch - row.day, policy.half_life)
+            self._more(owners_of(row.tenant, row.project, row.owner), row.gpu_class, amount)
+
+    def copy(self) -> "DominantShares":
+        """The same shares, which change on their own from now on."""
+        twin = copy(self)
+        twin._amounts = dict(self._amounts)
+        twin._dominant = dict(self._dominant)
+        return twin
+
+    def add(self, owners: Iterable[Owner], gpu_class: str, units: int, seconds: int) -> None:
+        """Count units that are in use or booked for `seconds` more."""
+        self._more(owners, gpu_class, units * max(0, min(seconds, self._half_life)))
+
+    def add_all(self, owners: Iterable[Owner], gpu_class: str, units: Ints, seconds: Ints) -> None:
+        """`add` for many of one kind."""
+        amounts = units * np.clip(seconds, 0, self._half_life)
+        self._more(owners, gpu_class, int(amounts.sum()))
+
+    def dominant(self, owner: Owner) -> int:
+        """Millionths of a class over a half-life, divided by weight."""
+        return self._dominant.get(owner, 0)
+
+    def _whole(self, owner: Owner, gpu_class: str) -> int:
+        """The divisor of an amount; larger for more weight."""
+        weight = max(1, self._weights.get((owner, gpu_class), 1))
+        return max(1, self._capacity.get(gpu_class, 0)) * self._half_life * weight
+
+    def _more(self, owners: Iterable[Owner], gpu_class: str, amount: int) -> None:
+        for owner in owners:
+            key = (owner, gpu_class)
+            whole = self._wholes.get(key)
+            if whole is None:
+                whole = self._wholes[key] = self._whole(owner, gpu_class)
+            amounts = self._amounts[key] = self._amounts.get(key, 0) + amount
+            # Amounts only grow, so the largest share does, too.
+            share = amounts * MILLION // whole
+            if share > self._dominant.get(owner, -1):
+                self._dominant[owner] = share
+
+
+def owners_of(tenant: str, project: str, account: str) -> tuple[Owner, ...]:
+    """Tenant, project and, if the account is known, person."""
+    return (tenant, project, (tenant, account)) if account else (tenant, project)
