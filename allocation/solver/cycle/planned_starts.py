@@ -135,7 +135,10 @@ def is_at_its_earliest(
     if is_near and any(each.gpu_class in state.firm.gpus for each in known):
         # It is placed again, and says again what its GPUs have to change.
         return False
-    is_full = all(state.no_room.is_full_until(each, kept.starts) for each in known)
+    is_full = all(
+        state.no_room.is_full_until(state.all.gpus[each.gpu_class], each, kept.starts)
+        for each in known
+    )
     return is_full and not preemption.instants_before(request, known, first, kept)
 
 

@@ -44,12 +44,12 @@ class RoomSearch(HeldSpace):
 
     def __init__(self, snapshot: Snapshot, policy: Policy, work: HeldWork) -> None:
         """Load the work. KeyError: unknown model."""
-        super().__init__(snapshot, policy, work)
-        self.no_room = NoRoomCache(self.all.gpus)
+        self.no_room = NoRoomCache()
         self.held_blockers: dict[tuple[object, ...], tuple[Reason, ...]] = {}
         self._quiet = frozenset(snapshot.quiet)
         self._versions: dict[str, tuple[int, int]] = {}
         self._looks: dict[str, dict[tuple[object, ...], _Look]] = {}
+        super().__init__(snapshot, policy, work)
 
     def is_quiet(self, classes: Iterable[str]) -> bool:
         """True when nothing of these classes was given back since their last search."""
@@ -354,8 +354,8 @@ class NoRoomCache:
     the same out for the next of its kind.
     """
 
-    def __init__(self, calendars: dict[str, GpuCalendar]) -> None:
-        self._calendars = calendars
+    def __init__(self) -> None:
+        """Nothing is known."""
         self._kinds: dict[str, dict[tuple[object, ...], _Kind]] = {}
         self._first_possible: dict[str, dict[tuple[object, ...], dict[int, int]]] = {}
 
@@ -406,8 +406,9 @@ class NoRoomCache:
         for kind, mark in marks:
             kind.back(mark)
 
-    def is_full_until(self, demand: Demand, starts: int) -> bool:
-        """True when certainly no window that begins before `starts` has room.
+    def is_full_until(self, calendar: GpuCalendar, demand: Demand, starts: int) -> bool:
+        """True when certainly no window that begins before `starts` has room. `calendar` is that of
+        the demand's class.
 
         Such a window either ends by then, inside a long enough stretch with room, or contains
         the instant before `starts`. If neither exists there is none, whatever is free later. So the
@@ -419,7 +420,7 @@ class NoRoomCache:
         kinds = self._kinds.setdefault(demand.gpu_class, {})
         what = _what(demand)
         if what not in kinds:
-            kinds[what] = _Kind(self._calendars[demand.gpu_class], demand)
+            kinds[what] = _Kind(calendar, demand)
         return kinds[what].is_full_until(starts, demand.duration)
 
 

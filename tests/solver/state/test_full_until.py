@@ -59,7 +59,9 @@ def for_minutes(minutes: int, count: int = 1) -> Demand:
 
 
 def is_full(state: CycleState, demand: Demand, minutes: int) -> bool:
-    return state.no_room.is_full_until(demand, NOON + minutes * MINUTE)
+    return state.no_room.is_full_until(
+        state.all.gpus[demand.gpu_class], demand, NOON + minutes * MINUTE
+    )
 
 
 class TestFullUntil:

@@ -45,7 +45,7 @@ class QueuePreview(BookingQueue):
         self._shares, self._in_use = self._first_shares.copy(), dict(self._first_in_use)
         row, fair = self._waiting(request), self._fair
         self._fair = self._fair_shares_with(row)
-        counts = self._guarantees.counts(request.quota_tier)
+        counts = self._state.quota.tier(request.quota_tier).counts
         left = self._left_ahead(row) if counts else {}
         is_never_paused = not self._state.quota.tier(request.quota_tier).pausable
         band = INSIDE if counts else SPOT
@@ -92,7 +92,7 @@ class QueuePreview(BookingQueue):
         """Parts of owners with one more request, by band. Spot lowers only parts of spot."""
         names = [name for name, _ in row.uses if name in self._limits]
         fair = dict(self._fair)
-        counts = self._guarantees.counts(row.request.quota_tier)
+        counts = self._state.quota.tier(row.request.quota_tier).counts
         for band in (BORROWED, SPOT) if counts else (SPOT,):
             demanded = {name: dict(self._wanted[band].get(name, {})) for name in names}
             add_demand(demanded, row)

@@ -129,12 +129,12 @@ class BookingQueue:
         return self._ordered(rows)
 
     def _ordered(self, rows: list[Waiter]) -> list[Turn]:
-        self._wanted = dict.fromkeys((BORROWED, SPOT), self._demanded(rows))
-        self._fair = dict.fromkeys((BORROWED, SPOT), self._fair_shares(self._wanted[SPOT]))
         self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
         self._first_uses = dict(self._uses)
+        self._wanted = dict.fromkeys((BORROWED, SPOT), self._demanded(rows))
+        self._fair = dict.fromkeys((BORROWED, SPOT), self._fair_shares(self._wanted[SPOT]))
         tiers = {row.request.quota_tier for row in rows}
-        counts = {tier for tier in tiers if self._guarantees.counts(tier)}
+        counts = {tier for tier in tiers if self._state.quota.tier(tier).counts}
         never_paused = {tier for tier in tiers if not self._state.quota.tier(tier).pausable}
         lasting = [row for row in rows if row.request.quota_tier in counts]
         if len(lasting) < len(rows):
@@ -155,7 +155,7 @@ class BookingQueue:
         as their use, not what they wait for."""
         later = self._shares, self._in_use
         self._shares, self._in_use = self._first_shares, self._first_in_use
-        row, counts = self._waiting(request), self._guarantees.counts(request.quota_tier)
+        row, counts = self._waiting(request), self._state.quota.tier(request.quota_tier).counts
         fits = counts and self._is_inside(row)
         if fits or (counts and not self._state.quota.tier(request.quota_tier).pausable):
             key = self._key(row, INSIDE)
@@ -175,7 +175,7 @@ class BookingQueue:
         for row in sorted(aged, key=lambda each: each.age[1:]):
             self._pass(row)
             yield Turn(row.request, _aged(row))
-        spot = [row for row in rows if not self._guarantees.counts(row.request.quota_tier)]
+        spot = [row for row in rows if not self._state.quota.tier(row.request.quota_tier).counts]
         for band, waiting in ((BORROWED, borrowers), (SPOT, spot)):
             for row, key in self._merged(waiting, band):
                 self._pass(row)
