@@ -145,7 +145,7 @@ def _behind(places: Sequence[int], at: int) -> Sequence[int]:
     return places[bisect_right(places, at) :]
 
 
-def needs_no_way(state: CycleState, request: Request) -> bool:
+def starts_without_freeing(state: CycleState, request: Request) -> bool:
     """True when it can start as requested with all planned starts where they are, or never."""
     demands, _ = possible_demands(state, demands_of(request))
     if not demands:
@@ -196,7 +196,7 @@ def _may_still_pause(
     return found is not None or is_free
 
 
-class Takers:
+class TakenPlaces:
     """Who took which places since the walk began."""
 
     def __init__(self) -> None:

@@ -155,7 +155,7 @@ def planned_start_reserve(
         state.reserve(standing)
         return standing
     if why.code == "overrun" and preemption.can_be_out(found):
-        if preemption.may_lie_elsewhere(found.demand, found.starts):
+        if preemption.fits_elsewhere(found.demand, found.starts):
             # There is room elsewhere by now, so nobody is paused for the pin.
             return reason("pinned", elsewhere=1, pin=",".join(found.demand.pin))
         strength = request.planned.strength if request.planned is not None else None

@@ -1,5 +1,6 @@
 """Quotes: ways to serve a request before anybody books, with start, price and risk."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -13,6 +14,7 @@ from allocation.solver.cycle.order.preview import QueuePreview
 from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.order.strengths import Strengths, strength_of
 from allocation.solver.cycle.outcome import Outcome
+from allocation.solver.cycle.planned_places import starts_without_freeing
 from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
@@ -42,6 +44,44 @@ _MOST_AHEAD = 50
 """Longest part of the queue that a quote places first, to stay fast."""
 _LAST = "~"
 """Sorts after all other bookings of the same submission time."""
+
+
+class QuoteWalk(Walk):
+    """A walk as far as one more request, which is undone after its quote."""
+
+    def run_until(self, mine: Request, most: int) -> None:
+        """Give those ahead of `mine` their starts, at most so many new ones, and free what it may
+        take of those behind it."""
+        for at, turn in enumerate(self._turns):
+            self._at = at
+            booking = turn.request.booking
+            if turn.request is mine:
+                self._give_freed_turns(len(self._turns))
+                self._free_starts_behind(turn)
+                return
+            if booking in self._freed or (booking not in self._kept and self._newcomers < most):
+                self._give_turn(turn)
+
+    def freed_for(self, request: Request, at: int, until: int) -> list[str]:
+        """Bookings with starts before `until` that one more request at this index would free."""
+        if not request.ask.classes or starts_without_freeing(self._outcome.state, request):
+            return []
+        rows = (n for each in self._places.of(request) for n in each[bisect_left(each, at) :])
+        behind = (self._turns[n].request.booking for n in rows)
+        return [booking for booking in behind if self._kept[booking].starts < until]
+
+    def undo(self) -> None:
+        """Free what was reserved."""
+        movable, state = self._outcome.rebinding.movable, self._outcome.state
+        for booking, found in reversed(self._reserved.items()):
+            state.free(movable.take(booking, found.demand.gpu_class) or found)
+            self._outcome.strengths.lift(booking)
+
+    def redo(self) -> None:
+        """Reserve again what was freed, once all moves are undone."""
+        for turn, found in self._given_up.values():
+            self._outcome.state.reserve(found)
+            self._keep(turn.request, found)
 
 
 class Availability:
@@ -119,8 +159,8 @@ class Availability:
 
     @contextmanager
     def _queue_ahead(self, mine: Request) -> Iterator[None]:
-        """Give all requests that precede `mine` their starts, and make way for it, for as long as
-        the context lasts."""
+        """Give all requests that precede `mine` their starts, and free what it may take, for as
+        long as the context lasts."""
         turns, walk, at = self._turns_beside(mine)
         # Ahead of the first without a start everybody keeps what is reserved.
         if all(turn.request.booking in self._kept for turn in turns[:at]):
@@ -136,7 +176,7 @@ class Availability:
             self._preemption.victim_rules.in_place.forget_grants()
         walk.redo()
 
-    def _turns_beside(self, mine: Request) -> tuple[list[Turn], Walk, int]:
+    def _turns_beside(self, mine: Request) -> tuple[list[Turn], QuoteWalk, int]:
         """The others in their order next to `mine`, a walk along them, and its index in it."""
         changed = self._queue.turns_with(mine)
         if changed is None:
@@ -146,12 +186,12 @@ class Availability:
         return others, self._walk_of(others), at
 
     @contextmanager
-    def _room_behind(self, mine: Request, at: int, walk: Walk) -> Iterator[None]:
+    def _room_behind(self, mine: Request, at: int, walk: QuoteWalk) -> Iterator[None]:
         """Free what `mine` may take of the planned starts behind it."""
         state, movable = self._state, self._rebinding.movable
         freed = []
         with ExitStack() as lifted:
-            for booking in walk.way_for(mine, at, self._last_end(mine)):
+            for booking in walk.freed_for(mine, at, self._last_end(mine)):
                 kept = self._kept[booking]
                 freed.append((booking, kept, movable.take(booking, kept.demand.gpu_class)))
                 state.free(kept)
@@ -181,9 +221,9 @@ class Availability:
         window, names = (first, found.ends), [each.gpu_class for each in demands]
         return max(found.ends, *(self._rebinding.last_end(name, window) for name in names))
 
-    def _walk_of(self, turns: list[Turn]) -> Walk:
+    def _walk_of(self, turns: list[Turn]) -> QuoteWalk:
         outcome = self._outcome()
-        return Walk(outcome, self._queue, turns, self._kept, self._broken)
+        return QuoteWalk(outcome, self._queue, turns, self._kept, self._broken)
 
     def _answer(
         self, question: QuoteRequest, asked: tuple[Demand, ...], *, only_as_asked: bool

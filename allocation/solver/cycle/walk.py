@@ -1,12 +1,12 @@
 """The walk along the queue: planned starts keep their places unless somebody ahead needs them.
 
-Who has no start makes way for itself: the expected starts behind it, in all classes that are
-connected with its own, and the guaranteed starts of its own tenant behind it are freed. Each is
-reserved again where it was if that is free, in queue order, else placed anew. Nobody ahead moves.
+For a booking without a start, the expected starts behind it are freed, in all classes that are
+connected with its own, and so are the guaranteed starts of its own tenant behind it. Each is then
+reserved again where it was if that is free, in queue order, else placed anew. No start ahead moves.
 """
 
 import heapq
-from bisect import bisect_left, insort
+from bisect import insort
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import replace
@@ -20,10 +20,10 @@ from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
 from allocation.solver.cycle.planned_places import (
     PlannedPlaces,
-    Takers,
+    TakenPlaces,
     is_pushed_out,
-    needs_no_way,
     start_or_wait,
+    starts_without_freeing,
 )
 from allocation.solver.cycle.planned_starts import planned_start_reserve
 from allocation.solver.cycle.soft_places import SoftPlaces
@@ -52,15 +52,15 @@ class Walk:
         self._at = 0
         self._done: set[str] = set()
         self._freed: dict[str, Fit] = {}
-        self._lifted: deque[int] = deque()
+        self._freed_turns: deque[int] = deque()
         self._later: list[Turn] = []
         self._at_risk: dict[str, Reason | None] = {}
-        self._takers = Takers()
-        self._told = len(outcome.preemption.pauses)
+        self._taken_places = TakenPlaces()
+        self._pauses_noted = len(outcome.preemption.pauses)
         self._resumes: list[tuple[Key, str, Turn]] = []
         self._running: dict[str, Request] = {}
         self._changed = set[str]()
-        self._taken_late: set[str] | None = None
+        self._short_of_quota: set[str] | None = None
         self._newcomers = 0
         self._changes: Changes | None = None
         self._extensions: ExtensionTurns | None = None
@@ -89,82 +89,50 @@ class Walk:
             soft.keep_before(turn.key, self._freed.values())
             if self._later and changes.is_uncounted(turn.request):
                 # Nothing that counts may take its quota after it was granted.
-                self._take_later(soft)
+                self._give_last_turns(soft)
                 self._at = at
             with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
-                self._take(turn)
-        self._settle(len(self._turns))
-        self._taken_late = set()  # Classes in which spot may lose its quota from now on.
+                self._give_turn(turn)
+        self._give_freed_turns(len(self._turns))
+        self._short_of_quota = set()  # Classes in which spot may lose its quota from now on.
         self._resume_before(None, soft)
         soft.keep_before(None)
-        self._take_later(soft)
+        self._give_last_turns(soft)
         self._resume_before(None, soft)
         self._place_pushed_out()
 
-    def _take_later(self, soft: SoftPlaces) -> None:
+    def _give_last_turns(self, soft: SoftPlaces) -> None:
         """Give those that kept their places their last turn."""
         turns, self._later = self._later, []
         for turn in turns:
             with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
-                self._take_last(turn)
+                self._give_last_turn(turn)
 
-    def _take_last(self, turn: Turn) -> None:
+    def _give_last_turn(self, turn: Turn) -> None:
         """Improve what kept its places behind others, and try again who has no start since."""
         booking, self._at = turn.request.booking, self._index[turn.request.booking]
         if booking in self._freed:
-            self._again(turn)
+            self._reserve_again(turn)
         if booking in self._kept:
             self._improve(turn)
         elif booking in self._at_risk:
             self._try_again(turn)
 
-    def run_until(self, mine: Request, most: int) -> None:
-        """Give those ahead of `mine` their starts, at most so many new ones, and make its way."""
-        for at, turn in enumerate(self._turns):
-            self._at = at
-            booking = turn.request.booking
-            if turn.request is mine:
-                self._settle(len(self._turns))
-                self._make_way(turn)
-                return
-            if booking in self._freed or (booking not in self._kept and self._newcomers < most):
-                self._take(turn)
-
-    def way_for(self, request: Request, at: int, until: int) -> list[str]:
-        """Bookings with starts before `until` that one more request at this index would free."""
-        if not request.ask.classes or needs_no_way(self._outcome.state, request):
-            return []
-        rows = (n for each in self._places.of(request) for n in each[bisect_left(each, at) :])
-        behind = (self._turns[n].request.booking for n in rows)
-        return [booking for booking in behind if self._kept[booking].starts < until]
-
-    def undo(self) -> None:
-        """Free what was reserved."""
-        movable, state = self._outcome.rebinding.movable, self._outcome.state
-        for booking, found in reversed(self._reserved.items()):
-            state.free(movable.take(booking, found.demand.gpu_class) or found)
-            self._outcome.strengths.lift(booking)
-
-    def redo(self) -> None:
-        """Reserve again what was freed, once all moves are undone."""
-        for turn, found in self._given_up.values():
-            self._outcome.state.reserve(found)
-            self._keep(turn.request, found)
-
-    def _take(self, turn: Turn) -> None:
+    def _give_turn(self, turn: Turn) -> None:
         """Give one booking its start."""
         request, booking = turn.request, turn.request.booking
         if booking in self._done:
             return
-        is_own = self._lifted and self._turns[self._lifted[0]].request.tenant == request.tenant
-        self._settle(self._at + 1 if is_own else len(self._turns))
-        if self._is_asked_for(turn):
+        first = self._turns[self._freed_turns[0]].request if self._freed_turns else None
+        is_own = first is not None and first.tenant == request.tenant
+        self._give_freed_turns(self._at + 1 if is_own else len(self._turns))
+        if self._is_change(turn):
             return
         if booking in self._freed:
-            self._again(turn)
+            self._reserve_again(turn)
         if booking in self._kept:
             if self._is_overdue(turn):
-                self._free_behind(turn)
+                self._free_expected(turn)
                 self._improve(turn)
             elif self._places.is_open(request):
                 self._later.append(turn)
@@ -173,7 +141,7 @@ class Walk:
         elif booking not in self._done:
             self._newcomer(turn)
 
-    def _is_asked_for(self, turn: Turn) -> bool:
+    def _is_change(self, turn: Turn) -> bool:
         """Decide a change of a booking, or its later end, if the turn is one."""
         booking = turn.request.booking
         change = self._changes.by_target.get(booking) if self._changes is not None else None
@@ -190,8 +158,8 @@ class Walk:
         self._kept[booking] = kept
         if is_pushed_out(self._outcome, self._changed, turn.request, kept):
             self._free(turn)
-            self._make_way(turn)
-            self._again(turn)
+            self._free_starts_behind(turn)
+            self._reserve_again(turn)
             if booking in self._done:
                 return
         del self._kept[booking]
@@ -230,7 +198,7 @@ class Walk:
         if is_member and request.series not in self._series:
             return
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        is_open = self._make_way(turn)
+        is_open = self._free_starts_behind(turn)
         outcome.rebinding.open_to_newcomers()
         self._newcomers += 1
         if request.planned is None:
@@ -245,7 +213,7 @@ class Walk:
         if not given:
             # Who got nothing changes nothing.
             outcome.rebinding.attempts = attempts
-            self._undo_way(request, freed, is_open=is_open)
+            self._undo_freed(request, freed, is_open=is_open)
             self._note_at_risk(turn, self._broken.get(request.booking))
 
     def _note_at_risk(self, turn: Turn, why: Reason | None) -> None:
@@ -302,7 +270,7 @@ class Walk:
             self._kept.pop(each.booking, None)
             lifted.append((each, standing, kept))
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        is_open = self._make_way(turn)
+        is_open = self._free_starts_behind(turn)
         found = changes.decide([(each, standing) for each, standing, _ in lifted])
         for each in members if found else ():
             self._placed(each.target, found[each.booking], turn)
@@ -314,7 +282,7 @@ class Walk:
             return
         outcome.rebinding.attempts = attempts
         self._restore_standing(lifted)
-        self._undo_way(turn.request, freed, is_open=is_open)
+        self._undo_freed(turn.request, freed, is_open=is_open)
 
     def _extend(self, turn: Turn, extension: Extension) -> None:
         """Give a booking its later end, or leave it and everything else as it is."""
@@ -325,19 +293,19 @@ class Walk:
         cause = replace(turn, request=replace(request, booking=extension.booking))
         freed, is_open = set(self._freed), self._places.is_open(request)
         if not extensions.is_free(extension):
-            self._free_behind(cause)
-            self._free_own(request)
+            self._free_expected(cause)
+            self._free_own_guaranteed(request)
         added = extensions.decide(extension)
         for found in added:
             self._note_taken(found, cause)
         if not added:
-            self._undo_way(request, freed, is_open=is_open)
+            self._undo_freed(request, freed, is_open=is_open)
 
     def _kept_of(self, booking: str) -> Fit | None:
         """The planned start of a booking whose turn comes later, where it is by now."""
         if booking in self._freed:
-            self._again(self._turns[self._index[booking]])
-            self._lifted = deque(at for at in self._lifted if at != self._index[booking])
+            self._reserve_again(self._turns[self._index[booking]])
+            self._freed_turns = deque(at for at in self._freed_turns if at != self._index[booking])
         kept = self._kept.get(booking)
         if kept is None:
             return None
@@ -351,8 +319,8 @@ class Walk:
             if kept is not None:
                 self._kept[change.booking] = kept
 
-    def _undo_way(self, request: Request, freed: Set[str], *, is_open: bool) -> None:
-        """Undo `_make_way`: what was freed or open before stays so."""
+    def _undo_freed(self, request: Request, freed: Set[str], *, is_open: bool) -> None:
+        """Undo `_free_starts_behind`: what was freed or open before stays so."""
         self._put_back(self._freed.keys() - freed)
         if not is_open:
             self._places.close(request)
@@ -365,8 +333,8 @@ class Walk:
                 self._reserved[booking] = found
                 self._kept[booking] = self._freed.pop(booking)
                 self._keep(self._turns[self._index[booking]].request, found)
-        lifted = (at for at in self._lifted if self._turns[at].request.booking in self._freed)
-        self._lifted = deque(lifted)
+        lifted = (at for at in self._freed_turns if self._turns[at].request.booking in self._freed)
+        self._freed_turns = deque(lifted)
 
     def _placed(self, request: Request, found: Fit, cause: Turn) -> None:
         self._done.add(request.booking)
@@ -375,32 +343,32 @@ class Walk:
 
     def _note_taken(self, found: Fit, cause: Turn) -> None:
         """Note that room and quota were taken because of a booking."""
-        self._takers.add(found, cause)
+        self._taken_places.add(found, cause)
         self._changed.update(each.gpu_class for each in found.demand.parts)
-        if self._taken_late is not None:
+        if self._short_of_quota is not None:
             quota, uses = self._outcome.state.quota, self._outcome.state.uses(found.demand)
             counted = (use for use in uses if quota.tier(use.tier).counts)
             full = (use.gpu_class for use in counted if quota.takes_back(use, found.window))
-            self._taken_late.update(full)
+            self._short_of_quota.update(full)
 
-    def _make_way(self, turn: Turn) -> bool:
+    def _free_starts_behind(self, turn: Turn) -> bool:
         """Free what a booking without a start may take: the expected starts behind it, and the
         guaranteed ones of its own tenant. Returns whether the former were free before."""
         request, is_open = turn.request, self._places.is_open(turn.request)
         is_any = self._places.are_any_behind(request, self._at)
-        if is_any and not needs_no_way(self._outcome.state, request):
-            self._free_behind(turn)
-            self._free_own(request)
+        if is_any and not starts_without_freeing(self._outcome.state, request):
+            self._free_expected(turn)
+            self._free_own_guaranteed(request)
         return is_open
 
-    def _free_own(self, request: Request) -> None:
+    def _free_own_guaranteed(self, request: Request) -> None:
         """Free the guaranteed starts of its tenant behind, which get their turns first."""
         for at in self._places.guaranteed_behind(request, self._at):
             if self._turns[at].request.booking in self._kept:
                 self._free(self._turns[at])
-                insort(self._lifted, at)  # Those of other classes may be freed already.
+                insort(self._freed_turns, at)  # Those of other classes may be freed already.
 
-    def _free_behind(self, turn: Turn) -> None:
+    def _free_expected(self, turn: Turn) -> None:
         """Free the expected starts behind, once for all classes that are connected."""
         if not self._places.is_open(turn.request):
             self._places.open(turn)
@@ -418,13 +386,13 @@ class Walk:
             self._outcome.strengths.lift(booking)
             self._freed[booking] = found
 
-    def _settle(self, before: int) -> None:
+    def _give_freed_turns(self, before: int) -> None:
         """Give the guaranteed starts that their own tenant has freed their turn, up to a place in
         the queue: nobody of another tenant may come between."""
-        while self._lifted and self._lifted[0] < before:
-            self._again(self._turns[self._lifted.popleft()])
+        while self._freed_turns and self._freed_turns[0] < before:
+            self._reserve_again(self._turns[self._freed_turns.popleft()])
 
-    def _again(self, turn: Turn) -> None:
+    def _reserve_again(self, turn: Turn) -> None:
         """Reserve a freed start again on its old places, or place it anew."""
         request, outcome = turn.request, self._outcome
         old = self._freed.pop(request.booking)
@@ -440,7 +408,7 @@ class Walk:
     def _place_anew(self, turn: Turn, old: Fit) -> None:
         """Place a booking whose start others have taken, and say why they go first."""
         request, outcome = turn.request, self._outcome
-        cause = self._takers.of(old, request) or self._places.opened_by(request)
+        cause = self._taken_places.of(old, request) or self._places.opened_by(request)
         # Without one, an extension has taken the quota of work that does not count.
         is_own = cause is None or cause.request.tenant == request.tenant
         rule = "tier" if cause is None else criterion(outcome.state.policy.order, cause, turn)
@@ -469,29 +437,29 @@ class Walk:
     def _await_resumes(self) -> None:
         """Give the bookings that have notice since then their places in the queue."""
         pauses = self._outcome.preemption.pauses
-        for pause in pauses[self._told :]:
+        for pause in pauses[self._pauses_noted :]:
             request = self._running.get(pause.booking)
             if request is not None:
                 turn = self._queue.turn(replace(request, earliest=pause.at, paused=True))
                 turn = replace(turn, request=request)
                 self._outcome.keys[request.booking] = turn.numbers
                 heapq.heappush(self._resumes, (turn.key, request.booking, turn))
-        self._told = len(pauses)
+        self._pauses_noted = len(pauses)
 
     def _resume_before(self, turn: Turn | None, soft: SoftPlaces) -> None:
         """Plan the resumes of bookings with notice that are ahead of this turn."""
         while self._resumes and (turn is None or self._resumes[0][0] <= turn.key):
-            self._settle(len(self._turns))
+            self._give_freed_turns(len(self._turns))
             _, booking, paused = heapq.heappop(self._resumes)
             soft.keep_before(paused.key, self._freed.values())
-            found = self._outcome.resume(paused, self._free_behind)
+            found = self._outcome.resume(paused, self._free_expected)
             if found is not None:
                 self._reserved[booking] = found
                 self._note_taken(found, paused)
 
     def _place_pushed_out(self) -> None:
         """Place anew what has lost its quota, or the right to pauses, after its turn."""
-        outcome, late = self._outcome, self._taken_late or ()
+        outcome, late = self._outcome, self._short_of_quota or ()
         for turn in self._turns if late or outcome.awaiting_pauses else ():
             found = outcome.placed.get(turn.request.booking)
             if found is not None and is_pushed_out(outcome, late, turn.request, found):

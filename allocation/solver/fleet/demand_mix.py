@@ -53,7 +53,7 @@ def mixes_of(held: Mapping[HeldKind, int], requests: Iterable[Request]) -> dict[
     asked: defaultdict[str, Counter[DemandKind]] = defaultdict(Counter)
     asks: Counter[tuple[frozenset[str], bool]] = Counter()
     every = (ask for request in requests for ask in (request.ask, *request.ask.groups))
-    for (names, is_any, line), weight in Counter(map(_asked, every)).items():
+    for (names, is_any, line), weight in Counter(map(_kind_of, every)).items():
         for gpu_class in names:
             asked[gpu_class][line] += weight
         asks[frozenset(names), is_any] += weight
@@ -64,7 +64,7 @@ def mixes_of(held: Mapping[HeldKind, int], requests: Iterable[Request]) -> dict[
     return {name: _mix(lines, _total(asks, markets.get(name))) for name, lines in asked.items()}
 
 
-def _asked(ask: Ask) -> tuple[tuple[str, ...], bool, DemandKind]:
+def _kind_of(ask: Ask) -> tuple[tuple[str, ...], bool, DemandKind]:
     return ask.classes, ask.any_class, (ask.shape, ask.count, ask.count * ask.cores)
 
 

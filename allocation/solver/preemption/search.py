@@ -145,9 +145,9 @@ class Preemption:
         has_mode = state.all.modes.is_free(state.pools[name], found.places, found.window)
         if found.demand.share is not None or not has_mode:
             return None
-        if self.may_lie_elsewhere(found.demand, found.starts):
+        if self.fits_elsewhere(found.demand, found.starts):
             return None
-        chosen = self._all_there(request, found)
+        chosen = self._all_on_places(request, found)
         if chosen is None:
             return None
         over = tuple(sorted(each.runner.booking for each in chosen))
@@ -201,7 +201,7 @@ class Preemption:
         there = (running.on_class(each, name) for each in occupants_of(self._state, found))
         return all(self.victim_rules.out(each) <= found.starts for each in there)
 
-    def _all_there(self, request: Request, found: Fit) -> list[Candidate] | None:
+    def _all_on_places(self, request: Request, found: Fit) -> list[Candidate] | None:
         """All bookings on these places and those that its quota needs; None: some of them stay."""
         claim = self.victim_rules.claim(found.demand, found.starts)
         candidates = self.victim_rules.candidates(claim) if claim else ()
@@ -214,7 +214,7 @@ class Preemption:
         chosen = None if more is None else [*must, *more]
         return chosen if chosen and self._is_allowed(request.booking, claim, chosen) else None
 
-    def may_lie_elsewhere(self, demand: Demand, starts: int) -> bool:
+    def fits_elsewhere(self, demand: Demand, starts: int) -> bool:
         """True when a pinned demand would fit elsewhere: a pin must not choose the victims."""
         return bool(demand.pin) and self._state.has_room_unpinned(demand, starts)
 
@@ -386,7 +386,7 @@ class Preemption:
     def _at_with_victims(
         self, booking: str, demand: Demand, starts: int, class_rank: int
     ) -> Fit | None:
-        if demand.share is not None or self.may_lie_elsewhere(demand, starts):
+        if demand.share is not None or self.fits_elsewhere(demand, starts):
             return None
         claim = self.victim_rules.claim(demand, starts)
         candidates = self.victim_rules.candidates(claim) if claim else ()

@@ -416,7 +416,7 @@ class VictimRules:
     def first_outs(self, gpu_class: str) -> list[int]:
         """The first seconds at which running bookings of the class can be out."""
         if gpu_class not in self._outs:
-            running = self._state.running.there(gpu_class)
+            running = self._state.running.of_class(gpu_class)
             self._outs[gpu_class] = sorted({self.out(runner) for runner in running})
         return self._outs[gpu_class]
 

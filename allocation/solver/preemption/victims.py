@@ -40,7 +40,7 @@ class VictimSearch:
         """`taken` are the bits of each column without the candidates. `free` returns what nodes
         have once the given bookings have left; None: hosts do not matter. `rows` are the places of
         the candidates where they are known."""
-        self._pool, self._want, self._taken = pool, demand, taken
+        self._pool, self._demand, self._taken = pool, demand, taken
         self._free, self._runners = free, runners
         self._who, self._column, self._bits = rows or rows_of(runners)
         spread = np.bincount(self._who, minlength=len(runners))
@@ -66,7 +66,7 @@ class VictimSearch:
         """True when the whole gang fits when some have left."""
         free = self.free(gone)
         busy = self.busy(gone)[None, :]
-        return bool(fits(self._pool, self._want, busy, free and free.as_window())[0])
+        return bool(fits(self._pool, self._demand, busy, free and free.as_window())[0])
 
     def sets(self, able: Bools) -> Iterator[Bools]:
         """Promising sets of victims among those that are `able` to leave."""
@@ -78,7 +78,7 @@ class VictimSearch:
 
     def _groups(self, able: Bools, score: Ints) -> list[slice]:
         """Columns of the groups that could hold the gang, the few that seem cheapest."""
-        pool, demand = self._pool, self._want
+        pool, demand = self._pool, self._demand
         if demand.level == "any":
             return [slice(0, len(pool))]
         taken = self.busy(able)
@@ -95,7 +95,7 @@ class VictimSearch:
         """Clear one spot after the other, each where it costs least given those already cleared."""
         gone: Bools = np.zeros(len(able), dtype=np.bool_)
         taken = self.busy(able)
-        for _ in range(self._want.count):
+        for _ in range(self._demand.count):
             costs = self._costs(taken, able & ~gone, score)[:, columns]
             spot, column = divmod(int(costs.argmin()), costs.shape[1])
             if costs[spot, column] == _NEVER:
@@ -201,7 +201,7 @@ class FreedHostResources:
         number = {node: at for at, node in enumerate(self._nodes)}
         running = state.running
         for name in running.classes:
-            for runner in running.there(name):
+            for runner in running.of_class(name):
                 ends = min(running.ends(runner), starts + demand.duration)
                 if ends <= starts or not any(runner.host_resources):
                     continue

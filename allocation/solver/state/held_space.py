@@ -210,7 +210,7 @@ class HeldSpace:
         rows = Windows(spread.serial, spread.column, spread.bits, spread.starts, ends)
         self.all.gpus[name] = self._loaded(("all", name), rows, instants)
         if name in self.running.classes:
-            leaving = work.serials_of(each.booking for each in self.running.there(name))
+            leaving = work.serials_of(each.booking for each in self.running.of_class(name))
             stays = np.isin(rows.serial, leaving, invert=True)
             self.firm.gpus[name] = self._loaded(("firm", name), rows.only(stays), instants)
         others: Iterable[Piece] = work.uncommon.get(name, {}).values()

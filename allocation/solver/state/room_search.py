@@ -22,7 +22,7 @@ from allocation.solver.state.held_work import HeldWork
 from allocation.solver.timeline.gpu_calendar import GpuCalendar
 from allocation.solver.timeline.mig_modes import hardware_mode_of
 
-_MOST_LOOKS = 32
+_MOST_WINDOWS = 32
 """Most windows of a class that are cached until something changes in it."""
 _CHUNK = 256
 """Starts that are examined at once."""
@@ -32,7 +32,7 @@ _CHUNK_MOST = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _WindowState:
     """A class in one window, and the places chosen there."""
 
     pool_state: PoolState
@@ -48,7 +48,7 @@ class RoomSearch(HeldSpace):
         self.held_blockers: dict[tuple[object, ...], tuple[Reason, ...]] = {}
         self._quiet = frozenset(snapshot.quiet)
         self._versions: dict[str, tuple[int, int]] = {}
-        self._looks: dict[str, dict[tuple[object, ...], _Look]] = {}
+        self._windows: dict[str, dict[tuple[object, ...], _WindowState]] = {}
         super().__init__(snapshot, policy, work)
 
     def is_quiet(self, classes: Iterable[str]) -> bool:
@@ -319,31 +319,31 @@ class RoomSearch(HeldSpace):
 
     def pool_state(self, demand: Demand, starts: int) -> PoolState:
         """The demand's class in the window from `starts` on, for choosing places."""
-        return self._look(demand, starts).pool_state
+        return self._window_state(demand, starts).pool_state
 
     def _choice(self, demand: Demand, starts: int) -> Choice | None:
-        look = self._look(demand, starts)
+        found = self._window_state(demand, starts)
         key = (demand.shape, demand.count, demand.level, demand.host_resources)
-        if key not in look.choices:
-            look.choices[key] = choose(look.pool_state, demand)
-        return look.choices[key]
+        if key not in found.choices:
+            found.choices[key] = choose(found.pool_state, demand)
+        return found.choices[key]
 
-    def _look(self, demand: Demand, starts: int) -> "_Look":
+    def _window_state(self, demand: Demand, starts: int) -> "_WindowState":
         """The class in the window, cached until something changes."""
         name, pool = demand.gpu_class, self.pools[demand.gpu_class]
         versions = (self.all.gpus[name].version, self.all.hosts.version[name])
-        if self._versions.get(name) != versions or len(self._looks[name]) == _MOST_LOOKS:
-            self._versions[name], self._looks[name] = versions, {}
+        if self._versions.get(name) != versions or len(self._windows[name]) == _MOST_WINDOWS:
+            self._versions[name], self._windows[name] = versions, {}
         whose = demand.owner if demand.share is not None else None
         cut = hardware_mode_of(demand.shape) if self.all.modes.may_switch(name) else None
         key = (starts, demand.duration, self.all.needs_hosts(demand, pool), whose, demand.pin, cut)
-        look = self._looks[name].get(key)
-        if look is None:
+        found = self._windows[name].get(key)
+        if found is None:
             busy, free = self.all.busy(demand, np.array([starts], dtype=np.int64))
             switches = None if cut is None else self.all.modes.switching(pool, demand.shape, starts)
-            look = _Look(PoolState(pool, busy[0], free and free.row(0), switches), {})
-            self._looks[name][key] = look
-        return look
+            found = _WindowState(PoolState(pool, busy[0], free and free.row(0), switches), {})
+            self._windows[name][key] = found
+        return found
 
 
 class NoRoomCache:
@@ -372,14 +372,14 @@ class NoRoomCache:
         """
         if demand.groups:
             return max(map(self.first_possible, demand.parts))
-        known = self._first_possible.get(demand.gpu_class, {}).get(_what(demand), {})
+        known = self._first_possible.get(demand.gpu_class, {}).get(_kind_of(demand), {})
         return max((at for seconds, at in known.items() if seconds <= demand.duration), default=0)
 
     def record_search(self, demand: Demand, starts: int) -> None:
         """Record that every window from now on that begins before `starts` lacks room."""
         if self.records(demand):
             kinds = self._first_possible.setdefault(demand.gpu_class, {})
-            known = kinds.setdefault(_what(demand), {})
+            known = kinds.setdefault(_kind_of(demand), {})
             known[demand.duration] = max(starts, known.get(demand.duration, 0))
 
     def records(self, demand: Demand) -> bool:
@@ -418,13 +418,13 @@ class NoRoomCache:
         if demand.share is not None or demand.pin or demand.groups:
             return False
         kinds = self._kinds.setdefault(demand.gpu_class, {})
-        what = _what(demand)
-        if what not in kinds:
-            kinds[what] = _Kind(calendar, demand)
-        return kinds[what].is_full_until(starts, demand.duration)
+        kind = _kind_of(demand)
+        if kind not in kinds:
+            kinds[kind] = _Kind(calendar, demand)
+        return kinds[kind].is_full_until(starts, demand.duration)
 
 
-def _what(demand: Demand) -> tuple[object, ...]:
+def _kind_of(demand: Demand) -> tuple[object, ...]:
     return (demand.shape, demand.count, demand.level)
 
 
@@ -432,7 +432,7 @@ class _Kind:
     """One shape, count and level on one class."""
 
     def __init__(self, calendar: GpuCalendar, demand: Demand) -> None:
-        self._calendar, self._want = calendar, demand
+        self._calendar, self._demand = calendar, demand
         self._until = 0
         self._ends: Ints = np.zeros(0, dtype=np.int64)
         self._full: Bools = np.zeros(0, dtype=np.bool_)
@@ -455,17 +455,17 @@ class _Kind:
     def is_full_until(self, starts: int, duration: int) -> bool:
         """See `NoRoomCache.is_full_until`."""
         if starts > self._until:
-            self._look(starts)
+            self._examine(starts)
         at = int(self._ends.searchsorted(starts))
         # The stretch that contains the instant before `starts`.
         return bool(self._full[at]) and int(self._longest[at]) < duration
 
-    def _look(self, until: int) -> None:
+    def _examine(self, until: int) -> None:
         """Examine the stretches up to `until` that are not known yet."""
         known = int(self._ends.searchsorted(self._until, side="right"))
         since = int(self._ends[known - 1]) if known else self._calendar.grid.origin
         ends, masks = self._calendar.stretches(since, until)
-        full = ~fits(self._calendar.pool, self._want, masks)
+        full = ~fits(self._calendar.pool, self._demand, masks)
         self._full = np.concatenate([self._full[:known], full])
         self._ends = np.concatenate([self._ends[:known], ends])
         self._until = until

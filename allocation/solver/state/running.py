@@ -125,7 +125,7 @@ class RunningBookings:
             if runner.booking not in self.notified and runner.booking not in self.kept:
                 yield runner
 
-    def there(self, gpu_class: str) -> Iterator[RunningBooking]:
+    def of_class(self, gpu_class: str) -> Iterator[RunningBooking]:
         """All of a class, with or without notice."""
         return chain.from_iterable(self._of.get(gpu_class, {}).values())
 

@@ -83,13 +83,13 @@ def _earliest_rest(
     return best
 
 
-Wants = tuple[Demand, ...]
+Demands = tuple[Demand, ...]
 Bounds = tuple[int, int, int | None]
 """First start, last start, and the last second at which it may end (None: no deadline)."""
 
 
 def best_window(
-    state: CycleState, demands: Wants, bounds: Bounds, *, cheapest: bool = False
+    state: CycleState, demands: Demands, bounds: Bounds, *, cheapest: bool = False
 ) -> Fit | None:
     """The earliest end, or with `cheapest` the first class that has a window."""
     if not cheapest:
@@ -99,8 +99,8 @@ def best_window(
 
 
 def in_time(
-    state: CycleState, request: Request, demands: Wants
-) -> tuple[Wants, tuple[Reason, ...]]:
+    state: CycleState, request: Request, demands: Demands
+) -> tuple[Demands, tuple[Reason, ...]]:
     """The demands that can end before the deadline, and why the others can't.
 
     If all classes are too slow, none is left out: then the booking is too late.
@@ -115,7 +115,7 @@ def in_time(
     return able, tuple(_too_slow(demand, request.latest) for demand in slow)
 
 
-def not_dearer(request: Request, demands: Wants, kept: Fit) -> Wants:
+def not_dearer(request: Request, demands: Demands, kept: Fit) -> Demands:
     """The classes a planned start may change to: where cost decides, none that costs more."""
     if not request.cheapest:
         return demands

@@ -22,7 +22,7 @@ from allocation.solver import (
     solve,
 )
 from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse
-from allocation.solver.cycle.walk import Walk
+from allocation.solver.cycle.quote import QuoteWalk
 from allocation.solver.fleet.demand_mix import HeldKind, Mix, mixes_of
 from allocation.solver.model.inputs import Strength
 from allocation.solver.preemption.search import Preemption
@@ -184,7 +184,7 @@ def test_the_control_without_moves_such_a_window_is_told_busy(
 def test_the_control_without_the_line_the_quote_names_an_earlier_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Walk, "run_until", lambda *_: None)
+    monkeypatch.setattr(QuoteWalk, "run_until", lambda *_: None)
     with pytest.raises(AssertionError):
         test_the_quoted_start_is_the_one_that_the_next_cycle_gives()
 
