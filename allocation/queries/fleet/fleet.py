@@ -116,6 +116,7 @@ class NodeNow:
     no_new_work_reason: str = ""
     unreachable_since: datetime | None = None
     drain_by: datetime | None = None
+    is_restored: bool = False
     limits: str = "counted, not enforced"
     limits_note: str = ""
 
@@ -236,6 +237,7 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         no_new_work_reason=no_new_work_reason(row),
         unreachable_since=row.unreachable_since,
         drain_by=row.drain_by,
+        is_restored=row.ahead_epoch is not None,
         limits=host_limits_text(row),
         limits_note=row.host_note,
     )

@@ -118,7 +118,10 @@ def enrolment_progress(node_name: str, now: datetime) -> EnrolmentProgress | Non
 def no_new_work_reason(node: Node) -> str:
     """Why a node in service gets no new work. Empty if it does."""
     if node.ahead_epoch is not None:
-        return "It has a newer assignment than the portal, which was restored from a backup."
+        return (
+            "It has a newer assignment than the portal, which was restored from a backup. Neither "
+            "follows the other until an operator raises the epoch."
+        )
     if node.unreachable_since is not None:
         lost = " Its leases ran out: that work starts elsewhere." * node.partitioned
         return (

@@ -107,14 +107,15 @@ class RunHere:
 
 @dataclass(frozen=True, slots=True)
 class WorkHere:
-    """The runs on a node, the last of their ends, and what is planned there."""
+    """The runs on a node, the last of their ends, and what is planned there. `is_followed`: it
+    follows the portal, so that the portal can still end what runs there."""
 
     runs: Sequence[RunHere]
     interrupted: int
     last_end: datetime | None
     planned: int
     next_start: datetime | None
-    is_reachable: bool
+    is_followed: bool
     can_be_fenced: bool
 
 
@@ -144,6 +145,6 @@ def work_here(node: NodeNow, now: datetime) -> WorkHere:
         last_end=max((run.ends for run in runs), default=None),
         planned=planned["count"],
         next_start=planned["first"],
-        is_reachable=not node.is_unreachable and node.unreachable_since is None,
+        is_followed=not (node.is_unreachable or node.unreachable_since or node.is_restored),
         can_be_fenced=node.state != Node.State.READY,
     )

@@ -192,7 +192,8 @@ def test_a_quarantined_node_waits_for_the_operator_with_its_reason(operator: Cli
         Node.objects.filter(id=node.id).update(state_reason="GPU 1 is known on gpu-b1-02.")
     page = _page(operator, "/ops/fleet")
     assert "GPU 1 is known on gpu-b1-02." in page
-    assert f"/ops/fleet/{node.name}/ready" in page
+    assert f'<a class="btn sm" href="/ops/fleet/{node.name}">Review' in flat(page)
+    assert f"/ops/fleet/{node.name}/ready" in _page(operator, f"/ops/fleet/{node.name}")
 
 
 def test_the_install_command_carries_a_token_that_is_stored_only_as_a_digest(
@@ -304,8 +305,11 @@ def test_what_has_changed_of_a_node_is_listed_and_approved_on_its_page(operator:
             state_reason="GPU 8 is new.",
             differences=["GPU 8 is new: H100, GPU-x.", "GPU 1 was in no NVLink domain."],
         )
+    # What has changed is read before it is approved.
+    assert "/ready" not in _page(operator, "/ops/fleet")
     page = _page(operator, f"/ops/fleet/{node.name}")
     assert "GPU 8 is new: H100, GPU-x." in page
+    assert page.index("Needs your approval") < page.index("Work on this node")
     assert "GPU 1 was in no NVLink domain." in page
     assert f"Approve {node.name}" in page
     assert operator.post(f"/ops/fleet/{node.name}/ready").status_code == 302
@@ -357,6 +361,8 @@ def test_a_node_that_is_not_trusted_says_why(
     assert "Not trusted" in page
     assert sentence in page
     assert ("manage.py epoch_raise" in page) == ("ahead_epoch" in fields)
+    if "ahead_epoch" in fields:
+        assert page.index("manage.py epoch_raise") < page.index("Work on this node")
     assert ("7 s ahead" in page) == ("clock_wrong" in fields)
 
 
