@@ -267,10 +267,10 @@ class Tree:
         table = self._usage.values[rows]
         left: Ints | None = None
         for node in reversed(path):
-            used = table[:, self._column[node.owner]]
             own = np.maximum(0, node.cap + node.exempt - self._counted(node, table))
-            unseen = np.maximum(0, node.local - used)
-            left = own if left is None else np.minimum(own, left + unseen)
+            if left is not None and node.local:
+                left = left + np.maximum(0, node.local - table[:, self._column[node.owner]])
+            left = own if left is None else np.minimum(own, left)
         return most if left is None else int(left.min(initial=most))
 
     def _peak_ever(self, owner: str) -> int:

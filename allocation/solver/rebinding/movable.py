@@ -151,12 +151,26 @@ def planned_rows_of(state: CycleState, snapshot: Snapshot) -> dict[str, Fit]:
             there.setdefault(row.place.gpu, []).append(row)
         elif row.level is None:
             kept.add(row.booking)
-    found = {name: _found(state, rows) for name, rows in gangs.items() if name not in kept}
+    fits = _fits(state, gangs)
+    found = {name: fits[name] for name in gangs if name not in kept}
     return {
         name: each
         for name, each in found.items()
         if each is not None and not _is_reached_into(state, each, there)
     }
+
+
+def _fits(state: CycleState, gangs: Mapping[str, list[Held]]) -> dict[str, Fit | None]:
+    """Each booking's rows as one fit. Rows that are the same as in an earlier cycle are the same
+    fit."""
+    before = state.work.fits
+    now = state.work.fits = {
+        booking: known
+        if (known := before.get(booking)) is not None and known[0] == rows
+        else (rows, _found(state, rows))
+        for booking, rows in gangs.items()
+    }
+    return {booking: found for booking, (_, found) in now.items()}
 
 
 def _found(state: CycleState, rows: Sequence[Held]) -> Fit | None:
@@ -181,6 +195,8 @@ def _is_reached_into(state: CycleState, found: Fit, there: Mapping[str, Sequence
     gpus = [place.gpu for place in found.places]
     if state.maintenance.away(found.demand.gpu_class, found.window, gpus)[0]:
         return True
+    if there.keys().isdisjoint(gpus):
+        return False
     pool = state.pools[found.demand.gpu_class]
     return any(
         row.starts < ends

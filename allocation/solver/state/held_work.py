@@ -16,6 +16,7 @@ from allocation.solver.fleet.demand_mix import HeldKind
 from allocation.solver.fleet.fragmentation import Ints
 from allocation.solver.fleet.mig_geometry import Geometry, Masks, geometry_of
 from allocation.solver.fleet.pool import Bools, Pool
+from allocation.solver.model.demand import Fit
 from allocation.solver.model.inputs import Gpu, Held, Model, Place, Shape
 from allocation.solver.quota.use import Kind, Table
 from allocation.solver.timeline.gpu_calendar import Painted
@@ -206,6 +207,8 @@ class HeldWork:
         }
         self.pools: dict[str, Pool] = {}
         """Of its fleet, for the demand of the last cycle."""
+        self.fits: dict[str, tuple[list[Held], Fit | None]] = {}
+        """What rows of bookings are as one fit, each with these rows. It depends on them alone."""
         self._rows: dict[str, Held] = {}
         self._booked: dict[str, _Booked] = {}
         self._started: dict[str, tuple[Held, ...]] = {}

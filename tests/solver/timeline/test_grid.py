@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +25,17 @@ def test_room_opens_at_most_a_step_late_and_never_later_than_it_was_said(
     assert ends <= late.end(ends) <= early.end(ends) < ends + 300
     assert early.end(early.end(ends)) == early.end(ends)
     assert early.end(ends) == ends or ends > now + HOUR
+
+
+@pytest.mark.parametrize("far", [(), (400 * HOUR,), (10**12,)], ids=["none", "table", "search"])
+@given(st.lists(SECONDS, max_size=8), st.lists(SECONDS, min_size=1, max_size=8))
+def test_many_ends_open_room_as_each_by_itself(
+    far: tuple[int, ...], starts: list[int], ends: list[int]
+) -> None:
+    """Also when exact cells are too far apart for a table."""
+    grid = Grid.of(HOUR, 300, [*starts, *(each + 1 for each in far)])
+    ends += [each + 7 for each in (*starts, *far)]
+    assert grid.ends(np.array(ends)).tolist() == [grid.end(each) for each in ends]
 
 
 def test_ends_at_any_second_make_no_more_rows_than_the_grid_has() -> None:
