@@ -93,8 +93,9 @@ def pause_bill(
 def end_time(run: Spell, before: EarlierRuns, rest: int) -> Spell:
     """The time charged when a booking ends. `run` is the charged time of its last run.
 
-    `rest` are the remaining seconds that the owner gives up. Credited work that could have been
-    repeated in them is charged outside of peak hours: a credit pays for repeated work, once.
+    `rest` are the remaining seconds that the owner gives up. A credit pays for work that is
+    repeated later. Credited work that could have been repeated in the rest, and was not, is charged
+    now, as time outside of peak hours.
     """
     used = before.uncharged + run
     return used + Spell(max(0, min(before.redo, used.seconds + rest) - used.seconds))
@@ -107,7 +108,7 @@ def no_show_after(length: int, limit: int) -> int:
 
 
 def no_show_fee(rest: int, share_percent: int) -> int:
-    """The charged seconds of a no-show's remaining time, which is too short-term for others."""
+    """The charged seconds of a no-show's remaining time: others could not plan for it."""
     return max(0, rest) * share_percent // 100
 
 
@@ -124,8 +125,11 @@ class Granted:
 def given_up(
     old: Granted, new: Granted | None, since: datetime, until: datetime
 ) -> list[tuple[datetime, datetime, Fraction]]:
-    """What of [since, until) a booking gives up with a change from `old` to `new`: stretches, and
-    the part of its GPUs that it has no more in each. None: it gives up everything."""
+    """Returns what a change from `old` to `new` gives up in [since, until).
+
+    Each row is a stretch of time and the fraction of the old GPUs that are given up in it. Without
+    `new`, or if it is of another kind, everything is given up.
+    """
     kept = new if new is not None and new.kind == old.kind else None
     first, last = max(old.starts, since), min(old.ends, until)
     marks = {first, last}

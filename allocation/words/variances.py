@@ -49,8 +49,8 @@ def cause_name(part: Mapping[str, Any]) -> str:
         if is_more
         else _("The plan is above usual spend"),
         "volume": _("More GPU-hours") if is_more else _("Fewer GPU-hours"),
-        "class": _("Dearer GPU classes") if is_more else _("Cheaper GPU classes"),
-        "tier": _("Dearer tiers") if is_more else _("Cheaper tiers"),
+        "class": _("More expensive GPU classes") if is_more else _("Cheaper GPU classes"),
+        "tier": _("More expensive tiers") if is_more else _("Cheaper tiers"),
         "price": _("Higher prices") if is_more else _("Lower prices"),
         "fees": _("Fees"),
         "corrections": _("Corrections"),

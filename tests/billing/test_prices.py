@@ -39,9 +39,9 @@ def _catalogue() -> Iterator[None]:
 
 def test_a_version_counts_from_its_date_until_the_next() -> None:
     a_price_book(NOW)
-    dearer = {key: price * 2 for key, price in PRICES.items()}
+    higher = {key: price * 2 for key, price in PRICES.items()}
     later = NOW + timedelta(days=14)
-    price_book_publish(actor_id=None, valid_from=later, prices=dearer, now=NOW)
+    price_book_publish(actor_id=None, valid_from=later, prices=higher, now=NOW)
     before, after = (
         PriceShelf.read(at).price("h100", "spot", at)
         for at in (later - timedelta(seconds=1), later)

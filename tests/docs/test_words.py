@@ -13,7 +13,8 @@ WORDS = (
     "goes on", "go on", "going on", "went on", "stranger", "strangers", "intruder", "intruders",
     "deed", "deeds", "upkeep", "undisturbed", "hear", "hears", "hearing", "wish", "wishes",
     "wished", "asleep", "those who", "if you like", "that which", "no room for", "put off",
-    "puts off", "next in line", "for want of", "without a word", "lived through",
+    "puts off", "next in line", "for want of", "without a word", "lived through", "dearer",
+    "dearest", "mended",
 )  # fmt: skip
 # The answer of a mail server, and a sentence of an old row.
 ALLOWED_IN_TESTS = ("go on", "no room for")

@@ -1,4 +1,4 @@
-"""What the rungs of a budget's ladder would stop, and do with bookings that are made already."""
+"""Effects of the rungs of a budget: the bookings that each would refuse, keep waiting or pause."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,9 +21,11 @@ OF_NEW_BOOKINGS = (Action.NO_BOOKINGS, Action.APPROVAL)
 
 @dataclass(frozen=True, slots=True)
 class Restrained:
-    """Bookings of a budget now: those that wait, those of them of which the earliest end decides
-    among several classes and that are planned on borrowed GPUs, those that run, and those of them
-    that can be paused."""
+    """Numbers of a budget's bookings now.
+
+    Of those that are `waiting`, `choosing` take the class with the earliest end, and `borrowing`
+    are planned on borrowed GPUs. Of those that are `running`, `pausable` can be paused.
+    """
 
     waiting: int
     choosing: int
@@ -78,10 +80,10 @@ def restrained_now(budget: Budget, now: datetime) -> Restrained:
 
 @dataclass(frozen=True, slots=True)
 class RungEffect:
-    """What a rung would do: numbers that its action does not touch are 0.
+    """What a rung would do; numbers that its action does not touch are 0.
 
-    `stopped` and `amount` are of bookings of the period that it would have refused, or asked an
-    approval for, so far. The others count bookings of now.
+    `stopped` and `amount` count the bookings of the period so far that it would have refused or
+    sent to an approval. The other numbers count the bookings of now.
     """
 
     share: Decimal

@@ -285,7 +285,7 @@ def _change_of(
 def class_price_facts(booking: Booking, gpu_class: str) -> dict[str, object]:
     """Returns the price fields of a booking that may be on several classes, on this one."""
     if len(booking.ask["classes"]) > 1:
-        # The hold covers the dearest class. A class without a price costs what was quoted.
+        # The hold covers the most expensive class. A class without a price costs what was quoted.
         with suppress(Refused):
             return _cheaper(rate_of(booking), rate_of_class(booking, gpu_class))
     return {}

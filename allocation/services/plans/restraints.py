@@ -217,7 +217,7 @@ def _borrowing_mark(booking: Booking, found: _Restraints) -> None:
 
 
 def _cheapest_mark(booking: Booking, found: _Restraints) -> None:
-    """Marks a booking that may only use its cheapest class and takes its planned start on a dearer
+    """Marks a booking that may only use its cheapest class and takes its planned start on another
     one, or removes the mark."""
     is_due = Booking.objects.filter(found.only_cheapest(), id=booking.id).exists()
     if is_due == booking.on_cheapest:

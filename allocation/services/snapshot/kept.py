@@ -1,6 +1,6 @@
 """The snapshot that a leading process keeps from turn to turn: it reads what has changed since.
 
-A kept snapshot is thrown away whenever it could be wrong, and never mended: when another process
+A kept snapshot is thrown away whenever it could be wrong, and never repaired: when another process
 has led, after a crash or a stale plan. Once a minute, or less often for a large one, a fresh one is
 read in the same transaction and compared.
 """

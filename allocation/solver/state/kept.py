@@ -34,7 +34,7 @@ class Kept:
 
     It depends on nothing that a leader has to tell: it compares all rows with those that it has
     read. Once a minute, by the clock of the snapshots, or less often where many are held, a cycle
-    compares what it begins with. What has drifted is thrown away, never mended.
+    compares what it begins with. What has drifted is thrown away, never repaired.
     """
 
     def __init__(self) -> None:

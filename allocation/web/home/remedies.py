@@ -33,7 +33,7 @@ class Remedy:
 def remedies_of(
     project: Project, money: BudgetHistory, actor: Actor, now: datetime
 ) -> tuple[Remedy, ...]:
-    """The proposals for the dearest booking that has not begun, and a request for more money.
+    """The proposals for the most expensive booking that has not begun, and a request for money.
 
     Each opens a page that shows price, place and risk before anything changes.
     """
@@ -44,8 +44,8 @@ def remedies_of(
     rows = Booking.objects.filter(project=project, state__in=CHANGEABLE, series=None, array=None)
     if not actor.may_lead(project.id):
         rows = rows.filter(owner_id=actor.user_id)
-    dearest = rows.select_related("tier").order_by("-hold_amount", "number").first()
-    found = list(_of_booking(dearest, actor, currency, now)) if dearest else []
+    most_expensive = rows.select_related("tier").order_by("-hold_amount", "number").first()
+    found = list(_of_booking(most_expensive, actor, currency, now)) if most_expensive else []
     query = {
         "kind": "budget",
         "project": project.slug,

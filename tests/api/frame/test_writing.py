@@ -106,20 +106,20 @@ def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> Non
     version = said(published)["version"]
     assert said(site.viewer.get(f"price-books/{version}"))["prices"][0]["per_gpu_hour"] == "9.6000"
     assert len(said(site.viewer.get("price-books"))["items"]) == 2
-    dearer = [{**price, "per_gpu_hour": "20"} for price in prices]
+    higher = [{**price, "per_gpu_hour": "20"} for price in prices]
     later = (timezone.now() + timedelta(days=10)).isoformat()
-    refused = site.operator.post("price-books", {"valid_from": later, "prices": dearer})
+    refused = site.operator.post("price-books", {"valid_from": later, "prices": higher})
     assert (refused.status_code, said(refused)["code"]) == (422, "draft_needed")
     partial = site.operator.post("price-books/drafts", {"valid_from": later, "prices": prices[:1]})
     assert (partial.status_code, said(partial)["code"]) == (422, "price_missing")
     twice = site.operator.post("price-books/drafts", {"prices": [*prices, prices[0]]})
     assert said(twice)["code"] == "price_repeated"
-    draft = said(site.operator.post("price-books/drafts", {"valid_from": later, "prices": dearer}))
+    draft = said(site.operator.post("price-books/drafts", {"valid_from": later, "prices": higher}))
     assert [change["new"] for change in draft["changes"]] == ["20.0000"] * 3
     mine = site.operator.post(f"price-books/drafts/{draft['id']}/publish", {"revision": 1})
     assert (mine.status_code, said(mine)["code"]) == (409, "second_person_needed")
-    slices = {**dearer[1], "profile": "9g.9gb"}
-    unknown = site.operator.post("price-books/drafts", {"prices": [*dearer, slices]})
+    slices = {**higher[1], "profile": "9g.9gb"}
+    unknown = site.operator.post("price-books/drafts", {"prices": [*higher, slices]})
     assert (unknown.status_code, said(unknown)["code"]) == (422, "unknown_profile")
     effect = said(site.operator.get(f"price-books/drafts/{draft['id']}/effect"))
     assert (effect["charges"], effect["projects"]) == (0, [])

@@ -96,7 +96,7 @@ def test_work_goes_where_it_ends_first_and_costs_what_that_class_costs(lab: Lab)
     booking = booked(lab, training())
     assert booking.planned_class == "h100"
     assert booking.duration_seconds == 7200
-    assert booking.hold_amount == Decimal(16), "the dearest way to have it"
+    assert booking.hold_amount == Decimal(16), "the most expensive way to have it"
     assert booking.class_durations == [["l40s", 21_660], ["h100", 7200]], "in order of cost"
 
 

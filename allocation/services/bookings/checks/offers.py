@@ -17,7 +17,7 @@ from billing.rates import Rate
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The rate on the dearest class and the highest total cost of a booking, with its set-up fee.
+    """The rate on the most expensive class and the highest cost of a booking, with its set-up fee.
 
     `lengths`: (class, seconds) in order of cost, where cost decides.
     """
@@ -45,13 +45,13 @@ def offer_price(admission: Admission, shelf: PriceShelf) -> Offer:
     if admission.ask.groups:
         return _offer_of_all(admission, prices, rates)
     order = classes_by_cost(admission.ask, costs)
-    dearest = max(rates, key=lambda name: rates[name].plain)
+    most_expensive = max(rates, key=lambda name: rates[name].plain)
     # A class of a lower price can have more expensive peak hours.
-    rate = replace(rates[dearest], peak=max(rate.peak for rate in rates.values()))
+    rate = replace(rates[most_expensive], peak=max(rate.peak for rate in rates.values()))
     return Offer(
-        price=prices[dearest],
+        price=prices[most_expensive],
         rate=rate,
-        most=max(costs.values()) + prices[dearest].setup,
+        most=max(costs.values()) + prices[most_expensive].setup,
         lengths=tuple((name, admission.seconds_on(name)) for name in order)
         if is_cheapest_first(admission.ask)
         else (),

@@ -160,13 +160,13 @@ def _with_old_prices(
     ask, prices = admission.ask, shelf.on(day)
     old = AskDocument.from_json(booking.ask)
     tier = booking.tier_id
-    dearest = max(
+    most_expensive = max(
         admission.units,
         key=lambda name: rate_for(prices[name, tier], ask, admission.units[name]).plain,
     )
-    price = prices[dearest, tier].of(ask.profile, ask.count, admission.units[dearest])
-    was = Size(booking.duration_seconds, ask_units(old)[dearest])
-    will = Size(changed.duration_seconds, admission.units[dearest])
+    price = prices[most_expensive, tier].of(ask.profile, ask.count, admission.units[most_expensive])
+    was = Size(booking.duration_seconds, ask_units(old)[most_expensive])
+    will = Size(changed.duration_seconds, admission.units[most_expensive])
     lines = lines_after(price_lines_of(booking), was, will, price.per_gpu_hour)
     version = booking.price_version if lines == price_lines_of(booking) else price.version
     changed = replace(changed, price_version=version, **_peaks_after(booking, was, will, price))
