@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Case, QuerySet, When
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu, MovedStart
 from allocation.queries.bookings.booking_list import GROUPS
@@ -63,9 +63,10 @@ class QuotaAt:
 
 
 def own_bookings_next(actor: Actor, *, count: int) -> list[Booking]:
-    """The reader's own running and scheduled bookings, by start."""
-    states = (*GROUPS["running"], State.SCHEDULED)
-    return list(_own(actor).filter(state__in=states).order_by("planned_starts", "id")[:count])
+    """The reader's own running and scheduled bookings: paused ones first, then by start."""
+    rows = _own(actor).filter(state__in=(*GROUPS["running"], State.SCHEDULED))
+    paused_first = Case(When(state__in=(State.PAUSING, State.PAUSED), then=0), default=1)
+    return list(rows.order_by(paused_first, "planned_starts", "id")[:count])
 
 
 def own_bookings_waiting(actor: Actor, *, count: int) -> list[Booking]:

@@ -82,7 +82,9 @@ def booking_row(booking: Booking, ctx: PageContext) -> dict[str, Any]:
         "what": what_words(AskDocument.from_json(booking.ask), ctx.labels),
         "when": state_words(booking, ctx),
         "cost": money_text(
-            spent_so_far(booking, ctx.now) if booking.charged is not None else booking.hold_amount,
+            spent_so_far(booking, ctx.now)
+            if booking.charged is not None
+            else booking.hold_amount - booking.settled,
             booking.currency,
         ),
         "is_final": booking.charged is not None,

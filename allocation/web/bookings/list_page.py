@@ -144,7 +144,8 @@ def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _cells(row: Booking, ctx: PageContext) -> Iterator[str]:
-    cost = row.hold_amount if row.charged is None else spent_so_far(row, ctx.now)
+    held = row.hold_amount - row.settled
+    cost = held if row.charged is None else spent_so_far(row, ctx.now)
     yield from (row.label, row.name, row.state)
     for moment in (row.planned_starts, row.planned_ends):
         yield moment.astimezone(ctx.zone).isoformat(timespec="minutes") if moment else ""

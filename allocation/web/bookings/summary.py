@@ -177,6 +177,8 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
 
 
 def _window(booking: Booking, ask: AskDocument, ctx: PageContext) -> str:
+    if booking.state in (State.PAUSED, State.PAUSING) and booking.expected_start is None:
+        return f"not planned yet, {length_words(ask.duration)} requested"
     is_planned = not booking.is_unplanned
     if is_planned and booking.planned_starts is not None and booking.planned_ends is not None:
         words = window_words(booking.planned_starts, booking.planned_ends, ctx.zone, ctx.now)
@@ -201,9 +203,8 @@ def _checks(booking: Booking, ctx: PageContext) -> tuple[Check, ...]:
     places = {key: place for place, key in enumerate(found)}
     for key, name, fine in sorted(CHECKS, key=lambda each: places.get(each[0], len(places))):
         reasons = found.get(key, [])
-        good = (
-            fine or f"{money_text(booking.hold_amount, booking.currency)} is held for this booking."
-        )
+        held = money_text(booking.hold_amount - booking.settled, booking.currency)
+        good = fine or f"{held} is held for this booking."
         if key == "budget" and booking.state not in OPEN:
             good = "The budget was sufficient; the money is no longer held."
         if key == "line" and ctx.ahead:

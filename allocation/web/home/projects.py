@@ -293,7 +293,7 @@ def _row(booking: Booking, labels: Mapping[str, str], estimate: datetime | None)
         who=booking.owner.display_name,
         what=_what(booking, labels),
         when=_when(booking, estimate),
-        cost=money_text(booking.hold_amount, booking.currency),
+        cost=money_text(booking.hold_amount - booking.settled, booking.currency),
     )
 
 

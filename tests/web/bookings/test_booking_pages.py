@@ -432,7 +432,7 @@ def test_a_start_that_nothing_proves_is_not_promised(state: State, headline: str
     )
     story = _story(booking)
     assert story.headline == headline
-    assert story.window.startswith("from ")
+    assert story.window.startswith("not planned yet" if state == State.PAUSED else "from ")
     with tenant_tx(booking.tenant_id):
         said = why(Booking.objects.get(id=booking.id), NOW)
     assert said["expected_start"] is None
@@ -483,3 +483,20 @@ def test_without_a_place_a_page_says_why_there_is_none() -> None:
     ):
         booking = _change(a_booking(member, now=NOW, state=state), first_planned_start=planned)
         assert words in _client(member).get(_url(booking)).content.decode()
+
+
+def test_a_paused_booking_is_first_at_home_and_shows_what_is_still_held() -> None:
+    member, now = a_member(a_project()), timezone.now()
+    for number in range(6):
+        a_booking(member, now=now, name=f"other-{number}", starts_in=timedelta(hours=-2))
+    booking = a_booking(member, now=now, state=State.PAUSED, name="paused-one", held="24")
+    reason = {"code": "no_room_in_horizon", "check": "together", "rule": "R3", "sentence": "Full."}
+    booking = _change(booking, settled=Decimal(9), reasons=[reason])
+    home = flat(_client(member).get(f"/t/{member.tenant.slug}/").content.decode())
+    assert 0 < home.index("paused-one") < home.index("other-")
+    assert "€15.00" in home
+    story = _story(booking)
+    assert story.window == "not planned yet, 6 h requested"
+    assert [each.sentences for each in story.checks if each.name == "Budget"] == [
+        ("€15.00 is held for this booking.",)
+    ]
