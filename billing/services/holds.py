@@ -33,6 +33,8 @@ from billing.services.holding.shares import (
 )
 from billing.services.ledger import OVERSPENT, constraint_of
 from tenants.models import Project
+from tenants.platform.database.compiled import ANY_TENANT, Compiled
+from tenants.platform.database.look import ASKED_AT
 from tenants.platform.errors import Refused
 from tenants.platform.rows import last_rows_allowed, rows_insert_free, rows_write
 
@@ -338,12 +340,15 @@ def _is_share(part: BudgetShare, hold: Transfer) -> bool:
     return in_period and hold.debit_id == part.budget.account_id and hold.amount == part.amount
 
 
+_holds = Compiled(
+    lambda _, keys: Transfer.objects.filter(
+        tenant_id=ANY_TENANT, reference__in=keys, kind="hold", end__isnull=True
+    ).order_by("day", "at", "id")
+)
+
+
 def _open_holds(tenant_id: UUID, references: Sequence[UUID]) -> list[Transfer]:
-    return list(
-        Transfer.objects.filter(
-            tenant_id=tenant_id, reference__in=references, kind="hold", end__isnull=True
-        ).order_by("day", "at", "id")
-    )
+    return _holds(ASKED_AT, references, {ANY_TENANT: tenant_id})
 
 
 def _charge(amount: Decimal | Charge) -> Charge:

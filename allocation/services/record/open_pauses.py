@@ -9,15 +9,21 @@ from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import TERMINAL, State
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
+from tenants.platform.database.compiled import Compiled
+from tenants.platform.database.look import ASKED_AT
 
 OPEN = Q(resumed_at=None, ended_at=None)
 # Nodes receive a withdrawal within seconds. One that does not would act on the old deadline.
 NOTIFY_MARGIN = timedelta(seconds=15)
 
 
+# A constraint allows one for each booking.
+_open_of = Compiled(lambda _, keys: Pause.objects.filter(OPEN, booking__in=keys))
+
+
 def pause_open(booking: Booking) -> Pause | None:
     """The pause that is neither resumed nor over. Lock the booking before changing it."""
-    return Pause.objects.filter(OPEN, booking=booking).first()
+    return next(iter(_open_of(ASKED_AT, [booking.id])), None)
 
 
 def pauses_due(now: datetime) -> QuerySet[Pause]:

@@ -7,6 +7,7 @@ writes its event in the same transaction. The database checks the steps again.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
 from django.db import IntegrityError, connection, models, transaction
@@ -45,10 +46,23 @@ _of_allocation = Compiled(
 )
 
 
+@cache
+def _by_id(related: tuple[str, ...]) -> Compiled[Booking]:
+    return Compiled(
+        lambda _, keys: (
+            Booking.objects.select_for_update(of=("self",))
+            .select_related(*related)
+            .filter(id__in=keys)
+        )
+    )
+
+
 def booking_lock(booking_id: UUID, *related: str) -> Booking:
     """Returns the booking, locked, together with the `related` rows."""
-    rows = Booking.objects.select_for_update(of=("self",)).select_related(*related)
-    return rows.get(id=booking_id)
+    rows = _by_id(related)(ASKED_AT, [booking_id])
+    if not rows:
+        raise Booking.DoesNotExist
+    return rows[0]
 
 
 def allocation_booking_lock(allocation_id: UUID, *states: State) -> Booking | None:

@@ -75,11 +75,14 @@ class Page:
         self._shown[trip.label] = trip
         if trip.label in self._early:
             self._note(trip, self._early.pop(trip.label))
-        while trip.state in OPEN:
-            await asyncio.wait_for(trip.changed.wait(), PATIENCE_SECONDS)
-            trip.changed.clear()
-            if self._is_looking:
-                await self._look(trip)
+        try:
+            while trip.state in OPEN:
+                await asyncio.wait_for(trip.changed.wait(), PATIENCE_SECONDS)
+                trip.changed.clear()
+                if self._is_looking:
+                    await self._look(trip)
+        finally:
+            del self._shown[trip.label]
 
     def _note(self, trip: Trip, state: str) -> None:
         trip.changed.set()
