@@ -49,12 +49,13 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
     ordered the pause no longer asks for it. Only while nothing has been released, the owner has not
     confirmed a save, and the nodes answer and can still be notified in time.
     """
+    # What a beneficiary that is itself paused has until its own deadline is not what it waits for.
     starts_earlier = Allocation.objects.filter(
         booking=OuterRef("cause__beneficiary"),
         state__in=Allocation.LIVE,
         abandoned=False,
         period__startswith__lt=OuterRef("deadline"),
-    )
+    ).exclude(booking__state=State.PAUSING)
     left_or_unreachable = Allocation.objects.filter(booking=OuterRef("booking")).filter(
         Q(state=Allocation.State.RELEASING)
         | Q(state__in=Allocation.LIVE)

@@ -136,6 +136,9 @@ def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> Cycl
     """The state after the plan, without the reservation of one booking."""
     state = CycleState(snapshot, policy)
     requests = {request.booking: request for request in (*snapshot.running, *snapshot.requests)}
+    granted = {each.booking for each in plan.changes if each.granted}
+    changes = (each for each in snapshot.changes if each.booking in granted)
+    requests |= {change.booking: change.target for change in changes}
     answers: list[Assign | Waiting] = [*plan.assigns, *plan.waits]
     for answer in answers:
         if answer.booking == booking or not answer.places:

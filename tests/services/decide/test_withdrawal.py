@@ -1,5 +1,6 @@
 """A notice is taken back when the claim that it was for goes away, as long as it is only words."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -9,7 +10,7 @@ from django.db import IntegrityError, transaction
 from allocation.models import Booking, Pause
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.record.costs import booking_cost
-from allocation.services.record.open_pauses import NOTIFY_MARGIN
+from allocation.services.record.open_pauses import NOTIFY_MARGIN, pauses_unneeded
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
@@ -212,6 +213,22 @@ def test_a_claim_that_starts_elsewhere_before_needs_it_no_more(
     assert (fresh(small).state, fresh(strong).state) == ("active", "active")
     assert pause_of(small).withdrawn
     assert all_is_well()
+
+
+def test_a_notice_stays_while_its_claim_has_only_what_it_is_to_leave_itself(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    """The claim has notice too, and is to resume where the other one is."""
+    small, claim = running(plant, lab, an_ask(1)), running(plant, rival, an_ask(1))
+    strong = requested(plant, rival, an_ask(1, hours=1))
+    with as_system():
+        first = pause_plan(claim, strong, plant.now + GRACE)
+        second = pause_plan(small, claim, plant.now + GRACE, is_placed=False)
+    plan_written(replace(first, waits=second.waits), plant.now)
+    plan_written(replace(second, waits=()), plant.now)
+    with as_system():
+        assert fresh(claim).state == fresh(small).state == "pausing"
+        assert list(pauses_unneeded(plant.now)) == []
 
 
 def test_the_database_takes_no_notice_back_that_was_answered(

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from allocation.solver import Held, Snapshot, Tier, solve
+from allocation.solver import Assign, Held, Place, Snapshot, Tier, solve
 from allocation.solver.cycle.compaction import RESUME_SECONDS, Proposal, propose
+from allocation.solver.model.inputs import Change
+from allocation.solver.model.plan import ChangeAnswer
 from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_request, a_snapshot, an_ask, gpus
 
 FLEX = Tier("flex", pausable=True, counts=True, grace=120, protected=600)
@@ -70,3 +72,16 @@ def test_rows_in_any_order_give_the_same_proposals() -> None:
     turned = replace(snapshot, held=snapshot.held[::-1], gpus=snapshot.gpus[::-1])
     assert proposals(snapshot) == proposals(turned)
     assert len(proposals(snapshot)) == 1
+
+
+def test_who_has_changed_in_the_same_plan_is_in_the_way_of_a_move() -> None:
+    """Its change was granted: it is no request of the queue any more."""
+    site = a_site(a_running("n1-0", 2, saved=-60), a_running("n1-1", 5))
+    target = replace(a_request("change of b2", an_ask(1, profile=SLICE)), duration=4 * HOUR)
+    site = replace(site, changes=(Change("b2", target),))
+    plan = solve(replace(site, changes=()), POLICY)
+    place = Place("n1-1", SLICE, 0, 1)
+    given = Assign("b2", "h100", (place,), NOON + 60, NOON + 60 + 4 * HOUR, ())
+    answer = ChangeAnswer("b2", "change of b2")
+    (found,) = propose(site, replace(plan, assigns=(given,), changes=(answer,)), POLICY)
+    assert place not in {move.target for move in found.moves}
