@@ -138,8 +138,19 @@ DATABASES: dict[str, dict[str, Any]] = {
         # A new connection plans all statements again; one that broke is replaced at once.
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
-        # Repeated statements are parsed and planned once per connection.
-        "OPTIONS": {**_database.options, "server_side_binding": True, "prepare_threshold": 3},
+        "OPTIONS": {
+            # A server whose machine lost power is noticed after 25 s, as it notices a client's: a
+            # beat or reader that waits for it has no time limit. Local sockets ignore these.
+            "connect_timeout": 10,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 25_000,
+            **_database.options,
+            # Repeated statements are parsed and planned once per connection.
+            "server_side_binding": True,
+            "prepare_threshold": 3,
+        },
     }
 }
 
