@@ -196,6 +196,11 @@ def test_the_page_says_why_its_total_differs_from_the_budgets(site: Site) -> Non
     assert "rounding each to cents takes €0.01" in shown
     assert "€15.36" in shown
     assert "15.357678 EUR" in shown
+    # Four lines of one project and person, by their names, are all of the month.
+    for by, label in (("project", site.project.name), ("person", site.member.user.display_name)):
+        form = {"month": "2026-11", "by": by}
+        sums = site.client().get("/t/helix/statements", form).content.decode()
+        assert f'aria-label="{label}: 100 %"' in sums
     assert figures is not None
     assert money_text(figures.spent, "EUR") == "€15.36"
 

@@ -1,14 +1,16 @@
 """Statements: the charges of a month, their sums, and their files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
@@ -39,7 +41,7 @@ from billing.rules import CENT, Period, money_text, month_of, period_text
 from billing.services import month_close
 from tenants.access import Actor
 from tenants.lab_queries import labs_of
-from tenants.models import Project, Tenant
+from tenants.models import GpuClass, Project, Tenant, Tier, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.web.frame import tenant_page
@@ -64,9 +66,10 @@ FILE_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A row of the sums; `percent` of the largest one."""
+    """A row of the sums: `name` as in the files, `label` for people; `percent` of the total."""
 
     name: str
+    label: str
     amount: str
     lines: int
     percent: Decimal
@@ -282,18 +285,33 @@ def _query(month: Period, slug: str) -> dict[str, str]:
 def _group_rows(statement: Statement, by: str, chosen: str | None) -> list[GroupRow]:
     of = statement.of
     query = _query(of.month, of.owner) | {"by": by}
-    top = max((abs(each.amount) for _, each in statement.groups), default=Decimal(0)) or Decimal(1)
+    total = sum((abs(each.amount) for _, each in statement.groups), Decimal(0)) or Decimal(1)
+    labels = _labels(of.tenant_id, by, [name for name, _ in statement.groups])
     return [
         GroupRow(
             name=name or "none",
+            label=labels.get(name, name or "none"),
             amount=money_text(each.amount, statement.currency),
             lines=each.lines,
-            percent=(abs(each.amount) * 100 / top).quantize(Decimal("0.01")),
+            percent=(abs(each.amount) * 100 / total).quantize(Decimal("0.01")),
             href="?" + urlencode(query | {"only": name}) + "#lines",
             is_chosen=name == chosen,
         )
         for name, each in statement.groups
     ]
+
+
+def _labels(tenant_id: UUID, by: str, names: Sequence[str]) -> dict[str, str]:
+    """Returns the names of projects, tiers, classes and people, by their short names."""
+    if by == "person":
+        people = User.objects.filter(username__in=names)
+        return {each.username: each.display_name for each in people}
+    found: dict[str, QuerySet[Any]] = {
+        "project": Project.objects.filter(tenant_id=tenant_id).values_list("slug", "name"),
+        "tier": Tier.objects.values_list("slug", "name"),
+        "gpu_class": GpuClass.objects.values_list("slug", "label"),
+    }
+    return dict(found[by]) if by in found else {}
 
 
 urlpatterns = [
