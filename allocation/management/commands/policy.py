@@ -38,9 +38,11 @@ class Command(BaseCommand):
             try:
                 document = changed(dict(live.document), entries)
                 by = operator_by_name(operator)
-                live = policy_publish(
-                    document=document, now=timezone.now(), created_by_id=by.id if by else None
-                )
+                # A script that sets the same values again makes no version.
+                if document != live.document:
+                    live = policy_publish(
+                        document=document, now=timezone.now(), created_by_id=by.id if by else None
+                    )
             except Refused as refusal:
                 sentence = f"{refusal.sentence} Version {live.number} stays live."
                 raise CommandError(sentence) from None

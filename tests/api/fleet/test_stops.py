@@ -62,13 +62,16 @@ def test_the_page_asks_with_numbers_first(site: Site) -> None:
     form = {"what": "tier:standard", "reason": "x", "for": "2h"}
     assert client.post("/ops/stops", form | {"reason": ""}).status_code == 422
     assert client.post("/ops/stops", form | {"what": "tier:none"}).status_code == 422
+    assert "Nothing is stopped" in client.get("/ops/stops").content.decode()
     assert "0 waiting bookings" in client.post("/ops/stops", form).content.decode()
     with as_system():
         assert not Stop.objects.exists()
     assert client.post("/ops/stops", form | {"sure": "1"}).status_code == 302
     with as_system():
         stop = Stop.objects.get()
-    assert "the tier standard" in client.get("/ops/stops").content.decode()
+    page = client.get("/ops/stops").content.decode()
+    assert "the tier standard" in page
+    assert "Nothing is stopped" not in page
     assert client.post(f"/ops/stops/{stop.id}/end").status_code == 302
     assert "History" in client.get("/ops/stops").content.decode()
     member = Client()

@@ -127,6 +127,9 @@ def test_the_command_shows_changes_and_refuses(lab: Lab) -> None:
         assert "  cool_down = 1800  (default)\n" in said.getvalue()
         with pytest.raises(CommandError, match=r"grid must be a whole number .* Version \d+ stays"):
             call_command("policy", "grid=soon", stdout=said)
+        versions = PolicyVersion.objects.count()
+        call_command("policy", "grid=600", stdout=said)
+        assert PolicyVersion.objects.count() == versions
         call_command("policy", "grid=", stdout=said)
     assert "  grid = 300  (default)\n" in said.getvalue()
     assert live().document == {}
