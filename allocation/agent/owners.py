@@ -16,7 +16,7 @@ from allocation.agent.owner.notices import (
 from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings
 from allocation.agent.owner.slices import claims_of
 from allocation.agent.plan.pauses import ProgramsSeen, pause_method
-from allocation.agent.plan.reconcile import GpuTarget, Record, Task
+from allocation.agent.plan.targets import GpuTarget, Record, Task
 from allocation.agent.ports.gpu import GpuError
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.state.records import Records

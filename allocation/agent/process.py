@@ -14,7 +14,7 @@ from allocation.agent.act.suspensions import Suspensions
 from allocation.agent.act.unbooked_processes import UnbookedProcesses
 from allocation.agent.node import Node
 from allocation.agent.owners import OwnerChannel
-from allocation.agent.plan import reconcile
+from allocation.agent.plan.targets import GpuTarget, gpu_targets, records_of
 from allocation.agent.ports import link as links
 from allocation.agent.ports.clock import Clock
 from allocation.agent.ports.gpu import GpuError
@@ -209,7 +209,7 @@ class Agent:
         before = self._store.held
         targets = self._targets(now)
         named = {target.gpu for target in targets}
-        targets += [reconcile.GpuTarget(gpu, None, ()) for gpu in self._gpus if gpu not in named]
+        targets += [GpuTarget(gpu, None, ()) for gpu in self._gpus if gpu not in named]
         # The files of an ending booking are removed before its device is taken.
         self._files_error = self._owners.files_sync(now)
         self._slices_error = self._owners.slices_sync(targets)
@@ -229,15 +229,13 @@ class Agent:
         self._slices_error = self._owners.slices_sync(targets)
         self._owners.suspended_resume(now)
 
-    def _targets(self, now: float) -> list[reconcile.GpuTarget]:
+    def _targets(self, now: float) -> list[GpuTarget]:
         desired = self._store.desired
         if desired is None:
             return []
         steady = self._clock.steady()
         fenced = self._leases.fence(self._store.held, steady)
-        self._store.held = reconcile.records_of(
-            desired, fenced, now, remembers=self._store.remembers
-        )
+        self._store.held = records_of(desired, fenced, now, remembers=self._store.remembers)
         try:
             self._store.save()
         except StoreError as error:
@@ -245,14 +243,14 @@ class Agent:
             self._store_error = str(error)
             log.error("%s", self._store_error)  # noqa: TRY400 - the message says it all
             self._store.held = self._leases.fence(self._store.held, steady)
-            known = reconcile.gpu_targets(desired, self._store.held, now)
+            known = gpu_targets(desired, self._store.held, now)
             return [_started_only(target, self._node.handover.devices()) for target in known]
         self._store_error = None
         self._follower.settle()
         self._suspensions.discard_unwanted(desired)
         targets = [
             dataclasses.replace(target, one_account=self._node.one_account)
-            for target in reconcile.gpu_targets(desired, self._store.held, now)
+            for target in gpu_targets(desired, self._store.held, now)
         ]
         return self._leases.without_leased(targets, steady)
 
@@ -272,7 +270,7 @@ def _unbooked_processes(node: Node, steady: Callable[[], float]) -> UnbookedProc
     )
 
 
-def _started_only(target: reconcile.GpuTarget, there: Collection[str]) -> reconcile.GpuTarget:
+def _started_only(target: GpuTarget, there: Collection[str]) -> GpuTarget:
     """Returns the target with ending and handed allocations only, and the mode that they need."""
     tasks = tuple(task for task in target.tasks if task.ending or task.allocation.id in there)
     mode = next((task.mode for task in tasks if not task.ending), None)

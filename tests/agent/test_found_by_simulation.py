@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.plan.reconcile import Record
+from allocation.agent.plan.targets import Record
 from allocation.agent.ports import handover
 from allocation.agent.ports.gpu import GpuError, Place
 from allocation.agent.ports.link import DocumentRead

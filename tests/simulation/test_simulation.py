@@ -15,7 +15,7 @@ from allocation.agent.act.leases import Leases
 from allocation.agent.host.open_files import Openers
 from allocation.agent.nvml import processes
 from allocation.agent.nvml.processes import DevicePrograms, Processes
-from allocation.agent.plan import reconcile
+from allocation.agent.plan import reconcile, targets
 from allocation.agent.simulated.programs import SimulatedOpenFiles
 from allocation.agent.state.store import Store
 from allocation.rules.nodes import leases
@@ -136,18 +136,18 @@ def _computing(device):  # type: ignore[no-untyped-def]  # as the real one
 
 def test_an_agent_that_follows_its_clock_back_in_time_is_seen() -> None:
     """What is empty begins again once the clock says that it is not over yet."""
-    really = reconcile.gpu_targets
+    really = targets.gpu_targets
 
     def forgetful(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
         again = {
             name: record
             if record.allocation.ends <= now or record.allocation.state == "release"
-            else reconcile.Record(record.allocation, record.gpu, given=record.given)
+            else targets.Record(record.allocation, record.gpu, given=record.given)
             for name, record in held.items()
         }
         return really(desired, again, now)
 
-    with mock.patch.object(reconcile, "gpu_targets", forgetful):
+    with mock.patch("allocation.agent.process.gpu_targets", forgetful):
         assert is_found("P2", prepare=clock_set_back)
 
 
@@ -162,7 +162,7 @@ def test_a_portal_that_begins_work_anew_too_early_is_seen() -> None:
 
 
 def test_an_agent_that_pauses_at_the_notice_is_seen() -> None:
-    really = reconcile.gpu_targets
+    really = targets.gpu_targets
 
     def hasty(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
         return [
@@ -176,7 +176,7 @@ def test_an_agent_that_pauses_at_the_notice_is_seen() -> None:
             for target in really(desired, held, now)
         ]
 
-    with mock.patch.object(reconcile, "gpu_targets", hasty):
+    with mock.patch("allocation.agent.process.gpu_targets", hasty):
         assert is_found("P12", says="before the end of its grace")
 
 
@@ -233,7 +233,7 @@ def test_shares_that_no_agent_keeps_apart_are_seen() -> None:
 
 
 def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
-    really = reconcile.gpu_targets
+    really = targets.gpu_targets
 
     def grasping(desired, held, now):  # type: ignore[no-untyped-def]  # as the real one
         return [
@@ -243,7 +243,7 @@ def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
             for target in really(desired, held, now)
         ]
 
-    with mock.patch.object(reconcile, "gpu_targets", grasping):
+    with mock.patch("allocation.agent.process.gpu_targets", grasping):
         assert is_found("P2", says="foreign", first=37)
 
 

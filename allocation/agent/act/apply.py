@@ -8,7 +8,8 @@ from allocation.agent.act.endings import Endings
 from allocation.agent.act.step_times import StepTimes
 from allocation.agent.plan import reconcile, steps
 from allocation.agent.plan.pauses import ProgramsSeen
-from allocation.agent.plan.reconcile import GpuTarget, Plan, Problem, State
+from allocation.agent.plan.reconcile import Plan, Problem, State
+from allocation.agent.plan.targets import GpuTarget
 from allocation.agent.ports.gpu import PERMANENT, GpuError, GpuPort, Truth
 from allocation.agent.ports.handover import Handover
 from allocation.agent.state.records import Records

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from allocation.agent.act.suspensions import Suspensions
 from allocation.agent.plan.pauses import ProgramsSeen, pause_method
-from allocation.agent.plan.reconcile import GpuTarget, Record, Task
 from allocation.agent.plan.steps import EndProcesses
+from allocation.agent.plan.targets import GpuTarget, Record, Task
 from allocation.agent.ports.gpu import GpuPort, Truth
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from allocation import wire
 from allocation.agent.act.apply import Outcome
-from allocation.agent.plan.reconcile import GpuTarget, Record, State
+from allocation.agent.plan.reconcile import State
+from allocation.agent.plan.targets import GpuTarget, Record
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.store import Store
 

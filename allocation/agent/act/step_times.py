@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from allocation import wire
 from allocation.agent.plan import steps
-from allocation.agent.plan.reconcile import GpuTarget
+from allocation.agent.plan.targets import GpuTarget
 from allocation.agent.ports.clock import Clock
 
 

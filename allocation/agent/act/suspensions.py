@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from allocation import wire
 from allocation.agent.owner.shares import ActiveBooking, ResumedAllocation
-from allocation.agent.plan.reconcile import Record
+from allocation.agent.plan.targets import Record
 from allocation.agent.ports.gpu import GpuPort
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs

@@ -12,7 +12,7 @@ from typing import Literal
 
 from allocation import wire
 from allocation.agent.act.apply import Outcome
-from allocation.agent.plan.reconcile import Record, place_of
+from allocation.agent.plan.targets import Record, place_of
 from allocation.agent.ports.gpu import FoundInstance, GpuError, GpuPort, Place, Truth
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs

@@ -6,7 +6,7 @@ this: it detects, it does not prevent.
 
 from collections.abc import Callable, Iterable
 
-from allocation.agent.plan.reconcile import place_of
+from allocation.agent.plan.targets import place_of
 from allocation.agent.ports.gpu import GpuPort
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from allocation.agent.owner.device_holders import AccountOf, device_holders, share_holders
-from allocation.agent.plan.reconcile import Record
+from allocation.agent.plan.targets import Record
 from allocation.agent.ports.gpu import GpuError, GpuPort
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs

@@ -9,7 +9,7 @@ from allocation import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.act.step_times import StepTimes
 from allocation.agent.owner.notices import saved_at
-from allocation.agent.plan.reconcile import Record, place_of
+from allocation.agent.plan.targets import Record, place_of
 from allocation.agent.ports import link as links
 from allocation.agent.ports.gpu import GpuError, GpuPort, Place, Reading, Truth
 from allocation.agent.report.watch import NO_OBSERVATIONS, Observations

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from allocation import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.act.unbooked_processes import UnbookedProcess, UnbookedProcesses
-from allocation.agent.plan.reconcile import Record, place_of
+from allocation.agent.plan.targets import Record, place_of
 from allocation.agent.ports.gpu import FoundError, GpuError, GpuPort, Place, Truth, WatchPort
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from allocation.agent.plan.reconcile import Record
+from allocation.agent.plan.targets import Record
 from allocation.agent.ports.suspender import Suspended
 from allocation.agent.state.store import Store
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from allocation.agent.plan.reconcile import Record
+from allocation.agent.plan.targets import Record
 from allocation.agent.ports.readable import folder_ensure
 from allocation.agent.ports.suspender import Suspended
 from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired

@@ -4,14 +4,7 @@ import dataclasses
 
 import pytest
 
-from allocation.agent.plan.reconcile import (
-    Plan,
-    Problem,
-    Record,
-    gpu_targets,
-    plan,
-    records_of,
-)
+from allocation.agent.plan.reconcile import Plan, Problem, plan
 from allocation.agent.plan.steps import (
     Create,
     Destroy,
@@ -21,6 +14,7 @@ from allocation.agent.plan.steps import (
     Step,
     TakeBack,
 )
+from allocation.agent.plan.targets import Record, gpu_targets, records_of
 from allocation.agent.ports.gpu import FoundInstance, Place, Truth
 from allocation.wire import DesiredAllocation, Mode
 from tests.agent.builders import HOUR, NOW, a_document, a_slice, a_whole, cases

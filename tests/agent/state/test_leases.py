@@ -9,7 +9,7 @@ import pytest
 from allocation import wire
 from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.act.leases import MARGIN_S
-from allocation.agent.plan.reconcile import Record, gpu_targets
+from allocation.agent.plan.targets import Record, gpu_targets
 from allocation.agent.ports.link import LeaseRead
 from allocation.agent.simulated.programs import SimulatedUsers
 from allocation.rules.nodes import leases as portal

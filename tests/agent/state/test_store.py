@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.plan.reconcile import Record
+from allocation.agent.plan.targets import Record
 from allocation.agent.ports.suspender import Suspended
 from allocation.agent.state.documents import DocumentFollower, Keys
 from allocation.agent.state.enrol import Identity

@@ -8,7 +8,7 @@ import redis
 
 from allocation import wire
 from allocation.agent.act.leases import Leases
-from allocation.agent.plan.reconcile import Record
+from allocation.agent.plan.targets import Record
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
