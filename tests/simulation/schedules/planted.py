@@ -16,7 +16,7 @@ from allocation.agent.state import store
 from allocation.rules.nodes.leases import TTL_SECONDS, LongLeases
 from allocation.solver.cycle import relocation_orders
 from allocation.solver.model import demand
-from allocation.solver.state import space
+from allocation.solver.state import held_space
 from tests.simulation.model import inbox
 from tests.simulation.model.portal import ModelPortal
 
@@ -77,7 +77,7 @@ FAULTS: dict[str, Fault] = {
         store, "write_synced", lambda _: _unsynced),
     "a word that was overtaken is proof": (inbox, "is_proof", lambda _: lambda *_: True),
     "what died while it was suspended resumes": (Suspensions, "_alive", lambda _: lambda *_: True),
-    "a class has the GPUs of every class": (space, "pools_of", _mixed),
+    "a class has the GPUs of every class": (held_space, "pools_of", _mixed),
     "a gang of one node is spread": (demand, "demand_of", _anywhere),
     "an agent that was stopped keeps its lease": (Leases, "fence", _unless_it_slept),
     "a long lease is over with the portal's outage": (
