@@ -1,6 +1,7 @@
 """The ladder of a budget: notifications, what it stops, and that it goes back by itself."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from uuid import uuid4
@@ -11,8 +12,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from allocation.web.money.budget_page import forecast_words
 from billing.models import Budget, Guardrail
-from billing.queries import rungs_to_mark, would_have_stopped
+from billing.queries import budget_figures_of, rungs_to_mark, would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, month_of
 from billing.services import (
     HoldRequest,
@@ -234,6 +236,16 @@ def test_an_admin_sees_what_a_rung_would_stop_before_it_is_set(helix: Tenant) ->
     assert client.post(page, {**rung, "sure": "1"}).status_code == 302
     assert "Spent and held reaches 90 %" in client.get(page).content.decode()
     assert client.post(page, {**rung, "percent": "x"}).status_code == 422
+    used = Decimal(10)
+    for spend, low, high, words in (
+        (used, used, used, ("€10.00", "already spent or held")),
+        (Decimal(9), Decimal(8), Decimal(12), ("€10.00", "already spent or held")),
+        (Decimal(20), Decimal(20), Decimal(20), ("€20.00", "no range: recent days cost the same")),
+        (Decimal(20), Decimal(9), Decimal(30), ("€20.00", "€10.00 to €30.00 in 8 of 10 cases")),
+    ):
+        budget.forecast, budget.forecast_low, budget.forecast_high = spend, low, high
+        figures = replace(budget_figures_of([budget.id])[budget.id], held=used)
+        assert forecast_words(budget, figures) == words
     viewer = Client()
     viewer.force_login(a_member(project, Role.VIEWER).user)
     assert viewer.post(page, rung).status_code == 403

@@ -15,7 +15,13 @@ from allocation.web.money.budget_chart import budget_chart, budget_day, budget_d
 from allocation.words.refusals import refusal_text
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
-from billing.queries import budget_figures_of, open_holds, reached, would_have_stopped
+from billing.queries import (
+    BudgetFigures,
+    budget_figures_of,
+    open_holds,
+    reached,
+    would_have_stopped,
+)
 from billing.rules import money_text, period_text
 from billing.services import Rung, budget_labels_set, ladder_set
 from billing.services.guardrails import MEASURED
@@ -210,13 +216,20 @@ def label_fields(
     }
 
 
-def forecast_words(budget: Budget, currency: str) -> tuple[str, str]:
-    """The forecast and its range in words."""
+def forecast_words(budget: Budget, figures: BudgetFigures) -> tuple[str, str]:
+    """The forecast and its range in words, or why there is none."""
     if budget.forecast is None:
         return "none yet", "needs 7 days of charges"
-    ends = (budget.forecast_low, budget.forecast_high)
-    low, high = (money_text(each or budget.forecast, currency) for each in ends)
-    return money_text(budget.forecast, currency), f"{low} to {high} in 8 of 10 cases"
+    used = figures.spent + figures.held
+    # Bookings since the last forecast can hold more than it says.
+    shown = money_text(max(budget.forecast, used), figures.currency)
+    if budget.forecast <= used:
+        return shown, "already spent or held"
+    ends = (budget.forecast_low or budget.forecast, budget.forecast_high or budget.forecast)
+    if ends[0] >= ends[1]:
+        return shown, "no range: recent days cost the same"
+    low, high = (money_text(max(each, used), figures.currency) for each in ends)
+    return shown, f"{low} to {high} in 8 of 10 cases"
 
 
 def ladder_context(
@@ -259,7 +272,7 @@ def _page(
             "budget": budget,
             "figures": figures,
             "bar": budget_bar(figures),
-            "forecast": forecast_words(budget, figures.currency),
+            "forecast": forecast_words(budget, figures),
             "period_text": period_text(figures.period),
             "may_edit": may_edit,
             "label_fields": label_fields(budget.labels, budget.external_ref, request, refusal),

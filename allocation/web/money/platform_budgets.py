@@ -120,7 +120,7 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
         "rule_refusal": rule_refusal,
         "bar": budget_bar(figures),
         **budget_chart(budget, None),
-        "forecast": forecast_words(budget, figures.currency),
+        "forecast": forecast_words(budget, figures),
         "may_edit": True,
         **ladder,
         "actions": actions,
