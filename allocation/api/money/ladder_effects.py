@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
-from allocation.queries.bookings.restrained import rung_effect
+from allocation.queries.bookings.rung_effects import rung_effect
 from allocation.words.refusals import refusal_text
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail

@@ -158,7 +158,7 @@ def _refusal(booking: Booking, act: BulkAct, now: datetime) -> Refused | None:
 
 
 def _why_not_pausable(booking: Booking, now: datetime) -> Refused | None:
-    """Why the booking can't be paused now; agrees with `queries.bookings.restrained.pausable`."""
+    """Why the booking can't be paused now; agrees with `queries.bookings.rung_effects.pausable`."""
     tier = booking.tier
     if booking.state in (State.PAUSING, State.PAUSED):
         return _why_not("paused_already", booking)

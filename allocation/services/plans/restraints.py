@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from allocation.models import Booking, Stop
-from allocation.queries.bookings.restrained import CHOOSES, NOT_STARTED, budget_scope, pausable
+from allocation.queries.bookings.rung_effects import CHOOSES, NOT_STARTED, budget_scope, pausable
 from allocation.queries.fleet.stops import (
     STOP_CODES,
     bookings_covered,

@@ -10,7 +10,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from allocation.queries.bookings.restrained import restrained_now
+from allocation.queries.bookings.rung_effects import restrained_now
 from allocation.web.money.budget_chart import budget_chart, budget_day, budget_days_csv
 from allocation.words.refusals import refusal_text
 from billing.access import access_budget, require_budget_right

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from allocation.models import Booking, Pause, Stop
-from allocation.queries.bookings.restrained import pausable
+from allocation.queries.bookings.rung_effects import pausable
 from allocation.rules.states import State
 from allocation.services.operate.bulk import BulkAct, BulkLine, bulk_apply, bulk_preview
 from allocation.services.operate.stops import stop_end
