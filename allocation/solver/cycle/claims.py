@@ -25,6 +25,8 @@ def among_planned(
     if request.fixed or request.paused or request.pinned or request.durations or is_mixed:
         return found
     for demand in demands:
+        if demand.gpu_class not in outcome.state.firm.gpus:
+            continue  # Nobody runs there who may be paused.
         outs = outcome.preemption.victim_rules.first_outs(demand.gpu_class)
         last = max((first, *outs[-1:]))
         is_late = outs and (found is None or found.starts > last)

@@ -93,26 +93,41 @@ class Outcome:
         """
         state = self.state
         # What was written since it was found may forbid its pauses; then it waits.
-        is_due = self.preemption.is_due(found) and self.preemption.may_notify(request, found)
+        is_due = not found.victims or (
+            self.preemption.is_due(found) and self.preemption.may_notify(request, found)
+        )
         frozen_until = state.frozen_for(found.demand)
-        is_soon = found.starts <= frozen_until or request.fixed
+        is_assigned = is_due and (found.starts <= frozen_until or request.fixed)
         is_late = found.starts > state.first_start(request.earliest)
         reasons: tuple[Reason, ...] = ()
-        if not (is_soon and is_due) or (request.pinned and is_late):
+        if not is_assigned or (request.pinned and is_late):
             reasons = why_waiting(state, request, found, self.ahead(found.demand.gpu_class))
-        if is_soon and is_due:
+        if is_assigned:
             reasons = (*reasons, *_modes_changed(state, found))
+        if found.victims and is_due:
             self.preemption.notify(request, found)
-            state.reserve(found)
-            self.assign(request, found, reasons)
-            if found.starts > frozen_until:
-                self.rebinding.add(request.booking, found)
-            return
-        if is_due:
-            self.preemption.notify(request, found)
-        else:
-            self.awaiting_pauses.add(request.booking)
         state.reserve(found)
+        if not is_assigned:
+            self._plan(
+                request, found, (*_room_made(found), *reasons, *slow), delayed_by, is_due=is_due
+            )
+            return
+        self.assign(request, found, reasons)
+        if found.starts > frozen_until:
+            self.rebinding.add(request.booking, found)
+
+    def _plan(
+        self,
+        request: Request,
+        found: Fit,
+        reasons: tuple[Reason, ...],
+        delayed_by: Reason | None,
+        *,
+        is_due: bool,
+    ) -> None:
+        """Plan a start that is reserved. `is_due`: its victims, if any, have notice."""
+        if not is_due:
+            self.awaiting_pauses.add(request.booking)
         self.placed[request.booking] = found
         if not request.home:
             self.rebinding.add(request.booking, found)
@@ -122,7 +137,7 @@ class Outcome:
             strength: Strength = "expected"
         else:
             strength = self.strengths.count(request, found, firm=firm)
-        self.wait(request, found, (*_room_made(found), *reasons, *slow), delayed_by, strength)
+        self.wait(request, found, reasons, delayed_by, strength)
 
     def take_back(self, booking: str) -> Fit:
         """Free a start that this cycle has planned; return it where it was by now."""

@@ -17,22 +17,24 @@ _DAY = 86_400
 
 
 def planned_starts_reserve(
-    state: CycleState, preemption: Preemption, requests: Iterable[Request]
-) -> tuple[dict[str, Fit], dict[str, Reason]]:
+    state: CycleState, preemption: Preemption, strengths: Strengths, requests: Iterable[Request]
+) -> tuple[list[Request], dict[str, Fit], dict[str, Reason]]:
     """Reserve each planned start that still fits; say why the others do not.
 
-    A planned start may have victims: running bookings that can still be paused for it. `requests`
-    are in the order in which they are tried. Both answers are keyed by booking.
+    `requests` are in queue order. Returns those with a planned start in the order in which these
+    are reserved, and two answers by booking. A planned start may have victims: running bookings
+    that can still be paused for it. Firm and guaranteed ones are counted in this order.
     """
     kept: dict[str, Fit] = {}
     broken: dict[str, Reason] = {}
-    planned = [
+    ordered = reserve_order(strengths, requests)
+    windows = [
         (request, *_planned(state, request, request.planned))
-        for request in requests
+        for request in ordered
         if request.planned is not None
     ]
-    plenty = _with_quota_for_all(state, [found for _, found, _ in planned if found])
-    for request, window, lost in planned:
+    plenty = _with_quota_for_all(state, [found for _, found, _ in windows if found])
+    for request, window, lost in windows:
         if window is None:
             broken[request.booking] = lost or reason("overrun")
             continue
@@ -44,7 +46,12 @@ def planned_starts_reserve(
             broken[request.booking] = why
         else:
             kept[request.booking] = answer
-    return kept, broken
+    strengths.use.count_all(
+        (request.booking, kept[request.booking])
+        for request in ordered
+        if request.booking in kept and strengths.of_before(request) != "expected"
+    )
+    return ordered, kept, broken
 
 
 def _own_took_quota(state: CycleState, window: Fit, kept: dict[str, Fit]) -> bool:

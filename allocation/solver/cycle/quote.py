@@ -15,7 +15,7 @@ from allocation.solver.cycle.order.queue import Turn
 from allocation.solver.cycle.order.strengths import Strengths, strength_of
 from allocation.solver.cycle.outcome import Outcome
 from allocation.solver.cycle.planned_places import starts_without_freeing
-from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
+from allocation.solver.cycle.planned_starts import planned_starts_reserve
 from allocation.solver.cycle.walk import Walk
 from allocation.solver.model.demand import Demand, Fit, demand_of, demands_of
 from allocation.solver.model.inner_limits import FOREVER
@@ -103,9 +103,10 @@ class Availability:
         self._strengths = strengths = Strengths(self._state, snapshot, use)
         self._queue = queue = QueuePreview(self._state, snapshot, use.without_planned())
         self._turns = turns = queue.turns(snapshot.requests, strengths.firm(snapshot.requests))
-        planned = reserve_order(strengths, [turn.request for turn in turns])
-        kept, self._broken = planned_starts_reserve(self._state, self._preemption, planned)
-        strengths.count_all(planned, kept)
+        waiting = (turn.request for turn in turns)
+        planned, kept, self._broken = planned_starts_reserve(
+            self._state, self._preemption, strengths, waiting
+        )
         self._rebinding = Rebinding(self._state, snapshot)
         self._rebinding.keep(planned, kept)
         self._rebinding.open_to_newcomers()

@@ -16,7 +16,7 @@ from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse
 from allocation.solver.cycle.order.queue import BookingQueue
 from allocation.solver.cycle.order.strengths import Strengths
 from allocation.solver.cycle.outcome import Outcome
-from allocation.solver.cycle.planned_starts import planned_starts_reserve, reserve_order
+from allocation.solver.cycle.planned_starts import planned_starts_reserve
 from allocation.solver.cycle.relocation_orders import relocation_orders_apply
 from allocation.solver.cycle.soft_places import SoftPlaces
 from allocation.solver.cycle.walk import Walk
@@ -49,17 +49,14 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     state = _state_of(snapshot, policy, earlier)
     preemption = Preemption(state, snapshot)
     use = GuaranteedUse(state, snapshot)
-    held_use = use.without_planned()
-    strengths = Strengths(state, snapshot, use)
-    firm = strengths.firm(snapshot.requests)
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
-    queue = BookingQueue(state, snapshot, held_use)
-    turns = queue.turns((*snapshot.requests, *asked), firm)
+    queue = BookingQueue(state, snapshot, use.without_planned())
+    strengths = Strengths(state, snapshot, use)
+    turns = queue.turns((*snapshot.requests, *asked), strengths.firm(snapshot.requests))
     # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
     # expected ones in queue order.
-    planned = reserve_order(strengths, [turn.request for turn in turns])
-    kept, broken = planned_starts_reserve(state, preemption, planned)
-    strengths.count_all(planned, kept)
+    waiting = (turn.request for turn in turns)
+    planned, kept, broken = planned_starts_reserve(state, preemption, strengths, waiting)
     # 4. Withdraw pauses that nobody needs any more; decide extensions without a place in the queue;
     # carry out operators' orders. None of these delays a planned start.
     withdrawn = withdrawals(state, snapshot, kept)

@@ -4,7 +4,7 @@ A project that does not lend what it is guaranteed keeps it from the other proje
 their work is inside the tenant's guarantee only in what is left without it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse, Level, Whose
@@ -57,14 +57,6 @@ class Strengths:
             for request in requests
             if request.planned is not None and self.of_before(request) == "firm"
         }
-
-    def count_all(self, requests: Iterable[Request], kept: Mapping[str, Fit]) -> None:
-        """Count the reserved firm and guaranteed starts of earlier cycles, in this order."""
-        self.use.count_all(
-            (request.booking, kept[request.booking])
-            for request in requests
-            if request.booking in kept and self.of_before(request) != "expected"
-        )
 
     def count(self, request: Request, found: Fit, *, firm: bool = False) -> Strength:
         """Count a reserved start and state its strength; `firm`: no booking may delay it."""
