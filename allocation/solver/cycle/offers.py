@@ -37,7 +37,7 @@ def offers_make(
     Entries whose offers had no answer come after the others. A person gets one offer in a class.
     """
     ranked = sorted(
-        entries, key=lambda each: (each.expired, queue.turn(_asked(each)).key, each.booking)
+        entries, key=lambda each: (each.expired, queue.turn(_request_of(each)).key, each.booking)
     )
     crowded = _crowded(outcome) if ranked else frozenset[str]()
     given: set[tuple[str, str]] = set()
@@ -56,7 +56,7 @@ def offers_make(
     return tuple(sorted(offers, key=lambda each: each.booking))
 
 
-def _asked(entry: Entry) -> Request:
+def _request_of(entry: Entry) -> Request:
     """Its request at the first of its windows."""
     return replace(entry.request, earliest=min(since for since, _ in entry.windows), fixed=True)
 

@@ -145,7 +145,7 @@ class Availability:
     def quote(self, question: QuoteRequest, *, only_as_asked: bool = False) -> Quote:
         """The options and, when the request can't be met as asked, the one main reason."""
         self._rebuild_if_stale()
-        asked = self._asked(question)
+        asked = self._demands_of(question)
         able = in_fleet(self._state, asked)
         with self._queue_ahead(_request(question, able or asked, self._state.now)):
             return self._answer(question, asked, only_as_asked=only_as_asked)
@@ -153,7 +153,7 @@ class Availability:
     def last_run(self, question: QuoteRequest, runs: Runs) -> LastRun:
         """The end of the last of many runs of a request, if nobody else books."""
         self._rebuild_if_stale()
-        asked, first = self._asked(question), self._first(question)
+        asked, first = self._demands_of(question), self._first(question)
         able, _ = possible_demands(self._state, asked)
         with self._queue_ahead(_request(question, able or asked, self._state.now)):
             return last_run(self._state, able, first, question.duration, runs)
@@ -240,7 +240,7 @@ class Availability:
         options = [self._option(question, asked[0], *each) for each in found]
         return Quote(best_options(options), blocked)
 
-    def _asked(self, question: QuoteRequest) -> tuple[Demand, ...]:
+    def _demands_of(self, question: QuoteRequest) -> tuple[Demand, ...]:
         owners = (question.tenant, question.project)
         return tuple(
             demand_of(

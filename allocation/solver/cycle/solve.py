@@ -44,7 +44,7 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
 
 def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> Plan:
     """Decide with all idle GPUs where they are."""
-    asked = _other_turns(snapshot)
+    others = _other_turns(snapshot)
     # 1. Load running and held work, which does not move.
     state = _state_of(snapshot, policy, earlier)
     preemption = Preemption(state, snapshot)
@@ -52,7 +52,7 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
     queue = BookingQueue(state, snapshot, use.without_planned())
     strengths = Strengths(state, snapshot, use)
-    turns = queue.turns((*snapshot.requests, *asked), strengths.firm(snapshot.requests))
+    turns = queue.turns((*snapshot.requests, *others), strengths.firm(snapshot.requests))
     # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
     # expected ones in queue order.
     waiting = (turn.request for turn in turns)
@@ -78,7 +78,7 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     }
     rest = [turn for turn in turns if turn.request.booking not in done]
     changes = Changes.of(outcome, snapshot)
-    later_ends = ExtensionTurns.of(outcome, snapshot) if asked else None
+    later_ends = ExtensionTurns.of(outcome, snapshot) if others else None
     soft = SoftPlaces(outcome, queue, snapshot.pending)
     walk = Walk(outcome, queue, rest, kept, broken)
     walk.run(snapshot.running, soft, changed, changes, later_ends)

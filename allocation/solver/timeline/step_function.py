@@ -58,7 +58,7 @@ class StepFunction:
         self._values = np.zeros((rows,) if width is None else (rows, width), dtype=dtype)
         # Which columns are not zero, eight to a byte, row by row; None: not kept yet.
         self._taken: npt.NDArray[np.uint8] | None = None
-        self._asked = 0
+        self._searches = 0
         self._show()
 
     def copy(self) -> "StepFunction":
@@ -67,7 +67,7 @@ class StepFunction:
         # Spare rows are not copied: with large calendars that is half of the time.
         twin._times, twin._values = self.times.copy(), self.values.copy()
         twin._begins = self._begins.copy()
-        twin._taken, twin._asked = None, 0
+        twin._taken, twin._searches = None, 0
         twin._show()
         return twin
 
@@ -161,8 +161,8 @@ class StepFunction:
         """Which of the columns are zero in all of each window, eight to a byte (np.packbits)."""
         first, last = self._touched(windows)
         low, high = int(first[0]), int(last[-1])
-        self._asked += 1
-        if self._taken is None and self._asked > _OFTEN:
+        self._searches += 1
+        if self._taken is None and self._searches > _OFTEN:
             self._taken = np.packbits(self._values != 0, axis=1)
         if self._taken is None:
             bits = np.packbits((self._values[low:high] == 0) & columns, axis=1)
