@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -90,11 +90,13 @@ class Spread(NamedTuple):
 
     def only(self, which: Bools) -> "Spread":
         """Some of it."""
-        return Spread._make(each[which] for each in self)
+        columns: Iterable[Any] = self
+        return Spread._make(each[which] for each in columns)
 
     def followed_by(self, more: "Spread") -> "Spread":
         """This and more with later serials."""
-        return Spread._make(map(np.concatenate, zip(self, more, strict=True)))
+        pairs: Iterable[tuple[Any, Any]] = zip(self, more, strict=True)
+        return Spread._make(np.concatenate(pair) for pair in pairs)
 
 
 class _Booked(NamedTuple):

@@ -1,7 +1,7 @@
 """Use over time of one GPU class: time × GPU -> busy mask, and thousandths if shared."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,8 @@ class Windows(NamedTuple):
 
     def only(self, which: npt.NDArray[np.bool_]) -> "Windows":
         """Some of them."""
-        return Windows._make(each[which] for each in self)
+        columns: Iterable[Any] = self
+        return Windows._make(each[which] for each in columns)
 
 
 class Painted(NamedTuple):
