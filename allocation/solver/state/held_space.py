@@ -236,7 +236,7 @@ class HeldSpace:
         self.all.shares.add(piece.places, piece.owner, window)
         self.all.modes.add(pool, piece.places, window)
         layers = [self.all]
-        if self.firm.gpus and piece.booking not in self.running:
+        if self.running.classes and piece.booking not in self.running:
             self.firm.hosts.add(piece.places, host_resources, window)
             layers.append(self.firm)
         for layer in layers if shares else ():

@@ -15,13 +15,16 @@ from tests.solver.builders import (
     HOUR,
     NOON,
     POLICY,
+    a_held,
     a_request,
     a_share,
     a_snapshot,
     an_ask,
     gpus,
     shared,
+    whole,
 )
+from tests.solver.pausing import a_site, running
 from tests.solver.timeline.test_shares import TWO_HOSTS, with_cores
 
 OWNERS = ("ann", "bob", "eve")
@@ -72,6 +75,20 @@ def test_a_class_is_looked_at_once_until_something_changes() -> None:
     assert space.pool_state(whole, NOON) is first
     space.all.gpus["h100"].put([shared("n1-0", 500)], NOON, NOON + HOUR)
     assert space.pool_state(whole, NOON) is not first
+
+
+def test_lasting_work_of_all_classes_counts_on_the_hosts_of_the_firm_layer() -> None:
+    """The class that is loaded first has nobody who may be paused."""
+    first, second = gpus(2)
+    fleet = (replace(first, gpu_class="a100"), second)
+    stays = replace(a_held("n1-0", booking="stays"), cores=10_000)
+    leaves = [replace(row, cores=20_000) for row in running("leaves", whole("n1-1"))]
+    site = a_site(held=(stays, *leaves), fleet=fleet, hosts=TWO_HOSTS[:1])
+    state = CycleState(in_order(site), POLICY)
+    window = (NOON, NOON + HOUR)
+    assert state.running.classes == ("h100",)
+    assert state.all.hosts.least("n1", window)[0] == 34_000
+    assert state.firm.hosts.least("n1", window)[0] == 54_000
 
 
 def test_who_shares_is_told_as_by_asking_every_share_in_turn() -> None:
