@@ -37,7 +37,7 @@ from allocation.web.bookings.earlier_options import outlook_of
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.page import pause_context
 from allocation.web.bookings.state_words import state_words
-from allocation.web.bookings.summary import ExtendChoice, booking_summary, commands_of, what_words
+from allocation.web.bookings.summary import ExtendChoice, booking_summary, booking_what, commands_of
 from allocation.web.parts.approvals import approval_line
 from allocation.web.parts.changes import shown_change, undo_lines
 from allocation.web.parts.labels import labels_context
@@ -79,7 +79,7 @@ def booking_row(booking: Booking, ctx: PageContext) -> dict[str, Any]:
         "booking": booking,
         "href": f"{ctx.base}bookings/{booking.label}",
         "title": booking.name or booking.label,
-        "what": what_words(AskDocument.from_json(booking.ask), ctx.labels),
+        "what": booking_what(booking, ctx.labels),
         "when": state_words(booking, ctx),
         "cost": money_text(
             spent_so_far(booking, ctx.now)

@@ -23,12 +23,11 @@ from allocation.queries.bookings.booking_list import (
     bookings_export,
     bookings_page,
 )
-from allocation.rules.ask import AskDocument
 from allocation.web.bookings.booking_pages import booking_rows, page_context
 from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.page import notices_context
-from allocation.web.bookings.summary import what_words
+from allocation.web.bookings.summary import booking_what
 from tenants.access import Actor
 from tenants.platform.csv_text import plain
 from tenants.platform.errors import Refused
@@ -149,7 +148,7 @@ def _cells(row: Booking, ctx: PageContext) -> Iterator[str]:
     yield from (row.label, row.name, row.state)
     for moment in (row.planned_starts, row.planned_ends):
         yield moment.astimezone(ctx.zone).isoformat(timespec="minutes") if moment else ""
-    yield what_words(AskDocument.from_json(row.ask), ctx.labels)
+    yield booking_what(row, ctx.labels)
     yield from (row.tier.name, row.project.name, row.owner.display_name)
     yield from (str(cost), row.currency, "held" if row.charged is None else "charged")
     yield from (labels_text(row.labels), row.external_ref)

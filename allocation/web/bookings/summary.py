@@ -20,7 +20,7 @@ from allocation.rules.ask.line.text import (
     shape_text,
     window_text,
 )
-from allocation.rules.states import ON_WAITLIST, OPEN, State
+from allocation.rules.states import ON_HARDWARE, ON_WAITLIST, OPEN, State
 from allocation.services.overrides.waiting import more_for
 from allocation.services.record.costs import booking_cost, rate_of
 from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
@@ -49,6 +49,7 @@ CHECKS = (
 )
 AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
 UNDO = timedelta(seconds=60)
+HAS_CLASS = frozenset({*ON_HARDWARE, State.SCHEDULED, State.PAUSED, State.ENDED, State.FAILED})
 WAITS = (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
 BEFORE_START = (
     State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST, State.QUEUED, State.SCHEDULED,
@@ -119,7 +120,7 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
     return BookingSummary(
         headline=headline_words(booking, ctx),
         detail=detail_words(booking, ctx),
-        what=what_words(ask, ctx.labels),
+        what=booking_what(booking, ctx.labels),
         window=_window(booking, ask, ctx),
         checks=_checks(booking, ctx) if has_reasons else (),
         sooner=_sooner(booking, ctx) if waits else (),
@@ -138,6 +139,14 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         more_words=more_text(more) if more else "",
         borrowed=borrowed_words(booking, ctx) if state in OPEN else "",
     )
+
+
+def booking_what(booking: Booking, labels: Mapping[str, str]) -> str:
+    """Returns what a booking has; before it has a class, the alternatives that it requests."""
+    ask = AskDocument.from_json(booking.ask)
+    if booking.state in HAS_CLASS and booking.planned_class in ask.classes:
+        ask = replace(ask, classes=(booking.planned_class,))
+    return what_words(ask, labels)
 
 
 def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:

@@ -500,3 +500,14 @@ def test_a_paused_booking_is_first_at_home_and_shows_what_is_still_held() -> Non
     assert [each.sentences for each in story.checks if each.name == "Budget"] == [
         ("€15.00 is held for this booking.",)
     ]
+
+
+def test_a_booking_names_the_class_that_it_got_and_before_that_its_alternatives() -> None:
+    booking = a_booking(a_member(a_project()), now=NOW, state=State.ACTIVE)
+    booking = _change(booking, ask={**booking.ask, "classes": ["h100", "a100"]})
+    for state, words in (
+        (State.ACTIVE, "1 × H100 80 GB"),
+        (State.QUEUED, "1 × H100 80 GB or a100"),
+    ):
+        booking.state = state
+        assert _story(booking).what == words
