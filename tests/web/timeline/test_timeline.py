@@ -492,10 +492,7 @@ def _element(
 ) -> Booking:
     """An element of an hour."""
     booking = a_booking(member, now=NOW, name="sweep", hours=1, state=state, starts_in=starts_in)
+    rows = Booking.objects.filter(id=booking.id)
     with as_system():
-        Booking.objects.filter(id=booking.id).update(
-            array=array, array_index=index, number=array.number
-        )
-        return Booking.objects.select_related("tier", "project", "owner", "tenant").get(
-            id=booking.id
-        )
+        rows.update(array=array, array_index=index, number=array.number)
+        return rows.select_related("tier", "project", "owner", "tenant").get()
