@@ -101,7 +101,7 @@ NOTIFICATION_TYPES = (
         {
             "booking.broken_off": "lost its place and gets another",
             "booking.leave_by": "has to make way for maintenance",
-            "booking.replaced": "starts again elsewhere",
+            "booking.replaced": "lost its GPUs and waits for others",
             "booking.failed": "failed",
         },
     ),

@@ -146,7 +146,10 @@ def _after(snapshot: Snapshot, plan: Plan, policy: Policy, booking: str) -> Cycl
         demand = demand_on(requests[answer.booking], answer.gpu_class)
         demand = replace(demand, duration=answer.ends - answer.starts)
         found = Fit(demand, answer.places, answer.starts)
-        if state.all.gpus[demand.gpu_class].is_free(found.places, *found.window):
+        if all(
+            state.all.gpus[part.demand.gpu_class].is_free(part.places, *part.window)
+            for part in state.parts(found)
+        ):
             state.reserve(found)
     return state
 

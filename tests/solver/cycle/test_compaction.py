@@ -85,3 +85,15 @@ def test_who_has_changed_in_the_same_plan_is_in_the_way_of_a_move() -> None:
     answer = ChangeAnswer("b2", "change of b2")
     (found,) = propose(site, replace(plan, assigns=(given,), changes=(answer,)), POLICY)
     assert place not in {move.target for move in found.moves}
+
+
+def test_a_mixed_booking_that_waits_keeps_its_planned_places_of_both_classes() -> None:
+    ask = replace(an_ask(1), groups=(an_ask(1, "l40s"),))
+    site = a_site(a_running("n1-0", 2, saved=-60), a_running("n1-1", 5))
+    both = replace(a_request("mixed", ask), submitted=NOON)
+    fleet = (*site.gpus, *gpus(1, "l40s", "l40s", node="n2"))
+    site = replace(site, requests=(*site.requests, both), gpus=fleet)
+    plan = solve(site, POLICY)
+    (wait,) = (each for each in plan.waits if each.booking == "mixed")
+    assert {place.gpu[:2] for place in wait.places} == {"n1", "n2"}
+    assert [each.beneficiary for each in propose(site, plan, POLICY)] == ["b1"]
