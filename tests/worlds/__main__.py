@@ -17,8 +17,12 @@ from tests.worlds.life import World
 from tests.worlds.messages import MOST_PER_BOOKING
 from tests.worlds.oracle import Oracle
 
-REQUESTS = ("changed", "kept", "waited", "soft", "offers")
-"""Changes that were granted, were refused, and waited; places for approvals, and offers."""
+REQUESTS = (
+    *("changed", "kept", "waited", "soft", "offers"),
+    *("orders", "released", "ordered_pauses"),
+)
+"""Changes that were granted, were refused, and waited; places for approvals, and offers; operators'
+orders to move work, idle bookings that had to leave, and pauses that operators ordered."""
 
 
 def world_check(seed: int) -> tuple[int, Found]:

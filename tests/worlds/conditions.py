@@ -16,6 +16,9 @@ from tests.worlds.jobs import DAY, HOUR, Job, owners_of
 from tests.worlds.requests import Requests
 
 GPU_HOUR = 56_000 * 3_600
+CONDITIONS = (
+    "classes", "together", "caps", "suspended", "within", "rules", "silence", "drains"
+)  # fmt: skip
 OFTEN = 0.5
 """A part of the jobs that a condition is about."""
 
@@ -26,7 +29,16 @@ def with_conditions(seed: int, drawn: Drawn) -> Drawn:
         return drawn
     chances = {
         name: Random(f"{name} {seed}")  # noqa: S311  a made-up world, the same each time
-        for name in ("classes", "together", "caps", "suspended", "within", "rules", "silence")
+        for name in (
+            "classes",
+            "together",
+            "caps",
+            "suspended",
+            "within",
+            "rules",
+            "silence",
+            "drains",
+        )
     }
     if chances["classes"].random() < 0.8:
         drawn = _with_several_classes(chances["classes"], drawn)
@@ -39,6 +51,7 @@ def with_conditions(seed: int, drawn: Drawn) -> Drawn:
     if chances["within"].random() < 0.15:
         drawn = replace(drawn, jobs=tuple(_within(chances["within"], drawn.jobs)))
     events = (*drawn.events, *_events(chances["rules"], chances["silence"], drawn))
+    events += tuple(_drains(chances["drains"], drawn))
     return replace(drawn, events=events)
 
 
@@ -193,6 +206,17 @@ def _silence(chance: Random, drawn: Drawn) -> Iterator[Event]:
     node = chance.choice(sorted({gpu.node for gpu in drawn.gpus}))
     yield Event(at, "silence", node=node)
     yield Event(at + chance.choice((300, 1_800, 7_200)), "answer", node=node)
+
+
+def _drains(chance: Random, drawn: Drawn) -> Iterator[Event]:
+    """A node, or one GPU, takes no new work for some time."""
+    if chance.random() > 0.15:
+        return
+    gpu = chance.choice(drawn.gpus)
+    where = gpu.node if chance.random() < 0.6 else gpu.id
+    at = NOON + chance.randint(60, max(job.at for job in drawn.jobs) - NOON + HOUR)
+    yield Event(at, "drain", node=where)
+    yield Event(at + chance.choice((600, 3_600, 20_000)), "in service", node=where)
 
 
 def _lower(chance: Random, limits: tuple[Limit, ...]) -> Iterator[Limit]:

@@ -10,6 +10,7 @@ from allocation.solver.model.inputs import Together
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.jobs import HOUR, Job
 from tests.worlds.mixed import is_large, is_mixed, jobs_mix
+from tests.worlds.operations import Operations
 from tests.worlds.requests import Requests, requests_draw
 
 PROJECTS = ("p", "q")
@@ -38,7 +39,8 @@ MIXED = Size(2, (2, 4), 2 * HOUR, 10)
 @dataclass(frozen=True)
 class Event:
     """Something from outside: limits, tiers or the policy are others from then on, a node is in
-    maintenance, does not answer, or is as usual again, or the GPU `node` fails or returns."""
+    maintenance, does not answer, takes no new work, or is as usual again, or the GPU `node` fails
+    or returns."""
 
     at: int
     kind: str
@@ -49,7 +51,7 @@ class Event:
     policy: Policy | None = None
 
 
-NO_REQUESTS = Requests()
+NO_REQUESTS, NO_OPERATIONS = Requests(), Operations()
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Drawn:
     is_plain: bool
     """Whole single GPUs only, and all that borrows can be paused: what claims.md bounds."""
     requests: Requests = NO_REQUESTS
+    operations: Operations = NO_OPERATIONS
     search_every: int = 0
     """Seconds after which planned starts of a class are searched again though it is quiet."""
     caps: tuple[Cap, ...] = ()

@@ -29,6 +29,8 @@ from tests.solver.standing import units_of
 from tests.worlds.conditions import with_conditions
 from tests.worlds.draw import Drawn, Event, world_draw
 from tests.worlds.jobs import DAY, Job
+from tests.worlds.operations import with_operations
+from tests.worlds.operators import Operators
 from tests.worlds.outside import outside_happen
 from tests.worlds.people import People, Weakened
 from tests.worlds.rare import with_rare
@@ -80,6 +82,7 @@ class World:
     blackouts: tuple[Maintenance, ...] = ()
     broken: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
+    drained: set[str] = field(default_factory=set)
     cooling: tuple[Cooling, ...] = ()
     limits: tuple[Limit, ...] = ()
     used: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
@@ -93,6 +96,7 @@ class World:
     _grants: int = 0
     _quiet: int = 0
     people: People = field(init=False)
+    operators: Operators = field(init=False)
     policy: Policy = field(init=False)
     tiers: tuple[Tier, ...] = field(init=False)
     classes: QuietClasses = field(init=False)
@@ -100,12 +104,14 @@ class World:
     def __post_init__(self) -> None:
         self.policy, self.tiers = self.drawn.policy, self.drawn.tiers
         self.people = People(self, self.drawn.requests)
+        self.operators = Operators(self, self.drawn.operations)
         self.classes = QuietClasses(self.drawn.search_every, least=0)
 
     @classmethod
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
-        return cls.of_drawn(with_conditions(seed, with_rare(seed, world_draw(seed))))
+        drawn = with_conditions(seed, with_rare(seed, world_draw(seed)))
+        return cls.of_drawn(with_operations(seed, drawn))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
@@ -127,16 +133,17 @@ class World:
             turn = Turn(site, plan, outside, tuple(self.people.weakened))
             self._make_true(plan)
             yield turn
+            self.operators.read(site, plan)
             self.now = self._next()
 
     def snapshot(self) -> Snapshot:
         """What the solver reads."""
-        drawn = self.drawn
+        drawn, out = self.drawn, self.broken | self.drained
         return Snapshot(
             now=self.now,
             models=MODELS,
             gpus=tuple(
-                replace(gpu, usable=gpu.id not in self.broken, silent=gpu.node in self.silent)
+                replace(gpu, usable=gpu.id not in out, silent=gpu.node in self.silent)
                 for gpu in drawn.gpus
             ),
             held=tuple(self.rows),
@@ -155,6 +162,7 @@ class World:
             blackouts=tuple(each for each in self.blackouts if each.ends > self.now),
             unneeded=tuple(self._unneeded()),
             **self.people.snapshot(),
+            **self.operators.snapshot(),
         )
 
     def rows_of(self, name: str) -> list[Held]:
@@ -163,6 +171,7 @@ class World:
 
     def _is_going_on(self) -> bool:
         is_busy = self.arrivals or self.rows or self.waiting or self.people.is_open()
+        is_busy = is_busy or self.operators.is_open()
         return bool(is_busy) and self.now < NOON + LONGEST
 
     def _next(self) -> int:
@@ -178,7 +187,7 @@ class World:
         # Notice is given in time only if there is a cycle in time.
         margin, graces = self.policy.notice_margin, {t.grace for t in self.tiers}
         times += [*starts, *(at - grace - margin for at in starts for grace in graces)]
-        times += self.people.times()
+        times += [*self.people.times(), *self.operators.times()]
         return min((time for time in times if time > self.now), default=NOON + LONGEST)
 
     def _real_end(self, row: Held) -> int:
@@ -201,6 +210,7 @@ class World:
             yield "arrival"
         yield from self._cancel()
         yield from self.people.happen()
+        yield from self.operators.happen()
         while self._events and self._events[0].at <= self.now:
             yield outside_happen(self, self._events.pop(0))
 
@@ -348,9 +358,16 @@ class World:
         return next((each for each in ask.groups if each.classes == (name,)), ask)
 
     def _unneeded(self) -> Iterator[Extension]:
-        """Those given notice for a booking that is over."""
+        """Those given notice for a booking that is over or starts before they leave, or by an
+        operator who has lifted the pause."""
         for name, run in sorted(self.runs.items()):
-            if run.notified is not None and run.beneficiary in self.ended:
+            if run.notified is None:
+                continue
+            at = self.rows_of(name)[0].ends
+            is_lifted = not run.beneficiary and name in self.operators.lifted
+            rows = self.rows_of(run.beneficiary)
+            is_early = any(row.starts < at and not row.pausing for row in rows)
+            if run.beneficiary in self.ended or is_lifted or is_early:
                 yield Extension(name, run.notified)
 
     # What becomes of the plan.
@@ -359,7 +376,7 @@ class World:
         self.people.read(plan)
         waiting = dict(self.waiting)
         for pause in plan.pauses:
-            self._notify(pause.booking, pause.beneficiary, pause.at)
+            self.notify(pause.booking, pause.beneficiary, pause.at)
         for name in plan.withdrawn:
             self._keep(name)
         moved = {move.booking: list(move.places) for move in plan.moves}
@@ -379,10 +396,12 @@ class World:
             planned = _planned_start_of(wait)
             self.waiting[wait.booking] = replace(self.waiting[wait.booking], planned=planned)
 
-    def _notify(self, name: str, beneficiary: str, at: int) -> None:
+    def notify(self, name: str, beneficiary: str, at: int) -> None:
+        """Somebody leaves then for the beneficiary, or because an operator says so."""
         run, row = self.runs[name], self.rows_of(name)[0]
         run.notified, run.beneficiary = row.ends, beneficiary
-        self.runs[beneficiary].is_preemptor = True
+        if beneficiary:
+            self.runs[beneficiary].is_preemptor = True
         run.pauses += 1
         self.rows = [
             replace(each, ends=at, pausing=True) if each.booking == name else each
@@ -396,6 +415,7 @@ class World:
         until, run.notified = run.notified, None
         run.pauses -= 1
         self.waiting.pop(name, None)
+        self.operators.forget(name)
         self.rows = [
             replace(row, ends=until, pausing=False) if row.booking == name else row
             for row in self.rows

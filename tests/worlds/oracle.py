@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from allocation.solver import Ask, Held, Limit, Place, Plan, Request, Snapshot, Waiting
+from allocation.solver import Ask, Held, Limit, Pause, Place, Plan, Request, Snapshot, Waiting
 from tests.solver import truth
 from tests.solver.builders import NOON
-from tests.solver.standing import UNITS, Block, inside_of, potential_of, units_of
+from tests.solver.standing import Block, inside_of, potential_of, units_of
 from tests.worlds.bound import Bound
 from tests.worlds.found import Found
+from tests.worlds.free_room import FreeRoom
 from tests.worlds.jobs import Job, owners_of
 from tests.worlds.life import Turn, World
 from tests.worlds.messages import Messages
+from tests.worlds.operator_checks import OperatorChecks
 from tests.worlds.planned import planned_look
 from tests.worlds.queue import is_proven, is_unproven, requests_after, without_start
 from tests.worlds.replay import is_true, said_again
@@ -24,8 +26,12 @@ from tests.worlds.request_checks import RequestChecks
 
 EMPTY = Plan((), (), (), ())
 CUTS = {"limits", "maintenance"}
-NAMED = {"quota_cut": "limits", "maintenance": "maintenance", "hardware_lost": "failure"}
-"""Reasons that name an event from outside, and the event."""
+NAMED = {
+    "quota_cut": {"limits"},
+    "maintenance": {"maintenance"},
+    "hardware_lost": {"failure", "drain"},
+}
+"""Reasons that name an event from outside, and the events."""
 OTHER_RULES = {"tiers", "policy"}
 """Events after which every start may be another one."""
 SAMPLED = 24
@@ -34,16 +40,22 @@ REPLAYED = 2
 """So many starts made later in a world are decided again without the others."""
 
 
+def _decided(plan: Plan) -> list[Pause]:
+    """Pauses by the rules of the claims page; those of an order are the operator's."""
+    ordered = "moved_together"
+    return [each for each in plan.pauses if all(why.code != ordered for why in each.reasons)]
+
+
 class Oracle:
     """Follows one world; the same one from its first turn to its last."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.found = Found()
-        self._tiers = {tier.slug: tier for tier in world.tiers}
-        self._classes = {gpu.id: gpu.gpu_class for gpu in world.drawn.gpus}
+        self.tiers = {tier.slug: tier for tier in world.tiers}
+        self.classes = {gpu.id: gpu.gpu_class for gpu in world.drawn.gpus}
         self._models = {model.slug: model for model in world.snapshot().models}
-        self._model_of = {gpu.id: self._models[gpu.model] for gpu in world.drawn.gpus}
+        self.model_of = {gpu.id: self._models[gpu.model] for gpu in world.drawn.gpus}
         self._seen: set[tuple[str, frozenset[str]]] = set()
         self._last: dict[str, frozenset[str]] = {}
         self._cut = False
@@ -52,7 +64,9 @@ class Oracle:
         self._messages = Messages()
         self._without_start: set[str] = set()
         self._request_checks = RequestChecks(world)
+        self._operator_checks = OperatorChecks(world)
         self._bound = Bound(world)
+        self._free_room = FreeRoom(self)
 
     def look(self, turn: Turn) -> None:
         """Checks one turn, after its plan was made true."""
@@ -61,10 +75,10 @@ class Oracle:
         found.pauses += len(turn.plan.pauses)
         self._cut = self._cut or bool(turn.outside & CUTS)
         if turn.outside & OTHER_RULES:
-            self._tiers = {tier.slug: tier for tier in self.world.tiers}
+            self.tiers = {tier.slug: tier for tier in self.world.tiers}
         found.violations += [f"{turn.site.now}: {drop} dropped" for drop in turn.plan.dropped]
         found.violations += self._hardware(turn)
-        found.violations += self._idle(turn)
+        found.violations += self._free_room.look(turn)
         found.violations += planned_look(self.world, turn, is_cut=self._cut)
         found.inside_guarantee += self._inside(turn)
         found.later += self._later(turn)
@@ -80,17 +94,24 @@ class Oracle:
             self._pairs[pause.booking, pause.beneficiary] += 1
         found.violations += self._bound.look(turn)
         found.violations += self._request_checks.look(turn)
+        found.violations += self._operator_checks.look(turn)
 
     def end(self) -> Found:
         """What can be said only afterwards: everybody was served, and in time."""
         world = self.world
         left = sorted(world.runs.keys() - world.ended.keys() - world.refused.keys())
         capped = {cap.owner for cap in world.drawn.caps}
-        left = [name for name in left if not capped & {*owners_of(world.runs[name].job)}]
+        jobs = {name: world.runs[name].job for name in left}
+        # Who borrows nothing waits where its guarantee was cut.
+        left = [
+            name
+            for name, job in jobs.items()
+            if not capped & {*owners_of(job)} and not (job.within and self._cut)
+        ]
         self.found.violations += [f"{name} was never served" for name in left]
         self.found.bookings = len(world.runs)
         self.found.mixed = sum(bool(world.runs[name].job.ask.groups) for name in world.started)
-        self.found.requests = world.people.counts
+        self.found.requests = world.people.counts | world.operators.counts
         self.found.messages = sum(self._messages.later.values())
         self.found.makespan = max(world.ended.values(), default=NOON) - NOON
         self.found.pairs += [
@@ -129,7 +150,7 @@ class Oracle:
             if not ask.groups:
                 continue
             rows = self.world.rows_of(name)
-            there = Counter(self._classes[row.place.gpu] for row in rows)
+            there = Counter(self.classes[row.place.gpu] for row in rows)
             requested = {part.classes[0]: part.count for part in (ask, *ask.groups)}
             if there != requested or len({(row.starts, row.ends) for row in rows}) > 1:
                 yield f"{site.now}: {name} has {dict(there)} of {requested}"
@@ -165,18 +186,18 @@ class Oracle:
     def _blocks(self, by_name: dict[str, list[Held]]) -> Iterator[Block]:
         """One for each booking, of a mixed one one for each of its classes."""
         for name, rows in sorted(by_name.items()):
-            for gpu_class in sorted({self._classes[row.place.gpu] for row in rows}):
-                of_class = [row for row in rows if self._classes[row.place.gpu] == gpu_class]
+            for gpu_class in sorted({self.classes[row.place.gpu] for row in rows}):
+                of_class = [row for row in rows if self.classes[row.place.gpu] == gpu_class]
                 yield self._block_of(name, of_class)
 
     def _block_of(self, name: str, rows: list[Held]) -> Block:
-        tier = self._tiers[rows[0].tier]
+        tier = self.tiers[rows[0].tier]
         return Block(
             name,
             rows[0].tenant,
             rows[0].project,
-            self._classes[rows[0].place.gpu],
-            sum(units_of(self._model_of[row.place.gpu], row.place) for row in rows),
+            self.classes[rows[0].place.gpu],
+            sum(units_of(self.model_of[row.place.gpu], row.place) for row in rows),
             (tier.priority, not tier.pausable),
             self.world.runs[name].granted,
             self._counts(self.world.runs[name].job),
@@ -189,7 +210,7 @@ class Oracle:
     def _may_be_paused(self, name: str) -> bool:
         """True for a booking that was paused no more often than its tier allows."""
         run = self.world.runs[name]
-        most = self._tiers[run.job.tier.slug].pauses
+        most = self.tiers[run.job.tier.slug].pauses
         return most is None or run.pauses <= most
 
     def inside(self, blocks: Iterable[Block], last: str = "") -> dict[str, bool]:
@@ -203,20 +224,20 @@ class Oracle:
 
     def potential(self, blocks: list[Block], gpu_class: str) -> tuple[object, ...]:
         """What every pause must raise (section 5 of the claims page)."""
-        levels = [(t.priority, not t.pausable) for t in self._tiers.values()]
+        levels = [(t.priority, not t.pausable) for t in self.tiers.values()]
         return potential_of(blocks, self.world.limits, levels, gpu_class)
 
     def _potential(self, turn: Turn) -> Iterator[str]:
         """Cycles whose pauses did not raise it; on a class that nobody claims only spot may fall. A
         booking for which somebody was given notice counts as in place from then on."""
-        notified = {pause.booking: pause.at for pause in turn.plan.pauses}
+        notified = {pause.booking: pause.at for pause in _decided(turn.plan)}
         held = [row for row in turn.site.held if not row.pausing]
         victims = [row for row in held if row.booking in notified]
         runs = self.world.runs
-        asks = (runs[pause.beneficiary].job.ask for pause in turn.plan.pauses)
+        asks = (runs[pause.beneficiary].job.ask for pause in _decided(turn.plan))
         claimed = {name for ask in asks for name in ask.all_classes}
-        for gpu_class in sorted({self._classes[row.place.gpu] for row in victims}):
-            of_class = (row for row in victims if self._classes[row.place.gpu] == gpu_class)
+        for gpu_class in sorted({self.classes[row.place.gpu] for row in victims}):
+            of_class = (row for row in victims if self.classes[row.place.gpu] == gpu_class)
             last = max(notified[row.booking] for row in of_class)
             before = self._blocks_of(self._there(turn, held, last)) + self._awaited(but=notified)
             rows = (row for row in self.world.rows if not row.pausing)
@@ -229,14 +250,15 @@ class Oracle:
         """Rows in place when somebody leaves: they have not ended by then, and start by then or
         within a notice from now."""
         policy = self.world.policy
-        notice = max(tier.grace for tier in self._tiers.values()) + policy.notice_margin
+        notice = max(tier.grace for tier in self.tiers.values()) + policy.notice_margin
         until = max(at, turn.site.now + policy.freeze_horizon + notice)
         return [row for row in rows if row.starts <= until and row.ends > at]
 
     def _awaited(self, but: Iterable[str] = ()) -> list[Block]:
         """Those that wait for the room of somebody who has been given notice."""
         runs = self.world.runs
-        names = {r.beneficiary for r in runs.values() if r.notified and r.job.name not in but}
+        others = {*but, *self.world.operators.leaving}
+        names = {r.beneficiary for r in runs.values() if r.notified and r.job.name not in others}
         return [
             Block(
                 name,
@@ -259,7 +281,7 @@ class Oracle:
         planned = self.world.waiting[name].planned
         if len(ask.classes) == 1 or planned is None or not planned.places:
             return ask.classes[0]
-        return self._classes[planned.places[0].gpu]
+        return self.classes[planned.places[0].gpu]
 
     def _units_requested(self, ask: Ask, gpu_class: str) -> int:
         gpu = next(g for g in self.world.drawn.gpus if g.gpu_class == gpu_class)
@@ -267,7 +289,8 @@ class Oracle:
             self._models[gpu.model], Place("", ask.profile, 0, 8, ask.share)
         )
 
-    def _guaranteed(self, owner: str, gpu_class: str) -> int | None:
+    def guaranteed(self, owner: str, gpu_class: str) -> int | None:
+        """The guarantee of a tenant or project; None if it has no limit."""
         row = self._limit(owner, gpu_class)
         return None if row is None else row.guaranteed
 
@@ -279,7 +302,7 @@ class Oracle:
         """Pauses of what is inside a guarantee for another tenant, or for borrowed own work."""
         if not turn.plan.pauses:
             return
-        notified = {pause.booking: pause for pause in turn.plan.pauses}
+        notified = {pause.booking: pause for pause in _decided(turn.plan)}
         rows = [row for row in turn.site.held if not row.pausing]
         # What this cycle granted first counts, too.
         before = [*self._blocks_of(rows), *self._granted(turn)]
@@ -345,7 +368,7 @@ class Oracle:
             self.found.moved += 1
             code = wait.delayed_by.code if wait.delayed_by is not None else "nothing"
             event = NAMED.get(code)
-            if event is not None and event not in turn.outside:
+            if event is not None and not event & turn.outside:
                 yield f"{turn.site.now}: {wait.booking} later by {code}, which did not happen"
             elif event is None and not self._may_be_later(turn, before[wait.booking], wait):
                 yield f"{turn.site.now}: {wait.booking} ({planned.strength}) later by {code}"
@@ -369,7 +392,7 @@ class Oracle:
     def _moved_by_events(self, turn: Turn) -> set[str]:
         """Bookings whose starts are later by an event of this turn."""
         causes = {w.booking: w.delayed_by.code for w in turn.plan.waits if w.delayed_by is not None}
-        return {name for name, code in causes.items() if NAMED.get(code) in turn.outside}
+        return {name for name, code in causes.items() if NAMED.get(code, set()) & turn.outside}
 
     def _is_true(self, turn: Turn, wait: Waiting) -> bool:
         """Whether others are the cause, for the first starts that a world makes later."""
@@ -384,113 +407,3 @@ class Oracle:
         changed = {each.booking for each in turn.plan.changes if each.granted}
         longer = {each.booking for each in turn.plan.extensions if each.granted}
         return (given - had) | changed | longer
-
-    # Nobody waits for nothing.
-
-    def _idle(self, turn: Turn) -> Iterator[str]:
-        """Single whole GPUs inside their guarantee that wait while one is free for all of their
-        time, and planned for nobody."""
-        site, plan = turn.site, turn.plan
-        planned = [(p, w.starts, w.ends) for w in plan.waits for p in w.places]
-        planned += [(p, soft.starts, soft.ends) for soft in plan.soft for p in soft.places]
-        taken = [(r.place, r.starts, r.ends) for r in self.world.rows] + planned
-        use = self.blocks()
-        for wait in plan.waits:
-            request = next((r for r in site.requests if r.booking == wait.booking), None)
-            if request is None or not self._is_simple(request, site) or wait.starts <= site.now:
-                continue
-            until = site.now + request.duration
-            mine = {(p.gpu, p.start) for p in wait.places}
-            free = [
-                gpu.id
-                for gpu in site.gpus
-                if gpu.gpu_class == request.ask.classes[0]
-                and (gpu.usable and not gpu.silent)
-                and gpu.mode in (None, "whole")
-                and not any(
-                    place.gpu == gpu.id and starts < until and site.now < ends
-                    for place, starts, ends in taken
-                    if (place.gpu, place.start) not in mine or starts != wait.starts
-                )
-                and not any(
-                    b.gpu == gpu.id and b.starts < until and site.now < b.ends
-                    for b in site.blackouts
-                )
-            ]
-            if free and self._is_within(request, use) and self._has_cap(request, site):
-                yield f"{site.now}: {request.booking} waits until {wait.starts}, {free[0]} is free"
-
-    def _is_simple(self, request: Request, site: Snapshot) -> bool:
-        ask = request.ask
-        is_whole = ask.count == 1 and ask.profile is None and ask.share is None
-        tier = self._tiers[request.tier]
-        return (
-            is_whole
-            and tier.counts
-            and not (ask.cores or ask.pin or ask.groups or request.fixed or request.latest)
-            and not (request.durations or request.cheapest or request.home)
-            and request.earliest <= site.now
-        )
-
-    def _has_cap(self, request: Request, site: Snapshot) -> bool:
-        """True where its person may have one more GPU of the class for all of its time, and it is
-        in no lab and has no GPU-hour cap, which have limits of their own."""
-        gpu_class = request.ask.classes[0]
-        capped = {cap.owner for cap in site.caps if cap.gpu_class == gpu_class}
-        if any(request.project in lab.projects for lab in site.labs) or capped & {
-            request.tenant,
-            request.project,
-        }:
-            return False
-        caps = {
-            cap.person: cap.most
-            for cap in site.persons
-            if (cap.scope, cap.gpu_class) == (request.tenant, gpu_class)
-        }
-        most = caps.get(request.owner, caps.get(""))
-        has = sum(
-            units_of(self._model_of[row.place.gpu], row.place)
-            for row in self.world.rows
-            if (row.tenant, row.owner) == (request.tenant, request.owner)
-            and self._classes[row.place.gpu] == gpu_class
-        )
-        has += sum(
-            units_of(self._model_of[place.gpu], place)
-            for other in self.world.waiting.values()
-            if (other.tenant, other.owner) == (request.tenant, request.owner)
-            and other.booking != request.booking
-            and other.planned is not None
-            and other.planned.starts < site.now + request.duration
-            for place in other.planned.places
-            if self._classes[place.gpu] == gpu_class
-        )
-        return most is None or has + UNITS <= most
-
-    def _is_within(self, request: Request, use: list[Block]) -> bool:
-        """Inside its project's and its tenant's part, whatever else of the tenant is there, and
-        next to what its other projects never lend."""
-        gpu_class = request.ask.classes[0]
-        sure = self._guaranteed(request.tenant, gpu_class) or 0
-        mine = [b for b in use if b.tenant == request.tenant and b.gpu_class == gpu_class]
-        mine_counted = sum(b.units for b in mine if b.counts)
-        notified = sum(
-            units_of(self._model_of[row.place.gpu], row.place)
-            for row in self.world.rows
-            if row.pausing and row.tenant == request.tenant
-        )
-        planned = sum(
-            UNITS * truth.count_of(r.ask)
-            for r in self.world.waiting.values()
-            if r.tenant == request.tenant and r.booking != request.booking and r.planned
-        )
-        project = self._guaranteed(request.project, gpu_class)
-        own = sum(b.units for b in mine if b.project == request.project)
-        in_project = project is None or own + UNITS <= project
-        kept = sum(
-            max(0, row.guaranteed - row.lend)
-            for row in self.world.limits
-            if (row.parent, row.gpu_class) == (request.tenant, gpu_class)
-            and row.owner != request.project
-            and row.lend is not None
-        )
-        return in_project and mine_counted + notified + planned + kept + UNITS <= sure

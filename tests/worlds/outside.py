@@ -17,6 +17,8 @@ def outside_happen(world: "World", event: Event) -> str:
         world.limits = event.limits
     elif event.kind == "failure":
         _break(world, event.node)
+    elif event.kind in ("drain", "in service"):
+        _drain(world, event)
     elif event.kind in ("repair", "silence", "answer"):
         world.broken.discard(event.node)
         world.silent ^= {event.node} - {gpu.id for gpu in world.drawn.gpus}
@@ -53,7 +55,29 @@ def _break(world: "World", gpu: str) -> None:
     for name in sorted({row.booking for row in world.rows if row.place.gpu == gpu}):
         if any(row.started for row in world.rows_of(name)):
             world.leave(name, world.now, is_paused=False)
-        elif name not in world.people.offers:
-            world.rows = [row for row in world.rows if row.booking != name]
-            job = world.runs[name].job
-            world.waiting[name] = replace(world.request_of(job), series=None)
+        else:
+            _wait_again(world, name)
+
+
+def _drain(world: "World", event: Event) -> None:
+    """What runs on a GPU that takes no new work stays; what is written there waits again."""
+    gpus = {gpu.id for gpu in world.drawn.gpus if event.node in (gpu.id, gpu.node)}
+    if event.kind == "in service":
+        world.drained -= gpus
+        return
+    world.drained |= gpus
+    for name in sorted({row.booking for row in world.rows if row.place.gpu in gpus}):
+        if not any(row.started for row in world.rows_of(name)):
+            _wait_again(world, name)
+
+
+def _wait_again(world: "World", name: str) -> None:
+    """A booking that was to start waits in the queue again; an offer stays as it is."""
+    if name not in world.people.offers:
+        run = world.runs[name]
+        world.rows = [row for row in world.rows if row.booking != name]
+        request = replace(world.request_of(run.job), series=None)
+        if run.pauses:
+            request = replace(request, duration=run.planned, paused=True, pauses=run.pauses,
+                              latest=None, fixed=False, durations=())  # fmt: skip
+        world.waiting[name] = request

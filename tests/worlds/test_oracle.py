@@ -21,7 +21,7 @@ from tests.worlds.planned import planned_look
 
 PLAIN = 48
 """A large world of whole GPUs."""
-SHARING = (66, 29)
+SHARING = (78, 66)
 """Worlds in which tenants borrow from each other."""
 IN_TIME = (1013, 1186, 369, 5014, 20039)
 """Worlds with a resume that is planned while its pause is under way, with a pause that is right
@@ -161,7 +161,7 @@ def test_a_pause_above_the_maximum_of_the_tier_is_found() -> None:
     site = replace(turn.site, held=tuple(counted(world, [victim])))
     late, oracle = Turn(site, Plan((), (), (), (), pauses=(pause,)), frozenset()), Oracle(world)
     tier = world.runs[victim.booking].job.tier
-    oracle._tiers[tier.slug] = replace(tier, pauses=1)
+    oracle.tiers[tier.slug] = replace(tier, pauses=1)
     for pauses, is_found in ((1, False), (2, True)):
         world.runs[victim.booking].pauses = pauses
         assert any("more often" in each for each in oracle._inside(late)) is is_found
