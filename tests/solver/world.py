@@ -255,13 +255,16 @@ def check(site: Snapshot, plan: Plan) -> None:
 def check_worth(site: Snapshot, plan: Plan) -> None:
     """Without the pauses it would have started later, by more than a notice if it can wait.
 
-    Looked at only where one booking has others paused: all else is decided as without it.
+    Looked at only where one booking has others paused and all who start now do so without the
+    pauses, too: who is ahead in the queue may take its place just because it can pause.
     """
     winners = {pause.beneficiary for pause in plan.pauses}
     if len(winners) != 1 or {row.booking for row in standing(plan)} - winners:
         return
     alone = replace(site, held=tuple(replace(row, since=None) for row in site.held))
     others = {row.booking: row.starts for row in truth.given_by(solve(alone, RESTLESS))}
+    if any(row.starts != others.get(row.booking) for row in plan.assigns):
+        return
     (mine,) = (row for row in truth.given_by(plan) if row.booking in winners)
     request = next(row for row in site.requests if row.booking == mine.booking)
     if mine.booking in others:
