@@ -10,8 +10,6 @@ from django.utils import timezone
 
 from allocation.api.bookings.why import why
 from allocation.models import Booking, Node
-from allocation.rules.ask import AskDocument
-from allocation.rules.ask.words.document import AskGroup
 from allocation.rules.states import State
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import BookingSummary, booking_summary
@@ -20,8 +18,7 @@ from billing.rules import month_of
 from billing.services import budget_set, hold_place
 from tenants.models import Membership, Role
 from tenants.platform.wall import tenant_tx
-from tests.builders import UNITS_PER_GPU, a_member, a_project, a_tenant, a_user
-from tests.builders_allocation import a_model
+from tests.builders import a_member, a_project, a_tenant, a_user
 from tests.roles import as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_node, a_place
@@ -137,47 +134,6 @@ def test_a_waiting_booking_shows_six_checks_with_what_blocks_first() -> None:
     assert [check.blocks for check in story.checks] == [True, False, False, False, False, False]
     assert story.checks[0].frees == "today 14:30"
     assert story.headline == "Expected today 09:00"
-
-
-def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
-    member = a_member(a_project())
-    booking = a_booking(member, now=NOW, state=State.ACTIVE)
-    ask = {**booking.ask, "count": 10}
-    booking = _change(booking, ask=ask, planned_class="h100", borrowed_units=2 * UNITS_PER_GPU)
-    scene = replace(SCENE, units=10 * UNITS_PER_GPU)
-    story = booking_summary(booking, scene, may_change=True)
-    assert story.borrowed.startswith("Borrows up to 2 of its 10 GPUs before it ends: can be")
-    booking = _change(booking, at_risk_from=NOW.replace(hour=13, minute=40))
-    story = booking_summary(booking, scene, may_change=True)
-    assert story.borrowed == "Borrows up to 2 of its 10 GPUs: at risk from today 13:40."
-    page = _client(member).get(_url(booking)).content.decode()
-    assert "GPUs: at risk from" in page
-    all_of_it = booking_summary(booking, replace(SCENE, units=2 * UNITS_PER_GPU), may_change=True)
-    assert all_of_it.borrowed.startswith("Borrows up to all its GPUs: at risk")
-
-
-def test_a_mixed_booking_borrows_of_the_gpus_of_all_its_groups() -> None:
-    member = a_member(a_project())
-    a_model("h100-80gb")
-    a_model("l40s-48gb", product="NVIDIA L40S", enrolled=False)
-    booking = a_booking(member, now=NOW, state=State.QUEUED)
-    ask = AskDocument.from_json(booking.ask)
-    ask = replace(ask, groups=(AskGroup("l40s", 2),))
-    _change(booking, ask=ask.to_json(), planned_class="h100", borrowed_units=2 * UNITS_PER_GPU)
-    page = _client(member).get(_url(booking)).content.decode()
-    assert "Borrows up to 2 of its 3 GPUs" in page
-
-
-def test_what_is_borrowed_is_not_said_to_be_in_the_way() -> None:
-    booking = a_booking(a_member(a_project()), now=NOW, state=State.QUEUED)
-    reason: dict[str, object] = {
-        "code": "borrowed",
-        "check": "quota",
-        "sentence": "1 own + 1 borrowed.",
-        "numbers": {},
-    }
-    story = _story(_change(booking, reasons=[reason]))
-    assert not any(check.blocks for check in story.checks)
 
 
 def test_a_refused_booking_offers_what_would_work_as_one_click() -> None:
