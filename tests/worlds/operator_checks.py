@@ -15,7 +15,7 @@ from tests.worlds.replay import starts_of
 
 CLEARING, SOON = 5, 600
 """Seconds until a device is clear, and after which a start needs nobody's GPUs yet."""
-AGAIN = 3
+AGAIN = 2
 """So many turns with idle bookings are decided again in a world."""
 PROBLEMS = {"gone", "moved", "taken", "too_late", "limit"}
 BREAKS = {

@@ -15,7 +15,7 @@ from tests.worlds.replay import starts_of
 
 INSIDE = 0
 """The first key of who is inside the guarantee, or is never paused."""
-AGAIN = 4
+AGAIN = 2
 """So many turns with each kind of request are decided again in a world."""
 Row = tuple[str, Place, int, int]
 
