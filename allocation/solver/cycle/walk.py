@@ -361,6 +361,11 @@ class Walk:
             self._free_own_guaranteed(request)
         return is_open
 
+    def _free_starts_behind_resume(self, turn: Turn) -> None:
+        """Free the expected starts behind a resume, and the guaranteed ones of its own tenant."""
+        self._free_expected(turn)
+        self._free_own_guaranteed(turn.request)
+
     def _free_own_guaranteed(self, request: Request) -> None:
         """Free the guaranteed starts of its tenant behind, which get their turns first."""
         for at in self._places.guaranteed_behind(request, self._at):
@@ -449,10 +454,16 @@ class Walk:
     def _resume_before(self, turn: Turn | None, soft: SoftPlaces) -> None:
         """Plan the resumes of bookings with notice that are ahead of this turn."""
         while self._resumes and (turn is None or self._resumes[0][0] <= turn.key):
-            self._give_freed_turns(len(self._turns))
             _, booking, paused = heapq.heappop(self._resumes)
+            # A resume goes before what its own tenant's claim has freed behind it.
+            first = self._turns[self._freed_turns[0]].request if self._freed_turns else None
+            is_own = first is not None and first.tenant == paused.request.tenant
+            is_ahead = is_own and turn is not None
+            self._give_freed_turns(self._at + 1 if is_ahead else len(self._turns))
             soft.keep_before(paused.key, self._freed.values())
-            found = self._outcome.resume(paused, self._free_expected)
+            found = self._outcome.resume(
+                paused, self._free_expected if turn is None else self._free_starts_behind_resume
+            )
             if found is not None:
                 self._reserved[booking] = found
                 self._note_taken(found, paused)
