@@ -210,7 +210,12 @@ def _grant(row: Override, person_id: int, grant: Grant, now: datetime) -> None:
     # In whole seconds, as the times of requests are: it counts for one in the same second.
     row.starts = now.replace(microsecond=0)
     row.answer = _answer_read(grant.answer)
-    row.state, row.decided, row.decided_by_id = Override.State.GRANTED, now, person_id
+    _decide(row, Override.State.GRANTED, person_id, now)
+
+
+def _decide(row: Override, state: Override.State, person_id: int, now: datetime) -> None:
+    # REST has the time in whole seconds: a decision in the second of its request is not before it.
+    row.state, row.decided, row.decided_by_id = state, max(now, row.asked), person_id
 
 
 def _answer_read(text: str) -> str:
@@ -244,7 +249,7 @@ def _declined(row: Override, person_id: int, reason: str, now: datetime) -> Over
     if not reason.strip():
         raise invalid("bad_reason", refusal_text("decline_reason", most=MOST_TEXT), "reason")
     row.answer = name_read(reason, param="reason", longest=MOST_TEXT)
-    row.state, row.decided, row.decided_by_id = Override.State.DECLINED, now, person_id
+    _decide(row, Override.State.DECLINED, person_id, now)
     row.save(update_fields=["answer", "state", "decided", "decided_by"])
     override_record(person_id, "override.declined", row, now)
     return row
