@@ -112,11 +112,11 @@ class PlannedPlaces:
         self._opened.pop(self.part_of(request), None)
 
     def expected_behind(self, request: Request, at: int) -> Sequence[int]:
-        """The places behind a place `at` of the expected starts, the first first."""
+        """The places in the queue of expected starts behind place `at`, in order."""
         return _behind(self._expected.get(self.part_of(request), ()), at)
 
     def guaranteed_behind(self, request: Request, at: int) -> Sequence[int]:
-        """The same of the guaranteed starts of the request's own tenant."""
+        """Like `expected_behind`, for guaranteed starts of the request's tenant."""
         return _behind(self._guaranteed.get((request.tenant, self.part_of(request)), ()), at)
 
     def are_any_behind(self, request: Request, at: int) -> bool:
