@@ -20,7 +20,11 @@ from tenants.words import refusal_text
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A person in one tenant. `roles` maps project ids to the person's role."""
+    """A person in one tenant. `roles` maps project ids to the person's role.
+
+    `token_id` is the token with which they act, none in a browser. `only_project` is the project
+    to which that token is limited: what belongs to the person in every project is not for it.
+    """
 
     user_id: int
     name: str
@@ -29,6 +33,8 @@ class Actor:
     is_tenant_admin: bool
     roles: Mapping[UUID, str]
     time_zone: str = "UTC"
+    token_id: UUID | None = None
+    only_project: UUID | None = None
 
     def role_in(self, project_id: UUID) -> str | None:
         """The effective role in the project, or None without access."""
@@ -53,6 +59,7 @@ class PlatformActor:
 
     user_id: int
     name: str
+    token_id: UUID | None = None
     tenant_id: None = None
 
 

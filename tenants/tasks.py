@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from tenants.models import IdempotencyKey, Invitation
 from tenants.services.credentials.expiry import tokens_expiring_notify
+from tenants.services.credentials.products import products_sweep
 from tenants.services.members.operator_access import access_sweep
 from tenants.services.sign_in.mail_links import links_sweep
 from tenants.services.sign_in.passkeys import passkey_challenges_sweep
@@ -20,7 +21,7 @@ INVITATIONS_KEPT = timedelta(days=30)
 @shared_task(name="tenants.sweep", ignore_result=True)
 def sweep() -> None:
     """Deletes keys after a week, invitations a month after they expired, and expired sessions,
-    links and attempts to sign in."""
+    links and attempts to sign in; ends what ended tokens had set up."""
     now = timezone.now()
     IdempotencyKey.objects.filter(created__lt=now - KEYS_KEPT).delete()
     # They contain addresses of people who may have no account.
@@ -30,4 +31,5 @@ def sweep() -> None:
     attempts_sweep(now)
     passkey_challenges_sweep(now)
     tokens_expiring_notify(now)
+    products_sweep(now)
     access_sweep(now)

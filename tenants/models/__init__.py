@@ -32,7 +32,7 @@ from tenants.models.sign_on import (
     SignOnIdentity,
     SignOnProvider,
 )
-from tenants.models.tokens import ApiToken, Scope, TokenManager
+from tenants.models.tokens import ApiToken, Scope, TokenLives, TokenManager, set_by_valid_token
 
 __all__ = [
     "Announcement",
@@ -84,8 +84,10 @@ __all__ = [
     "SignOnProvider",
     "Tenant",
     "Tier",
+    "TokenLives",
     "TokenManager",
     "User",
     "Webhook",
     "WebhookDelivery",
+    "set_by_valid_token",
 ]

@@ -155,6 +155,10 @@ class Invitation(models.Model):
     )
     state = models.CharField(max_length=8, choices=State.choices, default=State.OPEN)
     made_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    made_with = models.ForeignKey(
+        "ApiToken", on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        related_name="+", help_text="The token that made it, with which it ends; null: a browser.",
+    )  # fmt: skip
     created = models.DateTimeField()
     expires = models.DateTimeField()
     decided = models.DateTimeField(null=True, blank=True)

@@ -7,6 +7,7 @@ from django.db.models import Q
 
 from tenants.models.organisations import Tenant
 from tenants.models.people import User
+from tenants.models.tokens import ApiToken
 
 TIMEOUT_LEAST_MS, TIMEOUT_MOST_MS = 100, 2_000
 
@@ -28,6 +29,10 @@ class PolicyHook(models.Model):
     is_dry_run = models.BooleanField(help_text="Whether answers are only logged.")
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    made_with = models.ForeignKey(
+        ApiToken, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        related_name="+", help_text="The token that set its address, and with which it ends.",
+    )  # fmt: skip
 
     # Secrets
     salt = models.BinaryField(max_length=32)

@@ -1,6 +1,7 @@
 """API tokens and their scopes."""
 
 import uuid
+from datetime import datetime
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -24,6 +25,23 @@ class Scope(models.TextChoices):
 def all_scopes() -> list[str]:
     """The scopes of a token that may do everything that its person may."""
     return list(Scope.values)
+
+
+class TokenLives(models.Func):
+    """Whether a token is valid at a time, and so are all tokens before it: those that made it, and
+    those that rotated themselves into it."""
+
+    function = "portal_token_lives"
+    output_field = models.BooleanField()
+
+    def __init__(self, token: str, at: datetime) -> None:
+        """Takes the name of the column with the token."""
+        super().__init__(models.F(token), models.Value(at, output_field=models.DateTimeField()))
+
+
+def set_by_valid_token(at: datetime, made_with: str = "made_with") -> Q:
+    """Selects what was set in a browser, or with a token that is still valid."""
+    return Q(**{made_with: None}) | Q(TokenLives(made_with, at))
 
 
 class TokenManager(models.Manager["ApiToken"]):
@@ -67,6 +85,15 @@ class ApiToken(models.Model):
         blank=True,
         db_constraint=False,
         help_text="The token that created this one, which ends no later.",
+    )
+    replaces = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that rotated itself into this one: its revocation ends this one, too.",
     )
 
     objects = TokenManager()

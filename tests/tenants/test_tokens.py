@@ -9,11 +9,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tenants.access import Actor
-from tenants.models import ApiToken, AuditEntry
+from tenants.models import ApiToken, AuditEntry, KnownPerson, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tenants.services import token_create, token_revoke, token_verify, tokens_revoke
-from tenants.services.credentials.tokens import MAX_TOKENS
+from tenants.services import (
+    token_create,
+    token_revoke,
+    token_rotate,
+    token_verify,
+    tokens_revoke,
+)
+from tenants.services.credentials.tokens import MAX_TOKENS, NewToken, token_store
 from tests.builders import a_member, a_project, a_tenant_admin, an_actor
 from tests.roles import as_system
 
@@ -215,3 +221,113 @@ def _tables_that_hold(text: str) -> set[str]:
                 found.add(table)
         cursor.execute("SET LOCAL ROLE portal_web")
     return found
+
+
+def _rotated(
+    actor: Actor, token: ApiToken, *, hours: int = 0, by: ApiToken | None = None
+) -> tuple[ApiToken, str]:
+    with tenant_tx(actor.tenant_id):
+        return token_rotate(
+            actor=actor,
+            token_id=token.id,
+            overlap_hours=hours,
+            now=NOW,
+            made_with=by.id if by else None,
+        )
+
+
+def _child(actor: Actor, maker: ApiToken) -> tuple[ApiToken, str]:
+    with tenant_tx(actor.tenant_id):
+        return token_create(actor=actor, name="x", days=30, now=NOW, made_with=maker.id)
+
+
+def _works(clear: str, *, after: timedelta = timedelta(0)) -> bool:
+    return token_verify(clear, now=NOW + after) is not None
+
+
+@pytest.mark.parametrize("is_by_itself", [False, True])
+@pytest.mark.parametrize("hours", [0, 5])
+def test_what_a_rotated_token_made_ends_with_it(
+    actor: Actor, hours: int, *, is_by_itself: bool
+) -> None:
+    leaked, clear = _made(actor)
+    child, childs = _child(actor, leaked)
+    _, grandchilds = _child(actor, child)
+    _, successors = _rotated(actor, leaked, hours=hours, by=leaked if is_by_itself else None)
+    overlap = timedelta(hours=hours)
+    for each in (clear, childs, grandchilds):
+        assert _works(each, after=overlap - timedelta(seconds=1))
+        assert not _works(each, after=overlap)
+    assert _works(successors, after=overlap)
+    with tenant_tx(actor.tenant_id):
+        ends = set(ApiToken.objects.filter(made_with__isnull=False).values_list("expires"))
+    assert ends == {(NOW + overlap,)}, "the list says when they end"
+
+
+def test_a_token_that_rotates_itself_makes_none_that_survives_its_revocation(
+    actor: Actor,
+) -> None:
+    leaked, _ = _made(actor)
+    first, firsts = _rotated(actor, leaked, hours=9, by=leaked)
+    _, seconds = _rotated(actor, first, hours=9, by=first)
+    _, children = _child(actor, first)
+    assert _works(seconds)
+    with tenant_tx(actor.tenant_id):
+        token_revoke(actor=actor, token_id=leaked.id, now=NOW)
+    assert not any(map(_works, (firsts, seconds, children)))
+
+
+def test_a_rotation_by_its_person_ends_what_a_leaked_token_had_rotated_itself_into(
+    actor: Actor,
+) -> None:
+    leaked, _ = _made(actor)
+    _, stolen = _rotated(actor, leaked, hours=9, by=leaked)
+    _, own = _rotated(actor, leaked)
+    assert not _works(stolen)
+    assert _works(own)
+
+
+def test_a_child_that_is_rotated_still_ends_with_the_token_that_made_it(actor: Actor) -> None:
+    parent, _ = _made(actor)
+    successors = [
+        _rotated(actor, child, by=child if is_by_itself else None)[1]
+        for is_by_itself in (False, True)
+        for child in (_child(actor, parent)[0],)
+    ]
+    assert all(map(_works, successors))
+    _rotated(actor, parent)
+    assert not any(map(_works, successors))
+
+
+@pytest.mark.parametrize("ended", [{"revoked": NOW}, {"expires": NOW}], ids=["revoked", "expired"])
+def test_the_database_asks_every_token_before_one(actor: Actor, ended: dict[str, datetime]) -> None:
+    """Also where a program forgets to end what a token made."""
+    parent, _ = _made(actor)
+    child, _ = _child(actor, parent)
+    _, grandchilds = _child(actor, child)
+    assert _works(grandchilds)
+    with tenant_tx(actor.tenant_id):
+        ApiToken.objects.filter(id=parent.id).update(**ended)
+    assert not _works(grandchilds)
+
+
+@pytest.mark.parametrize("how", ["closed", "left", "disabled"])
+def test_a_service_accounts_token_ends_with_the_lead_whose_token_made_it(how: str) -> None:
+    project = a_project()
+    lead = a_member(project, "lead")
+    actor = an_actor(lead)
+    maker, _ = _made(actor)
+    program = a_member(project)
+    new = NewToken("CI", NOW + timedelta(days=9), ["read"], made_with=maker.id)
+    new.holder_id = program.user_id
+    with tenant_tx(actor.tenant_id):
+        _, clear = token_store(actor, new, NOW)
+    assert _works(clear)
+    with as_system():
+        if how == "closed":
+            User.objects.filter(id=lead.user_id).update(is_active=False)
+        elif how == "left":
+            lead.delete()
+        else:
+            KnownPerson.objects.filter(user=lead.user_id).update(disabled=NOW)
+    assert not _works(clear)

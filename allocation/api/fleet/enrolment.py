@@ -53,6 +53,7 @@ class Enrolments(OperatorView):
                 rack_name=sent["rack"],
                 now=self.now,
                 operator=self.user,
+                made_with=self.caller.token_id,
             )
             return {"node": sent["node"], "token": token, "expires_at": self.now + TOKEN_LIFETIME}
 

@@ -52,7 +52,7 @@ class JiraMessages(ApiView):
         sent = Sent(headers, self.body.raw, self.body.data)
         try:
             with tenant_tx(tenant_id):
-                connection = connection_known(tenant_id, connection_id)
+                connection = connection_known(tenant_id, connection_id, self.now)
                 message, is_new = message_take(connection, sent, self.now)
         except WrongSignature:
             raise AuthenticationFailed(SENTENCE, code="bad_token") from None

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.words.fleet import FleetText, fleet_sentence
-from tenants.models import GpuClass
+from tenants.models import ApiToken, GpuClass
 
 HARDWARE_MODES = [("whole", "Whole"), ("sliced", "Sliced")]
 
@@ -240,6 +240,10 @@ class EnrolmentToken(models.Model):
 
     digest = models.BinaryField(primary_key=True, max_length=32)
     node = models.ForeignKey(Node, on_delete=models.CASCADE)
+    made_with = models.ForeignKey(
+        ApiToken, on_delete=models.PROTECT, null=True, blank=True, related_name="+",
+        help_text="The operator's token that made it, with which it ends; null: a browser.",
+    )  # fmt: skip
     expires = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from allocation.models import JiraConnection, JiraMessage
 from allocation.rules.jira import BadMessage, Said, is_fresh, message_read, signature_is_right
 from allocation.words.refusals import coded_text, refusal_text
-from tenants.models import Webhook
+from tenants.models import Webhook, set_by_valid_token
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 from tenants.services.outgoing.secrets import webhook_secrets
@@ -36,9 +36,11 @@ class WrongSignature(Exception):
     """No such connection, no signature, a wrong one, or one that is too old."""
 
 
-def connection_known(tenant_id: UUID, connection_id: UUID) -> JiraConnection:
+def connection_known(tenant_id: UUID, connection_id: UUID, now: datetime) -> JiraConnection:
     """Returns a connection that is switched on. Raises WrongSignature."""
-    rows = JiraConnection.objects.filter(tenant_id=tenant_id, id=connection_id)
+    rows = JiraConnection.objects.filter(
+        set_by_valid_token(now, "receiver__made_with"), tenant_id=tenant_id, id=connection_id
+    )
     found = rows.select_related("receiver").first()
     if found is None or found.receiver.disabled_at is not None:
         raise WrongSignature

@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -32,7 +33,7 @@ from allocation.services.nodes.redis_accounts import (
 from allocation.words.fleet import FleetText, fleet_text
 from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
-from tenants.models import User
+from tenants.models import User, set_by_valid_token
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.database.look import ASKED_AT
@@ -46,9 +47,15 @@ TOKEN_LIFETIME = timedelta(minutes=15)
 
 
 def enrolment_token_create(
-    *, node_name: str, rack_name: str, now: datetime, operator: User | None = None
+    *,
+    node_name: str,
+    rack_name: str,
+    now: datetime,
+    operator: User | None = None,
+    made_with: UUID | None = None,
 ) -> str:
-    """Creates a token that enrols one agent as `node_name` within 15 minutes. Shown once.
+    """Creates a token that enrols one agent as `node_name` within 15 minutes. Shown once. Made with
+    an operator's token, it ends with it.
 
     Raises:
         Refused: `node_name_invalid`, for a name that could match other nodes' keys in Redis.
@@ -66,7 +73,10 @@ def enrolment_token_create(
             name=node_name, defaults={"rack": rack, **_escalation_of_policy()}
         )
         EnrolmentToken.objects.create(
-            digest=hashlib.sha256(clear.encode()).digest(), node=node, expires=now + TOKEN_LIFETIME
+            digest=hashlib.sha256(clear.encode()).digest(),
+            node=node,
+            made_with_id=made_with,
+            expires=now + TOKEN_LIFETIME,
         )
         after = {"rack": node.rack.name, "token_expires": (now + TOKEN_LIFETIME).isoformat()}
         node_audit(operator, node, "node.enrolment_token_made", now, after=after)
@@ -151,6 +161,7 @@ def _token_check(digest: bytes, now: datetime) -> None:
 def _token_use(digest: bytes, now: datetime) -> None:
     """Uses the token up; only the first caller succeeds."""
     unused = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now)
+    unused = unused.filter(set_by_valid_token(now))
     if not unused.update(used_at=now):
         raise _enrolment_refused()
 

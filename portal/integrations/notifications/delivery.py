@@ -26,6 +26,7 @@ from tenants.models import (
     NotificationSettings,
     OutboxMessage,
     User,
+    set_by_valid_token,
 )
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
@@ -42,7 +43,9 @@ from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 
 OF_PLATFORM = (BUDGET, VARIANCE)
-_channels = Compiled(lambda _, keys: ChatChannel.objects.filter(tenant_id__in=keys))
+_channels = Compiled(
+    lambda now, keys: ChatChannel.objects.filter(set_by_valid_token(now), tenant_id__in=keys)
+)
 Place = tuple[UUID, int]
 """A tenant and an account."""
 

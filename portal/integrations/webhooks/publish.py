@@ -24,6 +24,7 @@ _LOCK = 6_800_001
 _WEBHOOKS = """
 SELECT * FROM tenants_webhook
 WHERE (tenant_id = ANY (%s) OR tenant_id IS NULL AND %s) AND disabled_at IS NULL
+  AND (made_with_id IS NULL OR portal_token_lives(made_with_id, %s))
 ORDER BY id FOR KEY SHARE
 """
 
@@ -183,7 +184,7 @@ def _detail(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _queue(events: Sequence[PublishedEvent], now: datetime) -> None:
     webhooks: defaultdict[UUID | None, list[Webhook]] = defaultdict(list)
     owners = {event.tenant_id for event in events}
-    for webhook in Webhook.objects.raw(_WEBHOOKS, [list(owners - {None}), None in owners]):
+    for webhook in Webhook.objects.raw(_WEBHOOKS, [list(owners - {None}), None in owners, now]):
         webhooks[webhook.tenant_id].append(webhook)
     queued = [
         WebhookDelivery(

@@ -84,6 +84,9 @@ due AS (
          row_number() OVER (PARTITION BY d.tenant_id ORDER BY d.due, d.id) AS of_tenant
   FROM tenants_webhookdelivery d JOIN tenants_webhook w ON w.id = d.webhook_id
   WHERE d.state = 'pending' AND d.due <= %(now)s
+    AND d.webhook_id NOT IN (
+      SELECT id FROM tenants_webhook
+      WHERE made_with_id IS NOT NULL AND NOT portal_token_lives(made_with_id, %(now)s))
     AND (d.claimed_until IS NULL OR d.claimed_until <= %(now)s)
     AND (d.subject IS NULL OR NOT EXISTS (
       SELECT FROM tenants_webhookdelivery e

@@ -55,7 +55,7 @@ class PlatformView(WebhookView):
     def holder(self) -> Holder:
         """The operator. Raises Refused `not_allowed` for other callers."""
         self.require_operator()
-        return platform_actor(self.user)
+        return platform_actor(self.user, self.caller.token_id)
 
     def opened(self) -> AbstractContextManager[None]:
         """Opens a transaction of an operator."""

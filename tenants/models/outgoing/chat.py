@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from tenants.models.organisations import Project, Tenant
 from tenants.models.people import User
+from tenants.models.tokens import ApiToken
 from tenants.rules.chat import SERVICES
 
 
@@ -30,6 +31,10 @@ class ChatChannel(models.Model):
     )
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    made_with = models.ForeignKey(
+        ApiToken, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        related_name="+", help_text="The token that set it, with which it ends; null: a browser.",
+    )  # fmt: skip
 
     # Health
     last_sent = models.DateTimeField(null=True, blank=True)

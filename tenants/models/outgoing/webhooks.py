@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from tenants.models.organisations import Project, Tenant
 from tenants.models.people import User
+from tenants.models.tokens import ApiToken
 
 
 class PublishedEvent(models.Model):
@@ -71,6 +72,10 @@ class Webhook(models.Model):
     )
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    made_with = models.ForeignKey(
+        ApiToken, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        related_name="+", help_text="The token that set its address, and with which it ends.",
+    )  # fmt: skip
 
     # Secrets
     salt = models.BinaryField(max_length=32)

@@ -4,19 +4,20 @@ import hashlib
 import secrets
 import string
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from tenants.access import Actor, access_project, actor_of
 from tenants.audit import actor_record
 from tenants.models import ApiToken, Role, Scope, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import require_operators_process, tenant_tx
+from tenants.services.credentials.products import products_end
 from tenants.services.input_values import name_read
 from tenants.words import refusal_text
 
@@ -33,11 +34,10 @@ MAX_OVERLAP_HOURS = 7 * 24
 _ACCOUNT = [field.attname for field in User._meta.concrete_fields]
 # The token, with its holder's account and memberships in its tenant if any.
 _HOLDER = f"""
-SELECT k.token_id, k.user_id, k.tenant_id, k.tenant_slug, k.expires, k.revoked, k.last_used,
-       k.scopes, k.project_id,
+SELECT k.token_id, k.user_id, k.tenant_id, k.tenant_slug, k.last_used, k.scopes, k.project_id,
        m.tenant_id, m.project_id, m.role, m.person, m.time_zone,
        {", ".join(f'u."{field.column}"' for field in User._meta.concrete_fields)}
-FROM portal_token(%s) k
+FROM portal_live_token(%s, %s) k
 LEFT JOIN portal_memberships_of(%s, %s) m ON m.tenant_slug = k.tenant_slug
 LEFT JOIN portal_account(%s, %s) u ON true
 """  # noqa: S608 (names of our columns)
@@ -81,6 +81,7 @@ class NewToken:
     scopes: list[str] = field(default_factory=list)
     project_id: UUID | None = None
     made_with: UUID | None = None
+    replaces: UUID | None = None
     holder_id: int | None = None
     """Whose token it is; by default the actor's."""
 
@@ -97,8 +98,8 @@ def token_create(
 ) -> tuple[ApiToken, str]:
     """Creates a token of the actor in this tenant; returns it with its text, which is not stored.
 
-    A token that is created with another token has no more scopes and the same project, expires
-    with it at the latest and is revoked with it; otherwise a leaked token could create a stronger
+    A token that is created with another token has no more scopes and the same project, and ends
+    with it at the latest, however that one ends; otherwise a leaked token could create a stronger
     or permanent successor.
 
     Raises:
@@ -132,8 +133,9 @@ def token_rotate(
 ) -> tuple[ApiToken, str]:
     """Replaces a token of the actor; the old one works for `overlap_hours` more.
 
-    The new token has the same name, scopes and project. In a browser it gets the full lifetime of
-    the old one; a token that rotates (itself or another) makes none that outlives it.
+    The new token has the same name, scopes and project, and depends on the token that made the old
+    one, if any. In a browser it gets the full lifetime of the old one; a token that rotates (itself
+    or another) makes none that outlives it. What the old token made ends with the old token.
 
     Raises:
         Refused: `bad_overlap`, `not_found`, `stronger_token`, `too_many_tokens` or `not_allowed`.
@@ -170,7 +172,8 @@ def tokens_revoke(*, actor: Actor, now: datetime) -> int:
 
 
 def token_verify(clear: str, *, now: datetime, address: str = "") -> TokenHolder | None:
-    """The holder of the token, or None if it is malformed, unknown, expired or revoked.
+    """The holder of the token, or None if it is malformed or unknown, or it or a token that made it
+    has ended.
 
     Works before a tenant is known. Records its use and address at most once a minute.
     """
@@ -178,22 +181,22 @@ def token_verify(clear: str, *, now: datetime, address: str = "") -> TokenHolder
         return None
     digest = _digest(clear)
     with connection.cursor() as cursor:
-        cursor.execute(_HOLDER, [digest, digest, now, digest, now])
+        cursor.execute(_HOLDER, [digest, now, digest, now, digest, now])
         rows = cursor.fetchall()
     if not rows:
         return None
-    token_id, user_id, tenant_id, tenant_slug, expires, revoked, last_used = rows[0][:7]
-    if revoked is not None or expires <= now:
-        return None
+    token_id, user_id, tenant_id, tenant_slug, last_used = rows[0][:5]
     if last_used is None or last_used <= now - LAST_USED_INTERVAL:
         with tenant_tx(tenant_id):
             ApiToken.objects.filter(id=token_id).update(last_used=now, last_address=address or None)
-    scopes, project_id = rows[0][7:9]
-    member = [row[9:14] for row in rows if row[9] is not None]
+    scopes, project_id = rows[0][5:7]
+    member = [row[7:12] for row in rows if row[7] is not None]
     actor = actor_of(user_id, tenant_slug, member) if member else None
+    if actor is not None:
+        actor = replace(actor, token_id=token_id)
     if actor is not None and project_id is not None:
         actor = _in_project(actor, project_id)
-    account = _account(digest, rows[0][14:])
+    account = _account(digest, rows[0][12:])
     return TokenHolder(
         digest, user_id, tenant_slug, token_id, frozenset(scopes), project_id, actor, account
     )
@@ -210,7 +213,8 @@ def _account(digest: bytes, values: Sequence[object]) -> User | None:
 def _in_project(actor: Actor, project_id: UUID) -> Actor:
     """The actor with the rights in one project only; a tenant admin's are those of its lead."""
     role = Role.LEAD if actor.is_tenant_admin else actor.roles.get(project_id)
-    return replace(actor, is_tenant_admin=False, roles={} if role is None else {project_id: role})
+    roles = {} if role is None else {project_id: role}
+    return replace(actor, is_tenant_admin=False, roles=roles, only_project=project_id)
 
 
 def _require_own_process(actor: Actor) -> None:
@@ -266,7 +270,8 @@ def token_replace(
     now: datetime,
     made_with: UUID | None,
 ) -> tuple[ApiToken, str]:
-    """Makes the successor of the one token in `found`, which then ends after the overlap.
+    """Makes the successor of the one token in `found`, which then ends after the overlap, with
+    all that was made with it.
 
     Raises:
         Refused: `not_found`, `stronger_token` or `too_many_tokens`.
@@ -279,14 +284,18 @@ def token_replace(
         expires=now + (old.expires - old.created),
         scopes=old.scopes,
         project_id=old.project_id,
-        made_with=made_with,
+        made_with=old.made_with_id if made_with in (None, old.id) else made_with,
+        replaces=old.id if made_with == old.id else None,
         holder_id=old.user_id,
     )
-    if made_with is not None:
-        token_bound(new, token_maker(actor, made_with, now))
+    for maker in _makers(actor, made_with, new.made_with, now):
+        token_bound(new, maker)
     made = token_store(actor, new, now)
     ends = min(old.expires, now + overlap)
-    ApiToken.objects.filter(id=old.id).update(expires=ends)
+    ended = [old.id, *_made_by(actor, [old.id], has_successors=made_with != old.id)]
+    ApiToken.objects.filter(id__in=ended, expires__gt=ends).update(expires=ends)
+    if ends <= now:
+        products_end(actor, ended, now)
     detail = {"expires": ends.isoformat(), "successor": str(made[0].id)}
     actor_record(actor, "token.rotated", ("token", old.id), now, detail)
     return made
@@ -309,6 +318,7 @@ def token_store(actor: Actor, new: NewToken, now: datetime) -> tuple[ApiToken, s
         scopes=new.scopes,
         project_id=new.project_id,
         made_with_id=new.made_with,
+        replaces_id=new.replaces,
     )
     detail = {
         "expires": new.expires.isoformat(),
@@ -337,19 +347,41 @@ def token_maker(actor: Actor, made_with: UUID, now: datetime) -> ApiToken:
 
 
 def tokens_end(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:
-    """Revokes tokens, then those that were created with them, and so on; returns how many."""
+    """Revokes tokens and all that was created with them; returns how many tokens."""
+    wanted = [*token_ids, *_made_by(actor, token_ids)]
     ended = 0
-    while token_ids:
-        for token_id in token_ids:
-            if ApiToken.objects.filter(id=token_id, revoked=None).update(revoked=now):
-                ended += 1
-                actor_record(actor, "token.revoked", ("token", token_id), now)
-        token_ids = list(
-            ApiToken.objects.filter(
-                tenant_id=actor.tenant_id, made_with__in=token_ids, revoked=None
-            ).values_list("id", flat=True)
-        )
+    for token_id in wanted:
+        if ApiToken.objects.filter(id=token_id, revoked=None).update(revoked=now):
+            ended += 1
+            actor_record(actor, "token.revoked", ("token", token_id), now)
+    products_end(actor, wanted, now)
     return ended
+
+
+def _made_by(actor: Actor, token_ids: Sequence[UUID], *, has_successors: bool = True) -> list[UUID]:
+    """The tokens that these made, and that those made, and so on. With `has_successors` also those
+    into which these have rotated themselves."""
+    found: dict[UUID, None] = {}
+    new = list(token_ids)
+    while new:
+        of = Q(made_with__in=new)
+        if has_successors or found:
+            of |= Q(replaces__in=new)
+        rows = ApiToken.objects.filter(of, tenant_id=actor.tenant_id).order_by("created", "id")
+        new = [each for each in rows.values_list("id", flat=True) if each not in found]
+        found |= dict.fromkeys(new)
+    return list(found)
+
+
+def _makers(
+    actor: Actor, made_with: UUID | None, parent: UUID | None, now: datetime
+) -> Iterator[ApiToken]:
+    """The tokens that bound a successor: the one that rotates, and the one that made the old one.
+    Locks them, so that a concurrent revocation finds all."""
+    if made_with is not None:
+        yield token_maker(actor, made_with, now)
+    if parent not in (None, made_with):
+        yield ApiToken.objects.select_for_update().get(id=parent)
 
 
 def _new_token() -> str:

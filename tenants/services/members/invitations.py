@@ -38,6 +38,7 @@ class InvitationRequest:
     invitee: str
     role: str
     project: Project | None
+    made_with: UUID | None = None
 
 
 def invitation_create(
@@ -45,13 +46,15 @@ def invitation_create(
 ) -> Invitation:
     """Invites the person with the sign-in name or e-mail address `to`, for 14 days.
 
-    An open invitation of the same person to the same project or tenant is renewed.
+    An open invitation of the same person to the same project or tenant is renewed. Made with a
+    token, it ends with the token.
 
     Raises:
         Refused: `not_found` (project), `not_allowed`, `bad_role`, `bad_invitee`,
             `too_many_invitations`.
     """
-    request = InvitationRequest(_invitee_read(to), role, role_project(actor, role, project))
+    found = role_project(actor, role, project)
+    request = InvitationRequest(_invitee_read(to), role, found, actor.token_id)
     return _invite(actor.tenant_id, actor.user_id, request, now)
 
 
@@ -162,6 +165,7 @@ def _invite(
         defaults={
             "role": request.role,
             "made_by_id": inviter_id,
+            "made_with_id": request.made_with,
             "created": now,
             "expires": now + LIFETIME,
         },

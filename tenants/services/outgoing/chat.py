@@ -61,7 +61,8 @@ def chat_channel_one(actor: Actor, channel_id: UUID) -> ChatChannel:
 
 @transaction.atomic
 def chat_channel_create(*, actor: Actor, terms: ChatTerms, now: datetime) -> ChatChannel:
-    """Creates a channel. Its address is stored encrypted and never shown again.
+    """Creates a channel. Its address is stored encrypted and never shown again. Made with a token,
+    it ends with the token.
 
     Raises:
         Refused: `bad_url`, `bad_name`, `not_found`, `not_allowed`, `unknown_event` or
@@ -87,6 +88,7 @@ def chat_channel_create(*, actor: Actor, terms: ChatTerms, now: datetime) -> Cha
         events=[name for name in PROJECT_TYPES if name in terms.events] if project else [],
         created=now,
         created_by_id=actor.user_id,
+        made_with_id=actor.token_id,
     )
     _record(actor, "chat_channel.created", made, now)
     return made

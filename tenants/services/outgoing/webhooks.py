@@ -45,9 +45,9 @@ class WebhookTerms:
     kind: str = Webhook.Kind.WEBHOOK
 
 
-def platform_actor(operator: User) -> PlatformActor:
+def platform_actor(operator: User, token_id: UUID | None = None) -> PlatformActor:
     """Returns the operator as the one who acts for the platform's webhooks."""
-    return PlatformActor(operator.pk, operator.display_name)
+    return PlatformActor(operator.pk, operator.display_name, token_id)
 
 
 def may_have_webhooks(actor: Actor) -> bool:
@@ -87,7 +87,8 @@ def webhook_one(
 
 @transaction.atomic
 def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tuple[Webhook, str]:
-    """Creates a webhook; returns it with its secret, which is not stored.
+    """Creates a webhook; returns it with its secret, which is not stored. Made with a token, it
+    ends with the token.
 
     Raises:
         Refused: `not_allowed`, `not_found`, `bad_name`, `bad_url`, `unknown_event` or
@@ -103,6 +104,7 @@ def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tupl
         kind=terms.kind,
         created=now,
         created_by_id=actor.user_id,
+        made_with_id=actor.token_id,
         salt=salt_new(),
         **values,
     )
@@ -121,6 +123,8 @@ def webhook_change(
     """
     webhook = webhook_one(actor, webhook_id, kind=terms.kind, is_locked=True)
     before = _facts(webhook)
+    if actor.token_id is not None and terms.url != webhook.url:
+        webhook.made_with_id = actor.token_id
     for name, value in _values(actor, terms).items():
         setattr(webhook, name, value)
     webhook.save()
@@ -137,7 +141,8 @@ def webhook_enabled_set(
     now: datetime,
     kind: str = Webhook.Kind.WEBHOOK,
 ) -> Webhook:
-    """Switches a webhook on or off; messages that wait are dropped when it goes off.
+    """Switches a webhook on or off; messages that wait are dropped when it goes off. Who switches
+    one on is responsible for it from then on: in a browser it stays, with a token it ends with it.
 
     Raises:
         Refused: `not_found`.
@@ -148,6 +153,7 @@ def webhook_enabled_set(
         # The last delivery counts again from now: a failing webhook is not switched off at once.
         webhook.disabled_at, webhook.disabled_reason = None, ""
         webhook.last_delivered = now
+        webhook.made_with_id = actor.token_id
         webhook.save()
         _record(actor, "webhook.enabled", webhook, now, before)
     elif not is_enabled and webhook.disabled_at is None:
@@ -189,7 +195,8 @@ def webhook_secret_rotate(
     before = _facts(webhook)
     webhook.previous_salt, webhook.previous_until = webhook.salt, now + OVERLAP
     webhook.salt = salt_new()
-    webhook.save(update_fields=["salt", "previous_salt", "previous_until"])
+    webhook.made_with_id = actor.token_id or webhook.made_with_id
+    webhook.save(update_fields=["salt", "previous_salt", "previous_until", "made_with"])
     _record(actor, "webhook.rotated", webhook, now, before)
     return webhook, secret_of(webhook.salt) or ""
 

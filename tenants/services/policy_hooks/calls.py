@@ -17,7 +17,13 @@ import httpx
 from django.conf import settings
 from standardwebhooks import Webhook as Signer
 
-from tenants.models import PolicyHook, PolicyHookCall, PolicyHookHealth, Tenant
+from tenants.models import (
+    PolicyHook,
+    PolicyHookCall,
+    PolicyHookHealth,
+    Tenant,
+    set_by_valid_token,
+)
 from tenants.outbox import outbox_add
 from tenants.platform.text import without_invisible
 from tenants.platform.wall import tenant_tx
@@ -113,9 +119,10 @@ class _Said:
 
 def _plan(question: HookQuestion) -> _Plan:
     tenant = Tenant.objects.get(id=question.actor.tenant_id)
-    hook = PolicyHook.objects.filter(id=question.hook.id).select_related("health").first()
+    rows = PolicyHook.objects.filter(set_by_valid_token(question.at), id=question.hook.id)
+    hook = rows.select_related("health").first()
     if hook is None:
-        return _Plan(tenant.name, "", (), Reply(error="The hook was deleted meanwhile."))
+        return _Plan(tenant.name, "", (), Reply(error="The hook was ended meanwhile."))
     health, problem = hook.health, None
     is_open = health.not_before is not None and question.at < health.not_before
     if is_open and question.act != TEST:

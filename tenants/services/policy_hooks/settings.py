@@ -91,12 +91,15 @@ def hook_set(*, actor: Actor, terms: HookTerms, now: datetime) -> tuple[PolicyHo
     except BadTarget as fault:
         raise invalid("bad_url", fault_text(fault), "url") from None
     chosen = {name: getattr(terms, name) for name in _FIELDS}
-    made = {**chosen, "created": now, "created_by_id": actor.user_id, "salt": salt_new()}
+    maker = {"created_by_id": actor.user_id, "made_with_id": actor.token_id}
+    made = {**chosen, **maker, "created": now, "salt": salt_new()}
     # Two admins who create it at once get one hook.
     hook, is_new = PolicyHook.objects.select_for_update().get_or_create(
         tenant_id=actor.tenant_id, defaults=made
     )
     before = {} if is_new else _values(hook)
+    if (terms.is_on and not hook.is_on) or (actor.token_id is not None and terms.url != hook.url):
+        hook.made_with_id = actor.token_id
     for name, value in chosen.items():
         setattr(hook, name, value)
     hook.save()
@@ -118,7 +121,8 @@ def hook_secret_rotate(*, actor: Actor, now: datetime) -> tuple[PolicyHook, str]
     hook = _locked(actor)
     hook.previous_salt, hook.previous_until = hook.salt, now + OVERLAP
     hook.salt = salt_new()
-    hook.save(update_fields=["salt", "previous_salt", "previous_until"])
+    hook.made_with_id = actor.token_id or hook.made_with_id
+    hook.save(update_fields=["salt", "previous_salt", "previous_until", "made_with"])
     _record(actor, "policy_hook.rotated", hook, now, {})
     return hook, secret_of(hook.salt) or ""
 
