@@ -1,13 +1,13 @@
 """SCIM 2.0 (RFC 7644) for the directory of a tenant: people, by its bearer token.
 
 The operators' process serves it: only that process creates accounts. `Users` takes list (filter
-`userName eq "…"`), create, get, replace, patch and delete. Groups: `portal.api.scim_groups`.
+`userName eq "…"`), create, get, replace, patch and delete. Groups: `portal.api.scim_groups`. What
+is sent is applied or refused: an answer of 200 never hides that something was left out.
 """
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -18,7 +18,8 @@ from django.views.decorators.csrf import csrf_exempt
 from portal.api.scim_frame import MOST, Answer, body_of, listed, served
 from portal.words import refusal_text
 from tenants.models import DirectoryPerson, Tenant, User
-from tenants.platform.errors import invalid
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.text import first_invisible
 from tenants.services.directory.people import (
     PersonTerms,
     directory_people,
@@ -29,10 +30,10 @@ from tenants.services.directory.people import (
     is_active_in,
 )
 
+if TYPE_CHECKING:
+    from portal.api.scim_resources import Person
+
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
-_FILTER = re.compile(
-    r'\s*(userName|externalId)\s+eq\s+"([^"\\\x00-\x1f]{1,255})"\s*', re.IGNORECASE
-)
 
 
 @csrf_exempt
@@ -77,22 +78,25 @@ def scim_config(request: HttpRequest) -> HttpResponse:
 def _list(request: HttpRequest, tenant: Tenant) -> Answer:
     people = directory_people(tenant)
     if wanted := request.GET.get("filter", ""):
-        found = _FILTER.fullmatch(wanted)
-        if found is None:
-            raise invalid("invalidFilter", refusal_text("scim_filter_person"), "filter")
-        people = _named(people, found[1].lower(), found[2])
+        from portal.api.scim_resources import Person, filter_read  # noqa: PLC0415 (see there)
+
+        people = _named(people, *filter_read(Person, wanted, ("userName", "externalId")))
     return listed(request, people, lambda user: _shown(tenant, user))
 
 
 def _named(people: Any, attribute: str, value: str) -> Any:  # noqa: ANN401 (a query of users)
-    if attribute == "externalid":
+    if first_invisible(value):
+        return people.none()
+    if attribute == "externalId":
         return people.filter(directory_person__external_id=value)
     made = people.filter(directory_person__user_name__iexact=value)
     return made if made.exists() else people.filter(username__iexact=value)
 
 
 def _create(request: HttpRequest, tenant: Tenant) -> Answer:
-    terms = _terms(body_of(request))
+    from portal.api.scim_resources import Person, resource_read  # noqa: PLC0415 (see there)
+
+    terms = _terms(resource_read(Person, body_of(request)), is_active=True)
     user = directory_person_create(tenant=tenant, terms=terms, now=timezone.now())
     return _shown(tenant, directory_person(tenant, user.username)), HTTPStatus.CREATED
 
@@ -102,44 +106,47 @@ def _get(_: HttpRequest, tenant: Tenant, user: User) -> Answer:
 
 
 def _replace(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
-    return _changed(tenant, user, body_of(request))
+    """Sets what is stated. Without `active` the person stays enabled or disabled."""
+    from portal.api.scim_resources import Person, resource_read  # noqa: PLC0415 (see there)
+
+    stated = resource_read(Person, body_of(request))
+    shown = _changed(tenant, user, _terms(stated, is_active=is_active_in(tenant, user)))
+    made = getattr(user, "directory_person", None)
+    if made is not None and stated.external_id not in (None, shown.get("externalId")):
+        raise _left_out("externalId")
+    return shown, HTTPStatus.OK
 
 
 def _patch(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
-    """Applies `replace` and `add` of the attributes that we keep; ignores others."""
-    stated = _shown(tenant, user)
-    operations = body_of(request).get("Operations")
-    if not isinstance(operations, list):
-        raise invalid("invalidSyntax", refusal_text("scim_operations"), "Operations")
-    for each in operations:
-        if not isinstance(each, dict):
-            raise invalid("invalidSyntax", refusal_text("scim_operation"), "Operations")
-        if str(each.get("op", "")).lower() not in ("replace", "add"):
-            raise invalid("invalidSyntax", refusal_text("scim_replace_only"), "Operations")
-        _apply(stated, str(each.get("path") or ""), each.get("value"))
-    return _changed(tenant, user, stated)
+    """Applies the operations, all or none: the person then reads as they state it."""
+    from portal.api.scim_resources import Person, resource_patched  # noqa: PLC0415 (see there)
+
+    before = _shown(tenant, user)
+    wanted = resource_patched(Person, before, body_of(request))
+    if wanted.active is None:
+        raise invalid("invalidValue", refusal_text("scim_active"), "active")
+    shown = _changed(tenant, user, _terms(wanted, is_active=wanted.active))
+    for name, value in _values(wanted.model_dump()).items():
+        if value not in (_values(before).get(name, ""), _values(shown).get(name, "")):
+            raise _left_out(name)
+    return shown, HTTPStatus.OK
 
 
-def _apply(stated: dict[str, Any], where: str, value: object) -> None:
-    if not where:
-        if not isinstance(value, dict):
-            raise invalid("invalidPath", refusal_text("scim_path"), "Operations")
-        for name, inner in value.items():
-            _apply(stated, str(name), inner)
-        return
-    group, _, inner_name = where.partition(".")
-    if inner_name and group == "name":
-        stated["name"] = {**stated["name"], inner_name: value}
-    elif where == "name" and isinstance(value, dict):
-        stated["name"] = {**stated["name"], **value}
-    elif where in ("active", "userName"):
-        stated[where] = value
+def _values(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What can be stated of a person, flat. A formatted name is the name that is shown."""
+    name = {"formatted": shown.get("displayName"), **(shown.get("name") or {})}
+    kept = {key: shown.get(key) for key in ("userName", "externalId", "displayName", "active")}
+    flat = kept | {f"name.{key}": value for key, value in name.items()}
+    return {key: "" if value is None else value for key, value in flat.items()}
 
 
-def _changed(tenant: Tenant, user: User, stated: dict[str, Any]) -> Answer:
-    terms = _terms(stated)
+def _left_out(name: str) -> Refused:
+    return invalid("mutability", refusal_text("scim_kept", name=name), name)
+
+
+def _changed(tenant: Tenant, user: User, terms: PersonTerms) -> dict[str, Any]:
     directory_person_change(tenant=tenant, user=user, terms=terms, now=timezone.now())
-    return _shown(tenant, directory_person(tenant, user.username)), HTTPStatus.OK
+    return _shown(tenant, directory_person(tenant, user.username))
 
 
 def _remove(_: HttpRequest, tenant: Tenant, user: User) -> Answer:
@@ -167,23 +174,16 @@ def _shown(tenant: Tenant, user: User) -> dict[str, Any]:
     }
 
 
-def _terms(stated: dict[str, Any]) -> PersonTerms:
-    name = stated.get("name", {})
-    if not isinstance(name, dict):
-        raise invalid("invalidValue", refusal_text("scim_name"), "name")
-    active = stated.get("active", True)
-    if isinstance(active, str) and active.lower() in ("true", "false"):
-        # As some directories send it.
-        active = active.lower() == "true"
-    texts = {
-        "user_name": stated.get("userName", ""),
-        "external_id": stated.get("externalId") or "",
-        "given": name.get("givenName") or "",
-        "family": name.get("familyName") or "",
-    }
-    if not isinstance(active, bool) or not all(isinstance(each, str) for each in texts.values()):
-        raise invalid("invalidValue", refusal_text("scim_texts"), "active")
-    return PersonTerms(is_active=active, **texts)
+def _terms(stated: "Person", *, is_active: bool) -> PersonTerms:
+    """The person as stated; `is_active` counts where that is left open."""
+    name = stated.name
+    return PersonTerms(
+        user_name=stated.user_name or "",
+        external_id=stated.external_id or "",
+        given=(name.given_name if name else None) or "",
+        family=(name.family_name if name else None) or "",
+        is_active=is_active if stated.active is None else stated.active,
+    )
 
 
 urlpatterns = [

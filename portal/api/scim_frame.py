@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
@@ -22,6 +23,10 @@ ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
 CONTENT = "application/scim+json"
 MOST = 200
 LONGEST_BODY = 1_000_000
+KINDS = (
+    "invalidFilter", "invalidSyntax", "invalidValue", "invalidPath", "mutability", "noTarget",
+    "uniqueness",
+)  # fmt: skip
 
 M = TypeVar("M", bound=Model)
 Answer = tuple[dict[str, Any] | None, HTTPStatus]
@@ -74,11 +79,21 @@ def body_of(request: HttpRequest) -> dict[str, Any]:
     if len(request.body) > LONGEST_BODY:
         raise invalid("invalidSyntax", refusal_text("scim_body_long"), "body")
     try:
-        found = json.loads(request.body)
-    except ValueError:
+        found = json.loads(request.body, object_pairs_hook=_named_once)
+    except (ValueError, RecursionError):
         raise invalid("invalidSyntax", refusal_text("scim_body_json"), "body") from None
     if not isinstance(found, dict):
         raise invalid("invalidSyntax", refusal_text("scim_body_object"), "body")
+    return found
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of the body. Names of attributes have no case, so none may come twice."""
+    found = dict(pairs)
+    if len({name.lower() for name in found}) < len(pairs):
+        names = sorted(name.lower() for name, _ in pairs)
+        twice = next(name for name, after in pairwise(names) if name == after)
+        raise invalid("invalidSyntax", refusal_text("scim_twice", name=twice[:80]), "body")
     return found
 
 
@@ -102,6 +117,6 @@ def _refused(refusal: Refused) -> HttpResponse:
 
 def _error(status: HTTPStatus, detail: str, kind: str = "") -> HttpResponse:
     body = {"schemas": [ERROR], "status": str(int(status)), "detail": detail}
-    if kind in ("invalidFilter", "invalidSyntax", "invalidValue", "invalidPath", "uniqueness"):
+    if kind in KINDS:
         body["scimType"] = kind
     return JsonResponse(body, status=status, content_type=CONTENT)

@@ -1,9 +1,8 @@
 """SCIM 2.0 groups of a tenant's directory: list, create, get, replace, patch and delete."""
 
-import re
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -12,9 +11,8 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from portal.api.scim_frame import Answer, body_of, listed, served
-from portal.words import refusal_text
 from tenants.models import DirectoryGroup, Tenant
-from tenants.platform.errors import invalid
+from tenants.platform.text import first_invisible
 from tenants.services.directory.groups import (
     GroupTerms,
     directory_group,
@@ -25,11 +23,10 @@ from tenants.services.directory.groups import (
     group_members,
 )
 
+if TYPE_CHECKING:
+    from scim2_models import Group
+
 GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"
-_FILTER = re.compile(
-    r'\s*(displayName|externalId)\s+eq\s+"([^"\\\x00-\x1f]{1,255})"\s*', re.IGNORECASE
-)
-_MEMBER = re.compile(r'members\[value\s+eq\s+"([^"\\\x00-\x1f]{1,255})"\]', re.IGNORECASE)
 
 
 @csrf_exempt
@@ -54,17 +51,26 @@ def scim_group(request: HttpRequest, key: str) -> HttpResponse:
 def _list(request: HttpRequest, tenant: Tenant) -> Answer:
     groups = directory_groups(tenant)
     if wanted := request.GET.get("filter", ""):
-        found = _FILTER.fullmatch(wanted)
-        if found is None:
-            raise invalid("invalidFilter", refusal_text("scim_filter_group"), "filter")
-        name = "name__iexact" if found[1].lower() == "displayname" else "external_id"
-        groups = groups.filter(**{name: found[2]})
-    has_members = "members" not in request.GET.get("excludedAttributes", "").split(",")
+        from scim2_models import Group  # noqa: PLC0415 (see portal.api.scim_resources)
+
+        from portal.api.scim_resources import filter_read  # noqa: PLC0415 (see there)
+
+        name, value = filter_read(Group, wanted, ("displayName", "externalId"))
+        if first_invisible(value):
+            groups = groups.none()
+        field = "name__iexact" if name == "displayName" else "external_id"
+        groups = groups.filter(**{field: value})
+    left_out = request.GET.get("excludedAttributes", "").lower().split(",")
+    has_members = not any(each.rpartition(":")[2].strip() == "members" for each in left_out)
     return listed(request, groups, lambda group: _shown(tenant, group, has_members=has_members))
 
 
 def _create(request: HttpRequest, tenant: Tenant) -> Answer:
-    terms = _terms(body_of(request))
+    from scim2_models import Group  # noqa: PLC0415 (see portal.api.scim_resources)
+
+    from portal.api.scim_resources import resource_read  # noqa: PLC0415 (see there)
+
+    terms = _terms(resource_read(Group, body_of(request)))
     group = directory_group_create(tenant=tenant, terms=terms, now=timezone.now())
     return _shown(tenant, group), HTTPStatus.CREATED
 
@@ -74,65 +80,27 @@ def _get(_: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
 
 
 def _replace(request: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
-    return _changed(tenant, group, body_of(request))
+    from scim2_models import Group  # noqa: PLC0415 (see portal.api.scim_resources)
+
+    from portal.api.scim_resources import resource_read  # noqa: PLC0415 (see there)
+
+    return _changed(tenant, group, resource_read(Group, body_of(request)))
 
 
 def _patch(request: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
+    """Applies the operations, all or none."""
+    from scim2_models import Group  # noqa: PLC0415 (see portal.api.scim_resources)
+
+    from portal.api.scim_resources import resource_patched  # noqa: PLC0415 (see there)
+
     stated = _shown(tenant, group)
-    operations = body_of(request).get("Operations")
-    if not isinstance(operations, list):
-        raise invalid("invalidSyntax", refusal_text("scim_operations"), "Operations")
-    for each in operations:
-        if not isinstance(each, dict):
-            raise invalid("invalidSyntax", refusal_text("scim_operation"), "Operations")
-        act = str(each.get("op", "")).lower()
-        if act not in ("add", "remove", "replace"):
-            raise invalid("invalidSyntax", refusal_text("scim_group_operations"), "Operations")
-        _apply(stated, act, str(each.get("path") or ""), each.get("value"))
-    return _changed(tenant, group, stated)
+    stated["members"] = [
+        {"value": each["value"], "display": each["display"]} for each in stated["members"]
+    ]
+    return _changed(tenant, group, resource_patched(Group, stated, body_of(request)))
 
 
-def _apply(stated: dict[str, Any], act: str, where: str, value: object) -> None:
-    """Applies one operation to the group as it is stated; ignores attributes that we don't keep."""
-    if not where:
-        if not isinstance(value, dict):
-            raise invalid("invalidPath", refusal_text("scim_path"), "Operations")
-        for name, inner in value.items():
-            _apply(stated, act, str(name), inner)
-        return
-    one = _MEMBER.fullmatch(where)
-    if one is not None and act == "remove":
-        stated["members"] = [each for each in stated["members"] if each["value"] != one[1]]
-    elif where.lower() == "members":
-        stated["members"] = _members(stated["members"], act, value)
-    elif where in ("displayName", "externalId") and act != "remove":
-        stated[where] = value
-
-
-def _members(present: list[dict[str, Any]], act: str, value: object) -> list[dict[str, Any]]:
-    if value is None and act == "remove":
-        return []
-    rows: list[Any] = value if isinstance(value, list) else [value]
-    names = _names(rows)
-    if act == "replace":
-        return rows
-    if act == "remove":
-        return [each for each in present if each["value"] not in names]
-    return [*(each for each in present if each["value"] not in names), *rows]
-
-
-def _names(rows: object) -> frozenset[str]:
-    """The ids of the members in a list of objects with `value`."""
-    if not isinstance(rows, list):
-        raise invalid("invalidValue", refusal_text("scim_members"), "members")
-    found = [each.get("value") if isinstance(each, dict) else None for each in rows]
-    names = [each for each in found if isinstance(each, str)]
-    if len(names) < len(found):
-        raise invalid("invalidValue", refusal_text("scim_member"), "members")
-    return frozenset(names)
-
-
-def _changed(tenant: Tenant, group: DirectoryGroup, stated: dict[str, Any]) -> Answer:
+def _changed(tenant: Tenant, group: DirectoryGroup, stated: "Group") -> Answer:
     found = directory_group_change(group=group, terms=_terms(stated), now=timezone.now())
     return _shown(tenant, found), HTTPStatus.OK
 
@@ -142,11 +110,9 @@ def _remove(_: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
     return None, HTTPStatus.NO_CONTENT
 
 
-def _terms(stated: dict[str, Any]) -> GroupTerms:
-    name, external = stated.get("displayName"), stated.get("externalId") or ""
-    if not isinstance(name, str) or not isinstance(external, str):
-        raise invalid("invalidValue", refusal_text("scim_display_name"), "displayName")
-    return GroupTerms(name, external, _names(stated.get("members") or []))
+def _terms(stated: "Group") -> GroupTerms:
+    members = frozenset(str(each.value or "") for each in stated.members or [])
+    return GroupTerms(stated.display_name or "", stated.external_id or "", members)
 
 
 def _shown(tenant: Tenant, group: DirectoryGroup, *, has_members: bool = True) -> dict[str, Any]:

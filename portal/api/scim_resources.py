@@ -1,0 +1,200 @@
+"""What a directory sends by SCIM, read by scim2-models: resources, PATCH operations and filters.
+
+Names of attributes are read in any case and with the URN of their schema, as RFC 7644 allows. The
+models have what the portal keeps. The library takes half a second to load, so only the process that
+serves directories loads this module, at the first call.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
+
+from pydantic import ValidationError
+from scim2_models import (
+    URN,
+    CaseExact,
+    ComplexAttribute,
+    Context,
+    Group,
+    PatchOp,
+    Required,
+    Resource,
+    SCIMException,
+    ScimFilter,
+    ScimPolicy,
+    User,
+)
+from scim2_models.path import AttrPath, CompareOperator, Comparison
+
+from portal.words import refusal_text
+from tenants.platform.errors import Refused, invalid
+
+USER = "urn:ietf:params:scim:schemas:core:2.0:User"
+ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+MOST_OPERATIONS = 100
+# Microsoft's directory removes members by the value of the operation.
+AS_SENT = ScimPolicy(remove_value_as_filter=ScimPolicy.RemoveValue.apply)
+# Read-only, and sent along by Okta.
+_IDENTITY = ("id", "schemas", "meta")
+
+
+class PersonName(ComplexAttribute):
+    """The name of a person."""
+
+    formatted: str | None = None
+    given_name: str | None = None
+    family_name: str | None = None
+
+
+class Person(Resource[Any]):
+    """A person: what the portal keeps of the core schema. Others of its attributes are ignored in a
+    whole resource, and refused in a PATCH."""
+
+    __schema__ = URN(USER)
+
+    user_name: Annotated[str | None, Required.true, CaseExact.false] = None
+    name: PersonName | None = None
+    display_name: str | None = None
+    active: bool | None = None
+
+
+R = TypeVar("R", Person, Group)
+
+_USERS = {(field.serialization_alias or name).lower() for name, field in User.model_fields.items()}
+# What may be sent and is not kept. Names are in small letters.
+_IGNORED: dict[type[Resource[Any]], set[str]] = {
+    Person: {*_USERS, ENTERPRISE.lower()},
+    Group: set(),
+}
+
+
+def resource_read(model: type[R], body: Mapping[str, Any]) -> R:
+    """Reads a whole resource, of POST or PUT.
+
+    Raises:
+        Refused: `invalidSyntax` or `invalidValue`, also for a name that SCIM does not know.
+    """
+    urn = str(model.__schema__)
+    flat = _without_urn(body, urn)
+    lenient = ScimPolicy(unknown=ScimPolicy.Unknown.ignore)
+    with _faults():
+        found = model.model_validate(
+            {**flat, "schemas": [urn]},
+            scim_ctx=Context.RESOURCE_CREATION_REQUEST,
+            scim_policy=lenient,
+        )
+    for name in found.unknown_attributes or {}:
+        if name.lower() not in _IGNORED[model]:
+            raise invalid("invalidValue", refusal_text("scim_unknown", name=name[:80]), name[:80])
+    return found
+
+
+def resource_patched(model: type[R], stated: Mapping[str, Any], body: Mapping[str, Any]) -> R:
+    """Applies the operations of a PATCH to the resource as it is stated.
+
+    Raises:
+        Refused: with the `scimType` of the first operation that can't be applied.
+    """
+    lower = {name.lower(): value for name, value in body.items()}
+    operations = lower.get("operations")
+    if not isinstance(operations, list) or not operations:
+        raise invalid("invalidSyntax", refusal_text("scim_operations"), "Operations")
+    if len(operations) > MOST_OPERATIONS:
+        sentence = refusal_text("scim_operations_many", most=MOST_OPERATIONS)
+        raise invalid("invalidValue", sentence, "Operations")
+    with _faults(), AS_SENT:
+        found = model.model_validate(dict(stated))
+        for each in operations:
+            _operate(model, found, each)
+    return found
+
+
+def _operate(model: type[R], found: R, sent: object) -> None:
+    if not isinstance(sent, dict):
+        raise invalid("invalidSyntax", refusal_text("scim_operation"), "Operations")
+    operation = {name.lower(): value for name, value in sent.items()}
+    value = operation.get("value")
+    if operation.get("path") in (None, ""):
+        operation.pop("path", None)
+        if isinstance(value, dict):
+            operation["value"] = _without_identity(value, found.id)
+    message = {"schemas": [PATCH], "Operations": [operation]}
+    patch = PatchOp[model].model_validate(  # type: ignore[valid-type]
+        message, scim_ctx=Context.RESOURCE_PATCH_REQUEST
+    )
+    is_changed = patch.patch(found)
+    path = str(operation.get("path", ""))
+    is_selected = value is not None or "[" in path
+    is_removal = str(operation.get("op", "")).lower() == "remove"
+    if is_removal and is_selected and not is_changed:
+        raise invalid("noTarget", refusal_text("scim_no_target", path=path[:200]), "path")
+
+
+def filter_read(model: type[R], text: str, names: Collection[str]) -> tuple[str, str]:
+    """The attribute and the value of a filter such as `userName eq "ada"`.
+
+    Raises:
+        Refused: `invalidFilter`, for any other form.
+    """
+    try:
+        node = ScimFilter[model](text).ast  # type: ignore[valid-type]
+    except (SCIMException, ValueError):
+        node = None
+    if isinstance(node, Comparison) and node.op == CompareOperator.eq:
+        name = next((each for each in names if _is_named(node.attr_path, model, each)), None)
+        if name is not None and isinstance(node.value, str):
+            return name, node.value
+    raise invalid("invalidFilter", refusal_text("scim_filter", names=", ".join(names)), "filter")
+
+
+def _is_named(path: AttrPath, model: type[R], name: str) -> bool:
+    uri = (path.uri or model.__schema__ or "").lower()
+    is_ours = uri == str(model.__schema__).lower() and path.sub_attr is None
+    return is_ours and path.attr.lower() == name.lower()
+
+
+def _without_urn(body: Mapping[str, Any], urn: str) -> dict[str, Any]:
+    """The attributes by their plain names, where they have the URN of the schema before them."""
+    flat: dict[str, Any] = {}
+    for name, value in body.items():
+        is_ours = name.lower() == urn.lower()
+        inner = value if is_ours and isinstance(value, dict) else {name: value}
+        for each, held in inner.items():
+            plain = each[len(urn) + 1 :] if each.lower().startswith(f"{urn.lower()}:") else each
+            if plain.lower() in map(str.lower, flat):
+                raise invalid("invalidSyntax", refusal_text("scim_twice", name=plain[:80]), plain)
+            flat[plain] = held
+    return {name: value for name, value in flat.items() if name.lower() != "schemas"}
+
+
+def _without_identity(value: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    ours = {"id": key}
+    return {
+        name: held
+        for name, held in value.items()
+        if name.lower() not in _IDENTITY or ours.get(name.lower(), held) != held
+    }
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Raises what the library finds wrong as Refused."""
+    try:
+        yield
+    except SCIMException as fault:
+        raise _refused(fault.scim_type, str(fault)) from None
+    except ValidationError as fault:
+        first = fault.errors(include_url=False, include_input=False)[0]
+        kind = str(first["type"]).removeprefix("scim_")
+        where = ".".join(map(str, first["loc"]))
+        text = f"{where}: {first['msg']}" if where else first["msg"]
+        raise _refused(kind, text) from None
+
+
+KINDS = ("invalidSyntax", "invalidValue", "invalidPath", "mutability", "noTarget")
+
+
+def _refused(kind: str, fault: str) -> Refused:
+    code = kind if kind in KINDS else "invalidValue"
+    return invalid(code, refusal_text("scim_fault", fault=fault[:300]), "body")
