@@ -16,6 +16,7 @@ from django.conf import settings
 
 from allocation.services.record.liveness import SeenNow
 from portal.due_tasks import DueTasks
+from tenants.platform.watchdog.pulses import pulse
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class SharedScheduler(Scheduler):
             needed = set(self._due.needed(names))
             for name, at in zip(names, due, strict=True):
                 self._finish(name, periods[at - 1], is_needed=name in needed)
+            pulse("schedule")
         except (redis.RedisError, SchedulingError) as error:
             logger.warning("Periodic tasks wait for the broker: %s", error)
             return RETRY_SECONDS

@@ -6,11 +6,22 @@ kombu's default restore intervals that took a minute and a half longer, and once
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, task_prerun
+from celery.signals import (
+    beat_init,
+    setup_logging,
+    task_prerun,
+    worker_init,
+    worker_shutting_down,
+)
 from kombu import Queue
+
+from tenants.platform.broker import broker_transport_register
+from tenants.platform.watchdog.pulses import watchdog_start, watchdog_stop
+from tenants.platform.watchdog.workers import QUEUE, QueuePulse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -18,7 +29,9 @@ VISIBILITY_TIMEOUT = 60
 TIME_LIMIT = 45
 SOFT_TIME_LIMIT = 40
 
+broker_transport_register()
 app = Celery("portal")
+app.steps["consumer"].add(QueuePulse)
 
 
 @setup_logging.connect
@@ -35,6 +48,32 @@ def connections_check(task: Any = None, **_: object) -> None:  # noqa: ANN401 (a
     from django.db import close_old_connections  # noqa: PLC0415 (not before Django is set up)
 
     close_old_connections()
+
+
+@worker_init.connect
+def worker_watched(sender: Any, **_: object) -> None:  # noqa: ANN401 (Celery's)
+    """Starts the watchdog of a worker, which is named like its program."""
+    if sender.app is app:
+        _watchdog_start(sender.hostname.partition("@")[0], {QUEUE: "redis"})
+
+
+@beat_init.connect
+def beat_watched(**_: object) -> None:
+    """Starts the watchdog of beat."""
+    _watchdog_start("beat", {"schedule": "redis database"})
+
+
+@worker_shutting_down.connect
+def watched_no_more(**_: object) -> None:
+    """Ends the watchdog of a worker that stops: it may finish its tasks."""
+    watchdog_stop()
+
+
+def _watchdog_start(program: str, loops: Mapping[str, str]) -> None:
+    from django.conf import settings  # noqa: PLC0415 (read when first needed, not on import)
+
+    servers = settings.WATCHDOG_SERVERS
+    watchdog_start(program, loops, seconds=settings.WATCHDOG_SECONDS, servers=servers)
 
 
 def _configuration() -> dict[str, Any]:

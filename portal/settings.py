@@ -176,6 +176,15 @@ AGENTS_REDIS_PUBLIC_URL = redis_database(
 # enrolment on to the operators' process.
 AGENTS_MASTER_KEY = "" if OPERATORS_URL else env_secret("AGENTS_MASTER_KEY")
 
+# Each program's watchdog ends it when one of its loops has been silent for so long although the
+# servers that it waits for answer; 0: none.
+WATCHDOG_SECONDS = env_int("WATCHDOG_SECONDS", 12, low=0, high=3600)
+WATCHDOG_SERVERS = {
+    "redis": CACHE_REDIS_URL,
+    "agents": AGENTS_REDIS_URL,
+    "database": env_str("DATABASE_URL"),
+}
+
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",

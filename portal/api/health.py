@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
 from allocation.services.decide.self_check import self_check_read
+from allocation.services.record.liveness import programs_silent
 
 PROBE = "readyz"
 
@@ -29,23 +30,25 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """503 if the database accepts no writes, or lacks a migration of this version.
 
-    200 and `degraded` if a Redis server accepts no writes: pages and requests are answered, but
-    decisions and documents for nodes come late. Each store is written to, because a full or
-    read-only store still answers a ping. The answer names each store.
+    200 and `degraded` if a Redis server accepts no writes, a program does not do its work, or the
+    oldest request has no decision for too long: pages and requests are answered, but decisions and
+    documents for nodes come late. Each store is written to, because a full or read-only store still
+    answers a ping. The answer names each store and program.
     """
-    database = _database_writes()
+    now, database = timezone.now(), _database_writes()
     servers = {
         "redis": _redis_writes(settings.CACHE_REDIS_URL),
         "agents_redis": _redis_writes(settings.AGENTS_REDIS_URL),
     }
-    status = "ok" if all(servers.values()) else "degraded"
+    work = {"programs": _programs(now), "decisions": _decisions(now) if database else "unknown"}
     checks = {"database": database, **servers}
     words = {name: "ok" if fine else "no write" for name, fine in checks.items()}
     missing = migrations_missing() if database else 0
     words["migrations"] = f"{missing} not applied" if missing else "ok" if database else "unknown"
     if not database or missing:
-        return _answer({"status": "not ready", **words}, 503)
-    return _answer({"status": status, **words}, 200)
+        return _answer({"status": "not ready", **words, **work}, 503)
+    is_fine = all(servers.values()) and set(work.values()) == {"ok"}
+    return _answer({"status": "ok" if is_fine else "degraded", **words, **work}, 200)
 
 
 @require_safe
@@ -98,6 +101,23 @@ def _database_writes() -> bool:
             return bool(cursor.fetchone()[0])
     except DatabaseError:
         return False
+
+
+def _programs(now: datetime) -> str:
+    """What is wrong with programs, or "ok"."""
+    try:
+        silent = programs_silent(now)
+    except redis.RedisError:
+        return "unknown"
+    return "; ".join(f"{name}: {what}" for name, what in silent.items()) or "ok"
+
+
+def _decisions(now: datetime) -> str:
+    """How late decisions are, or "ok"."""
+    found = self_check_read(now)
+    if not found["decisions_behind"]:
+        return "ok" if found["decisions_behind"] == 0 else "unknown"
+    return f"the oldest request has none for {found['oldest_undecided_seconds']} s"
 
 
 def _redis_writes(url: str) -> bool:

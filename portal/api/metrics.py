@@ -16,11 +16,12 @@ from rest_framework.request import Request
 from allocation.queries.decisions.samples import replay_metrics
 from allocation.queries.fleet.metrics import database_size_metrics, delay_metrics, metrics_of
 from allocation.services.decide.self_check import self_check_read
-from allocation.services.record.liveness import programs_read, reader_lag_read
+from allocation.services.record.liveness import PROGRAMS, programs_read, reader_lag_read
 from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 from portal.traffic import traffic_read
 from tenants.api.auth import TokenAuthentication
 from tenants.platform.wall import operator_tx
+from tenants.platform.watchdog.notes import ends_read, silent_read
 from tenants.queries import mails_counted, outbox_waiting, webhooks_lag
 
 QUEUES = ("default", "solver")
@@ -130,11 +131,30 @@ def _programs(now: datetime) -> Iterator[Metric]:
                 "How long the newest report that was read had waited.",
                 (Value(reader_lag_read()),),
             ),
+            *_watchdogs(),
             *traffic_read(),
         ]
     except redis.RedisError:
         return
     yield from found
+
+
+def _watchdogs() -> Iterator[Metric]:
+    """Raises redis.RedisError."""
+    ends = ends_read(settings.CACHE_REDIS_URL, PROGRAMS)
+    silent = silent_read(settings.CACHE_REDIS_URL, PROGRAMS)
+    yield Metric(
+        "gpu_portal_watchdog_ends_total",
+        "counter",
+        "Programs that their watchdog has ended.",
+        tuple(Value(count, {"program": name}) for name, count in ends.items()),
+    )
+    yield Metric(
+        "gpu_portal_program_silent",
+        "gauge",
+        "1: a loop of the program has done nothing for 5 s.",
+        tuple(Value(int(name in silent), {"program": name}) for name in PROGRAMS),
+    )
 
 
 def _queues() -> Iterator[Metric]:

@@ -33,6 +33,7 @@ INHERITED_VARIABLES = (
     "CALLS_PER_ADDRESS",
     "QUOTES_PER_PERSON",
     "TRACES_URL",
+    "WATCHDOG_SECONDS",
 )
 
 # The launcher starts this program last.

@@ -25,7 +25,7 @@ from portal.launch.processes import (
 BACKOFF_FIRST_SECONDS = 0.5
 # A program may fail repeatedly while another one is down; then it should come back soon.
 BACKOFF_MAX_SECONDS = 5.0
-HEALTHY_AFTER_SECONDS = 10.0
+HEALTHY_AFTER_SECONDS = 5.0
 START_ATTEMPTS = 4
 PUMP_SECONDS = 0.1
 READ_BYTES = 65536

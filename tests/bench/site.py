@@ -20,7 +20,7 @@ from portal.launch.embedded import free_port
 from tests.bench.machine import ROOT, report
 
 READY = "The portal is ready"
-READY_SECONDS = 120
+READY_SECONDS = 400
 
 
 class SiteDidNotStart(Exception):

@@ -4,10 +4,13 @@ import os
 import signal
 import socket
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from allocation.services.inbox.consumer import Reader
+from allocation.services.inbox.account_guard import LINKS
+from allocation.services.inbox.consumer import REPORTS, Reader
+from tenants.platform.watchdog.pulses import watchdog_start
 
 
 class Command(BaseCommand):
@@ -20,4 +23,10 @@ class Command(BaseCommand):
         reader = Reader(name=f"{socket.gethostname()}-{os.getpid()}", clock=timezone.now)
         signal.signal(signal.SIGTERM, lambda *_: reader.stop())
         signal.signal(signal.SIGINT, lambda *_: reader.stop())
+        watchdog_start(
+            "reader",
+            {REPORTS: "redis agents database", LINKS: "agents database"},
+            seconds=settings.WATCHDOG_SECONDS,
+            servers=settings.WATCHDOG_SERVERS,
+        )
         reader.run()

@@ -26,6 +26,7 @@ from allocation.services.inbox.report_streams import (
 from allocation.services.inbox.throttle import FLOOD_SECONDS, WATCHED_SECONDS
 from allocation.services.nodes.fleet import node_flooded
 from allocation.services.nodes.redis_accounts import PREFIX, agent_account_replace, agents_redis
+from tenants.platform.watchdog.pulses import pulse
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ CONNECTIONS_MOST = 24
 # A large node sends and reads about 20 KB per second.
 BYTES_PER_SECOND = 4 << 20
 COMMANDS_PER_SECOND = 500
+# What sends pulses to the watchdog.
+LINKS = "links"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class AccountGuard:
             while not stopped.wait(LOOK_SECONDS):
                 try:
                     self.look()
+                    pulse(LINKS)
                 except redis.RedisError as error:
                     logger.warning("The agents' server can't be checked: %s", error)
                     stopped.wait(1)

@@ -34,6 +34,7 @@ from allocation.services.publish.publish import republish_all
 from allocation.services.record.counters import counter_add
 from allocation.services.record.liveness import SeenNow, reader_lag_seen
 from allocation.services.runs.lost_runs import node_bookings_requeue
+from tenants.platform.watchdog.pulses import pulse
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ LIST_EVERY_SECONDS = 1.0
 # Messages that a killed reader left unfinished are taken over after this time.
 TAKEN_OVER_MS = 5000
 PAUSE_SECONDS = 1.0
+# What sends pulses to the watchdog.
+REPORTS = "reports"
 
 
 class Reader:
@@ -95,6 +98,7 @@ class Reader:
         while not self._stopped.is_set():
             try:
                 self.turn()
+                pulse(REPORTS)
                 self._stopped.wait(GATHER_SECONDS)
             except (redis.RedisError, OperationalError) as error:
                 logger.warning("Reports wait: %s", error)

@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 import redis
+from django.conf import settings
 from django.core.cache import cache
+
+from tenants.platform.watchdog.notes import silent_read
 
 logger = logging.getLogger(__name__)
 
 PROGRAMS = ("web", "operators", "worker", "solver", "beat", "reader", "sender")
+# Programs that work at least every 15 s, whether anybody asks for something or not.
+ALWAYS = ("worker", "solver", "beat", "reader", "sender")
+STOPPED_AFTER_SECONDS = 40
 _AT = "seen:{}"
 _LAG = "seen:reader-lag"
 
@@ -55,6 +61,21 @@ def programs_read(now: datetime, programs: Sequence[str] = PROGRAMS) -> Iterator
         at = found.get(_AT.format(program))
         if at is not None:
             yield program, max(0.0, now.timestamp() - at)
+
+
+def programs_silent(now: datetime) -> dict[str, str]:
+    """What is wrong with each program that does not do its work. Raises redis.RedisError.
+
+    A site on which none of them has ever worked has no such program yet.
+    """
+    ages = dict(programs_read(now, ALWAYS))
+    late = {
+        name: f"no work for {ages[name]:.0f} s" if name in ages else "never worked"
+        for name in ALWAYS
+        if ages and ages.get(name, math.inf) > STOPPED_AFTER_SECONDS
+    }
+    loops = silent_read(settings.CACHE_REDIS_URL, PROGRAMS)
+    return late | {name: f"silent: {loop}" for name, loop in loops.items()}
 
 
 def reader_lag_read() -> float | None:

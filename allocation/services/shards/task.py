@@ -20,6 +20,8 @@ from redis.exceptions import RedisError
 from allocation.services.gc_paused import gc_paused
 from allocation.services.shards.letters import CODE, answered, opened
 from allocation.solver.cycle.solve import solve as solve_whole
+from tenants.platform.broker import broker_transport_register
+from tenants.platform.watchdog.workers import QueuePulse
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ def key_of(job: str, kind: str, shard: int | str = "") -> str:
 
 def shards_app(url: str, **transport: object) -> Celery:
     """The application, without tasks. Not Django's: a worker has no settings of the portal."""
+    broker_transport_register()
     app = Celery("shards", set_as_current=False, fixups=[])
     app.conf.update(
         broker_url=url,
@@ -63,6 +66,7 @@ def shards_app(url: str, **transport: object) -> Celery:
 def worker_app(url: str) -> Celery:
     """The application of a worker, which decides what it finds in the queue."""
     app = shards_app(url)
+    app.steps["consumer"].add(QueuePulse)
 
     @app.task(name=TASK)
     def decide(**message: Any) -> None:  # noqa: ANN401 (JSON)

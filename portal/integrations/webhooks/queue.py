@@ -20,6 +20,7 @@ from portal.integrations.answers import Answer
 from portal.integrations.jira.call import jira_call
 from portal.integrations.webhooks.message import Message, message_of
 from tenants.models import Webhook, WebhookDelivery
+from tenants.platform.watchdog.pulses import pulse
 from tenants.rules.event_types import TEST
 from tenants.rules.webhooks import RETRY_PERIOD, BadTarget, next_try, retry_after
 from tenants.services.members.messages import PeopleMessage, people_message_put
@@ -107,6 +108,8 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 200
 LOOK_SECONDS = 1.0
+# What sends pulses to the watchdog.
+DELIVERIES = "deliveries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +276,7 @@ class Sender:
         except DatabaseError as error:
             logger.warning("Webhooks wait for the database: %s", type(error).__name__)
             return 0
+        pulse(DELIVERIES)
         for attempt in attempts:
             task = asyncio.create_task(self._send(attempt))
             self._busy.add(task)

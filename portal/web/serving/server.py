@@ -14,6 +14,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tenants.platform.watchdog.pulses import watchdog_stop
+
 HEAD_SECONDS = 10
 HEAD_BYTES = 64 * 1024
 
@@ -87,12 +89,20 @@ class Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Runs uvicorn's main loop and remembers the event loop for the signal."""
+        from portal.web.serving.pulses import pulses_send, web_watched  # noqa: PLC0415 (see below)
+
         self._loop = asyncio.get_running_loop()
-        await super().main_loop()
+        web_watched()
+        pulses = asyncio.create_task(pulses_send())
+        try:
+            await super().main_loop()
+        finally:
+            pulses.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stops uvicorn and lets the application answer waiting requests."""
         super().handle_exit(sig, frame)
+        watchdog_stop()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stopping)
 

@@ -6,6 +6,7 @@ looks up decided bookings and builds their responses, tenant by tenant.
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from allocation.queries.bookings.decided import bookings_decided, decided_bookin
 from allocation.services.publish.live import DECIDED_CHANNEL
 from tenants.platform.deferred import Deferred, DeferredResponse, with_headers_of
 from tenants.platform.wall import tenant_tx
+from tenants.platform.watchdog.pulses import pulse, pulses_end
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,10 @@ WAITING_MOST = 8_000
 WAITING_MOST_EACH = WAITING_MOST // 4
 LOOK_SECONDS = 1.0
 RECONNECT_SECONDS = 1.0
+# The listener asks for an answer as often, which a connection that is cut never brings.
+PING_SECONDS = 2.0
+# What sends pulses to the watchdog.
+DECISIONS, HINTS = "decisions", "hints of decisions"
 
 
 @dataclass(eq=False, slots=True)
@@ -117,14 +123,18 @@ class Waiting:
                         await self._wake.wait()
                 except TimeoutError:
                     if not any(self._waiters.values()):
+                        pulse(DECISIONS)
                         continue
                 await self._round()
+                pulse(DECISIONS)
         finally:
             for waiters in list(self._waiters.values()):
                 for waiter in list(waiters):
                     self._answered(waiter, None)
             self._tasks[-1].cancel()
             self._tasks = []
+            pulses_end(DECISIONS)
+            pulses_end(HINTS)
 
     async def _round(self) -> None:
         self._wake.clear()
@@ -151,11 +161,22 @@ class Waiting:
                     server.pubsub() as hints,
                 ):
                     await hints.subscribe(DECIDED_CHANNEL)
-                    async for _ in hints.listen():
-                        self._wake.set()
+                    await self._hear(hints)
             except RedisError as error:
                 logger.warning("Decisions are looked for once a second: %s", error)
             await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _hear(self, hints: "redis.asyncio.client.PubSub") -> None:
+        pinged = time.monotonic()
+        while True:
+            said = await hints.get_message(timeout=PING_SECONDS)
+            if said is not None:
+                pulse(HINTS)
+                if said["type"] == "message":
+                    self._wake.set()
+            if time.monotonic() - pinged >= PING_SECONDS:
+                pinged = time.monotonic()
+                await hints.ping()
 
 
 @cache

@@ -176,7 +176,8 @@ def test_probes_answer_without_a_token() -> None:
     assert Client().get("/healthz").json() == {"status": "ok"}
     ready = Client().get("/readyz")
     assert ready.status_code == 200
-    assert set(ready.json()) == {"status", "database", "redis", "agents_redis", "migrations"}
+    stores = {"database", "redis", "agents_redis", "migrations"}
+    assert set(ready.json()) == {"status", *stores, "programs", "decisions"}
     assert set(ready.json().values()) == {"ok"}
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,13 +41,21 @@ class WrongResult(Exception):
 
 @contextmanager
 def solver_stopped(site: Site) -> Iterator[None]:
-    """Stops the solver inside the block."""
-    record = json.loads((site.var / "pids" / "solver.pid").read_text(encoding="utf-8"))
-    os.killpg(record["pid"], signal.SIGSTOP)
+    """Stops the solver inside the block, and first its watchdog, which would end it."""
+    pid = json.loads((site.var / "pids" / "solver.pid").read_text(encoding="utf-8"))["pid"]
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    # The watchdog leads a session of its own, and is in no group of the solver.
+    children = [int(word) for word in text.split()]
+    own = [child for child in children if os.getpgid(child) != pid]
+    for child in own:
+        os.kill(child, signal.SIGSTOP)
+    os.killpg(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.killpg(record["pid"], signal.SIGCONT)
+        os.killpg(pid, signal.SIGCONT)
+        for child in own:
+            os.kill(child, signal.SIGCONT)
 
 
 async def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:

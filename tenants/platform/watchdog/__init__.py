@@ -1,0 +1,1 @@
+"""A process next to each program that ends it when it is deaf, so that its supervisor starts it."""
