@@ -119,6 +119,9 @@ class Booking(models.Model):
         help_text="What its program has reported.",
     )  # fmt: skip
     version = models.BigIntegerField(default=1, help_text="Rises with every change.")
+    changed_at = models.DateTimeField(
+        null=True, blank=True, help_text="Time of the last change; null: none since submission."
+    )
     revision = models.PositiveIntegerField(
         db_default=1, default=1, help_text="Of the request: rises with each change of it."
     )

@@ -31,6 +31,11 @@ class Series(models.Model):
     is_partial = models.BooleanField(
         default=False, help_text="Dates are decided one by one; otherwise all or none."
     )
+    keeps_end = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Each date ends at the same local time; otherwise each has the same length.",
+    )
     skipped = models.JSONField(default=list, help_text="Dates that the calendar does not have.")
     failed = models.JSONField(
         default=list,

@@ -160,7 +160,8 @@ SENTENCES: dict[str, Promise] = {
     "rrule_setpos": gettext_lazy("BYSETPOS requires BYDAY or BYMONTHDAY."),
     "rrule_no_dates": gettext_lazy("The series ends before its first date."),
     "rrule_until": gettext_lazy(
-        "UNTIL must be the last day, such as UNTIL=20270131, in your time zone."
+        "UNTIL must be the last day in your time zone, such as UNTIL=20270131, or a time: "
+        "UNTIL=20270131T080000Z."
     ),
     "rrule_dates": gettext_lazy("A series can have at most %(max_dates)s dates."),
     "ask_no_project_of": gettext_lazy(
@@ -169,7 +170,7 @@ SENTENCES: dict[str, Promise] = {
     "ask_clock_skipped": gettext_lazy("%(clock)s does not exist on %(day)s in %(zone)s."),
     "ask_add_start": gettext_lazy("Add a start, such as “9:00-17:00”."),
     "rrule_form": gettext_lazy(
-        "Use FREQ=DAILY, WEEKLY or MONTHLY with INTERVAL, BYDAY=MO,WE, and COUNT or "
+        "Use FREQ=DAILY, WEEKLY or MONTHLY with INTERVAL, BYDAY=MO,WE, WKST, and COUNT or "
         "UNTIL=20270131. MONTHLY also takes BYDAY=2TU,-1FR, BYMONTHDAY and BYSETPOS."
     ),
 }

@@ -130,7 +130,7 @@ def series_asked(now: datetime) -> None:
     request = BookingRequest(
         project, "standard", parsed.document(first=True), "lab-course", ZONE, text
     )
-    repeat = Repeat(parsed.repeat, is_partial=True)
+    repeat = Repeat(parsed.repeat, is_partial=True, keeps_end=True)
     actor = person("mara", tenant)
     series_request(actor=actor, request=request, repeat=repeat, now=now, series_id=series_id)
 

@@ -1,5 +1,6 @@
 """Dates that repeat: wall clock time over changes of clocks, and the days that do not exist."""
 
+from calendar import monthrange
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -167,7 +168,12 @@ def test_a_rule_that_never_matches_comes_to_an_end() -> None:
         ("FREQ=DAILY", "no_end"),
         ("FREQ=DAILY;COUNT=3;UNTIL=20270101", "end_twice"),
         ("FREQ=DAILY;UNTIL=20270231", "not_a_rule"),
-        ("FREQ=DAILY;UNTIL=20270101T000000Z", "not_a_rule"),
+        ("FREQ=DAILY;UNTIL=20270101T000000+0100", "not_a_rule"),
+        ("FREQ=DAILY;UNTIL=20270101T0000Z", "not_a_rule"),
+        ("FREQ=DAILY;UNTIL=20270101T246000Z", "not_a_rule"),
+        ("FREQ=DAILY;UNTIL=2027-01-01", "not_a_rule"),
+        ("FREQ=WEEKLY;WKST=XX;COUNT=3", "not_a_rule"),
+        ("FREQ=WEEKLY;WKST=2MO;COUNT=3", "not_a_rule"),
         ("FREQ=MONTHLY;BYDAY=6MO;COUNT=3", "not_a_rule"),
         ("FREQ=MONTHLY;BYDAY=0MO;COUNT=3", "not_a_rule"),
         ("FREQ=MONTHLY;BYMONTHDAY=32;COUNT=3", "not_a_rule"),
@@ -198,11 +204,125 @@ def test_a_series_has_at_most_366_dates_and_at_least_one() -> None:
 
 
 def test_dates_that_overlap_are_seen_to_the_second() -> None:
-    starts = dates("FREQ=DAILY;COUNT=3", "2026-11-24 09:00").starts
-    assert not dates_overlap(starts, 86_400)
-    assert dates_overlap(starts, 86_401)
-    spring = dates("FREQ=DAILY;COUNT=3", "2027-03-27 09:00").starts
-    assert dates_overlap(spring, 86_400), "the day between has 23 hours"
+    found = dates("FREQ=DAILY;COUNT=3", "2026-11-24 09:00")
+    assert not dates_overlap(found.starts, found.after(86_400))
+    assert dates_overlap(found.starts, found.after(86_401))
+    spring = dates("FREQ=DAILY;COUNT=3", "2027-03-27 09:00")
+    assert dates_overlap(spring.starts, spring.after(86_400)), "the day between has 23 hours"
+
+
+# (zone, rule, first, last start): as Google, Outlook and Apple write the end of a recurrence.
+ENDS = {
+    "the last second of a local day": (
+        "Europe/Berlin", "FREQ=WEEKLY;WKST=MO;UNTIL=20270131T225959Z;BYDAY=MO,WE",
+        "2027-01-20 09:00", "2027-01-27 09:00"),
+    "the last start itself": (
+        "Europe/Berlin", "FREQ=DAILY;UNTIL=20270131T080000Z;INTERVAL=1",
+        "2027-01-20 09:00", "2027-01-31 09:00"),
+    "a second before a start": (
+        "Europe/Berlin", "FREQ=DAILY;UNTIL=20270131T075959Z", "2027-01-20 09:00",
+        "2027-01-30 09:00"),
+    "midnight in UTC is the day before in New York": (
+        "America/New_York", "FREQ=DAILY;UNTIL=20270131T000000Z", "2027-01-20 18:00",
+        "2027-01-30 18:00"),
+    "and too early for a later start there": (
+        "America/New_York", "FREQ=DAILY;UNTIL=20270131T000000Z", "2027-01-20 20:00",
+        "2027-01-29 20:00"),
+    "a local time": (
+        "Asia/Kathmandu", "FREQ=DAILY;UNTIL=20270131T090000", "2027-01-20 09:00",
+        "2027-01-31 09:00"),
+    "a last start after a change of clocks": (
+        "Europe/Berlin", "FREQ=DAILY;UNTIL=20270329T203000Z", "2027-03-20 22:30",
+        "2027-03-29 22:30"),
+    "the last second of the calendar": (
+        "Pacific/Kiritimati", "FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=1;UNTIL=99991231T235959Z",
+        "2027-03-01 22:30", "2199-03-01 22:30"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_the_end_is_read_as_calendar_programs_write_it(case: str) -> None:
+    zone, rule, first, last = ENDS[case]
+    found = dates(rule, first, ZoneInfo(zone))
+    assert walls(found, ZoneInfo(zone))[-1] == last
+    assert recurrence_read(recurrence_read(rule).text) == recurrence_read(rule)
+    again = dates(found.rule.text, first, ZoneInfo(zone))
+    assert again.starts == found.starts, "the stored rule has the same dates"
+    assert recurrence_words(recurrence_read(rule)).startswith("every ")
+
+
+def test_the_week_begins_where_the_calendar_program_says() -> None:
+    """The example of RFC 5545."""
+    rule = "FREQ=WEEKLY;INTERVAL=2;COUNT=4;BYDAY=TU,SU"
+    monday, sunday = (dates(f"{rule};WKST={day}", "1997-08-05 09:00") for day in ("MO", "SU"))
+    assert [each[5:10] for each in walls(monday)] == ["08-05", "08-10", "08-19", "08-24"]
+    assert [each[5:10] for each in walls(sunday)] == ["08-05", "08-17", "08-19", "08-31"]
+    assert recurrence_read("WKST=SU;FREQ=DAILY;COUNT=2").text == "FREQ=DAILY;COUNT=2"
+    line = recurrence_line(recurrence_read(f"{rule};WKST=SU"))
+    found = parse_ask(f"9-17 {line}", catalogue=Catalogue((), ()), zone=BERLIN,
+                      now=datetime(2026, 11, 22, tzinfo=UTC))  # fmt: skip
+    assert found.repeat == recurrence_read(f"{rule};WKST=SU")
+
+
+def test_a_rule_in_a_line_ends_as_a_calendar_program_says() -> None:
+    found = parse_ask("22:00-23:00 rrule:FREQ=DAILY;UNTIL=20270131T203000Z",
+                      catalogue=Catalogue((), ()), zone=BERLIN,
+                      now=datetime(2026, 11, 22, tzinfo=UTC))  # fmt: skip
+    assert found.repeat == recurrence_read("FREQ=DAILY;UNTIL=20270130"), "22:00 is after 21:30"
+
+
+SKIPPED = {
+    "after the last date": ("FREQ=MONTHLY;UNTIL=20270510", "2027-01-31 09:00",
+                            ["2027-02-31", "2027-04-31"]),
+    "in the last month, if that ends": ("FREQ=MONTHLY;UNTIL=20270430", "2027-03-31 09:00",
+                                        ["2027-04-31"]),
+    "not after the end": ("FREQ=MONTHLY;UNTIL=20270429", "2027-03-31 09:00", []),
+    "numbered weekdays after the last date": (
+        "FREQ=MONTHLY;BYDAY=5FR;UNTIL=20270331", "2027-01-01 09:00",
+        ["2027-02 5FR", "2027-03 5FR"]),
+    "a position that selects nothing": (
+        "FREQ=MONTHLY;BYDAY=FR;BYSETPOS=5;UNTIL=20270331", "2027-01-01 09:00",
+        ["2027-02 BYSETPOS=5", "2027-03 BYSETPOS=5"]),
+    "days counted from the end": (
+        "FREQ=MONTHLY;BYMONTHDAY=-30,-1;UNTIL=20270331", "2027-01-01 09:00", ["2027-02--30"]),
+    "every second month": ("FREQ=MONTHLY;INTERVAL=2;UNTIL=20270630", "2026-12-31 09:00",
+                           ["2027-02-31", "2027-04-31", "2027-06-31"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SKIPPED)
+def test_every_day_that_does_not_exist_is_named(case: str) -> None:
+    rule, first, skipped = SKIPPED[case]
+    assert list(dates(rule, first).skipped) == skipped
+
+
+@holds_for(st.sets(st.integers(1, 31), min_size=1), st.integers(1, 4),
+           st.dates(date(2026, 1, 1), date(2028, 12, 31)), st.integers(30, 900),
+           few=80, many=2_000)  # fmt: skip
+def test_each_day_of_a_month_is_a_date_or_named(
+    days: set[int], interval: int, first: date, length: int
+) -> None:
+    """Compared with a plain walk over the months."""
+    last = first + timedelta(days=length)
+    rule = Recurrence("MONTHLY", interval, until=last, month_days=tuple(sorted(days)))
+    months = [
+        divmod(first.year * 12 + first.month - 1 + step, 12)
+        for step in range(0, 40 * interval, interval)
+    ]
+    wanted = [(year, month + 1, day) for year, month in months for day in sorted(days)]
+    inside = [each for each in wanted if (first.year, first.month, first.day) <= each]
+    real, missing = [], []
+    for year, month, day in inside:
+        whole = monthrange(year, month)[1]
+        if day <= whole:
+            real += [f"{year}-{month:02}-{day:02}"] * (date(year, month, day) <= last)
+        elif date(year, month, whole) <= last:
+            missing.append(f"{year}-{month:02}-{day:02}")
+    if not real or len(real) > MAX_DATES:
+        return
+    found = dates(rule.text, f"{first} 09:00")
+    assert [each[:10] for each in walls(found)] == real
+    assert list(found.skipped) == missing
 
 
 _WHICH = st.sampled_from([1, 2, 3, 4, 5, -1, -2])

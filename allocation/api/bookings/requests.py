@@ -193,18 +193,21 @@ def repeat_of(given: dict[str, Any], now: datetime, zone: ZoneInfo) -> Repeat:
     """
     parsed = None
     if "request" in given:
-        parsed = parse_ask(given["request"], catalogue=ask_catalogue(), now=now, zone=zone).repeat
-    if (parsed is None) == ("repeat" not in given):
+        parsed = parse_ask(given["request"], catalogue=ask_catalogue(), now=now, zone=zone)
+    said = parsed.repeat if parsed else None
+    if (said is None) == ("repeat" not in given):
         raise invalid(
             "missing_field",
             refusal_text("recurrence_once"),
             "repeat",
         )
     try:
-        rule = parsed or recurrence_read(given["repeat"]["rrule"])
+        rule = said or recurrence_read(given["repeat"]["rrule"])
     except AskError as error:
         raise invalid(error.code, coded_text(error.text), error.param) from error
-    return Repeat(rule, given["partial"])
+    # A window such as `22-6` has an end on each date; a length is the same on each.
+    keeps_end = parsed.ends is not None if parsed else given["repeat"].get("keep_end", False)
+    return Repeat(rule, given["partial"], keeps_end)
 
 
 def _tier(given: dict[str, Any], named: str | None) -> str:

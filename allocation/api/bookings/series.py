@@ -49,9 +49,17 @@ from tenants.platform.rest.schema import described, page
 
 class RepeatIn(Strict):
     """A recurrence rule (RFC 5545): `FREQ=DAILY`, `WEEKLY` or `MONTHLY` with `INTERVAL`, `BYDAY`,
-    and `COUNT` or `UNTIL`. `MONTHLY` also takes `BYDAY=2TU,-1FR`, `BYMONTHDAY` and `BYSETPOS`."""
+    `WKST`, and `COUNT` or `UNTIL`, which is a day or a time (`20270131T080000Z`). `MONTHLY` also
+    takes `BYDAY=2TU,-1FR`, `BYMONTHDAY` and `BYSETPOS`."""
 
     rrule = Text(max_length=120, help_text="`FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20270131`.")
+    keep_end = Flag(
+        required=False,
+        default=False,
+        help_text="For `ask`: each date ends at the local time at which the first one ends, also "
+        "when clocks change. By default each has the length of `ask`. A window in `request`, such "
+        "as `22-6`, always keeps its end.",
+    )
 
 
 class SeriesIn(BookingIn):

@@ -40,6 +40,13 @@ class Maintenance(models.Model):
         null=True, blank=True, help_text="Set if it was cancelled or ended early."
     )
 
+    revision = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Rises when its window or reason changes or it ends."
+    )
+    changed_at = models.DateTimeField(
+        null=True, blank=True, help_text="Time of the last such change; null: none."
+    )
+
     last_event = models.CharField(
         max_length=9, choices=Event, default=Event.PLANNED, db_default="planned",
         help_text="The last of its events that was sent to programs.",

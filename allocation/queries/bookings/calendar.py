@@ -69,7 +69,7 @@ def booking_events(rows: QuerySet[Booking]) -> Iterator[Event]:
                 status=_status(booking),
                 starts=window[0],
                 ends=window[1],
-                changed=booking.changed or booking.submitted,
+                changed=max(filter(None, (booking.changed, booking.changed_at, booking.submitted))),
                 title=_title(booking, labels),
                 words=_words(booking),
                 path=f"bookings/{booking.label}",
@@ -90,11 +90,11 @@ def maintenance_in_calendar(gpu_class: str, now: datetime) -> Iterator[Event]:
         is_off = ended is not None and ended <= row.starts
         yield Event(
             uid=f"maintenance_{row.id.hex}",
-            sequence=int(ended is not None),
+            sequence=row.revision,
             status="CANCELLED" if is_off else "CONFIRMED",
             starts=row.starts,
             ends=row.ends if ended is None or is_off else min(row.ends, ended),
-            changed=ended or row.created,
+            changed=row.changed_at or row.created,
             title=f"Maintenance of {row.where}",
             words=row.reason,
         )

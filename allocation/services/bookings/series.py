@@ -1,8 +1,8 @@
 """Series: a request that repeats, with one booking per date, all or nothing or in part."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 from zoneinfo import ZoneInfo
@@ -33,10 +33,25 @@ PARAM = "repeat"
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """How a request repeats. `is_partial`: dates that fail don't refuse the others."""
+    """How a request repeats. `is_partial`: dates that fail don't refuse the others. `keeps_end`:
+    each date ends at the same local time; otherwise each has the same length."""
 
     rule: Recurrence
     is_partial: bool = False
+    keeps_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of one date of a series."""
+
+    starts: datetime
+    ends: datetime
+
+    @property
+    def seconds(self) -> int:
+        """Its length."""
+        return int((self.ends - self.starts).total_seconds())
 
 
 def series_request(
@@ -49,8 +64,9 @@ def series_request(
 ) -> Series:
     """Creates a booking for every date of a fixed window that repeats in wall clock time.
 
-    Each has the same length, also over a change of clocks, and its own money. The next cycle
-    decides all of them together. `series_id` lets a retry find the row of its first attempt.
+    Each has its own money. Over a change of clocks its end or its length stays, as `repeat` says.
+    The next cycle decides all of them together. `series_id` lets a retry find the row of its first
+    attempt.
 
     Raises:
         Refused: `series_needs_start`, `series_too_long`, `series_overlap`, `no_dates`, or the
@@ -59,10 +75,10 @@ def series_request(
     identifier = series_id or uuid4()
     if made := Series.objects.filter(tenant_id=actor.tenant_id, id=identifier).first():
         return made
-    dates = series_dates(request, repeat)
+    dates, windows = series_dates(request, repeat)
     with transaction.atomic():
         project = access_project_to_book(actor, request.project, "project")
-        asked = {"series": {"rrule": repeat.rule.text, "dates": len(dates.starts)}}
+        asked = {"series": {"rrule": dates.rule.text, "dates": len(dates.starts)}}
         request = request_ask(actor, "series", request, now, asked)
         series = Series(
             id=identifier,
@@ -72,17 +88,18 @@ def series_request(
             name=request.name,
             labels=dict(request.labels),
             external_ref=request.external_ref,
-            rule=repeat.rule.text,
+            rule=dates.rule.text,
             zone=request.zone,
             first=dates.starts[0],
+            keeps_end=repeat.keeps_end,
             is_partial=repeat.is_partial,
             skipped=list(dates.skipped),
             created=now,
         )
         series.save(force_insert=True)
-        failed = _bookings_request(actor, series, request, dates, now)
+        failed = _bookings_request(actor, series, request, windows, now)
         if failed and (not series.is_partial or len(failed) == len(dates.starts)):
-            raise _refusal(actor, repeat, dates, failed)
+            raise _refusal(actor, dates, failed)
         if failed:
             series.failed = [_failed_data(moment, failed[moment]) for moment in sorted(failed)]
             series.save(update_fields=["failed"])
@@ -101,8 +118,8 @@ def series_cancel(*, actor: Actor, series: Series, now: datetime) -> int:
     return len(rows)
 
 
-def series_dates(request: BookingRequest, repeat: Repeat) -> Dates:
-    """Returns the dates of a request that repeats.
+def series_dates(request: BookingRequest, repeat: Repeat) -> tuple[Dates, tuple[Window, ...]]:
+    """Returns the dates of a request that repeats, and the window of each.
 
     Raises:
         Refused: `series_needs_start`, `series_too_long`, `series_overlap`, `no_dates`.
@@ -117,9 +134,12 @@ def series_dates(request: BookingRequest, repeat: Repeat) -> Dates:
         dates = dates_of(repeat.rule, request.ask.starts, ZoneInfo(request.zone), PARAM)
     except AskError as error:
         raise _rule_refusal(error.code, coded_text(error.text)) from error
-    if dates_overlap(dates.starts, request.ask.duration):
+    seconds = request.ask.duration
+    last = request.ask.starts + timedelta(seconds=seconds)
+    ends = dates.at_local(last) if repeat.keeps_end else dates.after(seconds)
+    if dates_overlap(dates.starts, ends):
         raise _rule_refusal("series_overlap", refusal_text("series_overlap"))
-    return dates
+    return dates, tuple(map(Window, dates.starts, ends))
 
 
 def _audit(
@@ -129,11 +149,15 @@ def _audit(
 
 
 def _bookings_request(
-    actor: Actor, series: Series, request: BookingRequest, dates: Dates, now: datetime
+    actor: Actor,
+    series: Series,
+    request: BookingRequest,
+    windows: Sequence[Window],
+    now: datetime,
 ) -> dict[datetime, Refused]:
     """Creates a booking for each date; returns the refusals by date."""
     failed: dict[datetime, Refused] = {}
-    ask = replace(request.ask, starts=dates.starts[0])
+    ask = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
     # The dates share one admission; each has the price of its day.
     admission = admission_check(
         project=series.project,
@@ -147,12 +171,12 @@ def _bookings_request(
         series.project, request.campaign, request.labels, request.external_ref
     )
     requests: dict[UUID, AdmittedRequest] = {}
-    for place, starts in enumerate(dates.starts):
+    for place, window in enumerate(windows):
         try:
-            dated = admission_at(admission, starts, now)
+            dated = admission_at(admission, window.starts, now, window.seconds)
             offer = offer_price(dated, shelf)
         except Refused as refusal:
-            failed[starts] = refusal
+            failed[window.starts] = refusal
         else:
             key = uuid5(series.id, str(place))
             requests[key] = AdmittedRequest(series.project, request, dated, offer, series, campaign)
@@ -163,9 +187,7 @@ def _bookings_request(
     return failed
 
 
-def _refusal(
-    actor: Actor, repeat: Repeat, dates: Dates, failed: Mapping[datetime, Refused]
-) -> Refused:
+def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused]) -> Refused:
     """Returns the refusal of the first date that failed; the others are in its numbers."""
     first = min(failed)
     why = failed[first]
@@ -185,7 +207,7 @@ def _refusal(
         ),
         numbers={
             **why.numbers,
-            "rrule": repeat.rule.text,
+            "rrule": dates.rule.text,
             "failed": [_failed_data(moment, failed[moment]) for moment in sorted(failed)],
             "of": len(dates.starts),
         },

@@ -34,7 +34,8 @@ class Event:
         return BookingEvent(
             tenant_id=booking.tenant_id,
             booking=booking,
-            at=now,
+            # The database has the same rule for events without a change.
+            at=max(now, booking.changed_at or now),
             kind=self.kind,
             state=booking.state,
             sentence=str(self.sentence)[:300],

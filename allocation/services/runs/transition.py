@@ -95,14 +95,14 @@ def booking_move(
     Raises:
         TransitionRefused: the table has no such step.
     """
-    _store(booking, _moved(booking, to, facts), event, now)
+    _store(booking, _moved(booking, to, facts, now), event, now)
 
 
 def booking_change(
     booking: Booking, *, event: Event | None = None, now: datetime, **facts: object
 ) -> None:
     """Writes fields of a locked booking without a step, and the event if there is one."""
-    _store(booking, _changed(booking, facts), event, now)
+    _store(booking, _changed(booking, facts, now), event, now)
 
 
 def bookings_change(changes: Sequence[Change], *, now: datetime) -> None:
@@ -117,9 +117,9 @@ def bookings_change(changes: Sequence[Change], *, now: datetime) -> None:
     for each in changes:
         facts = dict(each.facts)
         names = (
-            _changed(each.booking, facts)
+            _changed(each.booking, facts, now)
             if each.to is None
-            else _moved(each.booking, each.to, facts)
+            else _moved(each.booking, each.to, facts, now)
         )
         fields.update(dict.fromkeys(names))
     with transaction.atomic(savepoint=False):
@@ -127,20 +127,22 @@ def bookings_change(changes: Sequence[Change], *, now: datetime) -> None:
         events_add([each.event.row(each.booking, now) for each in changes if each.event])
 
 
-def _moved(booking: Booking, to: State, facts: Mapping[str, object]) -> list[str]:
+def _moved(booking: Booking, to: State, facts: Mapping[str, object], now: datetime) -> list[str]:
     """Sets the state and its fields on the object; returns the names of the fields to save."""
     old = State(booking.state)
     if not is_transition_allowed(old, to):
         raise TransitionRefused(f"{booking.label} can't go from {old} to {to}")
     empty = {name: _field(name).get_default() for name in fields_cleared(old, to)}
-    return ["state", *_changed(booking, {**empty, **facts, "state": to})]
+    return ["state", *_changed(booking, {**empty, **facts, "state": to}, now)]
 
 
-def _changed(booking: Booking, facts: Mapping[str, object]) -> list[str]:
+def _changed(booking: Booking, facts: Mapping[str, object], now: datetime) -> list[str]:
     for name, value in facts.items():
         setattr(booking, _field(name).name, value)
     booking.version += 1
-    return ["version", *facts]
+    # A cycle writes what it began to decide before a person's change of another booking.
+    booking.changed_at = max(now, booking.changed_at or now)
+    return ["version", "changed_at", *facts]
 
 
 def _store(booking: Booking, fields: list[str], event: Event | None, now: datetime) -> None:

@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import IntegrityError, transaction
 
 from allocation.models import Booking, Gpu, Series
+from allocation.queries.fleet.catalogue import ask_catalogue
+from allocation.rules.ask import parse_ask
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.creation import booking_request
@@ -26,6 +29,7 @@ from tests.roles import as_system
 from tests.servers.servers import Servers
 
 DAY = timedelta(days=1)
+BERLIN = "Europe/Berlin"
 NINE = datetime(2026, 11, 18, 8, tzinfo=UTC)  # 09:00 in Berlin, the day after NOW
 
 
@@ -171,6 +175,59 @@ def test_dates_keep_their_wall_clock_over_a_change_of_clocks(real_db: Servers) -
         series = series_request(actor=lab.actor, request=request, repeat=repeat, now=before)
     hours = [(row.starts.hour, row.duration_seconds) for row in bookings(series) if row.starts]
     assert hours == [(7, 7200), (8, 7200), (8, 7200)]
+
+
+def around_the_change(lab: Lab, text: str, before: datetime) -> list[Booking]:
+    """The bookings of a line that repeats, read as the pages and REST read it."""
+    with tenant_tx(lab.tenant_id):
+        parsed = parse_ask(text, catalogue=ask_catalogue(), now=before, zone=ZoneInfo(BERLIN))
+        assert parsed.repeat is not None, parsed
+        request = replace(a_booking_request(lab.project, parsed.document(first=True)), zone=BERLIN)
+        repeat = Repeat(parsed.repeat, keeps_end=parsed.ends is not None)
+        series = series_request(actor=lab.actor, request=request, repeat=repeat, now=before)
+    return bookings(series)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "hours"),
+    [
+        ("1 h100 22-6 every day 3 times", "2026-10-24 12:00", [9, 8, 8]),
+        ("1 h100 22-6 every day 3 times", "2026-10-23 12:00", [8, 9, 8]),
+        ("1 h100 overnight every day 3 times", "2027-03-27 12:00", [11, 12, 12]),
+        ("1 h100 22:00 to 6:00 every day 3 times", "2027-03-27 12:00", [7, 8, 8]),
+        ("1 h100 8h at 22:00 every day 3 times", "2027-03-27 12:00", [8, 8, 8]),
+    ],
+)
+def test_each_night_ends_at_the_time_that_was_said_and_costs_its_length(
+    real_db: Servers, text: str, first: str, hours: list[int]
+) -> None:
+    before = datetime.fromisoformat(first).replace(tzinfo=UTC)
+    lab = a_lab("helix", now=before)
+    rows = around_the_change(lab, text, before)
+    assert [row.duration_seconds / 3600 for row in rows] == hours
+    per_hour = rows[1].hold_amount / hours[1]
+    assert [row.hold_amount for row in rows] == [per_hour * each for each in hours]
+
+
+def test_the_second_of_two_equal_times_is_the_first_start(real_db: Servers) -> None:
+    before = datetime(2026, 10, 24, 10, tzinfo=UTC)
+    lab = a_lab("helix", now=before)
+    request = replace(
+        a_booking_request(lab.project, an_ask(starts=before.replace(day=25, hour=1, minute=30))),
+        zone=BERLIN,
+    )
+    repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=2"))
+    with tenant_tx(lab.tenant_id):
+        series = series_request(actor=lab.actor, request=request, repeat=repeat, now=before)
+    starts = [f"{row.starts:%d %H:%M}" for row in bookings(series) if row.starts]
+    assert starts == ["25 01:30", "26 01:30"]
+    assert series.first == before.replace(day=25, hour=1, minute=30)
+
+
+def test_the_end_of_a_calendar_program_is_kept_as_a_day(lab: Lab) -> None:
+    series = asked(lab, "FREQ=DAILY;WKST=MO;UNTIL=20261120T075959Z")
+    assert series.rule == "FREQ=DAILY;UNTIL=20261119"
+    assert len(bookings(series)) == 2
 
 
 @pytest.mark.parametrize(

@@ -304,3 +304,40 @@ def test_a_series_that_waits_for_its_approval_keeps_it_if_it_shrinks_and_asks_an
     decided(lead, anew[first.id].digest)
     decided(admin, anew[first.id].digest)
     assert {fresh(each).state for each in dates(series)} == {State.REQUESTED}
+
+
+@pytest.mark.parametrize(("keeps_end", "hours"), [(True, [3, 3, 3]), (False, [3, 4, 3])])
+def test_other_times_of_the_day_keep_the_end_or_the_length(
+    real_db: Servers, *, keeps_end: bool, hours: list[int]
+) -> None:
+    """Clocks go back in Berlin in the second night, which is an hour longer."""
+    before = datetime(2026, 10, 23, 10, tzinfo=UTC)
+    lab = a_lab("helix", now=before)
+    ask = an_ask(hours=3, starts=datetime(2026, 10, 23, 23, tzinfo=UTC))
+    request = replace(a_booking_request(lab.project, ask), zone="Europe/Berlin")
+    repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"), keeps_end=True)
+    with tenant_tx(lab.tenant_id):
+        series = series_request(actor=lab.actor, request=request, repeat=repeat, now=before)
+    turn(before)
+    assert [each.duration_seconds / 3600 for each in dates(series)] == [3, 4, 3]
+    with as_system():
+        Series.objects.update(keeps_end=keeps_end)
+        series.refresh_from_db()
+    patch = SeriesPatch(Scope.ALL, at=time(12))
+    with tenant_tx(lab.tenant_id):
+        series_patch(actor=lab.actor, series=series, date=None, patch=patch, tag=None, now=before)
+    turn(before + timedelta(minutes=1))
+    assert [each.duration_seconds / 3600 for each in dates(series)] == hours
+
+
+def test_a_length_takes_the_place_of_an_end(real_db: Servers, lab: Lab) -> None:
+    series = a_series(lab)
+    with as_system():
+        Series.objects.update(keeps_end=True)
+    turn(NOW)
+    with tenant_tx(lab.tenant_id):
+        series.refresh_from_db()
+        patch = SeriesPatch(Scope.ALL, duration=3 * 3600)
+        series_patch(actor=lab.actor, series=series, date=None, patch=patch, tag=None, now=SOON)
+    with as_system():
+        assert not Series.objects.get().keeps_end

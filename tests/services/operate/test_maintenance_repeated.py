@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import IntegrityError
@@ -67,6 +68,31 @@ def test_the_clock_time_stays_the_same_when_clocks_change(plant: Plant, operator
     with as_system():
         (line,) = GpuEvent.objects.all()
     assert line.sentence.endswith("New fans, every week, 3 times.")
+
+
+def test_each_night_ends_and_drains_at_the_local_time_that_was_said(
+    plant: Plant, operator: User
+) -> None:
+    """Clocks go forward in Berlin in the first night."""
+    begins = datetime(2027, 3, 27, 21, tzinfo=UTC)
+    terms = replace(repeated(begins, "FREQ=DAILY;COUNT=3", hours=7), drain_by=begins + 5 * HOUR)
+    plan(operator, terms)
+    local = [
+        (each.starts, each.drain_by, each.ends) for each in dates()
+    ]  # fmt: skip
+    shown = [[f"{at.astimezone(ZoneInfo(BERLIN)):%d %H:%M}" for at in each] for each in local]
+    assert shown == [
+        ["27 22:00", "28 04:00", "28 06:00"],
+        ["28 22:00", "29 04:00", "29 06:00"],
+        ["29 22:00", "30 04:00", "30 06:00"],
+    ]
+
+
+def test_the_second_of_two_equal_times_is_the_first_start(plant: Plant, operator: User) -> None:
+    begins = datetime(2027, 10, 31, 1, 30, tzinfo=UTC)
+    plan(operator, repeated(begins, "FREQ=DAILY;COUNT=2"))
+    assert [each.starts for each in dates()] == [begins, begins + DAY]
+    assert [each.ends for each in dates()] == [begins + 2 * HOUR, begins + DAY + 2 * HOUR]
 
 
 def test_every_date_is_kept_free_and_looked_ahead_at(

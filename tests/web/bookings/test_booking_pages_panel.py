@@ -10,7 +10,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation.models import Booking, Node, PolicyVersion, WorkSpeed
+from allocation.models import Booking, Node, PolicyVersion, Series, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask.line.text import document_text, duration_text
 from billing.rules import month_of
@@ -342,6 +342,30 @@ def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
     assert '<p class="err" id="days-note">Use days of the month' in page
     kept = _ask(member, q="1 h100 every 2 weeks 9-11 2 times", often="text", until="", **fields)
     assert "every 2 weeks 2 times" in kept
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("text", "fields", "keeps_end"),
+    [
+        ("1 h100 22-6 every day 3 times", {}, True),
+        ("1 h100 8h at 22:00 every day 3 times", {}, False),
+        ("1 h100 22-6", {"by": "fields", "length": "8h", "often": "daily"}, True),
+        ("1 h100 22-6", {"by": "fields", "length": "7h", "often": "daily"}, False),
+    ],
+)
+def test_the_button_books_nights_with_the_end_that_was_said(
+    text: str, fields: dict[str, str], *, keeps_end: bool
+) -> None:
+    member = _site()
+    if fields:
+        fields |= {"count": "1", "classes": "h100", "profile": "", "until": ""}
+    page = _ask(member, q=text, **fields)
+    assert "dates for €" in page
+    sent = _form(member, page)
+    assert _client(member).post(f"/t/{member.tenant.slug}/book", sent).status_code == 302
+    with as_system():
+        assert Series.objects.get().keeps_end is keeps_end
 
 
 @pytest.mark.django_db

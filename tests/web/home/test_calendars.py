@@ -6,14 +6,25 @@ from typing import Any
 
 import icalendar
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from allocation.models import Booking, CalendarFeed, Maintenance
+from allocation.models import Booking, BookingEvent, CalendarFeed, Maintenance
+from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
+from allocation.services.operate.maintenance.change import MaintenanceChange, maintenance_change
+from allocation.services.operate.maintenance.plan import (
+    MaintenanceTerms,
+    maintenance_end,
+    maintenance_plan,
+)
+from allocation.services.record.history import Event, event_add
+from allocation.services.runs.transition import booking_change, booking_lock
+from allocation.words.events import event_text
 from tenants.models import AuditEntry, Membership
+from tenants.platform.wall import operator_tx
 from tests.builders import a_gpu_class, a_member, a_project, a_user, an_operator
 from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node
@@ -184,6 +195,90 @@ def test_a_pools_calendar_has_what_one_may_see_and_its_maintenance() -> None:
     found = events(made(member, "pool:h100"))
     assert set(found) == {"mine: 1 × H100", f"Maintenance of {node.name}"}
     assert found[f"Maintenance of {node.name}"]["DESCRIPTION"] == "New fans"
+
+
+def test_maintenance_that_moves_or_ends_is_the_same_entry_and_newer() -> None:
+    """The number and the time rise, or calendar programs keep the entry that they have."""
+    now = timezone.now().replace(microsecond=0)
+    node = a_node(now=now)
+    operator = an_operator()
+    begins = now + timedelta(days=2)
+    terms = MaintenanceTerms(
+        begins, begins + timedelta(hours=2), "New fans", node=node.name,
+        repeat=recurrence_read("FREQ=DAILY;COUNT=2"),
+    )  # fmt: skip
+    with operator_tx():
+        row = maintenance_plan(operator=operator, terms=terms, now=now)
+    path = made(a_member(a_project()), "pool:h100")
+    seen = [_by_start(path)]
+    for step, change in enumerate(
+        (
+            MaintenanceChange(starts=begins + timedelta(hours=3), ends=begins + timedelta(hours=5)),
+            MaintenanceChange(reason="Other fans"),
+            MaintenanceChange(ends=begins + timedelta(hours=6)),
+        ),
+        1,
+    ):
+        at = now + timedelta(minutes=step)
+        with operator_tx():
+            maintenance_change(operator=operator, maintenance=row, change=change, now=at)
+        seen.append(_by_start(path))
+    with operator_tx():
+        at = now + timedelta(minutes=9)
+        maintenance_end(operator=operator, maintenance=row, now=at, following=True)
+    seen.append(_by_start(path))
+    first, later = zip(*seen, strict=True)
+    assert len({each["UID"] for each in first}) == 1
+    assert [each["SEQUENCE"] for each in first] == [0, 1, 2, 3, 4]
+    stamps = [each["DTSTAMP"].dt for each in first]
+    assert stamps == sorted(set(stamps))
+    assert [first[1].start, first[3].end] == [
+        begins + timedelta(hours=3),
+        begins + timedelta(hours=6),
+    ]
+    assert [each["STATUS"] for each in first] == ["CONFIRMED"] * 4 + ["CANCELLED"]
+    assert [each["SEQUENCE"] for each in later] == [0, 0, 0, 0, 1], "the other date only ends"
+    assert later[-1]["DTSTAMP"].dt == now + timedelta(minutes=9)
+
+
+def _by_start(path: str) -> list[Any]:
+    calendar: Any = icalendar.Calendar.from_ical(Client().get(path).content)
+    return sorted(calendar.walk("VEVENT"), key=lambda each: each.start)
+
+
+def test_a_booking_that_moves_without_an_event_is_newer() -> None:
+    now = timezone.now().replace(microsecond=0)
+    member = a_member(a_project())
+    booking = a_booking(member, now=now, state=State.QUEUED)
+    path = made(member)
+    (before,) = events(path).values()
+    assert booking.planned_starts is not None
+    later = booking.planned_starts + timedelta(hours=3)
+    with as_system(), transaction.atomic():
+        at = now + timedelta(minutes=5)
+        booking_change(booking_lock(booking.id), now=at, planned_starts=later,
+                       planned_ends=later + timedelta(hours=6))  # fmt: skip
+    (moved,) = events(path).values()
+    assert moved.start == later
+    assert before["DTSTAMP"].dt < moved["DTSTAMP"].dt == now + timedelta(minutes=5)
+    assert before["SEQUENCE"] < moved["SEQUENCE"]
+
+
+def test_a_history_never_runs_backwards() -> None:
+    """A turn of the solver writes, after a person's change, what it began to decide before."""
+    now = timezone.now().replace(microsecond=0)
+    booking = a_booking(a_member(a_project()), now=now, state=State.QUEUED)
+    for seconds in (5, 2, 9, 1):
+        with as_system(), transaction.atomic():
+            row, at = booking_lock(booking.id), now + timedelta(seconds=seconds)
+            if seconds == 9:
+                event_add(row, kind="note", sentence=event_text("expired", charged=""), now=at)
+            else:
+                event = Event("note", event_text("expired", charged=""))
+                booking_change(row, event=event, now=at, name=f"at {seconds}")
+    with as_system():
+        times = list(BookingEvent.objects.filter(booking=booking, kind="note").order_by("id"))
+    assert [(each.at - now).seconds for each in times] == [5, 5, 9, 9]
 
 
 def test_a_calendar_of_one_tenant_has_nothing_of_another_that_its_owner_is_in() -> None:

@@ -22,6 +22,7 @@ from allocation.rules.ask.line.repairs import missing_part_of, repairs_useful, w
 from allocation.rules.ask.line.shape import SHAPE_RULES, classes_of
 from allocation.rules.ask.line.tokens import plain, tokens_of
 from allocation.rules.ask.when.series import SERIES_RULES, series_end, series_of
+from allocation.rules.ask.when.series_days import series_days
 from allocation.rules.ask.when.when import when_resolve
 from allocation.rules.ask.when.when_parts import WHEN_PARTS, When, when_add
 from allocation.rules.ask.words.document import MAX_GROUPS, MIN_DURATION_SECONDS, AskGroup
@@ -75,7 +76,7 @@ deadline: BY moment
 window: moment _to moment | FROM moment _to moment | START moment _to moment
 between: BETWEEN moment AND moment | BETWEEN HOURS
 _to: TO | DASH | UNTIL
-moment: (DAY | CLOCK | PART | TONIGHT | INSTANT | SPAN | DAYEND)+
+moment: (DAY | CLOCK | PART | TONIGHT | INSTANT | SPAN | MONTH | DAYEND)+
 whole_day: WHOLEDAY
 whole_span: WHOLESPAN
 
@@ -88,8 +89,8 @@ noise: NOISE | AND
 
 %declare COUNT NUMX XNUM CLASS OR ANY PROFILE MIG SLICE GB VRAM SHARE GPU CORES EACH RAM TOGETHER
 %declare WORKLOAD TIER PROJECT CHEAPEST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
-%declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN DAYEND
-%declare WHOLEDAY WHOLESPAN REPEAT RRULE TIMES ARRAY PARALLEL NOISE
+%declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN MONTH
+%declare DAYEND WHOLEDAY WHOLESPAN REPEAT RRULE TIMES ARRAY PARALLEL NOISE
 """
 
 
@@ -138,9 +139,11 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
 def _read(reading: Reading) -> Parsed:
     """The meaning of the line, with all repairs for its problems."""
     trees, refused = _trees(tokens_of(reading.text, reading.names))
-    when = When()
+    when = When(repeats=any(tree.data in ("repeat", "rrule") for tree in trees))
     for tree in trees:
         _part(reading, when, tree)
+    if when.repeats:
+        series_days(reading, when)
     series_end(reading, when)
     if "which_half" not in {problem.code for problem in reading.problems}:
         when_resolve(reading, when)
@@ -230,6 +233,7 @@ def _parsed(reading: Reading) -> Parsed:
         cheapest="cheapest" in values,
         array=values.get("array"),
         parallel=values.get("parallel"),
+        ends=values.get("ends"),
     )
     return parsed if parsed.problems else replace(parsed, missing=missing_part_of(reading, parsed))
 

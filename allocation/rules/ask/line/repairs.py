@@ -144,7 +144,8 @@ def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
     ]
     months = _MONTHS.fullmatch(text)
     if months:
-        number = int(months[1]) if months[1].isdecimal() else 1
+        said = months[1] or ""
+        number = int(said) if said.isdecimal() else 1
         words += [f"{30 * number}d"]
     words += [f"kind:{kind}" for kind in reading.catalogue.workloads if kind in text.split()]
     found = reading.replacements(reading.with_noise(span), *words)

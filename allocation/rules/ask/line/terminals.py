@@ -4,8 +4,10 @@ from allocation.rules.ask.words.numbers import LENGTH, ONE_LENGTH, WORD_NUMBER
 from allocation.rules.ask.words.times import (
     CLOCK,
     DATE,
+    END_OF,
     INSTANT,
     MONTH_DATE,
+    MONTH_NAMED,
     ORDINAL_DAY,
     WEEKDAY,
     WORKDAY,
@@ -45,10 +47,11 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ("ARRAY", rf"{_NUM}\s+{_RUNS}(?:\s+of)?"),
     ("INSTANT", INSTANT),
     ("DAY", rf"{DATE}|{MONTH_DATE}"),
+    ("REPEAT", rf"(?:every|each)\s+{WEEKDAY}\s*(?:-|to|through|thru|until)\s*{WEEKDAY}"),
     ("REPEAT", rf"(?:every|each)\s+(?:{WORKDAY}|(?:{_HOW_OFTEN}\s+)?{_WEEKDAY_LIST})"),
     (
         "REPEAT",
-        rf"(?:on\s+)?(?:the\s+)?{_NTH}\s+(?:{WORKDAY}|{WEEKDAY})\s+(?:of\s+)?"
+        rf"(?:(?:on|every|each)\s+)?(?:the\s+)?{_NTH}\s+(?:{WORKDAY}|{WEEKDAY})\s+(?:of\s+)?"
         r"(?:every|each|the)\s+month",
     ),
     (
@@ -199,4 +202,29 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ("NEXT", r"(?:the\s+)?(?:next|coming)"),
     ("THIS", r"this"),
     ("NOISE", "|".join(_COURTESY)),
+)
+
+_BEFORE_DAY = (
+    rf"(?=\s+(?:{DATE}|{MONTH_DATE}|{END_OF}|(?:(?:next|this|coming)\s+)?{WEEKDAY}\b|today\b|"
+    r"tomorrow\b))"
+)
+_MONTHS = rf"(?:{_NUM}|an?)\s+months?"
+
+# Words about the first and the last day. They take precedence in a line that repeats.
+SERIES_TERMINALS: tuple[tuple[str, str], ...] = (
+    ("DAY", END_OF),
+    ("UNTIL", r"(?:and\s+)?(?:up\s+)?(?:until|till|'?til|thru|through|to)\s+(?:and\s+)?including"),
+    ("UNTIL", rf"(?:up\s+to|to|ending(?:\s+(?:on|with))?|last\s+(?:on|date|day)){_BEFORE_DAY}"),
+    ("LENGTH", rf"(?:for\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?{_MONTHS}"),
+    (
+        "NEXTLENGTH",
+        rf"(?:(?:over|during|in|within)\s+)?(?:the\s+)?(?:next|coming)\s+(?:{LENGTH}|{_MONTHS})",
+    ),
+    ("INSTANT", INSTANT),
+    ("DAY", rf"{DATE}|{MONTH_DATE}"),
+    (
+        "MONTH",
+        rf"(?:in|during|throughout|over|for)\s+(?:the\s+month\s+of\s+)?{MONTH_NAMED}|"
+        r"(?:(?:in|during|throughout|over|for)\s+)?(?:the\s+)?(?:this|next|coming)\s+month",
+    ),
 )

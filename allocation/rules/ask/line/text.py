@@ -1,7 +1,7 @@
 """Writes a structured request as one line that the grammar parses."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from allocation.rules.ask.words.document import AskDocument, AskGroup, Together
@@ -20,8 +20,16 @@ def shape_text(count: int, gpu_class: str, profile: str | None, share: int | Non
 def window_text(shape: str, window: tuple[datetime, datetime], zone: tzinfo) -> str:
     """`2 h100 from 2026-11-24 14:00 to 18:00`, in `zone`, for the shape `2 h100`."""
     starts, ends = (moment.astimezone(zone) for moment in window)
-    last = f"{ends:%H:%M}" if ends.date() == starts.date() else f"{ends:%Y-%m-%d %H:%M}"
-    return f"{shape} from {starts:%Y-%m-%d %H:%M} to {last}"
+    is_short = ends.date() == starts.date() and not (starts.fold or ends.fold)
+    last = f"{ends:%H:%M}" if is_short else moment_text(ends, zone)
+    return f"{shape} from {moment_text(starts, zone)} to {last}"
+
+
+def moment_text(moment: datetime, zone: tzinfo) -> str:
+    """`2026-11-24 14:00`, in `zone`. The second of two equal times has its offset from UTC:
+    `2026-10-25T02:30+01:00`."""
+    local = moment.astimezone(zone)
+    return local.isoformat(timespec="minutes") if local.fold else f"{local:%Y-%m-%d %H:%M}"
 
 
 def alternative_text(each: Mapping[str, Any]) -> str:
@@ -74,17 +82,21 @@ def group_text(group: AskGroup) -> str:
     return " ".join([*words, *together_text(group.together, required=group.required)])
 
 
-def document_text(ask: AskDocument, zone: tzinfo) -> str:
-    """The line that parses to this request. Times are rounded down to minutes."""
+def document_text(ask: AskDocument, zone: tzinfo, *, says_end: bool = False) -> str:
+    """The line that parses to this request. Times are rounded down to minutes. With `says_end` a
+    fixed window has its end in place of its length."""
     classes = " or ".join(ask.classes)
-    parts = [shape_text(ask.count, classes, ask.profile, ask.share)]
+    length, at = duration_text(ask.duration), ask.starts
+    if says_end and at is not None:
+        length, at = window_text("", (at, at + timedelta(seconds=ask.duration)), zone).strip(), None
     if ask.groups:
-        parts = [" + ".join(map(group_text, ask.every_group)), duration_text(ask.duration)]
+        parts = [" + ".join(map(group_text, ask.every_group)), length]
     else:
-        parts += [duration_text(ask.duration), *host_resources_text(ask.cores, ask.memory)]
-    for word, moment in (("at", ask.starts), ("from", ask.not_before), ("before", ask.deadline)):
+        parts = [shape_text(ask.count, classes, ask.profile, ask.share), length]
+        parts += host_resources_text(ask.cores, ask.memory)
+    for word, moment in (("at", at), ("from", ask.not_before), ("before", ask.deadline)):
         if moment is not None:
-            parts.append(f"{word} {moment.astimezone(zone):%Y-%m-%d %H:%M}")
+            parts.append(f"{word} {moment_text(moment, zone)}")
     if not ask.groups:
         parts += together_text(ask.together, required=ask.required)
     if ask.workload is not None:

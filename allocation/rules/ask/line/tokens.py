@@ -11,7 +11,12 @@ from functools import lru_cache
 
 from lark import Token
 
-from allocation.rules.ask.line.terminals import PLACE_LEAD, TERMINALS, THING
+from allocation.rules.ask.line.terminals import (
+    PLACE_LEAD,
+    SERIES_TERMINALS,
+    TERMINALS,
+    THING,
+)
 from allocation.rules.ask.words.names import OTHER_GPUS, Names, key_of
 from allocation.rules.ask.words.times import clock_read
 
@@ -24,6 +29,8 @@ _SKIP = re.compile(r"(?:[\s,;!?()]|[.:](?=\s|$))+")
 _WORD = re.compile(r"[^\s,;!?()]+?(?=[\s,;!?()]|[.:](?:\s|$)|$)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(?:/\d{1,3})?(?=[\s,;!?()|]|$)")
 _SPLIT = {"–": "-", "—": "-", "−": "-", "×": "x", "’": "'", "\u00a0": " ", "\u202f": " "}
+_NIGHTS = re.compile(r"\b(?:every|each) night\b")
+_HOURS = re.compile(r"\d(?:\s?[ap]m)?\s?(?:-|to|until|till)\s?\d")
 _COUNTED = frozenset({"CLASS", "OTHER", "PROFILE", "MIG", "SLICE", "GPU", "ANY", "GB", "VRAM"})
 _HOUR_H = re.compile(r"([01]?\d|2[0-3])h(\d\d)?")
 _LEADS = frozenset({"AT", "FROM", "START", "BY", "UNTIL", "BETWEEN", "TO", "DASH"})
@@ -37,8 +44,20 @@ def plain(text: str) -> str:
 
 def tokens_of(text: str, names: Names) -> list[Token]:
     """The tokens of a line in order. They cover everything except spaces and punctuation."""
-    line = plain(text)
-    return _with_roles(line, list(_scan(line, names)))
+    line = _nights_as_days(plain(text))
+    tokens = list(_scan(line, names, _WORDS))
+    if any(token.type in ("REPEAT", "RRULE") for token in tokens):
+        tokens = list(_scan(line, names, _WORDS_OF_SERIES))
+    return _with_roles(line, tokens)
+
+
+def _nights_as_days(line: str) -> str:
+    """The line with `every day` in place of `every night` if hours say which: `every night 22-6`.
+    Every character keeps its position."""
+    if not _HOURS.search(line):
+        return line
+    line = _NIGHTS.sub(lambda found: "every day".ljust(len(found[0])), line)
+    return line.replace("nightly", "daily  ")
 
 
 def token_of(kind: str, line: str, start: int, end: int) -> Token:
@@ -74,7 +93,9 @@ def _pattern(kinds: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
     return re.compile("|".join(groups))
 
 
-_WORDS = _pattern((*TERMINALS[:1], ("OTHER", OTHER_GPUS), *TERMINALS[1:]))
+_FIRST_WORDS = (*TERMINALS[:1], ("OTHER", OTHER_GPUS))
+_WORDS = _pattern((*_FIRST_WORDS, *TERMINALS[1:]))
+_WORDS_OF_SERIES = _pattern((*_FIRST_WORDS, *SERIES_TERMINALS, *TERMINALS[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +103,16 @@ class _Scanner:
     """Matches names first, then words."""
 
     named: re.Pattern[str]
+    words: re.Pattern[str]
 
     def match(self, line: str, at: int) -> re.Match[str] | None:
         """The token that begins at this position, if any."""
-        return self.named.match(line, at) or _WORDS.match(line, at)
+        return self.named.match(line, at) or self.words.match(line, at)
 
 
-def _scan(line: str, names: Names) -> Iterator[Token]:
-    scanner = _Scanner(_named(names.classes, names.profiles, names.tiers, names.projects))
+def _scan(line: str, names: Names, words: re.Pattern[str]) -> Iterator[Token]:
+    named = _named(names.classes, names.profiles, names.tiers, names.projects)
+    scanner = _Scanner(named, words)
     at = 0
     while at < len(line):
         skipped = _SKIP.match(line, at)

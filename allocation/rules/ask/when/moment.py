@@ -8,7 +8,14 @@ from lark import Token, Tree
 
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
-from allocation.rules.ask.words.times import Clock, Day, clock_read, day_read, instant_read
+from allocation.rules.ask.words.times import (
+    Clock,
+    Day,
+    clock_read,
+    day_read,
+    days_of_month,
+    instant_read,
+)
 from tenants.platform.coded import coded
 
 PARTS = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (18, 24)}
@@ -106,6 +113,11 @@ def _stamp_days(reading: Reading, moment: Moment, token: Token, span: Span) -> b
     return True
 
 
+def _stamp_month(reading: Reading, moment: Moment, token: Token, _: Span) -> bool:
+    moment.days = days_of_month(token, reading.today)
+    return moment.days is not None
+
+
 def _stamp_end(_: Reading, moment: Moment, token: Token, __: Span) -> bool:
     moment.ends = "week" if re.search("week|eow", token) else "day"
     return True
@@ -163,7 +175,7 @@ def _stamp_clock(reading: Reading, moment: Moment, token: Token, span: Span) -> 
 
 _STAMPS = {
     "DAY": _stamp_day, "CLOCK": _stamp_clock, "INSTANT": _stamp_instant, "SPAN": _stamp_days,
-    "DAYEND": _stamp_end,
+    "MONTH": _stamp_month, "DAYEND": _stamp_end,
 }  # fmt: skip
 
 

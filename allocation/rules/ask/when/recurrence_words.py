@@ -17,13 +17,14 @@ _BY_NAME = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "last"
 
 def recurrence_words(rule: Recurrence) -> str:
     """`every Mon, Wed until 31 Jan 2027`, `every 2 weeks, 10 times`."""
-    end = f" until {rule.until.day} {rule.until:%b %Y}" if rule.until else f", {rule.times} times"
+    last = rule.until or rule.until_at
+    end = f" until {last.day} {last:%b %Y}" if last else f", {rule.times} times"
     return f"{every_words(rule)}{end}"
 
 
 def recurrence_line(rule: Recurrence) -> str:
     """The rule as text that the grammar parses: in words, or as an RRULE if there are no words."""
-    if _of_month(rule) and not month_line(rule):
+    if rule.week_starts or rule.until_at or (_of_month(rule) and not month_line(rule)):
         return f"rrule:{rule.text}"
     end = f" until {rule.until.isoformat()}" if rule.until else f" {rule.times} times"
     return f"{every_words(rule).replace(',', '').lower()}{end}"

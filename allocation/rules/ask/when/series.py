@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timedelta
+from typing import cast
 
 from lark import Token
 
@@ -15,21 +16,30 @@ from allocation.rules.ask.when.recurrence_words import (
     every_words,
     month_days_in,
 )
+from allocation.rules.ask.when.series_days import last_day
 from allocation.rules.ask.when.when_parts import When
 from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, span_of
 from allocation.rules.ask.words.times import WEEKDAY_WORDS
-from allocation.rules.recurrence import Freq, Recurrence, recurrence_check, rule_read
+from allocation.rules.recurrence import (
+    Freq,
+    Recurrence,
+    dates_of,
+    recurrence_check,
+    rule_read,
+    with_last_day,
+)
 from tenants.platform.coded import coded
 
 _UNITS: dict[str, Freq] = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY"}
 _ALONE: dict[str, Freq] = {"daily": "DAILY", "weekly": "WEEKLY", "monthly": "MONTHLY"}
 _EVERY = re.compile(r"(?:every|each)\s+(?:(\S+)\s+)?(day|week|month)s?(?:\s+(?:on\s+)?(.*))?")
-_OF_MONTH = re.compile(r"(?:on )?(?:the )?(.+?) (?:of )?(?:every|each|the) month")
+_OF_MONTH = re.compile(r"(?:(?:on|every|each) )?(?:the )?(.+?) (?:of )?(?:every|each|the) month")
 _OFTEN = re.compile(
     r"(?:every|each) (other|second|third|\d+|two|three) ((?!weeks?|days?|months?).+)"
 )
+_DAY_RANGE = re.compile(r"(?:every|each) (\w+?) ?(?:-|to|through|thru|until) ?(\w+)")
 _INTERVALS = {"other": 2, "second": 2, "third": 3}
 
 
@@ -67,6 +77,10 @@ def _rule(text: str) -> Recurrence | None:
 
 
 def _weekdays(text: str) -> tuple[int, ...]:
+    ranged = _DAY_RANGE.fullmatch(text)
+    if ranged:
+        first, last = (WEEKDAY_WORDS[each] for each in ranged.groups())
+        return tuple(sorted((first + day) % 7 for day in range((last - first) % 7 + 1)))
     words = [word.rstrip(".") for word in re.split(r"[\s,&]+", text)]
     if any(word in WORKDAY_WORDS for word in words) or re.search(
         "(work|business|working) ?day", text
@@ -86,10 +100,10 @@ def read_rule(reading: Reading, tokens: Sequence[Token]) -> None:
     except AskError as error:
         reading.add_problem(error.code, error.text, span)
         return
-    for name, end in (("until", rule.until), ("times", rule.times)):
+    for name, end in (("until", rule.until or rule.until_at), ("times", rule.times)):
         if end is not None:
             reading.values[name], reading.spans[name] = end, span
-    rule = replace(rule, until=None, times=None)
+    rule = replace(rule, until=None, until_at=None, times=None)
     reading.set_value("repeat", rule, every_words(rule), span)
 
 
@@ -108,16 +122,41 @@ def series_end(reading: Reading, when: When) -> None:
     if "repeat" not in reading.values or until is None:
         return
     when.until = None
-    if not until.has_day or until.has_time or until.days or until.part:
+    last = _last(reading, until)
+    if last is None:
         why = coded("ask_last_day")
         reading.add_problem("no_end", why, until.span)
         return
-    day = _last_day(until)
-    reading.set_value("until", day, f"until {day:%a} {day.day} {day:%b %Y}", until.span)
+    reading.set_value("until", last, f"until {last:%a} {last.day} {last:%b %Y}", until.span)
 
 
-def _last_day(until: Moment) -> date:
-    return until.day.on if until.day else date.min
+def _last(reading: Reading, until: Moment) -> date | None:
+    """The last day, or the time by which the last date begins."""
+    if until.part or until.days:
+        return None
+    if until.fixed is not None:
+        return until.fixed
+    day = until.day.on if until.day else reading.today
+    if until.ends == "week":
+        return day + timedelta(days=6 - day.weekday())
+    if until.clock is not None and until.day is not None:
+        return datetime.combine(day, until.clock.time) + timedelta(days=until.clock.ends_day)
+    return day if until.day or until.ends else None
+
+
+def _with_end(reading: Reading, rule: Recurrence, until: object) -> Recurrence:
+    """The rule with its last day, or with the last time if there is no start yet."""
+    starts, lasts = reading.values.get("starts"), reading.values.get("lasts")
+    if isinstance(until, datetime):
+        rule = replace(rule, until_at=until)
+        return with_last_day(rule, starts, reading.zone) if isinstance(starts, datetime) else rule
+    if isinstance(until, date):
+        return replace(rule, until=until)
+    if lasts is None or not isinstance(starts, datetime):
+        return rule
+    first = dates_of(replace(rule, times=1), starts, reading.zone).starts[0]
+    day = last_day(first.astimezone(reading.zone).date(), cast(tuple[int, bool], lasts))
+    return replace(rule, until=day)
 
 
 def series_of(reading: Reading) -> Recurrence | None:
@@ -133,15 +172,12 @@ def series_of(reading: Reading) -> Recurrence | None:
             reading.add_problem("no_repeat", why, span, [array])
         return None
     span = reading.spans["repeat"]
-    if until is not None and times is not None:
+    if sum(each is not None for each in (until, times, reading.values.get("lasts"))) > 1:
         why = coded("ask_end_twice")
         reading.add_problem("end_twice", why, span)
         return None
-    rule = replace(
-        rule,
-        until=until if isinstance(until, date) else None,
-        times=times if isinstance(times, int) else None,
-    )
+    rule = replace(rule, times=times if isinstance(times, int) else None)
+    rule = _with_end(reading, rule, until)
     try:
         recurrence_check(rule, "request")
     except AskError as error:

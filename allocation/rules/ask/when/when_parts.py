@@ -28,8 +28,11 @@ from tenants.platform.coded import coded
 
 @dataclass(slots=True)
 class When:
-    """The parts about time, each at most once."""
+    """The parts about time, each at most once. If the line repeats, days are those of the first and
+    the last date, and a length of days can be that of the series; all `lengths` are kept."""
 
+    repeats: bool = False
+    lengths: list[tuple[Token, Span]] = field(default_factory=list)
     plain: Moment | None = None
     window: tuple[Moment, Moment] | None = None
     window_span: Span = (0, 0)
@@ -52,6 +55,8 @@ def when_add(reading: Reading, when: When, tree: Tree[Token]) -> None:
     span = span_of(*tokens)
     name = str(tree.data)
     kind = _KINDS.get(name, name)
+    if when.repeats and name in ("window", "between") and _are_days(tree):
+        kind, name = "days", "days"
     if kind in when.seen and kind not in ("plain", "length"):
         if not _each_day(reading, when, span):
             reading.add_duplicate(kind, span, when.seen[kind])
@@ -61,7 +66,22 @@ def when_add(reading: Reading, when: When, tree: Tree[Token]) -> None:
     moments = [moment_of(reading, each) for each in trees]
     if any(moment.is_wrong for moment in moments):
         return
+    if when.repeats and kind == "length":
+        when.lengths.append((tokens[0], span))
+        return
     _ADDERS[name](reading, when, tokens, moments)
+
+
+_DAYS = frozenset({"DAY", "SPAN", "MONTH", "DAYEND"})
+
+
+def _are_days(tree: Tree[Token]) -> bool:
+    """Whether a part has days only: `from 1 feb until 6 feb`. The last can have a time."""
+    moments = [each for each in tree.children if isinstance(each, Tree) and each.data == "moment"]
+    kinds = [
+        {token.type for token in each.children if isinstance(token, Token)} for each in moments
+    ]
+    return len(kinds) == 2 and kinds[0] <= _DAYS and (kinds[1] <= _DAYS or kinds[1] == {"INSTANT"})
 
 
 def _each_day(reading: Reading, when: When, span: Span) -> bool:
@@ -87,8 +107,19 @@ _KINDS = {
 
 
 def _add_length(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence[Moment]) -> None:
-    text = re.sub(r"^(?:for\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?", "", tokens[0])
-    span = span_of(*tokens)
+    length_read(reading, tokens[0], span_of(*tokens))
+
+
+def length_words(token: str) -> str:
+    """The words of a length without those before it: `2 weeks` of `for the next 2 weeks`."""
+    return re.sub(
+        r"^(?:(?:for|over|during|in|within)\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?", "", token
+    )
+
+
+def length_read(reading: Reading, token: str, span: Span) -> None:
+    """Sets the duration of the request."""
+    text = length_words(token)
     if not _is_one_length(text):
         begin, rest = text.split(maxsplit=1)
         choices = [Repair(each, reading.replaced(span, each)) for each in (begin, rest)]
@@ -222,6 +253,26 @@ def _add_window(
     when.is_between = tokens[0].type == "BETWEEN"
 
 
+def _add_days(
+    reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
+) -> None:
+    """Adds the first and the last day of a series."""
+    for kind in ("earliest", "until"):
+        if kind in when.seen:
+            reading.add_duplicate("day", span_of(*tokens), when.seen[kind])
+            return
+        when.seen[kind] = span_of(*tokens)
+    begin, end = (tree_span(reading, each) for each in moments)
+    when.earliest, when.lead = replace(moments[0], span=begin), str(tokens[0])
+    when.until = replace(moments[1], span=(begin[1], end[1]))
+
+
+def tree_span(reading: Reading, moment: Moment) -> Span:
+    """The span of a moment, with the word before it."""
+    lead = re.search(r"\S+\s+$", reading.text[: moment.span[0]])
+    return (lead.start() if lead else moment.span[0]), moment.span[1]
+
+
 def _add_between(
     reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
 ) -> None:
@@ -284,7 +335,7 @@ def _add_overnight(_: Reading, when: When, tokens: Sequence[Token], __: Sequence
 
 _ADDERS: dict[str, Callable[[Reading, When, Sequence[Token], Sequence[Moment]], None]] = {
     "duration": _add_length, "coming": _add_coming, "plain": _add_plain, "hours": _add_hours,
-    "window": _add_window, "between": _add_between, "earliest": _add_earliest,
+    "window": _add_window, "between": _add_between, "days": _add_days, "earliest": _add_earliest,
     "begin": _add_earliest, "until": _add_until, "deadline": _add_deadline, "asap": _add_asap,
     "anytime": _add_anytime, "in_time": _add_in_time, "whole_day": _add_whole,
     "whole_span": _add_whole, "overnight": _add_overnight,

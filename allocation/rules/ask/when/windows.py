@@ -303,6 +303,7 @@ def _say_window(reading: Reading, starts: datetime, ends: datetime, span: Span) 
         return
     meaning = f"exactly {reading.time_text(starts)} to {reading.time_text(ends)}"
     reading.set_value("starts", starts, meaning, span)
+    reading.values["ends"] = ends
     if values is None:
         set_duration(reading, seconds, span)
 

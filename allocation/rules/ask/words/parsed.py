@@ -79,8 +79,8 @@ class Parsed:
 
     Every word belongs to a part, a problem or `noise` (courtesies and articles). With `cheapest`
     the lowest price decides among the options. `array` is a number of runs, of which `parallel` are
-    open at a time. A mixed request has further `groups`. `missing` is the part that a line without
-    problems still lacks. Times are aware UTC.
+    open at a time. `ends` is the end of a fixed window that names it. A mixed request has further
+    `groups`. `missing` is the part that a line without problems still lacks. Times are aware UTC.
     """
 
     count: int | None
@@ -108,6 +108,7 @@ class Parsed:
     array: int | None = None
     parallel: int | None = None
     groups: tuple[AskGroup, ...] = ()
+    ends: datetime | None = None
 
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:

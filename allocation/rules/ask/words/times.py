@@ -1,6 +1,7 @@
 """Days and times of day in words, in the requester's time zone: `fri`, `27 nov`, `2pm`."""
 
 import re
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -54,6 +55,14 @@ _DOTTED = re.compile(r"(\d{1,2})\.\s?(\d{1,2})\.(?:\s?(\d{4}))?")
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}))?")
 _ORDINAL = re.compile(rf"(\d{{1,2}}){_NTH}")
 _INSTANT = re.compile(INSTANT)
+MONTH_NAMED = rf"(?:{_MONTH}\.?(?:,?\s+2[01]\d\d)?)"
+_OF_TIME = r"(?:(?:the|this|next|the\s+next)\s+)?(?:week|month|year)"
+END_OF = rf"(?:the\s+)?(?:end|last\s+day)\s+of\s+(?:{_OF_TIME}|{MONTH_NAMED})"
+_END_OF = re.compile(END_OF)
+_IN_MONTH = re.compile(
+    r"\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?(?:,?\s+(\d{4}))?$|"
+    r"\b(?:(?:the\s+)?(this|next|coming)\s+|the\s+)?month$"
+)
 _FIRST_DATE, _LAST_DATE = date(2000, 1, 1), date(2199, 12, 31)
 _WEEK = timedelta(days=7)
 
@@ -167,6 +176,9 @@ def instant_read(text: str) -> datetime | None:
 def day_read(text: str, today: date) -> Day | None:
     """The day in the text, or None if it does not exist."""
     text = " ".join(re.sub(r"^(?:on|at)\s+", "", text.strip()).split())
+    end = _END_OF.fullmatch(text)
+    if end:
+        return Day(_last_of(end, today))
     ahead = 2 if text.endswith("after tomorrow") else _ahead(text)
     if ahead is not None:
         return Day(today + timedelta(days=ahead))
@@ -175,6 +187,32 @@ def day_read(text: str, today: date) -> Day | None:
     if found is None or not _FIRST_DATE <= found.on <= _LAST_DATE:
         return None
     return found
+
+
+def days_of_month(text: str, today: date) -> tuple[date, date] | None:
+    """The days [first, last) of the month that the text names, or None."""
+    found = _IN_MONTH.search(text)
+    if found is None:
+        return None
+    if found[1]:
+        month = MONTHS.index(found[1][:3]) + 1
+        year = int(found[2]) if found[2] else today.year + (month < today.month)
+    else:
+        ahead = today.month - 1 + (found[3] in ("next", "coming"))
+        year, month = today.year + ahead // 12, ahead % 12 + 1
+    first = date(year, month, 1)
+    return first, first + timedelta(days=monthrange(year, month)[1])
+
+
+def _last_of(found: re.Match[str], today: date) -> date:
+    """The last day of the month, week or year that the match names."""
+    month = days_of_month(found[0], today)
+    if month:
+        return month[1] - timedelta(days=1)
+    if "year" in found[0]:
+        return date(today.year + ("next" in found[0]), 12, 31)
+    week = today - timedelta(days=today.weekday()) + _WEEK * ("next" in found[0])
+    return week + timedelta(days=6)
 
 
 def _ahead(text: str) -> int | None:

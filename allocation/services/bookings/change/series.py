@@ -7,7 +7,7 @@ A series that changes from one date on is cut in two when its dates change.
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid4
@@ -26,7 +26,7 @@ from allocation.services.bookings.approval.changes import (
     group_approval_request,
 )
 from allocation.services.bookings.change.changes import Patch, booking_patch
-from allocation.services.bookings.change.series_cuts import series_cut
+from allocation.services.bookings.change.series_cuts import series_cut, skipped_from
 from allocation.services.bookings.change.waiting import group_wait
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.policy_hook import changes_ask
@@ -116,9 +116,10 @@ def series_patch(
         if group is not None:
             _approvals_ask(actor, answers, None if patch.is_partial else group, now)
             _wait(patch, group, now)
-        _overlap_check(answers, patch, series)
+        _overlap_check(answers, patch)
         if all(each.outcome in ("refused", "own") for each in answers):
             raise _first_refusal(answers) or _no_dates()
+        _keep_length(patch, new or series)
         if new is not None and patch.is_partial:
             for each in dates:
                 each.refresh_from_db()
@@ -204,6 +205,8 @@ def _cut_off(
         zone=series.zone,
         first=first,
         is_partial=series.is_partial,
+        keeps_end=series.keeps_end,
+        skipped=skipped_from(series, dates[0].starts or first),
         created=series.created,
     )
     new.save(force_insert=True)
@@ -250,22 +253,33 @@ def _ask_of(date: Booking, patch: SeriesPatch) -> AskDocument:
         Refused: a value that no request may have.
     """
     ask = target_of(date).ask
-    starts = ask.starts
-    if patch.at is not None and starts is not None and date.series is not None:
-        zone = ZoneInfo(date.series.zone)
-        local = datetime.combine(starts.astimezone(zone).date(), patch.at)
-        starts = local.replace(tzinfo=zone).astimezone(UTC)
+    if patch.at is not None and ask.starts is not None and date.series is not None:
+        ask = _moved_to(ask, ask.starts, patch.at, date.series)
     parts: dict[str, Any] = {
         "duration": patch.duration, "count": patch.count, "classes": patch.classes,
         "pin": patch.pin,
     }  # fmt: skip
-    plain = {**replace(ask, starts=starts).to_json()}
+    plain = {**ask.to_json()}
     plain |= {name: value for name, value in parts.items() if value is not None}
     plain |= {name: list(plain[name]) for name in ("classes", "pin") if name in plain}
     try:
         return AskDocument.from_json(plain)
     except AskError as error:
         raise invalid(error.code, coded_text(error.text), error.param) from error
+
+
+def _moved_to(ask: AskDocument, starts: datetime, at: time, series: Series) -> AskDocument:
+    """The request of a date at another local time, until its end at the clock or of its length."""
+    zone = ZoneInfo(series.zone)
+    local = datetime.combine(starts.astimezone(zone).date(), at)
+    moved = local.replace(tzinfo=zone).astimezone(UTC)
+    if not series.keeps_end:
+        return replace(ask, starts=moved)
+    ends = starts + timedelta(seconds=ask.duration)
+    begun, over = (each.astimezone(zone).replace(tzinfo=None) for each in (starts, ends))
+    last = (local + (over - begun)).replace(tzinfo=zone).astimezone(UTC)
+    seconds = int((last - moved).total_seconds())
+    return replace(ask, starts=moved, duration=seconds if seconds > 0 else ask.duration)
 
 
 def _is_changed_alone(date: Booking) -> bool:
@@ -279,14 +293,25 @@ def _is_changed_alone(date: Booking) -> bool:
     return made.exclude(id__in=undone.values("undoes")).exists()
 
 
-def _overlap_check(answers: Sequence[DateAnswer], patch: SeriesPatch, series: Series) -> None:
+def _overlap_check(answers: Sequence[DateAnswer], patch: SeriesPatch) -> None:
     if patch.duration is None and patch.at is None:
         return
-    coming = [each.booking for each in answers]
-    asks = sorted((_ask_of(each, patch).starts or each.not_before) for each in coming)
-    length = max(_ask_of(each, patch).duration for each in coming)
-    if dates_overlap(tuple(asks), length):
+    windows = sorted(_window_of(each.booking, patch) for each in answers)
+    if dates_overlap(*zip(*windows, strict=True)):
         raise invalid("series_overlap", refusal_text("series_overlap"), "duration")
+
+
+def _keep_length(patch: SeriesPatch, series: Series) -> None:
+    """Lets the dates of a series have a length rather than an end, once they are given one."""
+    if patch.duration is not None and patch.scope is not Scope.THIS and series.keeps_end:
+        series.keeps_end = False
+        series.save(update_fields=["keeps_end"])
+
+
+def _window_of(date: Booking, patch: SeriesPatch) -> tuple[datetime, datetime]:
+    ask = _ask_of(date, patch)
+    starts = ask.starts or date.not_before
+    return starts, starts + timedelta(seconds=ask.duration)
 
 
 def _first_refusal(answers: Sequence[DateAnswer]) -> Refused | None:

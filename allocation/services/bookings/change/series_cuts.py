@@ -30,5 +30,12 @@ def series_cut(series: Series, new: Series) -> None:
     last = new.first.astimezone(ZoneInfo(series.zone)).date() - timedelta(days=1)
     text = replace(rule, times=None, until=last).text
     if text != series.rule:
-        series.rule = text
-        series.save(update_fields=["rule"])
+        later = skipped_from(series, new.first)
+        series.rule, series.skipped = text, [day for day in series.skipped if day not in later]
+        series.save(update_fields=["rule", "skipped"])
+
+
+def skipped_from(series: Series, first: datetime) -> list[str]:
+    """The days without a date from the month of a date on."""
+    month = f"{first.astimezone(ZoneInfo(series.zone)):%Y-%m}"
+    return [day for day in series.skipped if day[: len(month)] >= month]

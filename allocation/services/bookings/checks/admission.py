@@ -169,19 +169,26 @@ def _stop_check(use: TierUse, classes: Sequence[str]) -> None:
         )
 
 
-def admission_at(admission: Admission, starts: datetime, now: datetime) -> Admission:
-    """Returns the admission for another start of the same request.
+def admission_at(
+    admission: Admission, starts: datetime, now: datetime, seconds: int | None = None
+) -> Admission:
+    """Returns the admission for another start of the same request, and for another length.
 
     Raises:
-        Refused: `window_past` or `advance_window`.
+        Refused: `window_past`, `advance_window`, `start_hours`, `too_soon`, `too_long` or
+            `shorter_than_tier`.
     """
-    ask = replace(admission.ask, starts=starts)
-    shortest = min(map(admission.seconds_on, admission.units))
-    longest = max(shortest, admission.use.limits.longest.value or 0)
-    not_before = _window_check(
-        replace(ask, duration=shortest), replace(admission.use, now=now), longest
-    )
-    return replace(admission, ask=ask, not_before=not_before)
+    ask, use = replace(admission.ask, starts=starts), replace(admission.use, now=now)
+    most = min(map(admission.seconds_on, admission.units))
+    longest = max(most, use.limits.longest.value or 0)
+    if seconds is not None and seconds != ask.duration:
+        ask = replace(ask, duration=seconds)
+        admission = replace(admission, lengths=durations_of(ask))
+    dated = replace(admission, ask=ask)
+    shortest = min(map(dated.seconds_on, dated.units))
+    shortest_check(use, shortest)
+    not_before = _window_check(replace(ask, duration=shortest), use, longest)
+    return replace(dated, not_before=not_before)
 
 
 def _impossible(ask: AskDocument) -> Refused:

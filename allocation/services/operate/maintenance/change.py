@@ -8,9 +8,11 @@ from django.db.models import Q
 
 from allocation.models import Maintenance
 from allocation.services.operate.maintenance.plan import (
+    COUNTED,
     MaintenanceTerms,
     Preview,
     cause_of,
+    change_count,
     deadline_read,
     history_note,
     length_check,
@@ -58,7 +60,8 @@ def maintenance_change(
     after = _values(changed)
     if before == after:
         return row
-    changed.save(update_fields=list(FIELDS))
+    change_count(changed, now)
+    changed.save(update_fields=[*FIELDS, *COUNTED])
     facts = {"operator": operator.username, "reason": changed.reason}
     window = {"starts": f"{changed.starts:%d %b %H:%M}", "ends": f"{changed.ends:%d %b %H:%M}"}
     history_note(changed, fleet_text("maintenance_changed", **facts, **window), now)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from uuid import UUID, uuid4
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-from django.db.models import Q
+from django.db.models import F, Q
 
 from allocation.errors import AskError
 from allocation.models import (
@@ -43,6 +43,7 @@ from tenants.platform.errors import Refused, invalid, missing
 LONGEST = timedelta(days=90)
 MAX_DATES = 60
 AHEAD = timedelta(days=365)
+COUNTED = ("revision", "changed_at")
 # A start may be this far in the past: filling in and checking the form takes time.
 JUST_NOW = timedelta(minutes=15)
 Starts = dict[str, int | None]
@@ -161,12 +162,16 @@ def maintenance_end(
         maintenance_event(Maintenance.Event.STARTED, maintenance, now)
     maintenance.ended_at = now
     maintenance.last_event = Maintenance.Event.CANCELLED if is_early else Maintenance.Event.ENDED
-    maintenance.save(update_fields=["ended_at", "last_event"])
+    change_count(maintenance, now)
+    maintenance.save(update_fields=["ended_at", "last_event", *COUNTED])
     more = 0
     if following and maintenance.series is not None:
         rest = Maintenance.objects.filter(series=maintenance.series, starts__gt=maintenance.starts)
         more = rest.filter(ended_at=None, ends__gt=now).update(
-            ended_at=now, last_event=Maintenance.Event.CANCELLED
+            ended_at=now,
+            last_event=Maintenance.Event.CANCELLED,
+            revision=F("revision") + 1,
+            changed_at=now,
         )
     maintenance_event(Maintenance.Event(maintenance.last_event), maintenance, now, later_dates=more)
     facts = {"operator": operator.username, "reason": maintenance.reason}
@@ -186,6 +191,13 @@ def maintenance_end(
     )
     task_request("allocation.cycle")
     return maintenance
+
+
+def change_count(maintenance: Maintenance, now: datetime) -> None:
+    """Counts a change of the locked maintenance, in the fields `COUNTED`. Calendar programs take
+    an entry as newer by its number and its time."""
+    maintenance.revision += 1
+    maintenance.changed_at = max(now, maintenance.changed_at or now)
 
 
 def maintenance_lock(maintenance: Maintenance, now: datetime) -> Maintenance:
@@ -314,7 +326,7 @@ def _maintenances_of(
 def _dates(
     first: Maintenance, rule: Recurrence, zone: str, latest: datetime
 ) -> tuple[Maintenance, ...]:
-    """Maintenance at every date of the rule, each as long as the first. Not saved.
+    """Maintenance at every date of the rule, from and until the same local times. Not saved.
 
     Raises:
         Refused: `series_too_long`, `series_overlap`, `no_dates`, `advance_window`.
@@ -326,24 +338,21 @@ def _dates(
     if len(dates.starts) > MAX_DATES:
         sentence = refusal_text("series_too_long", max_dates=MAX_DATES)
         raise invalid("series_too_long", sentence, "repeat")
-    if dates_overlap(dates.starts, int((first.ends - first.starts).total_seconds())):
+    ends, drains = dates.at_local(first.ends), dates.at_local(first.drain_by)
+    if dates_overlap(dates.starts, ends):
         sentence = refusal_text("maintenance_overlap")
         raise invalid("series_overlap", sentence, "repeat")
     if dates.starts[-1] > latest:
         raise invalid("advance_window", refusal_text("maintenance_far"), "repeat")
-    series = uuid4()
-    return tuple(_at_date(first, starts, rule.text, zone, series) for starts in dates.starts)
-
-
-def _at_date(
-    first: Maintenance, starts: datetime, rule: str, zone: str, series: UUID
-) -> Maintenance:
-    later, found = starts - first.starts, copy(first)
-    found.id, found.series = uuid4(), series
-    found.rule, found.zone = rule, zone
-    found.starts, found.ends = starts, first.ends + later
-    found.drain_by = first.drain_by + later
-    return found
+    series, found = uuid4(), []
+    for starts, end, drain_by in zip(dates.starts, ends, drains, strict=True):
+        each = copy(first)
+        each.id, each.series = uuid4(), series
+        each.rule, each.zone = dates.rule.text, zone
+        # Where clocks skip the deadline's time, it can move past the end.
+        each.starts, each.ends, each.drain_by = starts, end, min(drain_by, end)
+        found.append(each)
+    return tuple(found)
 
 
 def _maintenance_of(operator: User, terms: MaintenanceTerms, now: datetime) -> Maintenance:

@@ -20,7 +20,7 @@ from allocation.services.arrays.arrays import ArrayRequest, array_request
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat, series_request
+from allocation.services.bookings.series import Repeat, Window, series_request
 from allocation.services.quotes.quote_options import GroupLine, QuoteOption
 from allocation.services.quotes.quotes import Quote
 from allocation.web.bookings.earlier_options import percent_words
@@ -48,23 +48,32 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """How often a request is booked: `count` times at once, or at these starts."""
+    """How often a request is booked: `count` times at once, or in these windows."""
 
     count: int = 1
-    starts: tuple[datetime, ...] = ()
+    windows: tuple[Window, ...] = ()
 
     def cost(self, option: QuoteOption) -> Decimal:
         """Returns the price of all of them."""
-        return option.price * (len(self.starts) or self.count)
+        if not self.windows:
+            return option.price * self.count
+        return sum((price_in(option, window) for window in self.windows), Decimal(0))
 
     def cost_inside(self, option: QuoteOption, period: Period) -> Decimal:
         """Returns the part of their price that a budget of the period pays."""
-        length = option.ends - option.starts
+        if not self.windows:
+            once = share_inside(option.price, option.starts, option.ends, period)
+            return once * self.count
         parts = (
-            share_inside(option.price, starts, starts + length, period)
-            for starts in self.starts or (option.starts,)
+            share_inside(price_in(option, each), each.starts, each.ends, period)
+            for each in self.windows
         )
-        return sum(parts, Decimal(0)) * (1 if self.starts else self.count)
+        return sum(parts, Decimal(0))
+
+
+def price_in(option: QuoteOption, window: Window) -> Decimal:
+    """Returns the price of an option in another window."""
+    return option.setup + option.rate.cost(option.rate.between(window.starts, window.ends))
 
 
 def options_context(
@@ -218,7 +227,8 @@ def option_book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | 
         return _book_array(actor, terms, array, now, identifier)
     if parsed.repeat is None:
         return booking_request(actor=actor, request=terms, now=now, booking_id=identifier)
-    repeat = Repeat(parsed.repeat, request.POST.get("partial") == "1")
+    is_partial = request.POST.get("partial") == "1"
+    repeat = Repeat(parsed.repeat, is_partial, keeps_end=parsed.ends is not None)
     return series_request(actor=actor, request=terms, repeat=repeat, now=now, series_id=identifier)
 
 

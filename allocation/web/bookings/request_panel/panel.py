@@ -180,8 +180,9 @@ def _priced(
     found: dict[str, Any] = {"wait_text": array.text(line) if array else line}
     repeats = Repeats(array.count) if array else Repeats()
     if rule is not None:
-        terms, found["series"] = series_preview(terms, Repeat(rule))
-        repeats = Repeats(starts=found["series"].starts)
+        keeps_end = context["said"].ends is not None
+        terms, found["series"] = series_preview(terms, Repeat(rule, keeps_end=keeps_end))
+        repeats = Repeats(windows=found["series"].windows)
     # One limit covers the quotes of pages and REST.
     call_limit_check("quotes", str(actor.user_id), now)
     runs = array.runs if array else None
@@ -194,7 +195,7 @@ def _priced(
     if array is not None:
         found["options"] = array_options(found["options"], array, terms.zone, now)
     if rule is not None:
-        found["options"] = series_options(found["options"], terms, context | found)
+        found["options"] = series_options(found["options"], terms, context | found, repeats)
     return found
 
 
@@ -218,7 +219,9 @@ def _understood(
         more = parse_ask(groups_line(fields), catalogue=catalogue, now=now, zone=zone)
         ask = ask_of_fields(fields, parsed, more if fields.groups else None)
         today = now.astimezone(zone).date()
-        text, wrong = _text_of_fields(fields, document_text(ask, zone), parsed, today)
+        says_end = bool(fields.often) and _keeps_window(ask, parsed)
+        line = document_text(ask, zone, says_end=says_end)
+        text, wrong = _text_of_fields(fields, line, parsed, today)
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
     else:
         text = fields.text
@@ -259,6 +262,12 @@ def _text_of_fields(
     except AskError as error:
         return text, {"trouble": coded_text(error.text), "trouble_param": error.param}
     return (array.text(text) if array else text), {}
+
+
+def _keeps_window(ask: AskDocument, parsed: Parsed) -> bool:
+    """Returns whether the text names the end of the window, and the fields did not change it."""
+    window = (parsed.starts, parsed.duration)
+    return parsed.ends is not None and (ask.starts, ask.duration) == window
 
 
 def _ask_or_none(parsed: Parsed) -> AskDocument | None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
+from allocation.rules.ask.line.text import document_text
 from allocation.rules.ask.when.recurrence_words import (
     WORKDAYS,
     month_line,
@@ -17,7 +17,8 @@ from allocation.rules.ask.when.recurrence_words import (
 )
 from allocation.rules.recurrence import Recurrence, recurrence_check
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat, series_dates
+from allocation.services.bookings.series import Repeat, Window, series_dates
+from allocation.web.bookings.request_panel.options import Repeats
 from allocation.web.bookings.request_panel.request_form import RequestFields
 from billing.rules import money_text
 from tenants.platform.coded import coded
@@ -48,7 +49,8 @@ class SeriesPreview:
     first: str
     last: str
     skipped: str
-    starts: tuple[datetime, ...]
+    windows: tuple[Window, ...]
+    keeps_end: bool
 
 
 def repeat_rule(often: str, days: str, param: str) -> Recurrence | None:
@@ -103,36 +105,42 @@ def series_text(text: str, rule: Recurrence | None) -> str:
 
 def series_preview(request: BookingRequest, repeat: Repeat) -> tuple[BookingRequest, SeriesPreview]:
     """Returns the request for the first date and the preview of all dates. Raises Refused."""
-    dates = series_dates(request, repeat)
-    zone, words = ZoneInfo(request.zone), recurrence_words(repeat.rule)
+    dates, windows = series_dates(request, repeat)
+    zone, words = ZoneInfo(request.zone), recurrence_words(dates.rule)
     seen = SeriesPreview(
         words=words[0].upper() + words[1:],
         count=len(dates.starts),
         first=_day(dates.starts[0], zone),
         last=_day(dates.starts[-1], zone),
         skipped=", ".join(dates.skipped),
-        starts=tuple(dates.starts),
+        windows=windows,
+        keeps_end=repeat.keeps_end,
     )
-    return replace(request, ask=replace(request.ask, starts=dates.starts[0])), seen
+    ask = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
+    return replace(request, ask=ask), seen
 
 
 def series_options(
-    options: Iterable[dict[str, Any]], request: BookingRequest, context: dict[str, Any]
+    options: Iterable[dict[str, Any]],
+    request: BookingRequest,
+    context: dict[str, Any],
+    repeats: Repeats,
 ) -> list[dict[str, Any]]:
     """Returns the options that keep the time of day, priced for all dates."""
-    count, rule = context["series"].count, context["rule"]
+    series, rule = context["series"], context["rule"]
     found = []
     for each in options:
         option = each["option"]
         if option.starts != request.ask.starts:
             continue
-        total = money_text(option.price * Decimal(count), option.currency)
+        total = money_text(repeats.cost(option), option.currency)
+        line = document_text(option.ask, ZoneInfo(request.zone), says_end=series.keeps_end)
         found.append(
             each
             | {
                 "price": total,
-                "button": f"Book {count} dates for {total}",
-                "value": series_text(each["value"], rule),
+                "button": f"Book {series.count} dates for {total}",
+                "value": f"{option.tier} {series_text(line, rule)}",
             }
         )
     return found

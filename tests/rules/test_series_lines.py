@@ -1,0 +1,155 @@
+"""The days of a series in words: first and last day, lengths, months, and numbers of dates."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import strategies as st
+
+from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
+from tests.rings import holds_for
+
+BERLIN = ZoneInfo("Europe/Berlin")
+CLASSES = Catalogue((ClassEntry("l40s", "L40S", (), 48_000, ()),))
+NOW = datetime(2026, 11, 28, 14, tzinfo=UTC)  # a Saturday, 15:00 in Berlin
+
+DAILY = "02-01 09:00 1h FREQ=DAILY;UNTIL=20270206"
+NIGHTS = "02-01 22:00 8h FREQ=DAILY;UNTIL=20270206"
+NEXT = "11-29 09:00 1h FREQ=DAILY;UNTIL="
+# The line without its GPUs: first start, length and rule.
+LINES = {
+    "every day 9-10 from 2027-02-01 until 2027-02-06": DAILY,
+    "every day from 9 to 10 from 2027-02-01 until 2027-02-06": DAILY,
+    "from 2027-02-01 until 2027-02-06 every day 9-10": DAILY,
+    "every day between 1 feb and 6 feb 9-10": DAILY,
+    "9-10 every day 1 feb - 6 feb": DAILY,
+    "9-10 daily 1 feb through 6 feb": DAILY,
+    "every day 9-10 starting 1 feb ending 6 feb": DAILY,
+    "every day 9-10 until 2027-02-06 from 2027-02-01": DAILY,
+    "every day 9:00-10:00 from Feb 1 until Feb 6": DAILY,
+    "every day 9:00-10:00 from february 1st until february 6th 2027": DAILY,
+    "every day 9am-10am from 1.2.2027 until 6.2.2027": DAILY,
+    "every day at 9 for 1h from 1 feb until 6 feb": DAILY,
+    "1h every day at 9 from 2027-02-01 until 2027-02-06": DAILY,
+    "every day from 1 feb 9:00 until 6 feb 10:00": DAILY,
+    "every day from 2027-02-01T09:00 until 2027-02-06 for 1h": DAILY,
+    "every day 9-10 from 2027-02-01 until 2027-02-06T23:59": DAILY,
+    "every day 9-10 from 2027-02-01 to and including 2027-02-06": DAILY,
+    "every day 9-10 after 31 jan until 6 feb": DAILY,
+    "every day 9-10 as of 1 feb before 7 feb": DAILY,
+    "rrule:FREQ=DAILY 9-10 from 2027-02-01 until 2027-02-06": DAILY,
+    "rrule:FREQ=DAILY;UNTIL=20270206T235959Z 9-10 from 2027-02-01": DAILY,
+    "every day 22-6 from 2027-02-01 until 2027-02-06": NIGHTS,
+    "every night 22-6 from 2027-02-01 until 2027-02-06": NIGHTS,
+    "22:00 to 6:00 nightly from 1 feb until 6 feb": NIGHTS,
+    "overnight every day from 1 feb until 6 feb": "02-01 20:00 12h FREQ=DAILY;UNTIL=20270206",
+    "all day every day from 1 feb until 6 feb": "02-01 00:00 24h FREQ=DAILY;UNTIL=20270206",
+    "every day 9-10 from 1 feb for 5 days": "02-01 09:00 1h FREQ=DAILY;UNTIL=20270205",
+    "every day 9-10 from 1 feb 5 times": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 for 5 times starting 1 feb": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day at 9 1h five times from 2027-02-01": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 for 5 days": f"{NEXT}20261203",
+    "every day 9-10 for the next two weeks": f"{NEXT}20261212",
+    "every day 9-10 over the next 5 days": f"{NEXT}20261203",
+    "every day at 9 for 1h for a fortnight": f"{NEXT}20261212",
+    "every day 9-10 for a month": f"{NEXT}20261228",
+    "every day 9-10 from 31 jan for one month": "01-31 09:00 1h FREQ=DAILY;UNTIL=20270228",
+    "every monday 9-10 for 6 weeks": "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO;UNTIL=20270110",
+    "every weekday 9-10 from 7 dec for 3 weeks":
+        "12-07 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261227",
+    "every mon-fri 9-10 until 18 dec":
+        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261218",
+    "every thu to mon 9-10 until 18 dec":
+        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TH,FR,SA,SU;UNTIL=20261218",
+    "weekly on monday 9-10 from 1 feb until 6 mar":
+        "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO;UNTIL=20270306",
+    "every first monday of the month 9-10 from 1 feb until 1 jun":
+        "02-01 09:00 1h FREQ=MONTHLY;BYDAY=1MO;UNTIL=20270601",
+    "every day 9-10 in february": "02-01 09:00 1h FREQ=DAILY;UNTIL=20270228",
+    "every day 9-10 in february 2028": "02-01 09:00 1h FREQ=DAILY;UNTIL=20280229",
+    "every day 9-10 next week": "11-30 09:00 1h FREQ=DAILY;UNTIL=20261206",
+    "every day 9-10 this week": f"{NEXT}20261129",
+    "every day 9-10 this month": f"{NEXT}20261130",
+    "every day 9-10 next month": "12-01 09:00 1h FREQ=DAILY;UNTIL=20261231",
+    "every day 9-10 until the end of february": f"{NEXT}20270228",
+    "every day 9-10 until end of month": f"{NEXT}20261130",
+    "every day 9-10 until end of next month": f"{NEXT}20261231",
+    "every day 9-10 until end of next week": f"{NEXT}20261206",
+    "every day 9-10 until the end of the week": f"{NEXT}20261129",
+    "every day 9-10 until the last day of december": f"{NEXT}20261231",
+    "every day 9-10 until end of year": f"{NEXT}20261231",
+    "every day 9-10 to 6 dec": f"{NEXT}20261206",
+    "every day 9-10 up to 6 dec": f"{NEXT}20261206",
+    "every day 9-10 up to and including 6 dec": f"{NEXT}20261206",
+    "every day 9-10 by 6 dec": f"{NEXT}20261206",
+    "every day 9-10 before 6 dec": f"{NEXT}20261205",
+    "every day 9-10 from monday until friday": "11-30 09:00 1h FREQ=DAILY;UNTIL=20261204",
+    "every day 9-10 from today until friday": f"{NEXT}20261204",
+    "every day 9-10 from tomorrow for 5 days": f"{NEXT}20261203",
+}  # fmt: skip
+
+
+def read(line: str, now: datetime = NOW) -> Parsed:
+    return parse_ask(f"1 l40s {line}", catalogue=CLASSES, now=now, zone=BERLIN)
+
+
+def meaning(parsed: Parsed) -> str:
+    if parsed.problems or parsed.missing or not (parsed.starts and parsed.duration):
+        return f"{[(each.code, each.start, each.end) for each in parsed.problems]}"
+    starts = parsed.starts.astimezone(BERLIN)
+    rule = parsed.repeat.text if parsed.repeat else ""
+    return f"{starts:%m-%d %H:%M} {parsed.duration / 3600:g}h {rule}"
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_days_of_a_series_are_read_as_people_write_them(line: str) -> None:
+    assert meaning(read(line)) == LINES[line]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("every day 9-10 from 6 feb until 2027-02-01", "ends_first"),
+        ("every day 9-10 for 5 days until 6 feb", "end_twice"),
+        ("every day 9-10 5 times for 5 days", "end_twice"),
+        ("every day 9-10 from 1 feb until 6 feb until 8 feb", "said_twice"),
+        ("every day 9-10 from 1 feb until 6 feb from 3 feb", "said_twice"),
+        ("every day 9-10 from 1 feb", "no_end"),
+        ("every day 9-10 until end of month and a half", "not_understood"),
+    ],
+)
+def test_days_that_contradict_are_asked_for(line: str, code: str) -> None:
+    assert code in {each.code for each in read(line).problems}
+
+
+def _written(day: date) -> st.SearchStrategy[str]:
+    return st.sampled_from([
+        f"{day}", f"{day:%Y/%m/%d}", f"{day.day} {day:%b} {day.year}",
+        f"{day:%B} {day.day} {day.year}", f"{day.day}.{day.month}.{day.year}",
+        f"the {day.day} of {day:%B} {day.year}",
+    ])  # fmt: skip
+
+
+@st.composite
+def whole_lines(draw: st.DrawFn) -> tuple[str, date, date]:
+    """A line with a first and a last day, in any order, and these days."""
+    first = draw(st.dates(date(2026, 12, 1), date(2027, 10, 1)))
+    last = first + timedelta(days=draw(st.integers(0, 200)))
+    begin = draw(st.sampled_from(["from", "starting", "starting on", "as of", "beginning"]))
+    end = draw(st.sampled_from(["until", "till", "to", "through", "ending", "up to"]))
+    days = f"{begin} {draw(_written(first))} {end} {draw(_written(last))}"
+    often = draw(st.sampled_from(["every day", "daily", "each day"]))
+    hours = draw(st.sampled_from(["9:00-10:00", "9-10", "from 9:00 to 10:00", "1h at 9:00"]))
+    parts = draw(st.permutations([days, often, hours]))
+    return " ".join(parts), first, last
+
+
+@holds_for(whole_lines(), few=150, many=3_000)
+def test_any_order_and_any_way_to_write_a_day_mean_the_same(
+    drawn: tuple[str, date, date],
+) -> None:
+    line, first, last = drawn
+    if len(line) > 190:
+        return
+    expected = f"{first:%m-%d} 09:00 1h FREQ=DAILY;UNTIL={last:%Y%m%d}"
+    assert meaning(read(line)) == expected, line
