@@ -39,6 +39,7 @@ from allocation.solver.model.inputs import Snapshot as Snapshot
 from allocation.solver.model.inputs import Tier as Tier
 from allocation.solver.model.inputs import Used as Used
 from allocation.solver.model.leaving import Cooling as Cooling
+from allocation.solver.model.leaving import Notice as Notice
 from allocation.solver.model.plan import Alternative as Alternative
 from allocation.solver.model.plan import Assign as Assign
 from allocation.solver.model.plan import Borrow as Borrow

@@ -11,6 +11,7 @@ from allocation.solver import (
     Held,
     Limit,
     Maintenance,
+    Notice,
     Place,
     Plan,
     PlannedStart,
@@ -161,6 +162,7 @@ class World:
             hosts=drawn.hosts,
             blackouts=tuple(each for each in self.blackouts if each.ends > self.now),
             unneeded=tuple(self._unneeded()),
+            notices=tuple(self._notices()),
             **self.people.snapshot(),
             **self.operators.snapshot(),
         )
@@ -361,14 +363,23 @@ class World:
         """Those given notice for a booking that is over or starts before they leave, or by an
         operator who has lifted the pause."""
         for name, run in sorted(self.runs.items()):
-            if run.notified is None:
-                continue
-            at = self.rows_of(name)[0].ends
-            is_lifted = not run.beneficiary and name in self.operators.lifted
-            rows = self.rows_of(run.beneficiary)
-            is_early = any(row.starts < at and not row.pausing for row in rows)
-            if run.beneficiary in self.ended or is_lifted or is_early:
+            if run.notified is not None and self._is_unneeded(name, run):
                 yield Extension(name, run.notified)
+
+    def _notices(self) -> Iterator[Notice]:
+        """The others that were given notice for a booking."""
+        for name, run in sorted(self.runs.items()):
+            if run.notified is None or not run.beneficiary:
+                continue
+            if not self._is_unneeded(name, run):
+                yield Notice(name, run.beneficiary, run.notified)
+
+    def _is_unneeded(self, name: str, run: Run) -> bool:
+        at = self.rows_of(name)[0].ends
+        is_lifted = not run.beneficiary and name in self.operators.lifted
+        rows = self.rows_of(run.beneficiary)
+        is_early = any(row.starts < at and not row.pausing for row in rows)
+        return run.beneficiary in self.ended or is_lifted or is_early
 
     # What becomes of the plan.
 

@@ -24,7 +24,7 @@ from allocation.rules.states import State
 from allocation.services.plans.assignments import PlanStale
 from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
-from allocation.services.record.open_pauses import OPEN, pauses_to_extend, pauses_unneeded
+from allocation.services.record.open_pauses import OPEN, pauses_to_extend, pauses_withdrawable
 from allocation.services.runs.end import STARTED, generations_raise
 from allocation.services.runs.interrupt import place_withdraw
 from allocation.services.runs.transition import booking_change, booking_lock, booking_move
@@ -242,7 +242,7 @@ def pause_withdraw(booking: Booking, now: datetime) -> bool:
     Returns False when it is too late: everything is saved, the grace period is over, or there is
     no time left to notify its nodes.
     """
-    pause = pauses_unneeded(now).filter(booking=booking).first()
+    pause = pauses_withdrawable(now).filter(booking=booking).first()
     if pause is None:
         return False
     rows = list(booking.allocations.filter(state__in=STARTED).order_by("id"))

@@ -11,7 +11,7 @@ from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.states import EXTENDABLE, TERMINAL, WAITING, State
 from allocation.services.plans.borrowing import BorrowingMark, borrowing_marks
 from allocation.services.plans.kept_places import soft_places_changed
-from allocation.services.record.open_pauses import pauses_unneeded
+from allocation.services.record.open_pauses import pauses_withdrawable
 from allocation.services.record.places import place_data
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.snapshot import instant
@@ -203,7 +203,7 @@ def _withdrawals(plan: Plan, now: datetime) -> Iterator[tuple[Part, str]]:
     """Returns stale withdrawals: the grace period is over, or the owner has saved everything."""
     if not plan.withdrawn:
         return
-    rows = pauses_unneeded(now).filter(booking_id__in=plan.withdrawn)
+    rows = pauses_withdrawable(now).filter(booking_id__in=plan.withdrawn)
     able = {str(booking) for booking in rows.values_list("booking_id", flat=True)}
     yield from ((("withdrawal", name), CHANGED) for name in plan.withdrawn if name not in able)
 

@@ -27,6 +27,7 @@ from allocation.reasons.reason import Reason, reason
 from allocation.rules.states import PLANNED_TIMES, State
 from allocation.services.plans.pauses import budget_pause_begin
 from allocation.services.record.history import Event
+from allocation.services.record.open_pauses import pauses_withdrawable
 from allocation.services.runs.interrupt import place_withdraw
 from allocation.services.runs.transition import booking_change, booking_lock, booking_move
 from allocation.words.events import event_text
@@ -180,10 +181,12 @@ def _start_mark(booking: Booking, found: _Restraints) -> None:
 
 
 def _start_forbid(booking: Booking, event: Event, why: Reason, now: datetime) -> None:
-    """Marks the booking and takes its planned start; a fixed window keeps its GPUs."""
+    """Marks the booking and takes its planned start; a fixed window keeps its GPUs, unless others
+    are to be paused for it."""
     if not booking.is_drained:
         booking_change(booking, event=event, now=now, is_drained=True)
-    if booking.state == State.SCHEDULED and booking.starts is None:
+    is_planned = booking.state == State.SCHEDULED
+    if is_planned and (booking.starts is None or _has_notices(booking, now)):
         place_withdraw(booking, event, now)
     if booking.state not in (State.REQUESTED, State.QUEUED, *PAUSE_STATES):
         return
@@ -200,6 +203,11 @@ def _start_forbid(booking: Booking, event: Event, why: Reason, now: datetime) ->
     booking_change(booking, event=None, now=now, **waits)
 
 
+def _has_notices(booking: Booking, now: datetime) -> bool:
+    """Whether others have notice for it that can still be withdrawn."""
+    return pauses_withdrawable(now).filter(cause__beneficiary=booking).exists()
+
+
 def _borrowing_mark(booking: Booking, found: _Restraints) -> None:
     """Marks a booking that may not borrow and takes the borrowed GPUs that it has not started on,
     or removes the mark."""
@@ -212,7 +220,9 @@ def _borrowing_mark(booking: Booking, found: _Restraints) -> None:
     event = Event("borrowing_stopped", event_text("borrowing_stopped", **_facts(rung)))
     if booking.may_borrow:
         booking_change(booking, event=event, now=now, may_borrow=False)
-    if Booking.objects.filter(_BORROWS, id=booking.id).exists():
+    gives_up = Booking.objects.filter(_BORROWS, id=booking.id).exists()
+    is_planned = booking.state == State.SCHEDULED and booking.borrowed_units > 0
+    if gives_up or (is_planned and _has_notices(booking, now)):
         place_withdraw(booking, event, now, **dict.fromkeys(PLANNED_TIMES))
 
 

@@ -42,12 +42,34 @@ def pauses_to_extend() -> QuerySet[Pause]:
     return Pause.objects.filter(OPEN, more_asked_at__isnull=False, acknowledged_at=None)
 
 
-def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
-    """Open pauses in their grace period that can be withdrawn: nobody needs the GPUs any more.
+def pauses_withdrawable(now: datetime) -> QuerySet[Pause]:
+    """Open pauses in their grace period that can be withdrawn, if nobody needs the GPUs any more.
 
-    The beneficiary is over or starts elsewhere before the deadline, or the stop or budget that
-    ordered the pause no longer asks for it. Only while nothing has been released, the owner has not
-    confirmed a save, and the nodes answer and can still be notified in time.
+    Only while nothing has been released, the owner has not confirmed a save, and the nodes answer
+    and can still be notified in time. One that a stop or a budget ordered only when that no longer
+    asks for it.
+    """
+    left_or_unreachable = Allocation.objects.filter(booking=OuterRef("booking")).filter(
+        Q(state=Allocation.State.RELEASING)
+        | Q(state__in=Allocation.LIVE)
+        & (Q(abandoned=True) | Q(gpu__node__unreachable_since__isnull=False))
+    )
+    return Pause.objects.filter(
+        OPEN,
+        Q(cause__beneficiary__isnull=False) | Q(booking__is_drained=False),
+        ~Q(Exists(left_or_unreachable)),
+        booking__state=State.PAUSING,
+        acknowledged_at=None,
+        emptied_at=None,
+        deadline__gt=now + NOTIFY_MARGIN,
+    )
+
+
+def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
+    """Those of them for which the record alone shows that nobody needs the GPUs any more.
+
+    The beneficiary is over or starts elsewhere before the deadline, or nothing asks for an ordered
+    pause. Of the others the solver finds it out, because it depends on what else is planned.
     """
     # What a beneficiary that is itself paused has until its own deadline is not what it waits for.
     starts_earlier = Allocation.objects.filter(
@@ -56,21 +78,9 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
         abandoned=False,
         period__startswith__lt=OuterRef("deadline"),
     ).exclude(booking__state=State.PAUSING)
-    left_or_unreachable = Allocation.objects.filter(booking=OuterRef("booking")).filter(
-        Q(state=Allocation.State.RELEASING)
-        | Q(state__in=Allocation.LIVE)
-        & (Q(abandoned=True) | Q(gpu__node__unreachable_since__isnull=False))
-    )
     is_over = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
-    is_over |= Q(cause__beneficiary=None, booking__is_drained=False)
-    return Pause.objects.filter(
-        OPEN,
-        is_over | Q(Exists(starts_earlier)),
-        ~Q(Exists(left_or_unreachable)),
-        booking__state=State.PAUSING,
-        acknowledged_at=None,
-        emptied_at=None,
-        deadline__gt=now + NOTIFY_MARGIN,
+    return pauses_withdrawable(now).filter(
+        is_over | Q(cause__beneficiary=None) | Q(Exists(starts_earlier))
     )
 
 

@@ -40,6 +40,7 @@ from allocation.services.snapshot.snapshot import (
     extensions_read,
     held_read,
     limits_read,
+    notices_read,
     pending_read,
     requests_read,
     running_read,
@@ -272,6 +273,7 @@ def _of_rules(now: datetime, present: Collection[str], use: KeptUse) -> dict[str
     found = {
         **limits_read(now, present, use.rows.values()),
         "unneeded": unneeded_read(now) if "pauses" in present else (),
+        "notices": notices_read(now) if "pauses" in present else (),
         "orders": orders_read() if "orders" in present else (),
         "pending": pending_read(now) if "pending" in present else (),
         "entries": entries_read(now) if "entries" in present else (),

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from allocation.models import Allocation, Booking, BookingChange, Pause
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.states import State
-from allocation.services.record.open_pauses import pauses_unneeded
+from allocation.services.record.open_pauses import pauses_unneeded, pauses_withdrawable
 from allocation.services.record.places import place_of, place_of_row
 from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
@@ -60,6 +60,7 @@ from allocation.solver import (
     Cooling,
     Extension,
     Held,
+    Notice,
     PlannedStart,
     Request,
     Snapshot,
@@ -103,6 +104,7 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
         extensions=extensions_read(now),
         running=running_read(now),
         unneeded=unneeded_read(now),
+        notices=notices_read(now),
         orders=orders_read(),
         changes=asked_changes_read(now),
         pending=pending_read(now),
@@ -444,6 +446,14 @@ def unneeded_read(now: datetime) -> tuple[Extension, ...]:
     """Bookings with notice for a preemptor that no longer needs their room."""
     rows = pauses_unneeded(now).order_by("booking_id").values_list("booking_id", "ends_before")
     return tuple(Extension(str(booking), seconds(ends)) for booking, ends in rows)
+
+
+def notices_read(now: datetime) -> tuple[Notice, ...]:
+    """All others with notice for a preemptor that can still be withdrawn."""
+    rows = pauses_withdrawable(now).exclude(id__in=pauses_unneeded(now).values("id"))
+    rows = rows.filter(cause__beneficiary__isnull=False).order_by("booking_id")
+    found = rows.values_list("booking_id", "cause__beneficiary_id", "ends_before")
+    return tuple(Notice(str(who), str(claim), seconds(ends)) for who, claim, ends in found)
 
 
 def extensions_read(now: datetime, only: Bookings = None) -> tuple[Extension, ...]:

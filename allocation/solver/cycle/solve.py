@@ -8,8 +8,14 @@ from dataclasses import replace
 from functools import partial
 
 from allocation.solver.cycle.changes import Changes
-from allocation.solver.cycle.extending.extensions import extensions_decide, withdrawals
+from allocation.solver.cycle.extending.extensions import extensions_decide
 from allocation.solver.cycle.extending.turns import ExtensionTurns
+from allocation.solver.cycle.extending.withdrawals import (
+    as_unneeded,
+    needless,
+    withdrawals,
+    without_claim,
+)
 from allocation.solver.cycle.idle import idle_releases
 from allocation.solver.cycle.offers import offers_make, with_withdrawals
 from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse
@@ -34,7 +40,12 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
 
     `kept` has what an earlier cycle made of held work; the plan is the same without it.
     """
+    snapshot = without_claim(snapshot)
     plan = _solve(snapshot, policy, kept)
+    if bookings := needless(plan, snapshot, policy):
+        # Decide again with them where they are, before anybody else is planned on their room.
+        snapshot = replace(as_unneeded(snapshot, bookings), notices=())
+        plan = _solve(snapshot, policy)
     # 8. Take idle GPUs with which somebody in the queue starts earlier, and offers without which a
     # claim inside its guarantee does.
     again = partial(_solve, policy=policy)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from allocation.solver.model.inner_limits import LabLimit, PersonLimit
-from allocation.solver.model.leaving import Cooling, Idle
+from allocation.solver.model.leaving import Cooling, Idle, Notice
 from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
 
 SLOTS_PER_GPU = 8
@@ -459,9 +459,10 @@ class Snapshot:
     `running` has the request of each running booking that may be paused, with what is left of it
     now, for its planned resume. A booking without one is paused without a resume. `unneeded`
     bookings have notice for a preemptor that no longer needs their room; `until` is their original
-    end. `pending` requests wait for an approval: they get soft places only. `entries` get offers of
-    what all others leave. `idle` bookings end or pause if somebody starts earlier by it. Planned
-    starts in `quiet` classes are kept without a search for earlier ones.
+    end; of those with other `notices` the cycle finds it out. `pending` requests wait for an
+    approval: they get soft places only. `entries` get offers of what all others leave. `idle`
+    bookings end or pause if somebody starts earlier by it. Planned starts in `quiet` classes are
+    kept without a search for earlier ones.
     """
 
     now: int
@@ -478,6 +479,7 @@ class Snapshot:
     hosts: tuple[Host, ...] = ()
     blackouts: tuple[Maintenance, ...] = ()
     unneeded: tuple[Extension, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    notices: tuple[Notice, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     orders: tuple[Order, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     changes: tuple[Change, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     pending: tuple[Request, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

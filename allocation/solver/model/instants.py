@@ -7,8 +7,8 @@ from allocation.solver.model.inputs import Request, Snapshot
 from allocation.solver.model.policy import Policy
 
 _DAY = 86_400
-_SMALL = ("extensions", "changes", "pending", "entries", "idle", "unneeded", "orders")
-_SMALL_RULES = ("overrides", "caps", "cooling", "blackouts")
+_SMALL = ("extensions", "changes", "pending", "entries", "idle", "orders")
+_SMALL_RULES = ("unneeded", "notices", "overrides", "caps", "cooling", "blackouts")
 
 
 def next_instant(snapshot: Snapshot, policy: Policy, until: int) -> int:

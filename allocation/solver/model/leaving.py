@@ -1,4 +1,4 @@
-"""Idle bookings that may have to leave, and tenants that get no pauses for a while."""
+"""Idle bookings and notices, and persons whose claims pause nobody for a while."""
 
 from dataclasses import dataclass, field
 
@@ -11,6 +11,16 @@ class Cooling:
     had notice."""
 
     tenant: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A booking that has notice to leave for its `beneficiary` and can still stay, until
+    its original end."""
+
+    booking: str
+    beneficiary: str
     until: int
 
 

@@ -32,6 +32,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         hosts=_unique(snapshot.hosts, "id"),
         blackouts=_sorted(snapshot.blackouts, "gpu", "starts", "ends"),
         unneeded=_unique(snapshot.unneeded, "booking"),
+        notices=_unique(snapshot.notices, "booking"),
         orders=_unique(snapshot.orders, "id"),
         changes=_unique(snapshot.changes, "booking"),
         pending=tuple(map(request_in_order, _unique(snapshot.pending, "booking"))),

@@ -188,6 +188,7 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "entries": apart(snapshot.entries, booking_of),
         "extensions": apart(snapshot.extensions, booking_of),
         "unneeded": apart(snapshot.unneeded, booking_of),
+        "notices": apart(snapshot.notices, booking_of),
         "limits": apart(snapshot.limits, class_of),
         "labs": apart(snapshot.labs, class_of),
         "persons": apart(snapshot.persons, class_of),

@@ -49,22 +49,28 @@ def pause_begin(
     booking.places, booking.reasons = (), ()
 
 
-def is_unneeded(tables: Tables, pause: Pause, now: float) -> bool:
-    """See pauses_unneeded."""
-    booking, other = tables.bookings[pause.booking], tables.bookings[pause.beneficiary]
-    sooner = any(row.starts < pause.deadline for row in tables.here(other))
-    over = other.state in (*OVER, "ending")
+def is_withdrawable(tables: Tables, pause: Pause, now: float) -> bool:
+    """See pauses_withdrawable."""
+    booking = tables.bookings[pause.booking]
     rows = tables.of(booking, *LIVE)
     going = any(r.state == "releasing" or r.left or tables.is_silent(r) for r in rows)
     counts = pause.is_open and booking.state == "pausing" and not pause.acknowledged_at
     is_early = pause.emptied_at is None and pause.deadline > now + NOTIFY_MARGIN
-    return counts and is_early and (over or sooner) and not going
+    return counts and is_early and not going
+
+
+def is_unneeded(tables: Tables, pause: Pause, now: float) -> bool:
+    """See pauses_unneeded."""
+    other = tables.bookings[pause.beneficiary]
+    sooner = any(row.starts < pause.deadline for row in tables.here(other))
+    over = other.state in (*OVER, "ending")
+    return (over or sooner) and is_withdrawable(tables, pause, now)
 
 
 def pause_withdraw(tables: Tables, booking: Booking, now: float) -> bool:
     """See pause_withdraw."""
     pause = tables.pause_of(booking)
-    if pause is None or not is_unneeded(tables, pause, now):
+    if pause is None or not is_withdrawable(tables, pause, now):
         return False
     rows = tables.of(booking, *STARTED)
     for row in rows:

@@ -10,13 +10,14 @@ from allocation.solver import (
     Extension,
     Gpu,
     Held,
+    Notice,
     PlannedStart,
     Request,
     Snapshot,
 )
 from allocation.solver.model.inputs import AFTER_ALL, Entry, Strength, Together
 from tests.simulation.model import maintenance
-from tests.simulation.model.pausing import is_unneeded
+from tests.simulation.model.pausing import is_unneeded, is_withdrawable
 from tests.simulation.model.planning import EXTENDABLE
 from tests.simulation.requests.tables import ChangeRow
 from tests.simulation.requests.waitlist import is_asking
@@ -59,6 +60,7 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         blackouts=maintenance.closures(tables, site, now),
         running=tuple(_running(tables, b, site, now) for b in bookings if _is_running(b, now)),
         unneeded=_unneeded(tables, now),
+        notices=_notices(tables, now),
         changes=tuple(
             _change(tables.bookings[name], tables.changes[name], site, now)
             for name in sorted(tables.changes)
@@ -173,6 +175,17 @@ def _unneeded(tables: Tables, now: float) -> tuple[Extension, ...]:
     found = (p for p in tables.pauses.values() if is_unneeded(tables, p, now))
     ordered = sorted(found, key=lambda each: each.booking)
     return tuple(Extension(each.booking, each.ends_before) for each in ordered)
+
+
+def _notices(tables: Tables, now: float) -> tuple[Notice, ...]:
+    """See notices_read."""
+    found = (
+        p
+        for p in tables.pauses.values()
+        if is_withdrawable(tables, p, now) and not is_unneeded(tables, p, now)
+    )
+    ordered = sorted(found, key=lambda each: each.booking)
+    return tuple(Notice(each.booking, each.beneficiary, each.ends_before) for each in ordered)
 
 
 def _out(ends: int, now: int) -> int:

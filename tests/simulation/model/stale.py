@@ -15,7 +15,7 @@ from allocation.solver import (
     Waiting,
     refused_too_early,
 )
-from tests.simulation.model.pausing import is_unneeded
+from tests.simulation.model.pausing import is_withdrawable
 from tests.simulation.tables.rows import OVER, Tables
 
 _WAITS = ("requested", "queued", "waitlisted", "pausing", "paused")
@@ -36,7 +36,7 @@ def parts_stale(tables: Tables, plan: Plan, snapshot: Snapshot, now: float) -> d
             found["extension", extend.booking] = LEFT
     for name in plan.withdrawn:
         pause_open = tables.pause_of(tables.bookings[name])
-        if pause_open is None or not is_unneeded(tables, pause_open, now):
+        if pause_open is None or not is_withdrawable(tables, pause_open, now):
             found["withdrawal", name] = CHANGED
     answered = (each.order for each in plan.orders if each.order not in tables.orders)
     return found | {("order", order): CHANGED for order in answered}

@@ -1,10 +1,13 @@
 """A pause that nobody needs is withdrawn, unless a later planned start is in the way."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver import Extension, Held, Limit, Plan, Request, Snapshot, solve
+import pytest
+
+from allocation.solver import Extension, Held, Limit, Notice, Plan, Request, Snapshot, solve
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_planned_start, gpus, whole
-from tests.solver.pausing import a_claim, a_site, given, running
+from tests.solver.pausing import GRACE, a_claim, a_site, given, notices, running
 
 NOTICE_ENDS = 10 * 60
 ENDS = 6 * HOUR
@@ -74,10 +77,10 @@ def test_a_limit_that_others_use_by_then_holds() -> None:
     assert decided(its_rest(), since, held=held, count=2, limits=limits).withdrawn == ()
 
 
-def test_hardware_that_is_taken_out_of_service_keeps_nobody() -> None:
+def test_hardware_that_takes_no_new_work_keeps_who_runs_there() -> None:
     site = a_site(its_rest(), held=leaving("n1-0"), fleet=gpus(1, usable=False))
     plan = solve(replace(site, unneeded=(Extension("notified", NOON + ENDS),)), POLICY)
-    assert plan.withdrawn == ()
+    assert plan.withdrawn == ("notified",)
 
 
 def test_a_gang_stays_whole_or_goes_whole() -> None:
@@ -85,3 +88,97 @@ def test_a_gang_stays_whole_or_goes_whole() -> None:
     promised = a_claim("since", planned=a_planned_start(HOUR, 1, whole("n1-1")))
     assert decided(its_rest("n1-0", "n1-1"), held=held, count=2).withdrawn == ("notified",)
     assert decided(its_rest(), promised, held=held, count=2).withdrawn == ()
+
+
+def awaited(*places: str, starts: int = NOTICE_ENDS, tenant: str = "lab") -> Request:
+    """The claim that it has notice for, with its firm start there."""
+    planned = a_planned_start(starts, 1, *map(whole, places), strength="firm")
+    return a_claim("awaited", max(1, len(places)), planned=planned, tenant=tenant)
+
+
+def found(
+    *requests: Request,
+    held: Iterable[Held] = (),
+    away: str = "",
+    count: int = 1,
+    limits: tuple[Limit, ...] = (),
+    firm: str = "firm",
+) -> Plan:
+    """The plan of a site with a notice of which nothing says that it is not needed."""
+    rest = replace(its_rest(), tenant=firm, project=f"{firm}-p")
+    mine = tuple(replace(row, tenant=firm, project=f"{firm}-p") for row in leaving("n1-0"))
+    fleet = tuple(replace(gpu, usable=gpu.id != away) for gpu in gpus(count))
+    site = a_site(rest, *requests, held=(*mine, *held), fleet=fleet, limits=limits)
+    notice = Notice("notified", "awaited", NOON + ENDS)
+    return solve(replace(site, notices=(notice,)), POLICY)
+
+
+def test_a_notice_stays_while_its_claim_is_to_start_there() -> None:
+    plan = found(awaited("n1-0"))
+    assert plan.withdrawn == ()
+    assert given(plan)["awaited"] == ("wait", NOTICE_ENDS)
+
+
+def test_it_is_withdrawn_when_its_claim_waits_no_more() -> None:
+    """It is stopped, its project is closed, or its approval is asked for again."""
+    assert found().withdrawn == ("notified",)
+
+
+@pytest.mark.parametrize("tenant", ["lab", "firm"])
+def test_it_is_withdrawn_when_a_limit_of_its_claim_is_cut(tenant: str) -> None:
+    """Also a limit that is now below what the one with notice has itself."""
+    claim = awaited("n1-0", tenant=tenant)
+    enough = (a_limit(tenant, 1),)
+    assert found(claim, limits=enough).withdrawn == ()
+    plan = found(claim, limits=(a_limit(tenant, 0),))
+    assert plan.withdrawn == ("notified",)
+    assert notices(plan) == {}
+
+
+def test_it_is_withdrawn_when_its_claim_became_impossible() -> None:
+    claim = replace(awaited("n1-0"), latest=NOON + NOTICE_ENDS + HOUR - 1)
+    plan = found(claim)
+    assert plan.withdrawn == ("notified",)
+
+
+def test_it_is_withdrawn_when_its_claim_has_room_elsewhere() -> None:
+    plan = found(awaited("n1-0"), count=2)
+    assert plan.withdrawn == ("notified",)
+    assert given(plan) == {"awaited": ("assign", 0)}
+
+
+def test_it_is_withdrawn_when_its_claim_was_moved_to_another_gpu() -> None:
+    assert found(awaited("n1-1"), count=2).withdrawn == ("notified",)
+
+
+def test_it_is_withdrawn_when_its_node_is_drained() -> None:
+    """It ends at its own time there, and its claim can't start there any more."""
+    other = running("other", whole("n1-1"), tenant="third", tier="standard")
+    plan = found(awaited("n1-0"), held=other, away="n1-0", count=2)
+    assert plan.withdrawn == ("notified",)
+    assert given(plan)["awaited"][1] == ENDS
+
+
+def test_it_is_withdrawn_when_another_gpu_of_its_claim_is_lost() -> None:
+    plan = found(awaited("n1-0", "n1-1"), away="n1-1", count=2)
+    assert plan.withdrawn == ("notified",)
+
+
+def test_it_stays_when_its_claim_takes_another_gpu_instead_of_the_lost_one() -> None:
+    """The claim is placed anew at the same second, with the room of the one that leaves."""
+    plan = found(awaited("n1-0", "n1-1"), away="n1-1", count=3)
+    assert plan.withdrawn == ()
+    assert given(plan)["awaited"] == ("wait", NOTICE_ENDS)
+
+
+def test_it_stays_when_a_new_notice_would_be_as_late() -> None:
+    """Its claim can start a minute later, and a new notice would follow at once."""
+    late = running("late", whole("n1-1"), tenant="third", tier="standard", ends=120)
+    rest = replace(its_rest(), earliest=NOON + 60)
+    mine = tuple(replace(row, ends=NOON + 60) for row in leaving("n1-0"))
+    claim = awaited("n1-0", "n1-1", starts=60)
+    site = a_site(rest, claim, held=(*mine, *late), fleet=gpus(2))
+    site = replace(site, notices=(Notice("notified", "awaited", NOON + ENDS),))
+    plan = solve(site, POLICY)
+    assert plan.withdrawn == ()
+    assert 60 < given(plan)["awaited"][1] <= GRACE + POLICY.notice_margin

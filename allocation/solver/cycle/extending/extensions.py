@@ -9,6 +9,7 @@ from dataclasses import replace
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.model.demand import Fit, demand_of_held
 from allocation.solver.model.inputs import Extension, Held, Place, Snapshot
+from allocation.solver.model.leaving import Notice
 from allocation.solver.model.plan import Extend
 from allocation.solver.reasons.explain import maintenance, why_quota
 from allocation.solver.state.cycle_state import CycleState
@@ -70,29 +71,8 @@ def extensions_decide(
     return answers
 
 
-def withdrawals(state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]) -> tuple[str, ...]:
-    """Bookings whose notice is withdrawn, because nobody needs their room and they can keep it.
-
-    The planned resume of such a booking is dropped. A pause stays when something reserved since is
-    in the way.
-    """
-    held = held_by(snapshot, snapshot.unneeded)
-    found = []
-    for each in snapshot.unneeded:
-        own = kept.pop(each.booking, None)
-        if own is not None:
-            state.free(own)
-        rows = tuple(held[each.booking])
-        if rows and _extend(state, rows, each.until, kept) is None:
-            found.append(each.booking)
-        elif own is not None:
-            state.reserve(own)
-            kept[each.booking] = own
-    return tuple(found)
-
-
-def held_by(snapshot: Snapshot, asked: Iterable[Extension]) -> dict[str, list[Held]]:
-    """The rows of the bookings of extensions."""
+def held_by(snapshot: Snapshot, asked: Iterable[Extension | Notice]) -> dict[str, list[Held]]:
+    """The rows of the bookings of extensions or notices."""
     found: dict[str, list[Held]] = {each.booking: [] for each in asked}
     for row in snapshot.held if found else ():
         if row.booking in found:
@@ -109,7 +89,7 @@ def _extend(
         _hardware_blocks(state, held)
         or _maintenance_blocks(state, wanted)
         or quota_blocks(state, wanted)
-        or _room_blocks(state, wanted, kept)
+        or room_blocks(state, wanted, kept)
     )
     if blocked is None:
         for found in wanted:
@@ -171,7 +151,7 @@ def quota_blocks(state: CycleState, wanted: tuple[Fit, ...]) -> Reason | None:
     return None
 
 
-def _room_blocks(state: CycleState, wanted: tuple[Fit, ...], kept: dict[str, Fit]) -> Reason | None:
+def room_blocks(state: CycleState, wanted: tuple[Fit, ...], kept: dict[str, Fit]) -> Reason | None:
     """None when the room is free, if need be after moving reservations to other places."""
     if all(state.all.is_free(found) for found in wanted):
         return None

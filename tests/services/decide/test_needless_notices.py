@@ -1,0 +1,191 @@
+"""A notice is withdrawn when its claim does not start by it any more, whatever has stopped it."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from allocation.models import Booking, Gpu, Node
+from allocation.rules.states import State
+from allocation.services.nodes.health import gpus_lost
+from allocation.services.operate.drain import node_drain
+from allocation.services.operate.stops import StopTerms, stop_begin
+from allocation.services.record.costs import booking_cost
+from billing.rates import Spell
+from billing.services import Rung
+from tenants.models import Quota, Tier
+from tests.builders import UNITS_PER_GPU, a_tier, an_operator
+from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
+from tests.roles import as_system
+from tests.services.decide.test_drains import laddered
+from tests.services.pause_plans import pause_of
+from tests.services.paused import all_is_well, desired, money_of, requested, story
+from tests.services.plant import NAME, Plant, fresh, rows_of
+
+pytestmark = pytest.mark.turn
+
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+Cause = Callable[[Plant, Lab], None]
+
+
+@pytest.fixture
+def lender(plant: Plant) -> Lab:
+    """Both GPUs are guaranteed to it."""
+    lab = a_lab("lender", gpus=0, limit=2, money="100")
+    a_tier("standard", pausable=True)
+    return lab
+
+
+@pytest.fixture
+def borrower(plant: Plant, lender: Lab) -> Lab:
+    """Nothing is guaranteed to it; it may borrow two GPUs."""
+    lab = a_lab("borrower", gpus=0, limit=2)
+    with as_system():
+        Quota.objects.filter(tenant=lab.tenant).update(
+            guaranteed_units=0, borrow_limit_units=2 * UNITS_PER_GPU
+        )
+        Tier.objects.update(pausable=True)
+    return lab
+
+
+def quota_cut(plant: Plant, lender: Lab) -> None:
+    with as_system():
+        Quota.objects.filter(tenant=lender.tenant).update(guaranteed_units=0, borrow_limit_units=0)
+
+
+def quota_cut_below_the_claim(plant: Plant, lender: Lab) -> None:
+    with as_system():
+        Quota.objects.filter(tenant=lender.tenant).update(
+            guaranteed_units=UNITS_PER_GPU, borrow_limit_units=0
+        )
+
+
+def stopped_by(what: str) -> Cause:
+    def stop(plant: Plant, lender: Lab) -> None:
+        scope, _, name = what.partition(":")
+        terms = StopTerms(scope, name, "A leak of coolant.", None)
+        with as_system():
+            stop_begin(operator=an_operator(), terms=terms, now=plant.now)
+
+    return stop
+
+
+def ladder(action: str) -> Cause:
+    def rung(plant: Plant, lender: Lab) -> None:
+        laddered(plant, lender, Rung("committed", 1, action))
+
+    return rung
+
+
+def drained(plant: Plant, lender: Lab) -> None:
+    with as_system():
+        node = Node.objects.get(name=NAME)
+        node_drain(operator=an_operator(), node=node, reason="A fan is loud.", now=plant.now)
+
+
+CAUSES: dict[str, Cause] = {
+    "quota": quota_cut,
+    "quota below the claim": quota_cut_below_the_claim,
+    "stop of the site": stopped_by("site"),
+    "stop of the organisation": stopped_by("tenant:lender"),
+    "stop of the tier": stopped_by("tier:standard"),
+    "stop of the class": stopped_by("class:h100"),
+    "ladder": ladder("drain"),
+    "ladder that pauses": ladder("pause"),
+    "drained node": drained,
+}
+
+
+def noticed(
+    plant: Plant, lender: Lab, borrower: Lab, starts: datetime | None = None
+) -> tuple[Booking, Booking]:
+    """A borrower of both GPUs that has notice since a minute, and the claim it is for."""
+    weak = requested(plant, borrower, an_ask(2, hours=4))
+    plant.round()
+    plant.later(HOUR)
+    claim = requested(plant, lender, an_ask(2, hours=1, starts=starts))
+    plant.round()
+    assert fresh(weak).state == State.PAUSING
+    assert pause_of(weak).cause.beneficiary_id == claim.id
+    plant.later(MINUTE)
+    return weak, claim
+
+
+def goes_on(plant: Plant, weak: Booking) -> None:
+    """It runs to the end that it had, and pays for all of it once."""
+    pause = pause_of(weak)
+    assert (pause.withdrawn, pause.emptied_at) == (True, None)
+    now = fresh(weak)
+    assert (now.state, now.pause_count, now.notified_at) == ("active", 0, None)
+    assert (now.planned_ends, now.planned_places) == (pause.ends_before, [])
+    assert "pause_withdrawn" in story(weak)[-2:]
+    assert {(each.state, each.notice) for each in desired(plant)} == {("run", None)}
+    assert all_is_well()
+    plant.later_until(pause.deadline + MINUTE)
+    assert fresh(weak).state == "active"
+    plant.later_until(pause.ends_before)
+    plant.later(SECOND)
+    over = fresh(weak)
+    assert (over.state, over.charged) == ("ended", booking_cost(over, Spell(4 * 3600)))
+    assert money_of(over)[0] == 0
+    assert all_is_well()
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_notice_is_withdrawn_when_its_claim_may_not_start(
+    plant: Plant, lender: Lab, borrower: Lab, cause: str
+) -> None:
+    weak, claim = noticed(plant, lender, borrower)
+    CAUSES[cause](plant, lender)
+    plant.round()
+    # Without any quota it is over.
+    assert fresh(claim).state in (State.QUEUED, State.EXPIRED)
+    goes_on(plant, weak)
+
+
+@pytest.mark.parametrize("cause", ["stop of the organisation", "ladder"])
+def test_so_it_is_in_the_last_minute_and_for_a_fixed_window(
+    plant: Plant, lender: Lab, borrower: Lab, cause: str
+) -> None:
+    """Its claim has GPUs on the calendar by then, which it gives up."""
+    weak, claim = noticed(
+        plant, lender, borrower, starts=plant.now + HOUR + 10 * MINUTE + 20 * SECOND
+    )
+    plant.later_until(pause_of(weak).deadline - 40 * SECOND)
+    assert fresh(claim).state == State.SCHEDULED
+    CAUSES[cause](plant, lender)
+    plant.round()
+    assert [row for row in rows_of(claim) if row.state == "planned"] == []
+    goes_on(plant, weak)
+
+
+def test_of_two_who_leave_for_a_gang_the_one_on_good_hardware_stays(
+    plant: Plant, lender: Lab, borrower: Lab
+) -> None:
+    one, other = (requested(plant, borrower, an_ask(1, hours=4)) for _ in range(2))
+    plant.round()
+    plant.later(HOUR)
+    claim = requested(plant, lender, an_ask(2, hours=1))
+    plant.round()
+    plant.later(MINUTE)
+    assert {fresh(each).state for each in (one, other)} == {"pausing"}
+    with as_system():
+        gpus_lost(Gpu.objects.filter(id=rows_of(other)[0].gpu_id), plant.now)
+    plant.round()
+    assert fresh(one).state == "active"
+    assert pause_of(one).withdrawn
+    assert fresh(claim).state == State.QUEUED
+    assert all_is_well()
+
+
+def test_a_notice_stays_when_the_claim_is_only_made_weaker(
+    plant: Plant, lender: Lab, borrower: Lab
+) -> None:
+    """It still starts with the GPUs that were promised to it."""
+    weak, claim = noticed(plant, lender, borrower)
+    with as_system():
+        Quota.objects.filter(tenant=lender.tenant).update(borrow_limit_units=0)
+    plant.later_until(pause_of(weak).deadline)
+    plant.later(10 * SECOND)
+    plant.later(10 * SECOND)
+    assert (fresh(weak).state, fresh(claim).state) == ("paused", "active")
