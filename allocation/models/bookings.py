@@ -248,7 +248,7 @@ class Booking(models.Model):
     cooling_until = models.DateTimeField(
         null=True, blank=True,
         help_text="It was cancelled after others had notice for it: until then nobody is paused "
-        "for its organisation.",
+        "for its owner on its class.",
     )  # fmt: skip
 
     # Current run

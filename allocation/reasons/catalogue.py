@@ -241,6 +241,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R160", "policy_hook_denied", "policy", "tenant_admin", "refuses"),
     Rule("R161", "terms_missing", "policy", "tenant_admin", "refuses"),
     Rule("R162", "training_missing", "policy", "tenant_admin", "refuses"),
+    Rule("R166", "claims_rest", "policy", "asker", "delays", ("gpu_class",)),
     Rule("R170", "lab_quota", "quota", "tenant_admin", "both",
          ("asked", "gpu_class", "limit", "owner"), optional=("used",)),
     Rule("R171", "person_quota", "quota", "tenant_admin", "both",

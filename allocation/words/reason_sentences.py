@@ -370,6 +370,10 @@ SENTENCES: dict[str, Text] = {
         "It uses several GPU classes in a tier that may be paused: it starts when GPUs of all its "
         "classes are free, after the bookings of one class, and nobody is paused for it."
     ),
+    "claims_rest": gettext_lazy(
+        "For some time nobody is paused for this person's bookings on %(gpu_class)s: one of them "
+        "was cancelled after others had notice for it."
+    ),
     "fairer_share": _least_lost(
         gettext_lazy("A booking of an organisation that borrows less than yours needs the GPUs.")
     ),

@@ -265,11 +265,16 @@ class World:
             after = job.cancelled_after
             if after is not None and job.at + after <= self.now and name not in self.ended:
                 self.waiting.pop(name, None)
-                if any(r.notified and r.beneficiary == name for r in self.runs.values()):
-                    until = self.now + self.policy.cool_down
-                    self.cooling += (Cooling(job.tenant, until),)
+                until = self.now + self.policy.cool_down
+                for gpu_class in self._awaited_on(name):
+                    self.cooling += (Cooling(job.tenant, until, job.owner, gpu_class),)
                 self.leave(name, self.now, is_paused=False)
                 yield "cancel"
+
+    def _awaited_on(self, name: str) -> list[str]:
+        """The classes on which others have notice for it."""
+        leave = {who for who, run in self.runs.items() if run.notified and run.beneficiary == name}
+        return sorted({self.class_of(row) for row in self.rows if row.booking in leave})
 
     # What the solver gets.
 

@@ -86,11 +86,20 @@ def left_alone(turn: Turn) -> Iterator[str]:
         there = {place.gpu for place in given.places} & silent
         if there - had.get(given.booking, set()):
             yield f"{given.booking} is planned on a node that does not answer"
-    until = {each.tenant: each.until for each in site.cooling}
-    tenants = {row.booking: row.tenant for row in site.requests}
-    for pause in plan.pauses if until else ():
-        if pause.at < until.get(tenants.get(pause.beneficiary, ""), 0):
-            yield f"{pause.booking} is paused for {pause.beneficiary}, whose tenant cools down"
+    yield from _despite_a_cool_down(turn)
+
+
+def _despite_a_cool_down(turn: Turn) -> Iterator[str]:
+    """Pauses for a person whose claim on the class was cancelled a while ago."""
+    site = turn.site
+    whose = {row.booking: (row.tenant, row.owner) for row in site.requests}
+    class_of = {gpu.id: gpu.gpu_class for gpu in site.gpus}
+    until = {(each.tenant, each.owner, each.gpu_class): each.until for each in site.cooling}
+    for pause in turn.plan.pauses if until else ():
+        names = {class_of[row.place.gpu] for row in site.held if row.booking == pause.booking}
+        keys = {(*whose.get(pause.beneficiary, ("", "")), name) for name in names}
+        if len(keys) == 1 and pause.at < until.get(keys.pop(), 0):
+            yield f"{pause.booking} is paused for {pause.beneficiary}, whose claims rest"
 
 
 def over_caps(world: World, turn: Turn, planned: list[Span], rows: list[Span]) -> Iterator[str]:

@@ -116,8 +116,8 @@ def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetim
 
 
 def _cooling_until(booking: Booking, now: datetime) -> datetime | None:
-    """Until when nobody is paused for the organisation of a booking that is cancelled although
-    others had notice for it; None: nobody had."""
+    """Until when nobody is paused for the owner of a booking on its class, because it is cancelled
+    although others had notice for it; None: nobody had."""
     if booking.state not in (State.QUEUED, State.SCHEDULED) or not is_awaited(booking):
         return None
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from allocation.models import Allocation, Booking, BookingChange, Pause
-from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
+from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument, classes_asked
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pauses_unneeded, pauses_withdrawable
 from allocation.services.record.places import place_of, place_of_row
@@ -160,10 +160,18 @@ def limits_read(
 
 
 def cooling_read(now: datetime) -> tuple[Cooling, ...]:
-    """Organisations for which nobody is paused for a while, each once."""
+    """Persons whose claims on a class pause nobody for a while, each once."""
     rows = Booking.objects.filter(cooling_until__gt=now).order_by("cooling_until")
-    until = {str(row.tenant_id): row.cooling_until for row in rows.only("tenant", "cooling_until")}
-    return tuple(Cooling(tenant, seconds(at)) for tenant, at in until.items() if at is not None)
+    until: dict[tuple[str, str, str], int] = {}
+    for row in rows.only("tenant", "owner", "ask", "planned_class", "cooling_until"):
+        is_one = bool(row.planned_class) and not row.ask.get("groups")
+        for name in [row.planned_class] if is_one else classes_asked(row.ask):
+            if row.cooling_until is not None:
+                key = (str(row.tenant_id), str(row.owner_id), name)
+                until[key] = seconds(row.cooling_until)
+    return tuple(
+        Cooling(tenant, at, owner, name) for (tenant, owner, name), at in sorted(until.items())
+    )
 
 
 def seconds(instant: datetime) -> int:

@@ -207,6 +207,8 @@ class Outcome:
         """Keep the request waiting. Its room is reserved, unless the start is unproven."""
         for use in self.state.uses(found.demand):
             self.queues[use.gpu_class] = self.ahead(use.gpu_class).plus(use.units)
+        if not as_before and (rests := self.preemption.why_no_claim(found)):
+            reasons = (*reasons, rests)
         wait = self._waiting(request, found, reasons, delayed_by, strength, as_before=as_before)
         self.waits.append(wait)
 

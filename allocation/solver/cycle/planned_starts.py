@@ -162,16 +162,23 @@ def planned_start_reserve(
         state.reserve(standing)
         return standing
     if why.code == "overrun" and preemption.can_be_out(found):
-        if preemption.fits_elsewhere(found.demand, found.starts):
-            # There is room elsewhere by now, so nobody is paused for the pin.
-            return reason("pinned", elsewhere=1, pin=",".join(found.demand.pin))
-        strength = request.planned.strength if request.planned is not None else None
-        if strength == "guaranteed" and not preemption.is_inside(found.demand, found.starts):
-            # What its own organisation has granted since would have made it an expected one.
-            return reason("quota_cut")
-        # The booking that was to be paused for it has a claim as good by now.
-        return reason("overtaken", rule="share", own_tenant=0)
+        return _why_not_paused(preemption, request, found)
     return why
+
+
+def _why_not_paused(preemption: Preemption, request: Request, found: Fit) -> Reason:
+    """Why work that can be out by then is not paused for the planned start any more."""
+    if preemption.fits_elsewhere(found.demand, found.starts):
+        # There is room elsewhere by now, so nobody is paused for the pin.
+        return reason("pinned", elsewhere=1, pin=",".join(found.demand.pin))
+    if rests := preemption.why_no_claim(found, planned=True):
+        return rests
+    strength = request.planned.strength if request.planned is not None else None
+    if strength == "guaranteed" and not preemption.is_inside(found.demand, found.starts):
+        # What its own organisation has granted since would have made it an expected one.
+        return reason("quota_cut")
+    # The booking that was to be paused for it has a claim as good by now.
+    return reason("overtaken", rule="share", own_tenant=0)
 
 
 def _reserve_room_only(state: CycleState, _: Preemption, __: Request, found: Fit) -> Fit | Reason:

@@ -7,11 +7,18 @@ from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """A tenant for which nobody is paused before `until`: a claim of it was cancelled after others
-    had notice."""
+    """A person of a tenant whose claims on a class pause nobody before `until`: one was
+    cancelled after others had notice for it. Without an `owner` it is the whole tenant, without a
+    `gpu_class` all classes."""
 
     tenant: str
     until: int
+    owner: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+    gpu_class: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+
+    def covers(self, owner: str, gpu_class: str) -> bool:
+        """Whether it is about this person's claims on this class."""
+        return self.owner in ("", owner) and self.gpu_class in ("", gpu_class)
 
 
 @dataclass(frozen=True, slots=True)

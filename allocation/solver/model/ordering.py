@@ -41,7 +41,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         idle=_unique(snapshot.idle, "booking"),
         labs=_unique(snapshot.labs, "owner", "gpu_class"),
         persons=_unique(snapshot.persons, "scope", "person", "gpu_class"),
-        cooling=_unique(snapshot.cooling, "tenant"),
+        cooling=_unique(snapshot.cooling, "tenant", "owner", "gpu_class"),
     )
 
 

@@ -263,6 +263,18 @@ class Preemption:
         claims = [self.victim_rules.claim(each, starts) for each in demand.parts]
         return all(claim is not None and claim.part is not None for claim in claims)
 
+    def why_no_claim(self, found: Fit, *, planned: bool = False) -> Reason | None:
+        """The reason of a start that nobody is paused for, because its person has cancelled a claim
+        on the class; None: another one, or with `planned`, for which somebody was to be paused."""
+        for part in found.demand.parts:
+            until = self.victim_rules.claims_from(part)
+            if until <= self._state.now:
+                continue
+            starts = min(found.starts, until) - 1
+            if until > found.starts if planned else self.victim_rules.would_claim(part, starts):
+                return reason("claims_rest", until, gpu_class=part.gpu_class)
+        return None
+
     def is_due(self, found: Fit) -> bool:
         """True when its victims, if any, must get notice now."""
         notice = self._grace(found) + self._state.policy.notice_margin
@@ -361,7 +373,7 @@ class Preemption:
         nearest at which one of them may leave."""
         names = [each.gpu_class for each in demand.parts]
         graces = {grace for name in names for grace in self._state.running.graces(name)}
-        first = max(first, self.victim_rules.claims_from(demand.owners[0]))
+        first = max(first, *map(self.victim_rules.claims_from, demand.parts))
         soon = {max(first, self._state.now + grace) for grace in graces}
         outs = sorted({out for name in names for out in self.victim_rules.first_outs(name)})
         rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED]

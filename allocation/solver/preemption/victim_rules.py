@@ -18,6 +18,7 @@ from typing import Literal
 
 from allocation.solver.model.demand import Demand
 from allocation.solver.model.inputs import MILLION, Snapshot
+from allocation.solver.model.leaving import Cooling
 from allocation.solver.preemption.in_place import PARTS, Block, InPlace, Level, Part, Standing
 from allocation.solver.preemption.leaving import Leaving
 from allocation.solver.quota.use import Use
@@ -170,7 +171,9 @@ class VictimRules:
         self._known: dict[tuple[str, str, int, bool], tuple[int, list[Ranked]]] = {}
         self._borrowing: dict[tuple[str, str, int, bool], tuple[int, list[RunningBooking]]] = {}
         self._outs: dict[str, list[int]] = {}
-        self._cooling = {each.tenant: each.until for each in snapshot.cooling}
+        self._cooling: dict[str, list[Cooling]] = {}
+        for each in snapshot.cooling:
+            self._cooling.setdefault(each.tenant, []).append(each)
         graces = (tier.grace for tier in snapshot.tiers if tier.pausable)
         self._longest_grace = max(graces, default=0)
         # By units, owners, tier, class and start, while the tenant has the same in place.
@@ -184,8 +187,12 @@ class VictimRules:
     def claim(self, demand: Demand, starts: int) -> Claim | None:
         """The claim of a start at that second; None: nobody is paused for it.
 
-        Nobody is for a tier that does not count, nor for owners without a limit.
+        Nobody is for a tier that does not count, nor for owners without a limit, nor for a person
+        whose cancelled claim others had notice for.
         """
+        return None if starts < self.claims_from(demand) else self._claim_of(demand, starts)
+
+    def _claim_of(self, demand: Demand, starts: int) -> Claim | None:
         use = self._state.use(demand)
         version = self._state.running.version(use.owners[0], use.gpu_class)
         known = self._claims.get((use, starts))
@@ -201,9 +208,16 @@ class VictimRules:
         """False when nobody is ever paused for the demand."""
         return self._is_claimant(self._state.use(demand))
 
-    def claims_from(self, tenant: str) -> int:
-        """The first second for which somebody may be paused for a tenant; 0: any."""
-        return self._cooling.get(tenant, 0)
+    def claims_from(self, demand: Demand) -> int:
+        """The first second for which somebody may be paused for the person of a demand; 0: any."""
+        rests = self._cooling.get(demand.owners[0], ())
+        found = (each for each in rests if each.covers(demand.owner, demand.gpu_class))
+        return max((each.until for each in found), default=0)
+
+    def would_claim(self, demand: Demand, starts: int) -> bool:
+        """True when somebody could be paused for a start then but for `claims_from`."""
+        claim = self._claim_of(demand, starts)
+        return claim is not None and bool(self.candidates(claim))
 
     def _is_claimant(self, use: Use) -> bool:
         quota = self._state.quota
@@ -211,7 +225,7 @@ class VictimRules:
 
     def _claim(self, use: Use, window: tuple[int, int]) -> Claim | None:
         starts = window[0]
-        if not self._is_claimant(use) or starts < self.claims_from(use.owners[0]):
+        if not self._is_claimant(use):
             return None
         tenant, name = use.owners[0], use.gpu_class
         planned = not self._is_due(name, starts)

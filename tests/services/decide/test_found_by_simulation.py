@@ -154,7 +154,7 @@ def test_who_cancels_after_others_had_notice_has_nobody_paused_for_a_while(
         booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
         until = plant.now + timedelta(seconds=Policy(1).cool_down)
         assert snapshot_take(plant.now).cooling == (
-            Cooling(str(rival.tenant_id), int(until.timestamp())),
+            Cooling(str(rival.tenant_id), int(until.timestamp()), str(rival.actor.user_id), "h100"),
         )
         assert snapshot_take(until).cooling == ()
     plant.cycle()

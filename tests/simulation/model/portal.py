@@ -151,8 +151,10 @@ class ModelPortal:
             self._give_back(booking, "cancelled", now)
             return
         if self.tables.is_awaited(booking):
-            tenant = self.site.parties[booking.requested.who].tenant
-            self.tables.cooling[tenant] = now + POLICY.cool_down
+            party = self.site.parties[booking.requested.who]
+            places = [row.place for row in self.tables.of(booking, "planned")] or booking.places
+            name = next(gpu.gpu_class for gpu in self.site.gpus if gpu.id == places[0].gpu)
+            self.tables.cooling[party.tenant, party.owner_id, name] = now + POLICY.cool_down
         self._take_back(booking, "cancelled", "cancelled", now)
 
     def release(self, identifier: str, now: float) -> None:

@@ -69,8 +69,8 @@ def snapshot_take(tables: Tables, site: Site, now: float) -> Snapshot:
         entries=tuple(_entry(tables, b, site, now) for b in bookings if is_asking(tables, b)),
         orders=tuple(tables.orders[name] for name in sorted(tables.orders)),
         cooling=tuple(
-            Cooling(tenant, int(until))
-            for tenant, until in sorted(tables.cooling.items())
+            Cooling(tenant, int(until), owner, name)
+            for (tenant, owner, name), until in sorted(tables.cooling.items())
             if until > now
         ),
     )

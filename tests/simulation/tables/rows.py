@@ -276,8 +276,9 @@ class Tables:
     outage_until: float | None = None
     frozen_since: float | None = None
     frozen_until: float | None = None
-    # Until when nobody is paused for a tenant: it cancelled after others had notice for it.
-    cooling: dict[str, float] = field(default_factory=dict)
+    # Until when nobody is paused for a tenant's person on a class, whose claim was cancelled after
+    # others had notice for it.
+    cooling: dict[tuple[str, str, str], float] = field(default_factory=dict)
     proof_needed: bool = True
 
     def is_frozen(self, now: float) -> bool:

@@ -365,6 +365,48 @@ def test_a_tenant_that_has_cancelled_a_claim_has_nobody_paused_for_a_while() -> 
     assert notices(solve(other, POLICY)) == notices(soon)
 
 
+class TestAClaimWasCancelled:
+    """Nobody is paused for its person on its class for a while, and a reason says until when."""
+
+    UNTIL = NOON + 900
+    LIMITS = (a_limit("a", 4), a_limit("b", 4))
+    HELD = tuple(row for n in range(8) for row in runs(f"a{n}", n))
+
+    def plan(self, rest: Cooling | None, claim: Request | None = None) -> Plan:
+        one = replace(claim or asks("claim"), owner="mia")
+        base = site(one, held=self.HELD, limits=self.LIMITS)
+        return solve(replace(base, cooling=(rest,) if rest else ()), POLICY)
+
+    def test_its_person_waits_on_its_class_and_reads_why(self) -> None:
+        plan = self.plan(Cooling("b", self.UNTIL, "mia", "h100"))
+        assert not notices(plan)
+        (wait,) = plan.waits
+        assert wait.starts >= self.UNTIL
+        (why,) = [each for each in wait.reasons if each.rule == "R166"]
+        assert (why.code, why.frees_at) == ("claims_rest", self.UNTIL)
+        assert why.facts == {"gpu_class": "h100"}
+
+    @pytest.mark.parametrize(
+        ("owner", "gpu_class"), [("tom", "h100"), ("mia", "l40s"), ("tom", ""), ("", "l40s")]
+    )
+    def test_others_and_other_classes_do_not(self, owner: str, gpu_class: str) -> None:
+        plan = self.plan(Cooling("b", self.UNTIL, owner, gpu_class))
+        assert notices(plan) == notices(self.plan(None)) != {}
+
+    def test_who_may_pause_nobody_reads_nothing_of_it(self) -> None:
+        plan = self.plan(Cooling("b", self.UNTIL, "mia", "h100"), asks("claim", tier="spot"))
+        assert "R166" not in {why.rule for wait in plan.waits for why in wait.reasons}
+
+    def test_a_start_for_which_somebody_was_to_be_paused_says_why_it_is_later(self) -> None:
+        kept = PlannedStart(NOON + 750, NOON + 750 + HOUR, (whole("n1-1"),), "guaranteed")
+        claim = replace(asks("claim"), planned=kept, duration=HOUR)
+        plan = self.plan(Cooling("b", self.UNTIL, "mia", "h100"), claim)
+        (wait,) = plan.waits
+        assert wait.starts >= self.UNTIL
+        assert wait.delayed_by is not None
+        assert wait.delayed_by.rule == "R166"
+
+
 class TestSpotBehindWorkThatCounts:
     """Limits ignore spot for work that counts, so its planned starts must give way."""
 
