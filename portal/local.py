@@ -107,7 +107,8 @@ def _valkey_start(home: Home, access: ValkeyAccess, supervisor: Supervisor) -> s
 
 
 def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
-    """Migrates and seeds; returns one-time tokens for the nodes that are not enrolled."""
+    """Migrates and seeds; returns one-time tokens for the nodes that are not enrolled, or locked
+    out: these forget who they were and enrol again, and wait for an operator's approval."""
     new = [name for name in AGENTS if not demo.identity(name).exists()]
     folder = demo.var / "tokens"
     shutil.rmtree(folder, ignore_errors=True)
@@ -123,7 +124,10 @@ def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
     if done.returncode:
         output = done.stdout.decode("utf-8", "replace")
         raise DemoError(f"The database could not be prepared:\n{output}")
-    return {name: (folder / name).read_text(encoding="utf-8") for name in new}
+    tokens = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+    for name in tokens:
+        demo.identity(name).unlink(missing_ok=True)
+    return {name: token for name, token in tokens.items() if name in AGENTS}
 
 
 def demo_run(demo: Demo) -> None:

@@ -401,8 +401,10 @@ LOGGING: dict[str, Any] = {
         },
         "json": {"()": "portal.logs.JsonFormatter"},
     },
+    "filters": {"outages": {"()": "portal.logs.OutageFilter"}},
     "handlers": {
         "stderr": {
+            "filters": ["outages"],
             "class": "logging.StreamHandler",
             "formatter": env_choice("LOG_FORMAT", {"text": "line", "json": "json"}, "text"),
         }

@@ -94,6 +94,12 @@ SENTENCES: dict[str, Promise] = {
     "agent_too_old": gettext_lazy(
         "The agent of %(node)s (%(version)s) %(limit)s. Upgrade it to %(needed)s or later first."
     ),
+    "node_locked_out": gettext_lazy(
+        "%(node)s is locked out: its agent has no account any more, so it can't return by itself. "
+        "Enrol it again: Install an agent, or `manage.py enrol_token --node %(node)s`, makes a "
+        "token; on the node run `GPU_AGENT_TOKEN=TOKEN gpu-agent --portal %(portal)s "
+        "--name %(node)s --enrol-again` once. Then return it to service."
+    ),
     "node_not_enrolled": gettext_lazy("%(node)s has no enrolled agent. Install one first."),
     "node_name_invalid": gettext_lazy(
         "A node's name has lower-case letters, digits and hyphens, at most 60 characters."

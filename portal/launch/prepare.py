@@ -1,6 +1,7 @@
 """Prepares a start in one Django process: migrations, demo data, enrolment tokens.
 
-`python -m portal.launch.prepare FOLDER NODE…` writes a one-time token for each node to FOLDER/NODE.
+`python -m portal.launch.prepare FOLDER NODE…` writes a one-time token to FOLDER/NODE for each of
+these nodes, and for each that is locked out: its agent can't connect before it is enrolled again.
 """
 
 import io
@@ -28,9 +29,16 @@ def main(folder: Path, nodes: list[str]) -> None:
     except CommandError as error:
         sys.exit(str(error))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for node in nodes:
+    for node in {*nodes, *locked_out()}:
         if not (folder / node).exists():
             _token_write(folder / node)
+
+
+def locked_out() -> list[str]:
+    """The nodes whose agent has no account any more."""
+    from allocation.models import Node  # noqa: PLC0415 (Django is set up only now)
+
+    return [node.name for node in Node.objects.order_by("name") if node.is_locked_out]
 
 
 def _is_of_another_version() -> bool:

@@ -192,6 +192,16 @@ class Node(models.Model):
         return fleet_sentence(self.state_text or self.state_reason)
 
     @property
+    def was_enrolled(self) -> bool:
+        """Whether an agent was ever enrolled as this node: each enrolment makes a new key."""
+        return self.key_version > 1
+
+    @property
+    def is_locked_out(self) -> bool:
+        """Whether its agent's account was removed. Only a new enrolment makes another one."""
+        return self.link_digest is None and self.was_enrolled
+
+    @property
     def difference_words(self) -> tuple[str, ...]:
         """The differences in the reader's language."""
         return tuple(fleet_sentence(each) for each in self.differences)
@@ -205,7 +215,8 @@ class Node(models.Model):
     def keeps_planned_work(self) -> bool:
         """Whether planned work may stay on it."""
         trusted = not (self.clock_wrong or self.partitioned or self.long_unreachable)
-        return self.state == Node.State.READY and trusted and self.ahead_epoch is None
+        reads_ours = self.ahead_epoch is None and not self.is_locked_out
+        return self.state == Node.State.READY and trusted and reads_ours
 
 
 class NodeInventory(models.Model):

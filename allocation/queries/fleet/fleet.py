@@ -94,7 +94,8 @@ class NodeNow:
 
     `is_unreachable`: no message for 30 s. `unreachable_since`: its last answer, if it got no new
     work because it does not answer. `behind`: number of assignments not applied yet.
-    `enrolled`: it has an agent. `rotating`: the agent has a new key and has not used it yet.
+    `enrolled`: it has an agent. `is_locked_out`: it had one, whose account is gone. `rotating`: the
+    agent has a new key and has not used it yet.
     `no_new_work_reason`: why a node in service gets no new work.
     """
 
@@ -112,6 +113,7 @@ class NodeNow:
     behind: int
     gpus: tuple[GpuNow, ...]
     enrolled: bool = True
+    is_locked_out: bool = False
     rotating: bool = False
     no_new_work_reason: str = ""
     unreachable_since: datetime | None = None
@@ -233,6 +235,7 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         behind=max(0, row.generation - row.observed_generation) if row.last_seen else 0,
         gpus=tuple(gpus),
         enrolled=row.link_digest is not None,
+        is_locked_out=row.is_locked_out,
         rotating=row.key_confirmed < row.key_version,
         no_new_work_reason=no_new_work_reason(row),
         unreachable_since=row.unreachable_since,

@@ -117,6 +117,8 @@ def enrolment_progress(node_name: str, now: datetime) -> EnrolmentProgress | Non
 
 def no_new_work_reason(node: Node) -> str:
     """Why a node in service gets no new work. Empty if it does."""
+    if node.is_locked_out:
+        return "Its agent is locked out. It gets no new work until it is enrolled again."
     if node.ahead_epoch is not None:
         return (
             "It has a newer assignment than the portal, which was restored from a backup. Neither "

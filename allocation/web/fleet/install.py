@@ -9,6 +9,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from allocation.models import Node
 from allocation.queries.fleet.nodes import enrolment_progress
 from allocation.services.nodes.fleet import (
     TOKEN_LIFETIME,
@@ -32,7 +33,8 @@ class EnrolForm(forms.Form):
 @operator_page
 def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the command that installs an agent, with a single-use token shown once."""
-    form = EnrolForm(request.POST or None)
+    asked = {key: request.GET.get(key, "") for key in ("node_name", "rack_name")}
+    form = EnrolForm(request.POST or None, initial=asked)
     context: dict[str, Any] = {"form": form}
     status = 200
     if request.method == "POST":
@@ -62,10 +64,11 @@ def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse
 
 def _command(request: HttpRequest, name: str, token: str) -> str:
     """Returns the shell command. The token is in the environment because arguments show in `ps`."""
+    again = " --enrol-again" if Node.objects.get(name=name).was_enrolled else ""
     portal = request.build_absolute_uri("/").rstrip("/")
     return (
         "pip install gpu_portal-*.whl\n"
-        f"GPU_AGENT_TOKEN={token} gpu-agent --portal {portal} --name {name}"
+        f"GPU_AGENT_TOKEN={token} gpu-agent --portal {portal} --name {name}{again}"
     )
 
 

@@ -215,6 +215,8 @@ def _problem(node: NodeNow, now: datetime) -> str:
     if node.unreachable_since is not None:
         zone = timezone.get_current_timezone()
         since = f"No answer since {moment_words(node.unreachable_since, zone, now)}. "
+    if node.is_locked_out and node.state != Node.State.QUARANTINED:
+        return node.no_new_work_reason
     if node.state_reason and node.state != Node.State.READY:
         return f"{since}{node.state_reason}"
     if node.no_new_work_reason:

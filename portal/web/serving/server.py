@@ -127,6 +127,8 @@ def main(arguments: list[str] | None = None) -> None:
         proxy_headers=False,
         server_header=False,
         access_log=False,
+        # Django's loggers have one line for each event, and one a second in an outage.
+        log_config=None,
         log_level="warning",
     )
     Server(config, _conclude).run()

@@ -187,6 +187,14 @@ def test_an_operator_locks_an_agent_out_and_nobody_else_does(site: Site) -> None
     assert (done.status_code, said(done)["state"]) == (200, "quarantined")
     with as_system():
         assert Node.objects.get(name="gpu-a1-01").link_digest is None
+    # Drained meanwhile, it is still locked out.
+    assert site.operator.post("fleet/nodes/gpu-a1-01/drain", {"reason": "new fans"}).status_code
+    ready = site.operator.post("fleet/nodes/gpu-a1-01/ready")
+    assert (ready.status_code, said(ready)["code"]) == (409, "node_locked_out")
+    assert "manage.py enrol_token --node gpu-a1-01" in said(ready)["detail"]
+    assert "--enrol-again" in said(ready)["detail"]
+    with as_system():
+        assert Node.objects.get(name="gpu-a1-01").state != "ready"
 
 
 def test_an_operator_rotates_a_nodes_key_once_at_a_time(site: Site) -> None:

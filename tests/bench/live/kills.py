@@ -160,6 +160,8 @@ async def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     async with site.client(PART) as rest:
         load = asyncio.create_task(crowd(rest, options.rate))
         try:
+            # A new site has not decided anything yet.
+            await probed(rest, time.monotonic(), Probes())
             for name in options.only:
                 found[name] = (await killed(site, name, options.kills, rest)).row()
         finally:

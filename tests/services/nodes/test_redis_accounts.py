@@ -14,7 +14,12 @@ from allocation import wire
 from allocation.models import EnrolmentToken, Node
 from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes import redis_accounts
-from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_revoke
+from allocation.services.nodes.fleet import (
+    enrolment_token_create,
+    node_approve,
+    node_enrol,
+    node_revoke,
+)
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
 from allocation.services.publish.publish import republish_all
 from tenants.models import User
@@ -175,12 +180,16 @@ def test_a_revoked_node_waits_in_quarantine_and_its_word_and_tokens_are_worthles
         assert republish_all() == 0
         with pytest.raises(Refused, match="node_not_enrolled"), transaction.atomic():
             node_revoke(operator=site.operator, node=after, now=NOW)
+        with pytest.raises(Refused, match="node_locked_out"), transaction.atomic():
+            node_approve(operator=site.operator, node=after, now=NOW)
     with pytest.raises(Refused, match="enrolment_refused"):
         node_enrol(token=spare, inventory=INVENTORY, now=NOW)
 
     assert is_in(site.enrol("gpu-a1-01"))
     with as_system():
         assert Node.objects.get().state == Node.State.QUARANTINED
+        node_approve(operator=site.operator, node=Node.objects.get(), now=NOW)
+        assert Node.objects.get().state == Node.State.READY
 
 
 def test_an_agent_that_is_enrolled_again_replaces_the_one_before(site: Site) -> None:

@@ -157,6 +157,32 @@ def test_an_operator_locks_an_agent_out_from_its_nodes_page(operator: Client) ->
     node.refresh_from_db()
     assert (node.state, node.link_digest) == (Node.State.QUARANTINED, None)
     assert "locked out" in node.state_reason
+    again = f'href="/ops/install?node_name={node.name}&amp;rack_name={node.rack.name}"'
+    page = flat(_page(operator, f"/ops/fleet/{node.name}"))
+    assert again in page
+    assert f"/ops/fleet/{node.name}/ready" not in page
+    assert "locked out" in _page(operator, "/ops/fleet")
+    refused = operator.post(f"/ops/fleet/{node.name}/ready")
+    assert refused.status_code == 409
+    assert "--enrol-again" in refused.content.decode()
+    install = operator.get(f"/ops/install?node_name={node.name}&rack_name={node.rack.name}")
+    assert f'value="{node.name}"' in flat(install.content.decode())
+    sent = {"node_name": node.name, "rack_name": node.rack.name}
+    assert (
+        f"--name {node.name} --enrol-again" in operator.post("/ops/install", sent).content.decode()
+    )
+
+
+def test_a_node_that_was_returned_while_locked_out_takes_no_work_and_says_why(
+    operator: Client,
+) -> None:
+    """An earlier version could return it."""
+    node = a_node(now=timezone.now())
+    with as_system():
+        Node.objects.filter(id=node.id).update(key_version=3, key_confirmed=3)
+    node.refresh_from_db()
+    assert not node.takes_work
+    assert "locked out" in _page(operator, f"/ops/fleet/{node.name}")
 
 
 def test_an_operator_rotates_a_key_and_sees_that_it_is_on_its_way(operator: Client) -> None:
