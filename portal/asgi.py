@@ -23,7 +23,7 @@ from django.http.request import validate_host
 
 from allocation.consumers import websocket_urlpatterns
 from portal.web.operators import OperatorsHandler
-from portal.web.serving.threads import ThreadedHandler
+from portal.web.serving.threads import handler_here
 
 App = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
@@ -54,7 +54,7 @@ def is_ours(headers: dict[bytes, str]) -> bool:
     return origin == f"{scheme}://{host}" and validate_host(name, settings.ALLOWED_HOSTS)
 
 
-handler = ThreadedHandler(settings.WEB_THREADS)
+handler = handler_here()
 application = ProtocolTypeRouter(
     {
         "http": OperatorsHandler(handler) if settings.SERVES_OPERATORS else handler,

@@ -117,6 +117,9 @@ TEMPLATES: list[dict[str, Any]] = [
 _database = env_database()
 # Requests that a web process serves at once; each of its threads keeps a database connection.
 WEB_THREADS = env_int("WEB_THREADS", 16, low=1, high=200)
+# Costly requests (quotes, previews, long pages) that it serves at once next to those, each in a
+# process of its own.
+COSTLY_WORKERS = env_int("COSTLY_WORKERS", 2, low=1, high=64)
 
 # Processes among which the solver's leader divides a large site whose GPU classes are independent;
 # with 1 it decides all of it itself.

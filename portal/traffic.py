@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 KEY = "metrics:http"
 # Upper bounds in milliseconds; longer answers are in `+Inf` only.
 BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
-_ANSWERS, _BUCKET, _SUM = "answers", "bucket", "sum"
+_ANSWERS, _BUCKET, _SUM, _COSTLY = "answers", "bucket", "sum", "costly"
 
 
 def answer_count(
@@ -40,6 +40,11 @@ def _fields(route: str, method: str, status: int, surface: str, first: int) -> t
         f"{_ANSWERS}|{route}|{method}|{status}",
         *(f"{_BUCKET}|{surface}|{end}" for end in ends),
     )
+
+
+def costly_count(counts: Counter[str], kind: str, outcome: str) -> None:
+    """Adds one costly request to counts by field name."""
+    counts[f"{_COSTLY}|{kind}|{outcome}"] += 1
 
 
 def traffic_add(counts: Mapping[str, int]) -> None:
@@ -68,6 +73,10 @@ def traffic_read() -> Iterator[Metric]:
         Value(count, dict(zip(("route", "method", "status"), labels, strict=True)))
         for labels, count in found[_ANSWERS]
     ]
+    costly = [
+        Value(count, dict(zip(("kind", "outcome"), labels, strict=True)))
+        for labels, count in found[_COSTLY]
+    ]
     counts = {(surface, end): count for (surface, end), count in found[_BUCKET]}
     times = [
         value
@@ -82,6 +91,12 @@ def traffic_read() -> Iterator[Metric]:
         "histogram",
         "Time to an answer, without waiting for decisions.",
         tuple(times),
+    )
+    yield Metric(
+        "gpu_portal_costly_requests_total",
+        "counter",
+        "Costly requests: served, refused, failed, or left by their client.",
+        tuple(costly),
     )
 
 

@@ -52,6 +52,14 @@ _SENTENCES: dict[str, Promise] = {
     ),
     "other_person": gettext_lazy("Another person has signed in since. Start again."),
     "provider_unsaved": gettext_lazy("Save the provider first."),
+    "busy_with_yours": gettext_lazy(
+        "%(most)s of your requests for quotes, previews or long pages are still being answered."
+        " Nothing was changed. Try again in %(wait)s s."
+    ),
+    "busy_with_all": gettext_lazy(
+        "Many people ask for quotes, previews or long pages now. Nothing was changed. Try again in"
+        " %(wait)s s."
+    ),
     "busy_page": gettext_lazy("The portal is busy. Try again in a moment."),
     "portal_upgrading": gettext_lazy(
         "The portal is being upgraded until %(until)s UTC at the latest. Nothing was "

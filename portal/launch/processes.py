@@ -53,7 +53,7 @@ def spawn_options(program: Program) -> dict[str, Any]:
         "env": dict(program.environment),
         "stdin": subprocess.DEVNULL,
         "start_new_session": True,
-        "preexec_fn": lambda: _end_with_parent(parent, program.stop_signal),
+        "preexec_fn": lambda: end_with_parent(parent, program.stop_signal),
         **identity_options(program.user),
     }
 
@@ -158,7 +158,7 @@ def _wait_until_gone(pid: int, born: int) -> bool:
     return True
 
 
-def _end_with_parent(parent: int, number: signal.Signals) -> None:
+def end_with_parent(parent: int, number: signal.Signals) -> None:
     """Between fork and exec: makes the kernel signal us when `parent` dies, even by SIGKILL."""
     if sys.platform != "linux":
         return

@@ -40,6 +40,11 @@ async function ask(by = '') {
       headers: { 'X-Fragment': '1' }, signal, redirect: 'error',
     });
     if (signal.aborted) return;
+    if (isBusy(response)) {
+      showError(await response.text());
+      timer = setTimeout(() => ask(by), 1000 * Number(response.headers.get('Retry-After')));
+      return;
+    }
     if (!ANSWERS.includes(response.status)) { showError(); return; }
     show(await response.text(), by !== '');
     announceOptions();
@@ -50,13 +55,18 @@ async function ask(by = '') {
   }
 }
 
+// A refusal of the server itself, which is no panel: too much of this is asked at once.
+function isBusy(response) {
+  return response.status === 429 && response.headers.get('Content-Type').startsWith('text/plain');
+}
+
 // Keeps the current options and shows a note that they could not be refreshed.
-function showError() {
+function showError(text = 'The portal did not respond. Your text is kept; edit it to try again.') {
   if (part().querySelector('[data-trouble]')) return;
   const note = document.createElement('p');
   note.className = 'note risk';
   note.dataset.trouble = '';
-  note.textContent = 'The portal did not respond. Your text is kept; edit it to try again.';
+  note.textContent = text;
   part().prepend(note);
 }
 

@@ -33,6 +33,7 @@ from tenants.api.idempotency import (
 )
 from tenants.api.scopes import scope_check
 from tenants.models import User
+from tenants.platform.costly import Costly
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.platform.errors import Refused, denied
 from tenants.platform.log_ids import log_id, log_ids_now
@@ -59,6 +60,8 @@ class ApiView(APIView):
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     queries: ClassVar[Mapping[str, type[Strict]]] = {}
     has_reference: ClassVar[bool] = False
+    # A dry run of any route computes what its request would do.
+    costly: ClassVar[Costly] = Costly("preview", ("POST", "PUT", "PATCH", "DELETE"), "dry-run")
 
     now: datetime
     query: dict[str, Any]

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 
 from tenants.access import Actor
 from tenants.models import AuditEntry, User
+from tenants.platform.costly import costly
 from tenants.platform.csv_text import plain
 from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
 from tenants.services.sealed_log.search import (
@@ -123,6 +124,7 @@ def ops_log(request: HttpRequest, operator: User) -> HttpResponse:
     return render(request, "tenants/log.html", context)
 
 
+@costly("export")
 @require_safe
 @operator_page
 def ops_log_csv(request: HttpRequest, operator: User) -> HttpResponse:
@@ -139,6 +141,7 @@ def log(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "tenants/log.html", context | {"base": f"/t/{actor.tenant_slug}/log"})
 
 
+@costly("export")
 @require_safe
 @tenant_page
 def log_csv(request: HttpRequest, actor: Actor) -> HttpResponse:

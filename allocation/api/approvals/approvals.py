@@ -18,6 +18,7 @@ from allocation.services.approvals.briefings import briefing_of
 from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
 from allocation.services.bookings.approval.facts import booking_as_asked
 from tenants.api.base import ApiView, list_response
+from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
@@ -118,6 +119,7 @@ class HistoryOut(serializers.Serializer[Any]):
     declined = serializers.IntegerField()
 
 
+@costly("preview")
 class ApprovalOneOut(ApprovalOut):
     """A request for an approval, with what its approver needs to know."""
 

@@ -14,6 +14,7 @@ from allocation.api.bookings.shapes import BookingOut
 from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.quotes.earlier import earlier_options
 from tenants.api.base import ApiView
+from tenants.platform.costly import costly
 from tenants.platform.rest.schema import described
 
 
@@ -29,6 +30,7 @@ class EarlierOptionsOut(serializers.Serializer[Any]):
     )
 
 
+@costly("quote")
 class BookingEarlierOptions(ApiView):
     """Options that start earlier."""
 

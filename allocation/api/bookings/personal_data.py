@@ -9,9 +9,11 @@ from rest_framework.response import Response
 from allocation.queries.bookings.personal_data import account_data, tenant_data
 from tenants.api.base import ApiView
 from tenants.models import Tenant
+from tenants.platform.costly import costly
 from tenants.platform.rest.schema import described
 
 
+@costly("export")
 class PersonalDataOut(serializers.Serializer[Any]):
     """The account, and what it has in the token's tenant."""
 

@@ -20,6 +20,7 @@ from allocation.solver import Runs
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.api.base import ApiView
+from tenants.platform.costly import costly
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Money, Whole
 from tenants.platform.rest.schema import described
@@ -194,6 +195,7 @@ class QuoteOut(serializers.Serializer[Any]):
         return dict(ArrayQuoteOut(found).data)
 
 
+@costly("quote", "POST")
 class Quotes(ApiView):
     """Quotes for requests."""
 

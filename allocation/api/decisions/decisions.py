@@ -27,6 +27,7 @@ from allocation.services.decide.replays import replay_by_operator, replay_reques
 from allocation.words.reasons import reason_shown
 from tenants.access import Actor
 from tenants.api.base import list_response
+from tenants.platform.costly import costly
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.schema import described, page
@@ -168,6 +169,7 @@ class Decisions(_DecisionView):
         return list_response(DecisionRowOut(rows, many=True).data, following)
 
 
+@costly("decision")
 class DecisionOne(_DecisionView):
     """One decision."""
 

@@ -20,6 +20,7 @@ from allocation.services.operate.bulk import (
     bulk_preview,
 )
 from allocation.words.refusals import refusal_text
+from tenants.platform.costly import costly
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Duration, Strict, Text
 from tenants.platform.rest.schema import described
@@ -60,6 +61,7 @@ class BulkOut(serializers.Serializer[Any]):
     refused = BulkLineOut(many=True)
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class BulkPreview(OperatorView):
     """The effect of an act."""
 

@@ -11,6 +11,7 @@ from allocation.api.operators import OperatorView
 from allocation.models import CompactionOrder
 from allocation.services.decide.compaction import compaction_order, compaction_proposals
 from tenants.api.base import list_response
+from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
@@ -64,6 +65,7 @@ class OrderOut(serializers.Serializer[Any]):
     declined = serializers.CharField()
 
 
+@costly("preview")
 class CompactionProposals(OperatorView):
     """Proposed moves."""
 

@@ -27,6 +27,7 @@ from allocation.services.operate.maintenance.plan import (
 )
 from allocation.words.refusals import coded_text
 from tenants.api.base import list_response
+from tenants.platform.costly import costly
 from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Flag, Instant, Strict, Text, Whole
 from tenants.platform.rest.pagination import PageQuery, page_of
@@ -157,6 +158,7 @@ class MaintenanceList(OperatorView):
         )
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class MaintenancePreview(OperatorView):
     """The effect of maintenance."""
 
@@ -205,6 +207,7 @@ class MaintenanceOne(OperatorView):
         )
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class MaintenanceChangePreview(OperatorView):
     """The effect of a change of maintenance."""
 

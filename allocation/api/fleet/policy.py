@@ -18,6 +18,7 @@ from allocation.services.policy.policies import (
     policy_version,
 )
 from tenants.api.base import list_response
+from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Strict
 from tenants.platform.rest.schema import described, page
 
@@ -50,6 +51,7 @@ class PolicyOut(PolicyVersionOut):
         return policy_values(version.document)
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class PolicyPreviewOut(serializers.Serializer[Any]):
     """What a version would change."""
 

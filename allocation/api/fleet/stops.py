@@ -13,6 +13,7 @@ from allocation.models import Stop
 from allocation.queries.fleet.stops import stops_in_force
 from allocation.services.operate.stops import StopTerms, stop_begin, stop_effect, stop_end
 from tenants.api.base import list_response
+from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Duration, Strict, Text
 from tenants.platform.rest.schema import described, page
 
@@ -83,6 +84,7 @@ class Stops(OperatorView):
         )
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class StopPreview(OperatorView):
     """The effect of a stop."""
 

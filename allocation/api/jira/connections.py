@@ -25,6 +25,7 @@ from allocation.services.jira.connections import (
 from allocation.services.jira.dry_run import dry_run
 from tenants.api.base import ApiView, list_response
 from tenants.api.outgoing.webhooks import DeliveryOut, WebhookSwitch
+from tenants.platform.costly import costly
 from tenants.platform.labels import Labels
 from tenants.platform.rest.fields import Strict, Text, Whole
 from tenants.platform.rest.pagination import PageQuery, page_of
@@ -159,6 +160,7 @@ class JiraCallOut(DeliveryOut):
     """A call of Jira with its attempts."""
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class JiraDryRunIn(Strict):
     """A message as Jira sends it, without its signature."""
 

@@ -24,6 +24,7 @@ from allocation.queries.bookings.money.statements import (
 )
 from tenants.api.base import ApiView
 from tenants.models import Tenant
+from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.rest.schema import described
 
@@ -73,6 +74,7 @@ class StatementQuery(FileQuery):
     by = Text(max_length=70, required=False, default="person", help_text=GROUPING)
 
 
+@costly("statement")
 class Statements(ApiView):
     """The statement of a month."""
 
@@ -107,6 +109,7 @@ class Statements(ApiView):
             return Response(dict(shown.data))
 
 
+@costly("statement")
 class FileView(ApiView):
     """A file of a statement, whatever the request accepts: errors are problem documents."""
 

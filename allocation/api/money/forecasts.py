@@ -13,6 +13,7 @@ from billing.models import Budget
 from billing.queries import BudgetFigures, budget_figures_of
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
+from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.rest.schema import described, page
 
@@ -46,6 +47,7 @@ class ForecastQuery(Strict):
     project = Text(required=False, max_length=40)
 
 
+@costly("statement")
 class Forecasts(ApiView):
     """The forecasts of the budgets of today that the caller may see."""
 

@@ -12,6 +12,7 @@ from allocation.queries.bookings.money.held_use import held_use_of
 from allocation.queries.bookings.money.statement_files import month_read, project_read
 from allocation.queries.bookings.money.statements import StatementOf
 from tenants.api.base import ApiView
+from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Money
 from tenants.platform.rest.schema import described
 
@@ -35,6 +36,7 @@ class HeldUseOut(serializers.Serializer[Any]):
     co2_kg = _amount("By `CARBON_GRAMS_PER_KWH`; null without it.", null=True)
 
 
+@costly("statement")
 class HeldUseView(ApiView):
     """The use of a month."""
 

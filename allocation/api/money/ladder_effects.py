@@ -15,6 +15,7 @@ from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of
 from billing.services.guardrails import MOST_RUNGS
 from tenants.api.base import ApiView
+from tenants.platform.costly import costly
 from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Money, Strict, Whole
 from tenants.platform.rest.schema import described
@@ -70,6 +71,7 @@ class LadderEffectOut(serializers.Serializer[Any]):
     rungs = RungEffectOut(many=True)
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class LadderPreview(ApiView):
     """What rungs would stop."""
 
@@ -88,6 +90,7 @@ class LadderPreview(ApiView):
             return Response(_effects(self, budget, sent))
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class PlatformLadderPreview(OperatorView):
     """What rungs of a budget of the platform would stop."""
 

@@ -34,6 +34,7 @@ from billing.services import (
     price_draft_save,
 )
 from tenants.api.base import list_response
+from tenants.platform.costly import costly
 from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Strict, Whole
 from tenants.platform.rest.pagination import PageQuery, page_of
@@ -167,6 +168,7 @@ class PriceDraftOne(OperatorView):
         return self.operate(work, PriceDraftOut)
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class PriceDraftEffect(OperatorView):
     """The effect of a draft."""
 

@@ -16,6 +16,7 @@ from allocation.words.refusals import refusal_text
 from billing.focus import Totals
 from billing.rules import Period
 from tenants.api.base import ApiView, list_response
+from tenants.platform.costly import costly
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Day, Money, Strict, Text
 from tenants.platform.rest.schema import described, page
@@ -24,6 +25,7 @@ USUAL, MOST = timedelta(days=28), timedelta(days=366)
 ZERO = Decimal(0)
 
 
+@costly("statement")
 class SpendOut(serializers.Serializer[Any]):
     """What a group was charged, with corrections; amounts are the ledger's, without rounding."""
 

@@ -22,6 +22,7 @@ from billing.queries import budget_figures_of
 from billing.services import variance_rule_set
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
+from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Day, Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
@@ -93,6 +94,7 @@ class VarianceRuleOut(Strict):
     amount = Money(max_digits=15, decimal_places=6, help_text="The least difference.")
 
 
+@costly("statement")
 class Variances(ApiView):
     """Comparisons of the budgets that the caller may see."""
 
@@ -158,6 +160,7 @@ class VarianceRule(ApiView):
             return Response(_rule(budget))
 
 
+@costly("statement")
 class PlatformVariances(OperatorView):
     """Comparisons of the budgets of the platform."""
 

@@ -25,6 +25,7 @@ from allocation.services.bookings.request_text import request_read
 from allocation.web.approvals.cards import ApprovalCard, cards_of, first_dates
 from allocation.web.bookings.booking_pages import page_context
 from tenants.access import Actor
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.web.frame import tenant_page
@@ -38,6 +39,7 @@ MOST_DECIDED = 10
 MOST_EFFECTS = 3
 
 
+@costly("preview")
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def approvals_page(request: HttpRequest, actor: Actor) -> HttpResponse:
@@ -67,6 +69,7 @@ def approvals_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     )
 
 
+@costly("preview")
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def approval_page(request: HttpRequest, actor: Actor, approval: UUID) -> HttpResponse:

@@ -47,6 +47,7 @@ from allocation.web.parts.use_chart import use_card
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import GpuClass
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
 from tenants.web.frame import tenant_page, zone_of
 
@@ -91,6 +92,7 @@ def booking_row(booking: Booking, ctx: PageContext) -> dict[str, Any]:
     }
 
 
+@costly("preview")
 @require_safe
 @tenant_page
 def booking_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:

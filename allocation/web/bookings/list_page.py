@@ -29,6 +29,7 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.summary import booking_what
 from tenants.access import Actor
+from tenants.platform.costly import costly
 from tenants.platform.csv_text import plain
 from tenants.platform.errors import Refused
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, labels_read, labels_text
@@ -127,6 +128,7 @@ def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "allocation/bookings.html", context)
 
 
+@costly("export")
 @require_safe
 @tenant_page
 def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:

@@ -44,6 +44,7 @@ from allocation.web.parts.times import length_words, moment_words
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import refused_page, tenant_page
 
@@ -75,6 +76,7 @@ class Preview:
     moves: str = ""
 
 
+@costly("preview")
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:

@@ -31,6 +31,7 @@ from allocation.web.parts.times import moment_words
 from allocation.words.reasons import stored_sentence
 from tenants.access import Actor
 from tenants.models import Tenant, User
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.platform.wall import tenant_tx
@@ -142,6 +143,7 @@ def decisions(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "allocation/decisions/list.html", context)
 
 
+@costly("decision")
 @require_GET
 @tenant_page
 def decision(request: HttpRequest, actor: Actor, number: int) -> HttpResponse:
@@ -160,6 +162,7 @@ def replay(request: HttpRequest, actor: Actor, number: int) -> HttpResponse:
     return redirect("decision", tenant=actor.tenant_slug, number=number)
 
 
+@costly("decision")
 @require_GET
 @operator_page
 def ops_decision(request: HttpRequest, operator: User, number: int) -> HttpResponse:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 from allocation.models import CompactionOrder
 from allocation.services.decide.compaction import compaction_order, compaction_proposals
 from tenants.models import User
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.web.frame import operator_page
@@ -20,6 +21,7 @@ ORDERS_SHOWN = timedelta(days=7)
 MOST_ORDERS = 20
 
 
+@costly("preview")
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_compaction(request: HttpRequest, operator: User) -> HttpResponse:

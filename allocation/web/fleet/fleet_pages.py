@@ -61,6 +61,7 @@ from allocation.web.site.site_setup import site_steps
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import User
+from tenants.platform.costly import costly
 from tenants.platform.errors import invalid, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.web.frame import operator_page, tenant_page
@@ -134,6 +135,7 @@ class DrainForm(forms.Form):
     by = forms.DateTimeField(required=False)
 
 
+@costly("fleet")
 @require_GET
 @tenant_page
 def fleet(request: HttpRequest, actor: Actor) -> HttpResponse:
@@ -152,6 +154,7 @@ def node(request: HttpRequest, actor: Actor, name: str) -> HttpResponse:
     return _node(request, nodes, now, operator=False, base=f"/t/{actor.tenant_slug}/fleet")
 
 
+@costly("fleet")
 @require_GET
 @operator_page
 def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:

@@ -22,6 +22,7 @@ from allocation.services.record.feeds import FeedFound, feed_find, feed_make, fe
 from allocation.web.home.calendar_file import CONTENT_TYPE, calendar_file
 from tenants.access import Actor
 from tenants.models import GpuClass, Project
+from tenants.platform.costly import costly
 from tenants.platform.forms.actions import form_action_run, id_read
 from tenants.platform.wall import tenant_tx
 from tenants.web.frame import tenant_page
@@ -67,6 +68,7 @@ def calendars(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "allocation/calendars.html", context, status=422 if refusal else 200)
 
 
+@costly("calendar")
 @require_safe
 def calendar(request: HttpRequest, token: str) -> HttpResponseBase:
     """Returns the calendar of an address, or a 404 without details."""

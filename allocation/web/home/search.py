@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from allocation.queries.bookings.booking_list import SearchResults, search_results
 from tenants.access import Actor
 from tenants.models import GpuClass
+from tenants.platform.costly import costly
 from tenants.web.frame import tenant_page
 
 LONGEST = 200
@@ -54,6 +55,7 @@ class HitGroup:
     hits: tuple[Hit, ...]
 
 
+@costly("search", needs_query=True)
 @require_safe
 @tenant_page
 def search_page(request: HttpRequest, actor: Actor) -> HttpResponse:

@@ -31,6 +31,7 @@ from billing.services import (
 )
 from billing.web.price_form import price_form, price_form_read, price_text
 from tenants.models import GpuClass, Tier, User
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_act_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
@@ -68,6 +69,7 @@ class EffectRow:
     is_rise: bool
 
 
+@costly("preview")
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def price_draft(request: HttpRequest, operator: User, draft_id: UUID) -> HttpResponse:

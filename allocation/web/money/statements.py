@@ -42,6 +42,7 @@ from billing.services import month_close
 from tenants.access import Actor
 from tenants.lab_queries import labs_of
 from tenants.models import GpuClass, Project, Tenant, Tier, User
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.web.frame import tenant_page
@@ -77,6 +78,7 @@ class GroupRow:
     is_chosen: bool
 
 
+@costly("statement")
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
@@ -132,6 +134,7 @@ def _close(request: HttpRequest, actor: Actor, month: Period) -> HttpResponse:
     return redirect(here)
 
 
+@costly("statement")
 @require_safe
 @tenant_page
 def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) -> HttpResponse:
@@ -144,6 +147,7 @@ def statement_file(request: HttpRequest, actor: Actor, month: str, kind: str) ->
     return cast(HttpResponse, statement_file_make(of, tenant, kind).response())
 
 
+@costly("statement")
 @require_safe
 @tenant_page
 def statement_sums(request: HttpRequest, actor: Actor, month: str) -> HttpResponse:

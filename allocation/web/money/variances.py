@@ -27,6 +27,7 @@ from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import amount_parse, money_text, period_text
 from billing.services import variance_rule_set
 from tenants.access import Actor
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import tenant_page
 
@@ -58,6 +59,7 @@ class Comparison:
     against: str
 
 
+@costly("statement")
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def budget_variance(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpResponse:

@@ -20,10 +20,12 @@ from allocation.web.timeline.timeline_page import (
     prices_read,
 )
 from tenants.models import Tier, User
+from tenants.platform.costly import costly
 from tenants.queries import tenants_all
 from tenants.web.frame import operator_page, zone_of
 
 
+@costly("timeline")
 @require_safe
 @operator_page
 def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:

@@ -32,6 +32,7 @@ from allocation.web.timeline.tables import booked_rows, free_rows
 from billing.price_books import current_prices
 from billing.rules import money_text
 from tenants.access import Actor
+from tenants.platform.costly import costly
 from tenants.web.frame import tenant_page, zone_of
 
 FREE_HOURS = (1, 6, 24)
@@ -63,6 +64,7 @@ class Address:
         return f"{self.path}?{query}" if query else self.path
 
 
+@costly("timeline")
 @require_safe
 @tenant_page
 def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:

@@ -7,10 +7,12 @@ from django.views.decorators.http import require_safe
 from allocation.queries.bookings.personal_data import account_data, tenant_data
 from tenants.access import tenants_of
 from tenants.models import Tenant, User
+from tenants.platform.costly import costly
 from tenants.platform.wall import tenant_tx
 from tenants.web.frame import person_page
 
 
+@costly("export")
 @require_safe
 @person_page
 def personal_data(request: HttpRequest, user: User) -> HttpResponse:

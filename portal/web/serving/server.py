@@ -6,7 +6,9 @@ and the time and size of a request's head have limits.
 
 import argparse
 import asyncio
+import socket
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from types import FrameType
 from typing import Any
@@ -14,6 +16,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from portal.web.serving.nursery import nursery_fork
+from portal.web.serving.workers import Workers, worker_serve
 from tenants.platform.watchdog.pulses import watchdog_stop
 
 HEAD_SECONDS = 10
@@ -80,10 +84,16 @@ GRACEFUL_SECONDS = 3
 
 
 class Server(uvicorn.Server):
-    """A server that calls `stopping` at a stop signal."""
+    """A server that calls `starting` in its event loop, and `stopping` at a stop signal."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        starting: Callable[["Server"], None],
+        stopping: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._starting = starting
         self._stopping = stopping
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -92,6 +102,7 @@ class Server(uvicorn.Server):
         from portal.web.serving.pulses import pulses_send, web_watched  # noqa: PLC0415 (see below)
 
         self._loop = asyncio.get_running_loop()
+        self._starting(self)
         web_watched()
         pulses = asyncio.create_task(pulses_send())
         try:
@@ -131,7 +142,32 @@ def main(arguments: list[str] | None = None) -> None:
         log_config=None,
         log_level="warning",
     )
-    Server(config, _conclude).run()
+    # Sets up Django.
+    config.load()
+    Server(config, partial(_begin, _workers_fork()), _conclude).run()
+
+
+def _workers_fork() -> socket.socket:
+    """Loads all views and forks the processes for costly work, before there is a thread."""
+    from django.conf import settings  # noqa: PLC0415 (Django is set up)
+    from django.urls import get_resolver  # noqa: PLC0415
+
+    from portal.web.serving.threads import handler_here  # noqa: PLC0415
+
+    get_resolver().url_patterns  # noqa: B018 (this imports them)
+    serve = partial(worker_serve, answer=handler_here().complete)
+    return nursery_fork(settings.COSTLY_WORKERS, serve)
+
+
+def _begin(control: socket.socket, server: Server) -> None:
+    from portal.web.serving.threads import handler_here  # noqa: PLC0415 (Django is set up)
+
+    def stop() -> None:
+        # Whoever supervises this process starts it again, with workers.
+        server.should_exit = True
+
+    workers = handler_here().costly.workers = Workers(control, stop)
+    workers.begin()
 
 
 def _conclude() -> None:

@@ -4,7 +4,8 @@ Django's handler uses a new thread and new connections per request, switches thr
 middleware and holds three tasks for each request. All code here is synchronous, so the event loop
 reads the body, one thread serves the whole request with one hand-over, and the event loop sends the
 answer. Requests queue while all threads are busy: overload takes longer and is not refused. A
-request that is written with others or waits for a decision returns its thread first.
+request that is written with others or waits for a decision returns its thread first, and a costly
+one takes none (`portal.web.serving.costly`).
 """
 
 import asyncio
@@ -14,21 +15,24 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from http import HTTPStatus
 from typing import IO, Any, TypeVar
 
+from django.conf import settings
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.http import FileResponse, HttpRequest, StreamingHttpResponse
-from django.urls import ResolverMatch, get_resolver, set_script_prefix
+from django.urls import ResolverMatch, set_script_prefix
 
 from portal.api.errors import PROBLEM_JSON
 from portal.api.problems import API, problem_of
+from portal.web.serving.costly import CostlyRequests, costly_request, route_of_path
 from portal.web.serving.gathering import gathering_here
 from portal.web.serving.streams import streams_here
 from portal.web.serving.waiting import waiting_here
+from portal.web.serving.workers import Complete
 from tenants.api.gathered import GatheredResponse, requests_gathered
 from tenants.platform.deferred import DeferredResponse, FollowResponse
 
@@ -42,7 +46,6 @@ Later = DeferredResponse | FollowResponse
 BODY_SECONDS = 30
 BODY_BYTES = 1024 * 1024
 
-MOST_ROUTES = 1024
 # A file of this size is sent part by part, and a smaller one at once.
 _LARGE = 1024 * 1024
 _BODY = "http.response.body"
@@ -89,16 +92,6 @@ async def _refuse(scope: Message, send: Send, status: HTTPStatus) -> None:
     await send({"type": "http.response.body", "body": said.encode()})
 
 
-@lru_cache(MOST_ROUTES)
-def _route(path: str) -> ResolverMatch:
-    """Returns the route of a path. It is kept, because Django tries hundreds of patterns in turn.
-
-    Raises:
-        Resolver404: there is none. This is not kept.
-    """
-    return get_resolver().resolve(path)
-
-
 class ThreadedHandler(ASGIHandler):
     """Django's handler with `threads` threads that each serve one request at a time."""
 
@@ -111,6 +104,7 @@ class ThreadedHandler(ASGIHandler):
         # Requests get a thread in the order in which they came. A queue would give it to one that
         # comes just when it is free, and let those that wait for it wait on.
         self._places = asyncio.Semaphore(threads)
+        self.costly = CostlyRequests(self._in_thread, self.complete)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serves a request once its body is complete: a slow client holds no thread, and a body
@@ -128,6 +122,10 @@ class ThreadedHandler(ASGIHandler):
             return
         # Kept for a request that is forwarded (portal.web.operators).
         scope[BODY] = body
+        asked = costly_request(scope)
+        if asked is not None:
+            await self.costly.serve(asked, scope, body, receive, send)
+            return
         answer = await self._in_thread(self.served, scope, body)
         if isinstance(answer, GatheredResponse):
             complete = await gathering_here().answer(answer, self._in_thread)
@@ -146,7 +144,7 @@ class ThreadedHandler(ASGIHandler):
 
     def resolve_request(self, request: HttpRequest) -> ResolverMatch:
         """Returns the route of a path; of the most used paths it is kept."""
-        request.resolver_match = _route(request.path_info)
+        request.resolver_match = route_of_path(request.path_info)
         return request.resolver_match
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
@@ -165,12 +163,8 @@ class ThreadedHandler(ASGIHandler):
         One that is written with others, waits for a decision, or is a stream of events is returned
         as a response.
         """
-        set_script_prefix(get_script_prefix(scope))
-        signals.request_started.send(sender=self.__class__, scope=scope)
-        request, refused = self.create_request(scope, body)
         with requests_gathered():
-            response: Any = refused if request is None else self.get_response(request)
-        response._handler_class = self.__class__
+            response = self._response(scope, body)
         if isinstance(response, Later):
             return response
         if isinstance(response, GatheredResponse):
@@ -184,6 +178,26 @@ class ThreadedHandler(ASGIHandler):
                 response.close()
             body.close()
         return answer
+
+    def complete(self, scope: dict[str, Any], body: IO[bytes]) -> Complete:
+        """Returns the complete answer to a costly request, which waits for no decision."""
+        scope[BODY] = body
+        response = self._response(scope, body)
+        try:
+            answer = self._answer(response)
+            rest = b"" if answer.rest is None else answer.rest.getvalue()
+        finally:
+            response.close()
+            body.close()
+        return Complete(answer.start["status"], answer.start["headers"], answer.body + rest)
+
+    def _response(self, scope: dict[str, Any], body: IO[bytes]) -> Any:  # noqa: ANN401 (of HttpResponseBase)
+        set_script_prefix(get_script_prefix(scope))
+        signals.request_started.send(sender=self.__class__, scope=scope)
+        request, refused = self.create_request(scope, body)
+        response: Any = refused if request is None else self.get_response(request)
+        response._handler_class = self.__class__
+        return response
 
     def _answer(self, response: Any) -> Answer:  # noqa: ANN401 (of HttpResponseBase)
         headers = [(n.encode("ascii"), v.encode("latin1")) for n, v in response.items()]
@@ -232,3 +246,9 @@ class ThreadedHandler(ASGIHandler):
             await self.send_response(streams_here().answer(response), send)
         else:
             await self.send_response(await waiting_here().answer(response), send)
+
+
+@cache
+def handler_here() -> ThreadedHandler:
+    """Returns the handler of this process."""
+    return ThreadedHandler(settings.WEB_THREADS)

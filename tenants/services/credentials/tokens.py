@@ -179,7 +179,7 @@ def token_verify(clear: str, *, now: datetime, address: str = "") -> TokenHolder
     """
     if not _is_well_formed(clear):
         return None
-    digest = _digest(clear)
+    digest = token_digest(clear)
     with connection.cursor() as cursor:
         cursor.execute(_HOLDER, [digest, now, digest, now, digest, now])
         rows = cursor.fetchall()
@@ -311,7 +311,7 @@ def token_store(actor: Actor, new: NewToken, now: datetime) -> tuple[ApiToken, s
         tenant_id=actor.tenant_id,
         user_id=holder_id,
         name=new.name,
-        digest=_digest(clear),
+        digest=token_digest(clear),
         prefix=clear[:SHOWN_LENGTH],
         created=now,
         expires=new.expires,
@@ -407,6 +407,7 @@ def _is_well_formed(clear: str) -> bool:
     return set(body) <= set(ALPHABET) and body[RANDOM_LENGTH:] == _check(random)
 
 
-def _digest(clear: str) -> bytes:
+def token_digest(clear: str) -> bytes:
+    """Returns what is stored of a token."""
     # A plain hash suffices, because 190 random bits cannot be guessed.
     return hashlib.sha256(clear.encode()).digest()

@@ -20,6 +20,7 @@ from allocation.services.quotes.free_times import Stretch, free_times_read
 from allocation.solver.model.inputs import SLOTS_PER_GPU
 from tenants.api.base import ApiView
 from tenants.models import GpuClass
+from tenants.platform.costly import costly
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Text
 from tenants.platform.rest.schema import described
@@ -30,6 +31,7 @@ SPAN_DEFAULT = timedelta(days=1)
 Block = tuple[str, int, int, datetime, datetime, bool]
 
 
+@costly("quote")
 class AvailabilityQuery(PeriodQuery):
     """A GPU class and a period. The default period is the next 24 hours."""
 

@@ -67,6 +67,7 @@ from allocation.words.refusals import coded_text, refusal_text
 from billing.models import Campaign
 from tenants.access import Actor, access_project
 from tenants.models import Project, Tier
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, invalid
 from tenants.services.sign_in.rate_limits import call_limit_check
 from tenants.web.frame import STATUS, tenant_page, zone_of
@@ -75,6 +76,7 @@ EXAMPLES = ("2 h100 6h", "1g.10gb 2h now", "1 h100 tomorrow 9:00 for 8h")
 Named = TypeVar("Named", Project, Tier, Campaign)
 
 
+@costly("quote", needs_query=True)
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def book_page(request: HttpRequest, actor: Actor) -> HttpResponse:
