@@ -8,7 +8,11 @@ def console() -> None:
     try:
         from gpu_client.commands import app  # noqa: PLC0415 (typer is an optional package)
     except ModuleNotFoundError as error:
-        sys.exit(f"{error.name} is missing. Install the command: pip install 'gpu-portal[cli]'")
+        # The package is in no index, so its bare name could be anybody's.
+        sys.exit(
+            f"{error.name} is missing. Install the command from a checkout of the portal, "
+            "pip install '.[cli]', or from its wheel, pip install './gpu_portal-….whl[cli]'"
+        )
     app()
 
 

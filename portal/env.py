@@ -93,7 +93,9 @@ def env_collector(name: str) -> str:
     if address and urlsplit(address).scheme not in ("http", "https"):
         raise BadSetting(f"{name} is not an http or https address.")
     if address and find_spec("opentelemetry") is None:
-        raise BadSetting(f"{name} needs the extra `traces`: pip install 'gpu-portal[traces]'.")
+        raise BadSetting(
+            f"{name} needs the extra `traces`: in the portal's folder, pip install '.[traces]'."
+        )
     return address
 
 

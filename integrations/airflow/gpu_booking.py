@@ -1,7 +1,8 @@
 """Airflow 3: book GPUs, wait until they are ready, and release them.
 
-Copy this file into the folder of your DAGs, install the client (`pip install 'gpu-portal[cli]'`), and
-create a connection `gpu_portal` whose host is the portal's address and whose password is a token.
+Copy this file into the folder of your DAGs, install the client from a checkout of the portal
+(`pip install '.[cli]'`, see docs/cli.md; it is in no package index), and create a connection
+`gpu_portal` whose host is the portal's address and whose password is a token.
 
     booked = GpuBook(task_id="book", project="folding", request="1 h100 2h")
     ready = GpuReady(task_id="ready", booking=booked.output)

@@ -1,6 +1,7 @@
 """Prefect 3: a block for the portal, with which a flow books GPUs for a while.
 
-Copy this file next to your flows, install the client (`pip install 'gpu-portal[cli]'`) and save a block:
+Copy this file next to your flows, install the client from a checkout of the portal
+(`pip install '.[cli]'`, see docs/cli.md; it is in no package index) and save a block:
 
     GpuPortal(url="https://gpu.example.org", token="gpup_pat_…").save("gpu")
 

@@ -120,7 +120,7 @@ def test_the_command_names_what_a_node_does_not_have(installed: Installed) -> No
         "try: console()\n"
         "except SystemExit as error: print(error)",
     )  # fmt: skip
-    assert "pip install 'gpu-portal[cli]'" in said
+    assert "from a checkout of the portal, pip install '.[cli]'" in said
 
 
 def test_every_module_loads_without_the_server_s_packages(installed: Installed) -> None:
