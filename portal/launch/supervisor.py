@@ -54,7 +54,8 @@ class Child:
 class ProgramOutput:
     """Prints output lines with the name of their program, in colours on a terminal.
 
-    With `is_quiet` only the launcher's lines are printed; the others go to files in `folder`.
+    With `is_quiet` only the launcher's lines are printed; the others go to files in `folder`. Lines
+    for which a disk has no space are lost, and counted in the first line after them.
     """
 
     def __init__(self, folder: Path, *, is_quiet: bool) -> None:
@@ -62,22 +63,34 @@ class ProgramOutput:
         self.is_quiet = is_quiet
         self.is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         self.colour_of: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def say(self, name: str, line: str) -> None:
         """Writes one line of program `name` to the terminal or to its file."""
         if self.is_quiet and name != LAUNCHER:
-            with (self.folder / f"{name}.log").open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+            self._file_write(name, line)
             return
         prefix = f"{name:<10} | "
         if self.is_coloured:
             colour = self.colour_of.setdefault(name, COLOURS[len(self.colour_of) % len(COLOURS)])
             prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
-        # The reader of our output may have ended (`make demo | head`); stop in order nevertheless.
-        with suppress(BrokenPipeError):
+        # The reader of our output may have ended (`make demo | head`), or the disk of a file may be
+        # full; the programs continue, and stop in order.
+        with suppress(OSError):
             sys.stdout.write(f"{prefix}{line}\n")
             sys.stdout.flush()
+
+    def _file_write(self, name: str, line: str) -> None:
+        lost = self.lost.get(name, 0)
+        text = f"({lost} lines are missing: the disk was full)\n{line}\n" if lost else f"{line}\n"
+        try:
+            with (self.folder / f"{name}.log").open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:
+            self.lost[name] = lost + 1
+        else:
+            self.lost.pop(name, None)
 
 
 class Supervisor:
@@ -150,9 +163,13 @@ class Supervisor:
         assert process.stdout is not None  # noqa: S101 (asked for above)
         os.set_blocking(process.stdout.fileno(), False)
         self.selector.register(process.stdout, selectors.EVENT_READ, child)
-        pid_write(self.pids, program.name, process.pid)
         child.process, child.started, child.restart_at = process, time.monotonic(), None
         child.partial_line = b""
+        # Without it, only a start after a kill of this launcher can't end the program.
+        try:
+            pid_write(self.pids, program.name, process.pid)
+        except OSError as error:
+            self.lines.say(LAUNCHER, f"The process id of {program.name} is not stored: {error}")
 
     def _read(self, seconds: float) -> None:
         if not self.selector.get_map():

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from portal.launch.processes import leftovers_end, process_birth
+from portal.launch.processes import Program, leftovers_end, process_birth
+from portal.launch.supervisor import ProgramOutput, Supervisor
 from tests.servers.servers import ROOT
 from tests.servers.waiting import wait_until
 
@@ -103,6 +104,45 @@ def test_a_child_that_dies_is_named_and_started_again(launch: Launch) -> None:
     assert "no luck" in seen
     assert "child0 ended (status 1)" in seen
     assert "here" in read_until(process, "here")
+
+
+def test_a_full_disk_costs_lines_and_ends_no_program(tmp_path: Path) -> None:
+    logs, pids = tmp_path / "logs", tmp_path / "pids"
+    supervisor = Supervisor(pids, ProgramOutput(logs, is_quiet=True))
+    for folder, name in ((logs, "child.log"), (pids, "child.pid")):
+        folder.mkdir(exist_ok=True)
+        (folder / name).symlink_to("/dev/full")
+    command = (sys.executable, "-u", "-c", SPEAKS_ON_STOP)
+    supervisor.start([Program(name="child", command=command, environment={}, folder=tmp_path)])
+    ((child,),) = supervisor.phases
+
+    def has_said() -> bool:
+        supervisor.turn()
+        return child.last_lines == ["here"]
+
+    wait_until(has_said, seconds=20)
+    assert child.process is not None
+    assert child.process.poll() is None
+    # There is space again.
+    (logs / "child.log").unlink()
+    supervisor.stop()
+    assert (logs / "child.log").read_text().splitlines() == [
+        "(1 lines are missing: the disk was full)",
+        "stopped me",
+    ]
+
+
+def test_a_full_disk_below_its_own_output_does_not_end_the_launcher(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.servers.launch.small_launcher", str(tmp_path)]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        process = subprocess.Popen([*command, *([PATIENT] * 2)], cwd=ROOT, stdout=full)
+    wait_until(lambda: len(children_of(tmp_path)) == 2, seconds=20)
+    assert process.poll() is None
+    children = children_of(tmp_path)
+    process.send_signal(signal.SIGINT)
+    # Python ends with 120 when the last lines could not be written.
+    assert process.wait(timeout=20) in (0, 120)
+    assert all(map(is_gone, children))
 
 
 @pytest.mark.faults
