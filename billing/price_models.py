@@ -84,7 +84,8 @@ class Price(models.Model):
 
 
 class PriceDraft(models.Model):
-    """The content of a next price book. Its author changes it, and another operator publishes it.
+    """The content of a next price book. Its author changes it, and another operator publishes it,
+    if there is one: a trigger refuses its author then.
 
     Quotes never read it: only `PriceBook` has prices that count.
     """
@@ -136,9 +137,5 @@ class PriceDraft(models.Model):
                     book__isnull=False,
                 ),
                 name="price_draft_decided",
-            ),
-            models.CheckConstraint(
-                condition=~Q(state="published") | ~Q(decided_by=F("author")),
-                name="price_draft_second_person",
             ),
         ]

@@ -26,7 +26,14 @@ from tenants.models import (
     SignOnProvider,
     Tenant,
     Tier,
+    User,
 )
+
+
+def is_only_operator(user_id: int) -> bool:
+    """Returns whether nobody else can be the second person of an operator's change."""
+    others = User.objects.filter(is_staff=True, is_active=True).exclude(id=user_id)
+    return not others.exists()
 
 
 @dataclass(slots=True)

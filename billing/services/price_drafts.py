@@ -1,4 +1,5 @@
-"""Drafts of price books: an author writes one, and another operator publishes it."""
+"""Drafts of price books: an author writes one, and another operator publishes it, if there is
+one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from tenants.audit import platform_record
 from tenants.models import OutboxMessage, Tenant
 from tenants.outbox import outbox_put
 from tenants.platform.errors import Refused, denied, missing
+from tenants.queries import is_only_operator
 
 State = PriceDraft.State
 
@@ -228,13 +230,13 @@ def price_draft_publish(
     """Publishes the draft as the next version; `revision` is the one that the publisher has read.
 
     Raises:
-        Refused: `not_found`, `draft_decided`, `second_person_needed` for its author,
-            `draft_changed` if it has another revision by now, `draft_outdated` if it was written
-            on an earlier version, or as `price_book_publish`.
+        Refused: `not_found`, `draft_decided`, `second_person_needed` for its author if there is
+            another operator, `draft_changed` if it has another revision by now, `draft_outdated`
+            if it was written on an earlier version, or as `price_book_publish`.
     """
     with transaction.atomic():
         draft = _locked(draft_id)
-        if draft.author_id == publisher_id:
+        if draft.author_id == publisher_id and not is_only_operator(publisher_id):
             raise Refused(
                 "second_person_needed",
                 refusal_text("second_person_needed"),

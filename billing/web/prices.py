@@ -17,6 +17,7 @@ from billing.rules import money_text
 from billing.services import draft_changes, is_outdated, price_draft_create, slices_of
 from tenants.access import Actor
 from tenants.models import GpuClass, Tier, User
+from tenants.queries import is_only_operator
 from tenants.services import seconds_text
 from tenants.web.frame import operator_page, tenant_page
 
@@ -120,13 +121,13 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
     now = timezone.now()
     if request.method == "POST":
         draft = price_draft_create(author_id=operator.pk, terms=None, now=now)
-        messages.success(
-            request, "Draft written. Change its prices, then another operator checks it."
-        )
+        then = "publish it" if is_only_operator(operator.pk) else "another operator checks it"
+        messages.success(request, f"Draft written. Change its prices, then {then}.")
         return redirect("price-draft", draft.id)
     drafts = PriceDraft.objects.filter(state=PriceDraft.State.OPEN)
     context = {
         "books": PriceBook.objects.select_related("draft__author", "draft__decided_by"),
+        "is_only_operator": is_only_operator(operator.pk),
         "current": price_book_at(now),
         "drafts": [
             (draft, len(draft_changes(draft)), is_outdated(draft))

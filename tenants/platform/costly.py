@@ -1,7 +1,7 @@
 """Views whose work grows with the site, such as quotes and exports.
 
-The server computes them apart from ordinary requests: a few at once, fairly by person, in processes of
-their own (`portal.web.serving`). A view only says that it is one of them.
+The server computes them apart from ordinary requests: a few at once, fairly by person, in processes
+of their own (`portal.web.serving`). A view only says that it is one of them.
 """
 
 from collections.abc import Callable, Mapping

@@ -155,6 +155,22 @@ def test_a_draft_counts_in_no_quote_until_a_second_person_has_published_it() -> 
         price_draft_discard(operator_id=bob.pk, draft_id=draft.id, now=NOW)
 
 
+def test_the_only_operator_publishes_alone_until_there_is_a_second_one() -> None:
+    a_price_book(NOW - timedelta(days=1))
+    ada = an_operator()
+    # Somebody whose account is closed is no second person.
+    User.objects.filter(id=an_operator().pk).update(is_active=False)
+    first, second = a_draft(ada, h100_spot="2"), a_draft(ada, h100_spot="3")
+    assert published(ada, first).version == 2
+    an_operator()
+    with pytest.raises(Refused, match="second_person_needed"):
+        published(ada, second)
+    with pytest.raises(IntegrityError, match="price_draft_second_person"), transaction.atomic():
+        PriceDraft.objects.filter(id=second.id).update(
+            state="published", decided_by=ada, decided_at=NOW, book_id=1
+        )
+
+
 def test_a_published_book_never_changes() -> None:
     a_price_book(NOW - timedelta(days=1))
     for change in (

@@ -12,6 +12,10 @@ from allocation.rules.site.known_models import known_catalogue
 from allocation.rules.site.site_file import SiteFaults, example_read, site_read
 from allocation.services.operate.site_setup import Outcome, site_apply
 
+ALONE = (
+    "There is one operator, who publishes changes of prices alone. As soon as there is a second one"
+    " (manage.py createoperator), each publishes what the other has written."
+)
 MARKS = {"made": "+", "there": "=", "differs": "!"}
 
 
@@ -54,6 +58,8 @@ class Command(BaseCommand):
             if outcome.count("made") or outcome.count("differs"):
                 sys.exit(1)
             return
+        if outcome.is_only_operator and outcome.count("made"):
+            self.stdout.write(ALONE)
         for username, password in outcome.passwords.items():
             self.stdout.write(f"Password of {username} (shown once): {password}")
 

@@ -33,6 +33,7 @@ from billing.services import budget_set, peaks_kept, price_book_publish, slices_
 from tenants.access import Actor
 from tenants.models import GpuClass, Membership, Project, Quota, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused
+from tenants.queries import is_only_operator
 from tenants.services import (
     NewAccount,
     Share,
@@ -67,10 +68,12 @@ class Change:
 @dataclass(slots=True)
 class Outcome:
     """Result for the file. `passwords` by sign-in name are those of new accounts without a password
-    file: they are shown once and not stored."""
+    file: they are shown once and not stored. `is_only_operator`: nobody else is the second person
+    of what the file's operator changes."""
 
     changes: list[Change] = field(default_factory=list)
     passwords: dict[str, str] = field(default_factory=dict)
+    is_only_operator: bool = False
 
     def note(self, what: str, *, is_new: bool, differences: Iterable[str] = ()) -> None:
         """Records an entry that was made or compared."""
@@ -142,6 +145,7 @@ class _Run:
                 account=self._account(("operator",), person), now=self.now
             )
         self.outcome.note(f"operator {self.by.username}", is_new=found is None)
+        self.outcome.is_only_operator = is_only_operator(self.by.pk)
 
     def _account(self, key: Key, person: Mapping[str, str]) -> NewAccount:
         if name := person.get("password_file"):

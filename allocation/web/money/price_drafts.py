@@ -35,6 +35,7 @@ from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_act_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.queries import is_only_operator
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
 
@@ -91,13 +92,18 @@ def price_draft(request: HttpRequest, operator: User, draft_id: UUID) -> HttpRes
 
 def _acted(request: HttpRequest, operator: User, draft: PriceDraft, now: datetime) -> HttpResponse:
     act = form_act_read(request, ACTS)
+    is_alone = is_only_operator(operator.pk)
     asks = act in ("publish", "discard") and draft.state == PriceDraft.State.OPEN
-    if asks and CONFIRMED_FIELD not in request.POST and draft.author_id != operator.pk:
+    is_mine = draft.author_id == operator.pk and not (is_alone and act == "publish")
+    if asks and CONFIRMED_FIELD not in request.POST and not is_mine:
         return confirm_page(request, _question(draft, act, now))
     if act == "save":
         terms = price_form_read(request.POST, _profiles())
         price_draft_save(author_id=operator.pk, draft_id=draft.id, terms=terms, now=now)
-        messages.success(request, "Saved the draft. Another operator publishes it.")
+        who = (
+            "You are the only operator: publish it" if is_alone else "Another operator publishes it"
+        )
+        messages.success(request, f"Saved the draft. {who}.")
     elif act == "rebase":
         price_draft_rebase(author_id=operator.pk, draft_id=draft.id, now=now)
         messages.success(request, "Rebased the draft. Your changes stay; check them again.")
@@ -182,6 +188,7 @@ def _shown(
         "effect_total": _effect_row(("", "All projects"), effect.old, effect.new, currency),
         "form": form if is_open and is_mine else None,
         "is_mine": is_mine,
+        "can_publish": not is_mine or is_only_operator(operator.pk),
         "is_open": is_open,
         "is_outdated": is_open and is_outdated(draft),
         "currency": currency,

@@ -7,6 +7,7 @@ from django.utils import timezone
 from allocation.models import Node
 from tenants.models import Membership
 from tests.api.builders import Api, Site, said
+from tests.builders import an_operator
 from tests.roles import as_system
 
 TERMS = {
@@ -116,11 +117,15 @@ def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> Non
     assert said(twice)["code"] == "price_repeated"
     draft = said(site.operator.post("price-books/drafts", {"valid_from": later, "prices": higher}))
     assert [change["new"] for change in draft["changes"]] == ["20.0000"] * 3
-    mine = site.operator.post(f"price-books/drafts/{draft['id']}/publish", {"revision": 1})
-    assert (mine.status_code, said(mine)["code"]) == (409, "second_person_needed")
-    slices = {**higher[1], "profile": "9g.9gb"}
-    unknown = site.operator.post("price-books/drafts", {"prices": [*higher, slices]})
-    assert (unknown.status_code, said(unknown)["code"]) == (422, "unknown_profile")
+    an_operator()
+    mine = said(site.operator.post(f"price-books/drafts/{draft['id']}/publish", {"revision": 1}))
+    assert (mine["status"], mine["code"]) == (409, "second_person_needed")
+    unknown = said(
+        site.operator.post(
+            "price-books/drafts", {"prices": [*higher, {**higher[1], "profile": "9g.9gb"}]}
+        )
+    )
+    assert (unknown["status"], unknown["code"]) == (422, "unknown_profile")
     effect = said(site.operator.get(f"price-books/drafts/{draft['id']}/effect"))
     assert (effect["charges"], effect["projects"]) == (0, [])
     assert site.viewer.get("price-books/drafts").status_code == 403

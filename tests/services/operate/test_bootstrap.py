@@ -155,6 +155,7 @@ x100 = 2.5
             assert not User.objects.exists()
         said = run(path)
         assert "+ tenant helix" in said
+        assert "There is one operator, who publishes changes of prices alone." in said
         assert "Password of olaf" not in said
         password = said.rpartition("Password of tanja (shown once): ")[2].strip()
         with as_system():
