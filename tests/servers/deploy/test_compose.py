@@ -55,6 +55,13 @@ def test_both_valkeys_are_bounded_as_the_launchers_are() -> None:
     assert options("valkey-agents") == set(AGENTS_VALKEY_SETTINGS)
 
 
+@pytest.mark.parametrize("program", [*PROGRAMS, SHARD_PROGRAM], ids=lambda program: program.name)
+def test_a_program_that_its_watchdog_ends_starts_again(program: PortalProgram) -> None:
+    """Nobody can end process 1, so each container has an init; systemd is in test_units.py."""
+    service = SERVICES[program.name]
+    assert (service["init"], service["restart"]) == (True, "unless-stopped")
+
+
 def test_the_cluster_is_made_as_the_launchers_is() -> None:
     """Without its encoding initdb takes the locale's, C, and no database can be made."""
     given = SERVICES["postgres"]["environment"]["POSTGRES_INITDB_ARGS"]

@@ -76,6 +76,12 @@ def test_the_files_of_secrets_are_those_that_the_docs_make() -> None:
             assert need in page
 
 
+def test_a_program_that_its_watchdog_ends_starts_again() -> None:
+    common = UNITS / "gpu-portal-.service.d" / "common.conf"
+    settings = common.read_text(encoding="utf-8").splitlines()
+    assert {"Restart=always", "RestartSec=1", "StartLimitIntervalSec=0"} <= set(settings)
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 def test_systemd_understands_the_units_and_finds_them_closed(tmp_path: Path) -> None:
     folder = tmp_path / "units"
