@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Q
 
 from tenants.access import Actor
@@ -34,6 +35,7 @@ def products_sweep(now: datetime) -> None:
     _end(Q(made_with__isnull=False) & ~Q(TokenLives("made_with", now)), None, now)
 
 
+@transaction.atomic
 def _end(ended: Q, actor_id: int | None, now: datetime) -> None:
     for webhook in Webhook.objects.select_for_update().filter(ended, disabled_at=None):
         webhook.disabled_at, webhook.disabled_reason = now, REASON
