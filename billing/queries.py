@@ -108,6 +108,14 @@ def budget_figures(*, project_id: UUID, at: datetime) -> BudgetFigures | None:
     return next(iter(_effects(budgets)), None)
 
 
+def project_budget(project_id: UUID, at: datetime) -> Budget | None:
+    """The project's own budget at the instant `at`."""
+    day = at.astimezone(UTC).date()
+    return Budget.objects.filter(
+        level="project", project_id=project_id, starts__lte=day, ends__gt=day
+    ).first()
+
+
 def budgets_figures(
     *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
 ) -> list[BudgetFigures]:

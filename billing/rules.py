@@ -191,8 +191,29 @@ def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
 def money_text(amount: Decimal, currency: str) -> str:
     """The amount as `€1,204.50`: rounded half-even to cents, with the sign in front."""
     sign = CURRENCY_SYMBOLS.get(currency, f"{currency} ")
-    rounded = amount.quantize(CENT, rounding=ROUND_HALF_EVEN)
+    # The sum turns a negative zero, which has a sign of its own, into zero.
+    rounded = amount.quantize(CENT, rounding=ROUND_HALF_EVEN) + 0
     return f"\u2212{sign}{-rounded:,}" if rounded < 0 else f"{sign}{rounded:,}"
+
+
+def rate_text(amount: Decimal, currency: str) -> str:
+    """A price as `€0.686`: all of its places, and at least cents."""
+    if amount == amount.quantize(CENT):
+        return money_text(amount, currency)
+    sign = CURRENCY_SYMBOLS.get(currency, f"{currency} ")
+    return f"{sign}{amount.normalize():f}"
+
+
+def cents_apart(amounts: Sequence[Decimal]) -> list[Decimal]:
+    """The amounts in cents, so that they add up to their sum in cents: those that lose most by
+    rounding down get the cents that are left."""
+    total = sum(amounts, Decimal(0)).quantize(CENT, rounding=ROUND_HALF_EVEN)
+    shown = [floor_to_cents(each) for each in amounts]
+    left = int((total - sum(shown, Decimal(0))) / CENT)
+    order = sorted(range(len(amounts)), key=lambda at: (shown[at] - amounts[at], at))
+    for at in order[:left]:
+        shown[at] += CENT
+    return shown
 
 
 def floor_to_cents(amount: Decimal) -> Decimal:

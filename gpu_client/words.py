@@ -22,12 +22,15 @@ def iso_length(text: str) -> str:
 
 def money(text: str, currency: str = "") -> str:
     """Returns an amount with two decimals: `57.60 EUR`."""
-    return f"{Decimal(text):.2f} {currency}".strip()
+    rounded = Decimal(text).quantize(Decimal("0.01"))
+    return f"{rounded + 0} {currency}".strip()
 
 
 def risk(thousandths: int | None) -> str:
     """Returns a probability in percent."""
-    return "–" if thousandths is None else f"{thousandths / 10:.0f} %"
+    if thousandths is None:
+        return "unknown"
+    return "under 1 %" if 0 < thousandths < 10 else f"{thousandths / 10:.0f} %"
 
 
 def place(booking: Mapping[str, Any]) -> str:

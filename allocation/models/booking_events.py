@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.bookings import Booking, PlannedStrength, booking_states
-from allocation.words.events import event_sentence
+from allocation.words.events import event_sentence, until_label
 from allocation.words.reasons import stored_sentence
 from tenants.models import Tenant
 
@@ -61,8 +61,13 @@ class BookingEvent(models.Model):
 
     @property
     def until(self) -> datetime | None:
-        """The end in `detail`."""
+        """The second time in `detail`; `until_label` says what it is."""
         return self._moment("until")
+
+    @property
+    def until_label(self) -> str:
+        """`End`, or what else happens at `until`."""
+        return until_label(self.kind)
 
     @property
     def at_risk_from(self) -> datetime | None:

@@ -1,7 +1,8 @@
 """The probability of a pause, estimated from similar past bookings.
 
 The estimate starts from an assumed rate of one pause in twenty, to which past bookings are added.
-If there are too few similar bookings, the criteria are relaxed until there are enough.
+If there are too few similar bookings, the criteria are relaxed until there are enough. With too few
+of any, the risk is unknown: an assumption alone is no estimate.
 """
 
 from collections.abc import Iterable
@@ -27,20 +28,28 @@ class Outcomes:
 class Risk:
     """A probability in thousandths, from `paused` of `ended` similar bookings (`basis_words`).
 
-    With `ended` 0 there were too few similar bookings, and the probability is the assumption.
+    With `ended` 0 there were too few similar bookings: `thousandths` is None, unknown.
     """
 
-    thousandths: int
+    thousandths: int | None
     paused: int
     ended: int
     basis_words: str
 
     @property
+    def weighed(self) -> int:
+        """The risk, or else what is assumed, to compare options by; no page shows it."""
+        return _thousandths(0, 0) if self.thousandths is None else self.thousandths
+
+    @property
     def basis(self) -> str:
         """The basis of the estimate in words."""
         if not self.ended:
-            return f"too few past bookings; assuming {100 * ASSUMED_PAUSED // ASSUMED_OF} %"
-        return f"{self.paused} of {self.ended} similar bookings were paused ({self.basis_words})"
+            return "too few past bookings to tell"
+        return (
+            f"{self.paused} of {self.ended} similar bookings were paused ({self.basis_words}), "
+            f"weighed with an assumed {ASSUMED_PAUSED} of {ASSUMED_OF}"
+        )
 
 
 class PauseRecord:
@@ -65,7 +74,7 @@ class PauseRecord:
             )
             if ended >= ENOUGH:
                 return Risk(_thousandths(paused, ended), paused, ended, alike)
-        return Risk(_thousandths(0, 0), 0, 0, "")
+        return Risk(None, 0, 0, "")
 
 
 def _thousandths(paused: int, ended: int) -> int:

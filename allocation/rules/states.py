@@ -36,6 +36,14 @@ ON_HARDWARE = frozenset({State.STARTING, State.ACTIVE, State.PAUSING, State.ENDI
 OPEN = frozenset(State) - TERMINAL
 # States in which a booking waits for a window on the waiting list.
 ON_WAITLIST = (State.WAITLISTED, State.OFFERED)
+# What pages, lists and counts call the states: each state is in one of them.
+PHASES: Mapping[str, tuple[State, ...]] = {
+    "waiting": (State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST, State.QUEUED),
+    "scheduled": (State.SCHEDULED,),
+    "running": (State.STARTING, State.ACTIVE, State.PAUSING, State.ENDING),
+    "paused": (State.PAUSED,),
+    "over": tuple(sorted(TERMINAL)),
+}
 # States in which a booking can be extended.
 EXTENDABLE = (State.SCHEDULED, State.STARTING, State.ACTIVE)
 

@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from itertools import pairwise
 
 ZERO = Decimal(0)
+HALF_CENT = Decimal("0.005")
 STEP = Decimal("0.000001")
 CAUSES = ("plan", "volume", "class", "tier", "price", "fees", "corrections")
 """In the order of pages. `plan` is what the plan itself differs from usual spend."""
@@ -56,25 +57,87 @@ def variance_parts(
     usual: Spend, actual: Spend, planned: Decimal | None = None
 ) -> dict[str, Decimal]:
     """The causes of the difference between the actual spend and the planned one, or the usual one
-    without a plan. They add up to it, to the last digit.
+    without a plan. They add up to it, to the last digit. What is less than half a cent is no cause:
+    it is a part of the largest one.
 
     Hours change first, at the usual mean price; then the shares of the classes, at their usual
     prices; then those of the tiers in each class; and the rest is the price of an hour. A class or
     tier without usual spend has its actual price, so it is a cause by its share and not by price.
     """
+    steps = variance_steps(usual, actual)
+    return _without_crumbs(
+        {
+            "plan": ZERO if planned is None else usual.total - planned,
+            **steps,
+            "fees": actual.fees - usual.fees,
+            "corrections": actual.corrections - usual.corrections,
+        }
+    )
+
+
+def variance_steps(usual: Spend, actual: Spend) -> dict[str, Decimal]:
+    """What hours, classes, tiers and prices change of the metered spend, one after the other."""
     with localcontext(prec=60):
-        steps = _steps(usual, actual)
-    rounded = [_step(each) for each in steps]
-    volume, classes, tiers, price = (after - before for before, after in pairwise(rounded))
-    return {
-        "plan": ZERO if planned is None else usual.total - planned,
-        "volume": volume,
-        "class": classes,
-        "tier": tiers,
-        "price": price,
-        "fees": actual.fees - usual.fees,
-        "corrections": actual.corrections - usual.corrections,
-    }
+        rounded = [_step(each) for each in _steps(usual, actual)]
+    differences = [after - before for before, after in pairwise(rounded)]
+    return dict(zip(("volume", "class", "tier", "price"), differences, strict=True))
+
+
+def _without_crumbs(parts: dict[str, Decimal]) -> dict[str, Decimal]:
+    """The parts, with those that no page could show in cents added to the largest."""
+    largest = max(parts, key=lambda name: abs(parts[name]))
+    for name, amount in parts.items():
+        if name != largest and abs(amount) < HALF_CENT:
+            parts[largest] += amount
+            parts[name] = ZERO
+    return parts
+
+
+def mean_prices(usual: Spend, actual: Spend) -> tuple[Decimal, Decimal]:
+    """What an hour of the actual use costs on average: at the usual prices, and as charged."""
+    if not actual.hours:
+        return ZERO, ZERO
+    at_usual = sum(
+        (each.hours * usual_price(usual, actual, cell) for cell, each in actual.cells.items()), ZERO
+    )
+    return at_usual / actual.hours, _sum(actual.cells.values()).amount / actual.hours
+
+
+def mix_change(usual: Spend, actual: Spend, *, of_class: bool) -> tuple[Cell, Decimal, Decimal]:
+    """The cell whose share of the hours explains most of what the mix of classes costs, or that of
+    the tiers of one class (`of_class`); its usual and its actual share."""
+
+    def share(spend: Spend, cell: Cell) -> Decimal:
+        return usual_share(spend, cell, of_class=of_class)
+
+    def price(cell: Cell) -> Decimal:
+        if of_class:
+            return usual_price(usual, actual, cell)
+        return _price(_sum(_of_class(each, cell[0])) for each in (usual, actual))
+
+    def mean(cell: Cell) -> Decimal:
+        return _price(
+            _sum(_of_class(each, cell[0]) if of_class else each.cells.values())
+            for each in (usual, actual)
+        )
+
+    parts = variance_steps(usual, actual)
+    sign = 1 if parts["tier" if of_class else "class"] >= 0 else -1
+    cells = sorted({**usual.cells, **actual.cells})
+    cell = max(
+        cells,
+        key=lambda each: (
+            sign
+            * (share(actual, each) - share(usual, each))
+            * (price(each) - mean(each))
+            * (_sum(_of_class(actual, each[0])).hours if of_class else 1)
+        ),
+    )
+    return cell, share(usual, cell), share(actual, cell)
+
+
+def _of_class(spend: Spend, name: str) -> Iterable[Metered]:
+    return (each for cell, each in spend.cells.items() if cell[0] == name)
 
 
 def usual_price(usual: Spend, actual: Spend, cell: Cell) -> Decimal:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -377,3 +378,21 @@ _SENTENCES: dict[str, Text] = {
     "charge_corrected": gettext_lazy("The platform's operator charged %(amount)s: %(why)s"),
     "no_resume": gettext_lazy("There are no GPUs to resume on."),
 }
+
+
+_UNTIL: dict[str, Promise] = {
+    "place_kept": gettext_lazy("Kept until"),
+    "offered": gettext_lazy("Answer by"),
+    "pause_noticed": gettext_lazy("Paused at"),
+    "more_time": gettext_lazy("Paused at"),
+    "idle_warned": gettext_lazy("Answer by"),
+    "leave_by": gettext_lazy("Leave by"),
+    "no_show_warned": gettext_lazy("Check in by"),
+    "change_waits": gettext_lazy("Tried until"),
+}
+
+
+def until_label(kind: str) -> str:
+    """Returns what the second time of an event is: the end of the booking, unless its kind names a
+    time of something else."""
+    return str(_UNTIL.get(kind, gettext_lazy("End")))

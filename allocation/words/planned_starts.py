@@ -4,8 +4,8 @@ its reader's zone."""
 from django.utils.translation import gettext_lazy
 
 _MOVERS = {
-    "firm": gettext_lazy("No other booking can change that."),
-    "guaranteed": gettext_lazy("Only your own organisation's work can change that."),
+    "firm": gettext_lazy("No other booking can make the start later."),
+    "guaranteed": gettext_lazy("Only your own organisation's work can make the start later."),
     "expected": gettext_lazy("It is borrowed; stronger claims go first."),
 }
 

@@ -52,10 +52,16 @@ def _gpus_busy(facts: Facts) -> str:
 
 def _quota(whose: str) -> Callable[[Facts], str]:
     def text(facts: Facts) -> str:
-        words = Facts({**facts, "name": str(_WHOSE[whose])})
+        names = _WHOSE_INSIDE if "dated" in facts else _WHOSE
+        words = Facts({**facts, "name": str(names[whose])})
         if "used" not in facts:
             text = _(
                 "%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
+            )
+        elif "dated" in facts:
+            text = _(
+                "A limit at some times: %(name)s may use %(limit_gpus)s %(gpu_class)s in a part of "
+                "this window; %(used_gpus)s in use or booked then, and this needs %(asked_gpus)s."
             )
         else:
             text = _(
@@ -72,6 +78,12 @@ def _person_quota(facts: Facts) -> str:
     if "used" not in facts:
         text = _(
             "A person may use %(limit_gpus)s %(gpu_class)s at once in %(place)s; this needs "
+            "%(asked_gpus)s."
+        )
+    elif "dated" in facts:
+        text = _(
+            "A limit at some times: its owner may use %(limit_gpus)s %(gpu_class)s in %(place)s in "
+            "a part of this window; %(used_gpus)s in use or booked then, and this needs "
             "%(asked_gpus)s."
         )
     else:
@@ -243,6 +255,11 @@ _WHOSE = {
     "tenant": gettext_lazy("Your organisation"),
     "project": gettext_lazy("Your project"),
     "lab": gettext_lazy("Your lab"),
+}
+_WHOSE_INSIDE = {
+    "tenant": gettext_lazy("your organisation"),
+    "project": gettext_lazy("your project"),
+    "lab": gettext_lazy("your lab"),
 }
 _PLACES = {
     "tenant": gettext_lazy("your organisation"),

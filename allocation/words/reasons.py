@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from allocation.reasons.reason import Reason
 from allocation.words.amounts import Facts
 from allocation.words.reason_sentences import sentence_of
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 def sentence(why: Reason) -> str:
@@ -18,11 +21,17 @@ def sentence(why: Reason) -> str:
     return sentence_of(why.code, Facts(why.numbers))
 
 
-def stored_sentence(data: Mapping[str, Any]) -> str:
-    """Returns the sentence of a stored reason; an old one has the sentence it was stored with."""
+def stored_sentence(data: Mapping[str, Any], labels: Mapping[str, str] = NO_LABELS) -> str:
+    """Returns the sentence of a stored reason; an old one has the sentence it was stored with.
+
+    `labels` are the names of GPU classes on pages; REST names them as requests do.
+    """
     if "sentence" in data:
         return str(data["sentence"])
-    return sentence_of(data["code"], Facts(data["numbers"]))
+    facts = Facts(data["numbers"])
+    if "gpu_class" in facts:
+        facts["gpu_class"] = labels.get(str(facts["gpu_class"]), facts["gpu_class"])
+    return sentence_of(data["code"], facts)
 
 
 def reason_data(why: Reason) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """Sentences about unusual spend: what was compared, and each cause of the difference."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from django.utils.translation import gettext as _
 
-from billing.rules import money_text
+from billing.rules import money_text, rate_text
 
-ZERO = Decimal(0)
+HALF_CENT = Decimal("0.005")
+Names = Mapping[str, Mapping[str, str]]
+"""By cause (`class`, `tier`) and slug."""
 
 
 def variance_headline(said: Mapping[str, Any]) -> str:
@@ -57,15 +59,18 @@ def cause_name(part: Mapping[str, Any]) -> str:
     }[str(part["cause"])]
 
 
-def cause_sentence(part: Mapping[str, Any], currency: str) -> str:
-    """The facts of the cause; empty without any."""
+def cause_sentence(part: Mapping[str, Any], currency: str, names: Names) -> str:
+    """The facts of the cause; empty without any. `names` are those of classes and of tiers."""
     facts: Mapping[str, str] = part["facts"]
-    if not facts:
+    # An earlier release stored numbers that are alike once they are rounded.
+    if not facts or facts.get("before", "") == facts.get("after"):
         return ""
     if part["cause"] == "plan":
         usual, planned = (
             money_text(Decimal(facts[name]), currency) for name in ("usual", "planned")
         )
+        if usual == planned:
+            return ""
         return _("Usual days of this number cost %(usual)s; the plan has %(planned)s.") % {
             "usual": usual,
             "planned": planned,
@@ -74,17 +79,25 @@ def cause_sentence(part: Mapping[str, Any], currency: str) -> str:
         hours = {name: f"{Decimal(facts[name]):,}" for name in ("before", "after")}
         return _("%(after)s GPU-hours instead of %(before)s.") % hours
     if part["cause"] == "price":
-        before, after = (money_text(Decimal(facts[name]), currency) for name in ("before", "after"))
-        return _("A GPU-hour cost %(after)s on average instead of %(before)s.") % {
-            "before": before,
-            "after": after,
-        }
-    return _("%(name)s had %(after)s %% of the hours instead of %(before)s %%.") % facts
+        before, after = (rate_text(Decimal(facts[name]), currency) for name in ("before", "after"))
+        text = _(
+            "A GPU-hour of these classes and tiers cost %(after)s on average instead of %(before)s."
+        )
+        return text % {"before": before, "after": after}
+    name = names[part["cause"]].get(facts["name"], facts["name"])
+    return _("%(name)s had %(after)s %% of the hours instead of %(before)s %%.") % (
+        {**facts, "name": name}
+    )
+
+
+def parts_shown(parts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The causes that are not nothing in cents: an earlier release stored smaller ones."""
+    return [part for part in parts if abs(Decimal(part["amount"])) >= HALF_CENT]
 
 
 def variance_explained(said: Mapping[str, Any]) -> str:
     """The largest causes with their amounts and bookings, in one sentence."""
-    parts = sorted(said["parts"], key=lambda part: -abs(Decimal(part["amount"])))
+    parts = sorted(parts_shown(said["parts"]), key=lambda part: -abs(Decimal(part["amount"])))
     shown = []
     for part in parts[:3]:
         amount = money_text(Decimal(part["amount"]), said["currency"])

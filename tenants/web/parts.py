@@ -102,11 +102,12 @@ def fact(name: str, value: object, *, bad: object = False) -> SafeString:
 
 
 @register.simple_tag
-def kpi(name: str, value: object, unit: str = "", note: str = "") -> SafeString:
-    """Returns a key figure with its unit and a note."""
+def kpi(name: str, value: object, unit: str = "", note: str = "", figure: str = "") -> SafeString:
+    """Returns a key figure with its unit and a note. `figure` names it for programs."""
     return format_html(
-        '<div class="kpi"><dt>{}</dt><dd class="v">{}{}</dd>{}</div>',
+        '<div class="kpi"><dt>{}</dt><dd class="v"{}>{}{}</dd>{}</div>',
         name,
+        format_html(' data-figure="{}"', figure) if figure else "",
         value,
         format_html(" <small>{}</small>", unit) if unit else "",
         format_html('<dd class="d">{}</dd>', note) if note else "",

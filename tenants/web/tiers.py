@@ -68,7 +68,7 @@ LABELS = {
 TERMS = {
     "name": "Name",
     "priority": "Priority",
-    "pausable": "Higher tiers can pause it",
+    "pausable": "Can be paused",
     "grace_seconds": "Grace period before a pause",
     "protected_seconds": "Protected time after the start",
     "min_duration_seconds": "Shortest booking",

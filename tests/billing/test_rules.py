@@ -126,6 +126,8 @@ def test_amounts_are_read_as_people_write_them(text: str) -> None:
 @pytest.mark.parametrize(
     ("amount", "currency", "text"),
     [
+        ("-0.004", "EUR", "€0.00"),
+        ("-0.000000", "EUR", "€0.00"),
         ("1204.5", "EUR", "€1,204.50"),
         ("-3.005", "EUR", "\u2212€3.00"),
         ("7", "CHF", "CHF 7.00"),

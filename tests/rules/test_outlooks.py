@@ -19,14 +19,15 @@ def test_two_pauses_of_41_alike_are_said_with_what_was_counted() -> None:
     risk = PauseRecord([outcomes(41, 2)]).risk("spot", "h100", borrowed=False, quarter=1)
     assert risk.thousandths == 1000 * 3 // 61
     assert risk.basis == (
-        "2 of 41 similar bookings were paused (same tier, class and time of day, not borrowed)"
+        "2 of 41 similar bookings were paused (same tier, class and time of day, not borrowed), "
+        "weighed with an assumed 1 of 20"
     )
 
 
-def test_nothing_seen_is_an_assumption_and_says_so() -> None:
+def test_nothing_seen_is_unknown_and_no_risk() -> None:
     risk = PauseRecord([]).risk("spot", "h100", borrowed=False, quarter=1)
-    assert (risk.thousandths, risk.ended) == (50, 0)
-    assert risk.basis == "too few past bookings; assuming 5 %"
+    assert (risk.thousandths, risk.weighed, risk.ended) == (None, 50, 0)
+    assert risk.basis == "too few past bookings to tell"
 
 
 def test_with_too_few_alike_less_has_to_be_alike() -> None:

@@ -3,7 +3,18 @@
 from decimal import Decimal
 from random import Random
 
-from allocation.rules.variance import CAUSES, ZERO, Cell, Metered, Spend, variance_parts
+from allocation.rules.variance import (
+    CAUSES,
+    HALF_CENT,
+    ZERO,
+    Cell,
+    Metered,
+    Spend,
+    mean_prices,
+    mix_change,
+    usual_price,
+    variance_parts,
+)
 
 H100, L40S = ("h100", "standard"), ("l40s", "standard")
 SPOT = ("h100", "spot")
@@ -75,3 +86,39 @@ def test_the_parts_of_random_differences_add_up_to_the_last_digit() -> None:
         expected = usual.total if planned is None else planned
         assert sum(parts.values(), ZERO) == actual.total - expected
         assert all(part == part.quantize(Decimal("0.000001")) for part in parts.values())
+        assert all(not part or abs(part) >= HALF_CENT for part in parts.values()), parts
+        _facts_agree(usual, actual, parts)
+
+
+def _facts_agree(usual: Spend, actual: Spend, parts: dict[str, Decimal]) -> None:
+    """What a page says of a cause points in the direction of its amount."""
+    before, after = mean_prices(usual, actual)
+    if abs(parts["price"]) > 1:
+        assert (after > before) == (parts["price"] > 0)
+    if abs(parts["class"]) > 1:
+        cell, was, now = mix_change(usual, actual, of_class=False)
+        mean = sum((each.amount for each in usual.cells.values()), ZERO) / usual.hours
+        price = (
+            _class_price(usual, cell[0])
+            if cell[0] in {name for name, _ in usual.cells}
+            else (_class_price(actual, cell[0]))
+        )
+        assert ((now > was) == (price > mean)) == (parts["class"] > 0)
+    if abs(parts["tier"]) > 1:
+        cell, was, now = mix_change(usual, actual, of_class=True)
+        costs_more = usual_price(usual, actual, cell) > _class_price(
+            usual if any(name == cell[0] for name, _ in usual.cells) else actual, cell[0]
+        )
+        assert ((now > was) == costs_more) == (parts["tier"] > 0)
+
+
+def _class_price(spend: Spend, name: str) -> Decimal:
+    cells = [each for cell, each in spend.cells.items() if cell[0] == name]
+    hours = sum((each.hours for each in cells), ZERO)
+    return sum((each.amount for each in cells), ZERO) / hours if hours else ZERO
+
+
+def test_what_no_page_shows_in_cents_is_no_cause() -> None:
+    usual, actual = spend({H100: ("10", "40")}), spend({H100: ("15", "60")}, fees="0.004")
+    parts = changed(usual, actual, planned="39.999999")
+    assert parts == {"volume": Decimal("20.004001")}

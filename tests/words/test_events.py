@@ -3,10 +3,13 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from django.template.loader import render_to_string
+from django.utils.formats import date_format
 from django.utils.translation import override, trans_real
 
 from allocation.models import Booking, BookingEvent
@@ -70,3 +73,32 @@ def test_an_event_is_said_in_the_readers_language_and_an_older_one_as_it_was(
         assert row.text == "<<n1 was switched off.> Other GPUs are being found.>"
         assert queued.text.endswith(" <You asked for a start no earlier than this.>>")
         assert BookingEvent(sentence="As it was.", detail={}).text == "As it was."
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        ("place_kept", "Kept until"),
+        ("offered", "Answer by"),
+        ("pause_noticed", "Paused at"),
+        ("more_time", "Paused at"),
+        ("no_show_warned", "Check in by"),
+        ("leave_by", "Leave by"),
+        ("change_waits", "Tried until"),
+        ("ends_soon", "End"),
+        ("pause_withdrawn", "End"),
+    ],
+)
+def test_the_second_time_of_an_event_is_an_end_only_if_the_booking_ends_then(
+    kind: str, label: str
+) -> None:
+    booking = Booking(tenant_id=uuid4(), state="queued")
+    until = NOW + timedelta(hours=2)
+    row = Event(kind, event_text("cleared", charged="1", freed="2"), detail={
+        "starts": (NOW + timedelta(days=1)).isoformat(), "until": until.isoformat(),
+    }).row(booking, NOW)  # fmt: skip
+    page = render_to_string(
+        "allocation/booking/history.html",
+        {"events": [row], "zone": {}, "tenant": {"slug": "helix"}},
+    )
+    assert f"{label}: {date_format(until, 'j M H:i')}" in re.sub(r"\s+", " ", page)

@@ -35,6 +35,19 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     ),
     ("tenant_quota", QUOTA, "Your organisation may use 8 h100 at once; this needs 2."),
     (
+        "project_quota",
+        QUOTA | {"limit": 0, "used": 0, "dated": 1},
+        "A limit at some times: your project may use 0 h100 in a part of this window; 0 in use or "
+        "booked then, and this needs 2.",
+    ),
+    (
+        "person_quota",
+        {"limit": GPU, "asked": 2 * GPU, "used": 0, "gpu_class": "h100", "whose": "tenant",
+         "dated": 1},
+        "A limit at some times: its owner may use 1 h100 in your organisation in a part of this "
+        "window; 0 in use or booked then, and this needs 2.",
+    ),
+    (
         "quota_cut",
         QUOTA | {"because": "project_quota", "used": 7 * GPU},
         "A limit is lower than when the start was planned. "
@@ -109,6 +122,13 @@ class Backwards(gettext.NullTranslations):
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
         return f"<{msgid1 if n < 3 else msgid2}>"
+
+
+def test_pages_name_a_class_by_its_label_and_rest_by_its_slug() -> None:
+    stored = {"code": "tenant_quota", "numbers": QUOTA}
+    assert stored_sentence(stored).startswith("Your organisation may use 8 h100 at once")
+    labels = {"h100": "H100 80 GB"}
+    assert "may use 8 H100 80 GB at once" in stored_sentence(stored, labels)
 
 
 def test_the_reader_s_language_says_it_by_its_own_plural(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,10 +111,17 @@ class HistoryOut(serializers.Serializer[Any]):
     bookings = serializers.IntegerField()
     charged = Money(max_digits=20)
     gpu_hours = serializers.DecimalField(
-        source="hours", max_digits=20, decimal_places=2,
-        help_text="Of whole GPUs, as far as nodes have sent readings.",
+        source="use.hours", max_digits=20, decimal_places=2,
+        help_text="That its bookings had until now, of whole GPUs.",
     )  # fmt: skip
-    idle_gpu_hours = serializers.DecimalField(source="idle_hours", max_digits=20, decimal_places=2)
+    measured_gpu_hours = serializers.DecimalField(
+        source="use.measured", max_digits=20, decimal_places=2,
+        help_text="Of them with readings of the nodes.",
+    )  # fmt: skip
+    idle_gpu_hours = serializers.DecimalField(
+        source="use.unused", max_digits=20, decimal_places=2,
+        help_text="Of the measured ones, without a process or less than 5 % busy.",
+    )  # fmt: skip
     no_shows = serializers.IntegerField()
     declined = serializers.IntegerField()
 

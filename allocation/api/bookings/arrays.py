@@ -64,8 +64,10 @@ class ArrayCountsOut(serializers.Serializer[Any]):
     """Elements by what happens to them."""
 
     later = serializers.IntegerField(help_text="Not booked yet.")
-    waiting = serializers.IntegerField()
+    waiting = serializers.IntegerField(help_text="For a decision or for a place.")
+    scheduled = serializers.IntegerField(help_text="With a place, not started.")
     running = serializers.IntegerField()
+    paused = serializers.IntegerField()
     ended = serializers.IntegerField()
     failed = serializers.IntegerField()
     cancelled = serializers.IntegerField(help_text="Cancelled, refused or expired.")

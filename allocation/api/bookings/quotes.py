@@ -1,5 +1,6 @@
 """Quotes: the options, start times and prices of a request, before anything is booked."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +15,9 @@ from allocation.models import PlannedStrength
 from allocation.queries.bookings.after_parents import estimated_end
 from allocation.services.arrays.arrays import array_bounds_check, parallel_usual
 from allocation.services.bookings.dependencies import parents_read
+from allocation.services.bookings.request_text import QuoteReader
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.quotes.quotes import Quote, quote_make
+from allocation.services.quotes.quotes import Quote, cheapest_class, cheapest_first, quote_make
 from allocation.solver import Runs
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -69,7 +71,10 @@ class OptionOut(serializers.Serializer[Any]):
     )
     currency = serializers.CharField()
     request = serializers.CharField()
-    pause_risk = serializers.IntegerField(help_text="Probability of a pause, in thousandths.")
+    pause_risk = serializers.IntegerField(
+        allow_null=True,
+        help_text="Probability of a pause, in thousandths. Null with too few past bookings.",
+    )
     pause_basis = serializers.CharField(
         help_text="The past bookings behind `pause_risk`. Empty if the option can't be paused."
     )
@@ -215,11 +220,16 @@ def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     Raises Refused."""
     given = with_array(actor, given, now)
     array_bounds_check(given.get("array"), given.get("parallel"))
-    wanted = booking_request_of(actor, given, now)
+    read = QuoteReader()
+    wanted = booking_request_of(actor, given, now, read=read)
+    if read.is_cheapest:
+        wanted = replace(wanted, ask=cheapest_class(wanted.ask, now))
     if "array" in given and wanted.ask.starts is not None:
         raise invalid("array_fixed", refusal_text("array_fixed"), "request")
     after = _after(actor, given, wanted, now)
     quote = quote_make(actor=actor, request=wanted, now=now, after=after, runs=_runs(given))
+    if read.is_cheapest:
+        quote = cheapest_first(quote)
     context = {"ask": wanted.ask.to_json(), "given": given, "after": after}
     return dict(QuoteOut(quote, context=context).data)
 

@@ -58,6 +58,7 @@ class StopEffectOut(serializers.Serializer[Any]):
     waiting = serializers.IntegerField(help_text="They wait until it is over.")
     planned = serializers.IntegerField(help_text="They keep their place and do not start.")
     running = serializers.IntegerField(help_text="They continue.")
+    paused = serializers.IntegerField(help_text="They do not resume.")
 
 
 class Stops(OperatorView):

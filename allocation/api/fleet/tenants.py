@@ -24,13 +24,23 @@ class TenantUseOut(serializers.Serializer[Any]):
         source="guaranteed_gpus", help_text="Over all classes; a slice is a fraction."
     )
     gpus_used = serializers.FloatField(source="used_gpus")
-    running = serializers.IntegerField(help_text="Bookings that run.")
-    waiting = serializers.IntegerField(help_text="Bookings that have not started.")
+    running = serializers.IntegerField(
+        source="phases.running", help_text="Bookings that have GPUs."
+    )
+    paused = serializers.IntegerField(source="phases.paused")
+    scheduled = serializers.IntegerField(
+        source="phases.scheduled", help_text="Bookings with a place that have not started."
+    )
+    waiting = serializers.IntegerField(
+        source="phases.waiting", help_text="Bookings that wait for a decision or for a place."
+    )
     spent = serializers.DecimalField(
         max_digits=20, decimal_places=2, help_text="Charged since the month (UTC) began."
     )
     held = serializers.DecimalField(
-        max_digits=20, decimal_places=2, help_text="Reserved for open bookings."
+        max_digits=20,
+        decimal_places=2,
+        help_text="For all days of open bookings: a budget holds the part of its own days.",
     )
     last_activity = serializers.DateTimeField(
         source="last_act", allow_null=True, help_text="Newest act of a person in its log."

@@ -1,16 +1,15 @@
 """Forecasts of budgets: what is spent at the end of their period."""
 
-from datetime import UTC, date
+from datetime import UTC, datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.queries.bookings.money.projects import runs_out
+from allocation.queries.bookings.money.forecasts import BudgetForecast, forecasts_of
 from billing.access import budgets_visible
 from billing.models import Budget
-from billing.queries import BudgetFigures, budget_figures_of
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.costly import costly
@@ -37,7 +36,7 @@ class ForecastOut(serializers.Serializer[Any]):
     runs_out = serializers.DateField(
         allow_null=True, help_text="The first day without money; null if it lasts."
     )
-    computed_at = serializers.DateTimeField(allow_null=True)
+    computed_at = serializers.DateTimeField(help_text="Now: with what is held at this instant.")
 
 
 class ForecastQuery(Strict):
@@ -63,21 +62,21 @@ class Forecasts(ApiView):
         """Lists forecasts, by level and name."""
         today = self.now.astimezone(UTC).date()
         with self.tx():
-            found = budgets_visible(self.actor).filter(starts__lte=today, ends__gt=today)
+            rows = budgets_visible(self.actor).filter(starts__lte=today, ends__gt=today)
             if "level" in self.query:
-                found = found.filter(level=self.query["level"])
+                rows = rows.filter(level=self.query["level"])
             if "project" in self.query:
                 project = access_project(self.actor, self.query["project"], "project")
-                found = found.filter(project=project)
-            budgets = list(found.select_related("project"))
-            figures = budget_figures_of(budget.id for budget in budgets)
-            rows = [_shown(budget, figures[budget.id], today) for budget in budgets]
-            rows.sort(key=lambda row: (row["level"], row["name"], str(row["budget"])))
-            return list_response(dict(ForecastOut(row).data) for row in rows)
+                rows = rows.filter(project=project)
+            budgets = list(rows.select_related("project"))
+            found = forecasts_of(budgets, self.now)
+            shown = [_shown(budget, found[budget.id], self.now) for budget in budgets]
+            shown.sort(key=lambda row: (row["level"], row["name"], str(row["budget"])))
+            return list_response(dict(ForecastOut(row).data) for row in shown)
 
 
-def _shown(budget: Budget, figures: BudgetFigures, today: date) -> dict[str, Any]:
-    spend = budget.forecast
+def _shown(budget: Budget, found: BudgetForecast, now: datetime) -> dict[str, Any]:
+    figures, forecast = found.figures, found.forecast
     return {
         "budget": budget.id,
         "level": budget.level,
@@ -88,11 +87,9 @@ def _shown(budget: Budget, figures: BudgetFigures, today: date) -> dict[str, Any
         "currency": figures.currency,
         "amount": figures.amount,
         "committed": figures.spent + figures.held,
-        "spend": spend,
-        "low": budget.forecast_low,
-        "high": budget.forecast_high,
-        "runs_out": None
-        if spend is None
-        else runs_out(figures, spend, today, max(1, (budget.ends - today).days)),
-        "computed_at": budget.forecast_at,
+        "spend": forecast.spend if forecast else None,
+        "low": forecast.low if forecast else None,
+        "high": forecast.high if forecast else None,
+        "runs_out": forecast.runs_out if forecast else None,
+        "computed_at": now,
     }

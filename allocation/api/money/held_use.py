@@ -28,7 +28,8 @@ class HeldUseOut(serializers.Serializer[Any]):
 
     month = serializers.CharField()
     project = serializers.CharField(allow_null=True)
-    hours = _amount("Held and measured.")
+    held_hours = _amount("Of all bookings until now, by the portal's record.")
+    hours = _amount("Of them measured: nodes have sent readings. All that follows is about these.")
     unused_hours = _amount("Of them without a process, or less than 5 % busy.")
     unused_cost = Money(max_digits=20, help_text="Their plain price. It is a part of the charges.")
     measured_kwh = _amount("Energy from readings of the GPUs.")
@@ -54,7 +55,7 @@ class HeldUseView(ApiView):
         with self.tx():
             project = project_read(self.actor, self.query["project"])
             of = StatementOf(self.actor.tenant_id, month, project)
-            use = held_use_of(of, settings.CARBON_GRAMS_PER_KWH)
+            use = held_use_of(of, settings.CARBON_GRAMS_PER_KWH, self.now)
         found = {name: getattr(use, name) for name in use.__slots__}
         found |= {"month": f"{month.starts:%Y-%m}", "project": project.slug if project else None}
         return Response(dict(HeldUseOut(found).data))

@@ -10,7 +10,8 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.models import SpendVariance
-from allocation.words.variances import cause_name, cause_sentence
+from allocation.queries.fleet.catalogue import names_of_use
+from allocation.words.variances import cause_name, cause_sentence, parts_shown
 from billing.access import (
     access_budget,
     access_platform_budget,
@@ -224,7 +225,7 @@ def _rule(budget: Budget) -> dict[str, Any]:
 
 
 def _shown(row: SpendVariance, name: str, currency: str) -> dict[str, Any]:
-    budget = row.budget
+    budget, names = row.budget, names_of_use()
     return {
         "budget": budget.id,
         "level": budget.level,
@@ -238,7 +239,7 @@ def _shown(row: SpendVariance, name: str, currency: str) -> dict[str, Any]:
         "expected": row.expected,
         "is_unusual": row.is_unusual,
         "parts": [
-            part | {"text": f"{cause_name(part)}. {cause_sentence(part, currency)}".strip()}
-            for part in row.parts
+            {**part, "text": f"{cause_name(part)}. {cause_sentence(part, currency, names)}".strip()}
+            for part in parts_shown(row.parts)
         ],
     }

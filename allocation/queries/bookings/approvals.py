@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet, Sum
 
 from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, StandIn
-from allocation.queries.bookings.money.held_use import people_use
+from allocation.queries.bookings.money.held_use import NO_HOURS, HeldHours, people_use
 from allocation.rules.states import State
 from tenants.access import Actor
 from tenants.models import Membership, Role
@@ -20,14 +20,14 @@ HISTORY = timedelta(days=90)
 
 @dataclass(frozen=True, slots=True)
 class PersonHistory:
-    """What a person did in a project in the last 90 days. `idle_hours` are a part of `hours`."""
+    """What a person did in a project in the last 90 days: the bookings of these days, what they
+    were charged, and the GPU time that they had."""
 
     bookings: int = 0
     charged: Decimal = Decimal(0)
     no_shows: int = 0
     declined: int = 0
-    hours: Decimal = Decimal(0)
-    idle_hours: Decimal = Decimal(0)
+    use: HeldHours = NO_HOURS
 
 
 NO_HISTORY = PersonHistory()
@@ -133,14 +133,14 @@ def histories_of(
             declined=Count("id", filter=Q(state=State.REJECTED)),
         )
     )
-    used = people_use(projects, people, now - HISTORY)
+    used = people_use(projects, people, now - HISTORY, now)
     return {
         (row["project_id"], row["owner_id"]): PersonHistory(
             row["bookings"],
             row["charged"] or Decimal(0),
             row["no_shows"],
             row["declined"],
-            *used.get((row["project_id"], row["owner_id"]), ()),
+            used.get((row["project_id"], row["owner_id"]), NO_HOURS),
         )
         for row in rows
     }

@@ -9,10 +9,9 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet, Sum
 
 from allocation.models import Booking, BookingArray
-from allocation.rules.states import ON_HARDWARE, OPEN, State
+from allocation.queries.bookings.booking_list import COUNTED
+from allocation.rules.states import OPEN, State
 
-_WAITING = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
-_RUNNING = (*sorted(ON_HARDWARE), State.PAUSED)
 _FAILED = Q(state=State.FAILED) | Q(state=State.ENDED, result="failure")
 
 
@@ -21,7 +20,9 @@ class ArrayCounts:
     """Elements by what happens to them. `later` are no bookings yet."""
 
     waiting: int = 0
+    scheduled: int = 0
     running: int = 0
+    paused: int = 0
     ended: int = 0
     failed: int = 0
     cancelled: int = 0
@@ -29,8 +30,8 @@ class ArrayCounts:
 
     @property
     def open(self) -> int:
-        """Elements that wait or run."""
-        return self.waiting + self.running
+        """Elements that are bookings and not over."""
+        return self.waiting + self.scheduled + self.running + self.paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,7 @@ def array_counts(arrays: Iterable[BookingArray]) -> Mapping[UUID, ArrayCounts]:
     """The counts of several arrays, in one query."""
     arrays = list(arrays)
     rows = Booking.objects.filter(array__in=arrays).values("array_id").annotate(
-        waiting=Count("id", filter=Q(state__in=_WAITING)),
-        running=Count("id", filter=Q(state__in=_RUNNING)),
+        **COUNTED,
         ended=Count("id", filter=Q(state=State.ENDED) & ~Q(result="failure")),
         failed=Count("id", filter=_FAILED),
         all=Count("id"),
@@ -79,8 +79,13 @@ def array_words(counts: ArrayCounts, count: int) -> str:
     """Returns the counts as words: `3 running, 17 waiting, 480 of 500 over`."""
     over = counts.ended + counts.failed + counts.cancelled
     failed = f", {counts.failed} failed" if counts.failed else ""
+    paused = f", {counts.paused} paused" if counts.paused else ""
+    scheduled = f", {counts.scheduled} scheduled" if counts.scheduled else ""
     ahead = counts.waiting + counts.later
-    return f"{counts.running} running, {ahead} waiting, {over} of {count} over{failed}"
+    return (
+        f"{counts.running} running{paused}{scheduled}, {ahead} waiting, "
+        f"{over} of {count} over{failed}"
+    )
 
 
 def array_elements(array: BookingArray) -> QuerySet[Booking]:
@@ -90,7 +95,7 @@ def array_elements(array: BookingArray) -> QuerySet[Booking]:
 
 
 def _counts(array: BookingArray, row: Mapping[str, Any]) -> ArrayCounts:
-    known = {name: row.get(name, 0) for name in ("waiting", "running", "ended", "failed")}
+    known = {name: row.get(name, 0) for name in (*COUNTED, "ended", "failed")}
     ahead = sum(last - first + 1 for first, last in array.cancelled)
     others = row.get("all", 0) - sum(known.values())
     later = array.count - row.get("all", 0) - ahead

@@ -2,32 +2,46 @@
 search."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.core import signing
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce, Lower
 
 from allocation.models import Booking, BookingLabel, Node
 from allocation.queries.bookings.timelines.timeline import bookings_visible
-from allocation.rules.states import ON_WAITLIST, OPEN, TERMINAL, State
+from allocation.rules.states import OPEN, PHASES, State
 from tenants.access import Actor
 from tenants.models import Membership, Project
 from tenants.platform.labels import labels_read
 
 PAGE = 25
-GROUPS: dict[str, tuple[State, ...]] = {
-    "open": tuple(sorted(OPEN)),
-    "waiting": (State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST, State.QUEUED),
-    "scheduled": (State.SCHEDULED,),
-    "running": (State.STARTING, State.ACTIVE, State.PAUSING, State.PAUSED, State.ENDING),
-    "over": tuple(sorted(TERMINAL)),
-}
+GROUPS: dict[str, tuple[State, ...]] = {"open": tuple(sorted(OPEN)), **PHASES}
 """The choices of the state filter, and the states of each."""
 
+
+@dataclass(frozen=True, slots=True)
+class PhaseCounts:
+    """Open bookings: they wait for a decision or a place, have a place, run, or are paused."""
+
+    waiting: int = 0
+    scheduled: int = 0
+    running: int = 0
+    paused: int = 0
+
+    @property
+    def open(self) -> int:
+        """All of them."""
+        return self.waiting + self.scheduled + self.running + self.paused
+
+
+COUNTED: dict[str, Any] = {
+    name: Count("id", filter=Q(state__in=PHASES[name])) for name in PhaseCounts.__slots__
+}
+"""The counts as aggregates of a query on bookings."""
 SORTS: dict[str, Any] = {
     "booked": F("submitted"),
     "start": Coalesce("planned_starts", "submitted"),
@@ -246,3 +260,17 @@ def _once(members: QuerySet[Membership]) -> list[Membership]:
     for member in members[: RESULTS_SHOWN * 8]:
         found.setdefault(member.user_id, member)
     return list(found.values())[:RESULTS_SHOWN]
+
+
+def phases_of(bookings: QuerySet[Booking]) -> PhaseCounts:
+    """The counts of these bookings."""
+    return PhaseCounts(**bookings.order_by().aggregate(**COUNTED))
+
+
+def phases_by(bookings: QuerySet[Booking], column: str) -> dict[Hashable, PhaseCounts]:
+    """The counts of these bookings by the value of a column."""
+    rows = bookings.order_by().values(column).annotate(**COUNTED)
+    return {
+        row[column]: PhaseCounts(**{name: row[name] for name in PhaseCounts.__slots__})
+        for row in rows
+    }

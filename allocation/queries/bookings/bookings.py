@@ -64,7 +64,7 @@ class QuotaAt:
 
 def own_bookings_next(actor: Actor, *, count: int) -> list[Booking]:
     """The reader's own running and scheduled bookings: paused ones first, then by start."""
-    rows = _own(actor).filter(state__in=(*GROUPS["running"], State.SCHEDULED))
+    rows = _own(actor).filter(state__in=(*GROUPS["running"], State.PAUSED, State.SCHEDULED))
     paused_first = Case(When(state__in=(State.PAUSING, State.PAUSED), then=0), default=1)
     return list(rows.order_by(paused_first, "planned_starts", "id")[:count])
 
@@ -183,7 +183,7 @@ def moved_starts_of(booking: Booking) -> list[MovedStart]:
 
 def quota_at(*, project: Project, gpu_class: str, at: datetime) -> QuotaAt | None:
     """The project's use of a class at `at`. None if no quota has the class."""
-    for line in quota_of(project=project, now=at):
+    for line in quota_of(project=project, now=at, with_planned=True):
         if line.gpu_class == gpu_class:
             limit = None if line.limit is None else line.limit / UNITS_PER_GPU
             return QuotaAt(line.label, line.used / UNITS_PER_GPU, limit)

@@ -24,6 +24,18 @@ def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
 
 
 @by_version
+def class_labels() -> dict[str, str]:
+    """The label of each GPU class, as pages show it; requests and REST have its slug."""
+    return dict(GpuClass.objects.values_list("slug", "label"))
+
+
+def names_of_use() -> dict[str, dict[str, str]]:
+    """The names of classes and tiers by slug, as pages show what was used."""
+    tiers = dict(Tier.objects.values_list("slug", "name"))
+    return {"class": class_labels(), "tier": tiers}
+
+
+@by_version
 def _catalogue() -> Catalogue:
     memory = dict(GpuModel.objects.values_list("gpu_class_id").annotate(largest=Max("memory_mb")))
     profiles: dict[str, set[str]] = defaultdict(set)

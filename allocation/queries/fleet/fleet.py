@@ -76,6 +76,8 @@ class GpuNow:
     blocks: tuple[Block, ...]
     mode_wanted: str = ""
     mode_pinned: str = ""
+    label: str = ""
+    """The label of its class."""
 
     @property
     def usable(self) -> bool:
@@ -168,7 +170,9 @@ def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None)
     if node is not None:
         nodes = nodes.filter(name=node)
     gpus = list(
-        Gpu.objects.filter(node__in=nodes.order_by()).select_related("model").order_by("index")
+        Gpu.objects.filter(node__in=nodes.order_by())
+        .select_related("model", "gpu_class")
+        .order_by("index")
     )
     computes = _computes(gpus)
     blocks = _blocks(tenant_id=tenant_id, gpus=gpus, computes=computes, now=now)
@@ -190,6 +194,7 @@ def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None)
                 blocks=tuple(sorted(blocks[gpu.id], key=lambda block: block.start)),
                 mode_wanted=gpu.mode_wanted,
                 mode_pinned=gpu.mode_pinned,
+                label=gpu.gpu_class.label,
             )
         )
     return [_node(row, by_node[row.id], now) for row in nodes]

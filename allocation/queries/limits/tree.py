@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
-from allocation.queries.bookings.money.projects import others_above
+from allocation.queries.bookings.money.projects import limits_by_time, others_above
 from allocation.queries.limits.use_now import use_now
 from tenants.access import Actor
-from tenants.lab_queries import labs_led, labs_seen, projects_seen, times_of
-from tenants.models import GpuClass, Lab, LabQuota, Project, Quota, QuotaWindow, Tenant
+from tenants.lab_queries import labs_led, labs_seen, projects_seen
+from tenants.models import GpuClass, Lab, LabQuota, Project, Quota, Tenant
 
 Key = tuple[UUID, str]
 
@@ -30,6 +30,7 @@ class OwnerUse:
     lent: int = 0
     lends: int | None = None
     lenders: tuple[str, ...] = ()
+    id: UUID | None = None
 
     @property
     def own(self) -> int:
@@ -110,6 +111,7 @@ def _owner(
         is_dated=dated is not None,
         outside=sum(known.outside.get((each, gpu_class), 0) for each in members),
         lends=quota.lend_limit_units if quota else None,
+        id=owner,
     )
 
 
@@ -143,18 +145,8 @@ def _read(actor: Actor, now: datetime) -> _Read:
         {key: each.used for key, each in uses.items()},
         {key: each.borrowed for key, each in uses.items()},
         quotas,
-        _dated(actor.tenant_id, now),
+        limits_by_time(actor.tenant_id, now),
         dict(Project.objects.filter(tenant_id=actor.tenant_id).values_list("id", "lab_id")),
         list(projects_seen(actor, labs_led(actor))),
         others_above(now),
     )
-
-
-def _dated(tenant_id: UUID, now: datetime) -> dict[Key, int]:
-    """The limits at some times that apply now."""
-    found: dict[Key, int] = {}
-    for row in QuotaWindow.objects.filter(tenant_id=tenant_id, user=None):
-        if any(times_of(row).spans(now, now + timedelta(seconds=1))):
-            key = (row.project_id or row.lab_id or row.tenant_id, row.gpu_class_id)
-            found[key] = min(row.limit_units, found.get(key, row.limit_units))
-    return found

@@ -10,8 +10,9 @@ from uuid import UUID
 from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 
 from allocation.models import Booking, ChargeSum
+from allocation.queries.bookings.booking_list import PhaseCounts, phases_by
 from allocation.queries.fleet.in_use import in_use, live_allocations
-from allocation.rules.states import RUNNING, WAITING, State
+from allocation.rules.states import OPEN, WAITING, State
 from billing.models import Transfer
 from billing.rules import UNITS_PER_GPU
 from tenants.models import AuditEntry, Membership, Quota, Tenant
@@ -25,20 +26,21 @@ class UseNow:
     """Units of a class that an owner's bookings have now. `borrowed` is above its guarantee, or
     in a tier that uses no guarantee.
 
-    `running` and `waiting` count bookings; those that wait have a planned start in the class.
+    `running` and `planned` count bookings; those have a planned start in the class.
     """
 
     used: int = 0
     borrowed: int = 0
     running: int = 0
-    waiting: int = 0
+    planned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TenantSummary:
     """An organisation at one instant. `guaranteed` and `used` are units over all classes.
 
-    `spent` is what was charged since the month (UTC) began, `held` the money of open bookings.
+    `spent` is what was charged since the month (UTC) began, as budgets have it; `held` the money of
+    open bookings for all their days, also those after the month.
     `last_act` is the time of the newest act of a person in its log.
     """
 
@@ -46,8 +48,7 @@ class TenantSummary:
     people: int
     guaranteed: int
     used: int
-    running: int
-    waiting: int
+    phases: PhaseCounts
     spent: Decimal
     held: Decimal
     last_act: datetime | None
@@ -79,9 +80,9 @@ def use_now(owner: Owner, now: datetime, tenant_id: UUID | None = None) -> dict[
         )
     planned = bookings.filter(state__in=_PLANNED, planned_class__gt="")
     counted = planned.values_list(owner, "planned_class").annotate(Count("id"))
-    for owner_id, gpu_class, waiting in counted.order_by():
+    for owner_id, gpu_class, count in counted.order_by():
         key = owner_id, gpu_class
-        found[key] = replace(found[key], waiting=waiting)
+        found[key] = replace(found[key], planned=count)
     return dict(found)
 
 
@@ -89,14 +90,12 @@ def tenant_summaries(now: datetime) -> list[TenantSummary]:
     """Returns all organisations by name. For operators."""
     month = now.astimezone(UTC).date().replace(day=1)
     people = Membership.objects.filter(user__is_active=True).values_list("tenant_id")
-    states = Booking.objects.values_list("tenant_id").annotate(count=Count("id")).order_by()
+    phases = phases_by(Booking.objects.filter(state__in=OPEN), "tenant_id")
     acts = AuditEntry.objects.filter(tenant_id=OuterRef("id"), actor__isnull=False)
     members = dict(people.annotate(count=Count("user_id", distinct=True)).order_by())
     guaranteed = _sums(Quota.objects.filter(project=None), "guaranteed_units")
     used = _sums(live_allocations(now), "units")
-    running = dict(states.filter(state__in=RUNNING))
-    waiting = dict(states.filter(state__in=_PLANNED))
-    spent = _sums(ChargeSum.objects.filter(day__gte=month), "amount")
+    spent = _sums(ChargeSum.objects.filter(day__gte=month), "exact")
     held = _sums(Transfer.objects.filter(kind="hold", end=None), "amount")
     newest = Subquery(acts.order_by("-at", "-id").values("at")[:1])
     return [
@@ -105,8 +104,7 @@ def tenant_summaries(now: datetime) -> list[TenantSummary]:
             people=members.get(tenant.id, 0),
             guaranteed=int(guaranteed.get(tenant.id, 0)),
             used=int(used.get(tenant.id, 0)),
-            running=running.get(tenant.id, 0),
-            waiting=waiting.get(tenant.id, 0),
+            phases=phases.get(tenant.id, PhaseCounts()),
             spent=spent.get(tenant.id, Decimal(0)),
             held=held.get(tenant.id, Decimal(0)),
             last_act=tenant.last_act,

@@ -148,17 +148,21 @@ def _compute_bound(sums: _Sums) -> Bottleneck | None:
     )
 
 
+def measured_mean(values: Sequence[tuple[float | None, int]]) -> float | None:
+    """The mean of values by the seconds for which each was measured, on pages and in a diagnosis.
+    None if readings of a part of the measured period would stand for all of it."""
+    there = [(value, seconds) for value, seconds in values if value is not None]
+    measured = sum(seconds for _, seconds in there)
+    if not measured or measured < WATCHED * sum(seconds for _, seconds in values):
+        return None
+    return sum(value * seconds for value, seconds in there) / measured
+
+
 def _sums(known: Sequence[Moment], watched: float) -> _Sums:
     total = sum(moment.measured for moment in known)
 
     def mean(read: Callable[[Moment], float | None]) -> float | None:
-        values = [(read(m), m.measured) for m in known]
-        there = [(value, weight) for value, weight in values if value is not None]
-        weights = sum(weight for _, weight in there)
-        # Readings of a part of the period are not enough for a mean over all of it.
-        if weights < WATCHED * total:
-            return None
-        return sum(value * weight for value, weight in there) / weights
+        return measured_mean([(read(moment), moment.measured) for moment in known])
 
     pcie = mean(lambda moment: moment.pcie_kb)
     return _Sums(

@@ -1,5 +1,6 @@
 """Requests as one line of text, for a project."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -28,20 +29,40 @@ def request_read(
     Raises:
         Refused: The text can't be read; `param` is `request`.
     """
-    catalogue = ask_catalogue([(project, project)])
-    parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
-    if parsed.unknown:
-        raise _not_understood(text, parsed)
-    if parsed.cheapest:
-        raise invalid(
-            "cheapest_of_what",
-            refusal_text("cheapest_of_what"),
-            "request",
-        )
-    try:
-        return parsed.document(first=first, many=many), parsed.tier
-    except AskError as error:
-        raise invalid(error.code, coded_text(error.text), error.param) from error
+    reader = QuoteReader()
+    found = reader(text, project=project, zone=zone, now=now, first=first, many=many)
+    if reader.is_cheapest:
+        raise invalid("cheapest_of_what", refusal_text("cheapest_of_what"), "request")
+    return found
+
+
+@dataclass(slots=True)
+class QuoteReader:
+    """Reads a text as `request_read` does, and notes whether it asks for the cheapest: a quote
+    answers that, and nothing else."""
+
+    is_cheapest: bool = False
+
+    def __call__(
+        self,
+        text: str,
+        *,
+        project: str,
+        zone: str,
+        now: datetime,
+        first: bool = False,
+        many: bool = False,
+    ) -> tuple[AskDocument, str | None]:
+        """Returns the structured request of the text, and the tier that it names."""
+        catalogue = ask_catalogue([(project, project)])
+        parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
+        if parsed.unknown:
+            raise _not_understood(text, parsed)
+        self.is_cheapest = parsed.cheapest
+        try:
+            return parsed.document(first=first, many=many), parsed.tier
+        except AskError as error:
+            raise invalid(error.code, coded_text(error.text), error.param) from error
 
 
 def _not_understood(text: str, parsed: Parsed) -> Refused:

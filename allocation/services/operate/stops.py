@@ -12,8 +12,9 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import Booking, Stop
-from allocation.queries.fleet.stops import STARTS_LATER, bookings_covered
-from allocation.rules.states import RUNNING, State
+from allocation.queries.bookings.booking_list import phases_of
+from allocation.queries.fleet.stops import bookings_covered
+from allocation.rules.states import OPEN
 from allocation.services.record.site_events import stop_event
 from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
@@ -38,21 +39,20 @@ class StopTerms:
 
 @dataclass(frozen=True, slots=True)
 class StopEffect:
-    """Numbers of bookings: those that wait, those with a planned start, and those that run on."""
+    """Numbers of bookings: those that wait, those with a place, those that run on, and those that
+    are paused and do not resume."""
 
     waiting: int
     planned: int
     running: int
+    paused: int
 
 
 def stop_effect(*, terms: StopTerms) -> StopEffect:
     """Counts the bookings that the stop would cover. Raises as `stop_begin`."""
-    covered = Booking.objects.filter(bookings_covered([_stop_of(terms)]))
-    return StopEffect(
-        waiting=covered.filter(state__in=set(STARTS_LATER) - {State.SCHEDULED}).count(),
-        planned=covered.filter(state=State.SCHEDULED).count(),
-        running=covered.filter(state__in=set(RUNNING) - set(STARTS_LATER)).count(),
-    )
+    covered = Booking.objects.filter(bookings_covered([_stop_of(terms)]), state__in=OPEN)
+    found = phases_of(covered)
+    return StopEffect(found.waiting, found.scheduled, found.running, found.paused)
 
 
 def stop_begin(*, operator: User, terms: StopTerms, now: datetime) -> Stop:

@@ -74,7 +74,7 @@ class QuoteOption:
     currency: str
     ask: AskDocument
     request: str
-    pause_risk: int
+    pause_risk: int | None
     pause_basis: str
     speed: int | None
     pauses: int
@@ -162,7 +162,7 @@ class Market:
         return {
             (gpu_class, borrowed, quarter): self.record.risk(
                 tier.slug, gpu_class, borrowed=borrowed, quarter=quarter
-            ).thousandths
+            ).weighed
             for gpu_class in sorted(classes)
             for borrowed in (False, True)
             for quarter in QUARTERS
@@ -170,7 +170,7 @@ class Market:
 
     def risk_of(self, option: Option, tier: Tier) -> Risk | None:
         """Returns the risk of an option; None in a tier that is never paused. Of several classes
-        the highest counts."""
+        the highest counts; it is unknown if one of them is."""
         if not tier.pausable:
             return None
         quarter, borrowed = option.starts % DAY // QUARTER, option.borrowed > 0
@@ -179,7 +179,7 @@ class Market:
             self.record.risk(tier.slug, name, borrowed=borrowed, quarter=quarter)
             for name in classes
         )
-        return max(risks, key=lambda risk: risk.thousandths)
+        return max(risks, key=lambda risk: (risk.thousandths is None, risk.weighed))
 
 
 def quote_option(

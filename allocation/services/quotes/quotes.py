@@ -187,6 +187,11 @@ def _with_missing(option: QuoteOption, actor: Actor, project: str, now: datetime
     return replace(option, notes=(missing.sentence, *option.notes), to_accept=missing.to_accept)
 
 
+def cheapest_first(quote: Quote) -> Quote:
+    """Returns the quote with the lowest price first, for a request on its `cheapest_class`."""
+    return replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
+
+
 def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
     """Returns the ask on its cheapest class in any tier; the first of equals."""
     if ask.groups:

@@ -21,6 +21,8 @@ from allocation.rules.variance import (
     CAUSES,
     ZERO,
     Spend,
+    mean_prices,
+    mix_change,
     usual_price,
     usual_share,
     variance_parts,
@@ -34,6 +36,7 @@ VARIANCE = "budget.variance"
 WEEKS, LEAST_WEEKS = 4, 2
 USUAL_DAYS, LEAST_DAYS = 28, 7
 LISTED = 5
+MOST_PLACES = 4
 DAY = timedelta(days=1)
 Against = SpendVariance.Against
 
@@ -172,31 +175,24 @@ def _facts(cause: str, compared: _Compared) -> dict[str, str]:
     if cause == "plan":
         return {"usual": f"{usual.total:.2f}", "planned": f"{compared.expected:.2f}"}
     if cause == "volume":
-        return {"before": f"{usual.hours:.1f}", "after": f"{actual.hours:.1f}"}
+        return _apart(usual.hours, actual.hours, 1)
     if cause in ("class", "tier"):
-        return _moved(usual, actual, of_class=cause == "tier")
-    if cause == "price" and usual.hours and actual.hours:
-        means = (
-            sum((cell.amount for cell in each.cells.values()), ZERO) / each.hours
-            for each in (usual, actual)
-        )
-        return {name: f"{mean:.2f}" for name, mean in zip(("before", "after"), means, strict=True)}
+        of_class = cause == "tier"
+        cell, before, after = mix_change(usual, actual, of_class=of_class)
+        shares = _apart(before * 100, after * 100, 0)
+        return {"name": cell[1] if of_class else cell[0], **shares} if shares else {}
+    if cause == "price":
+        return _apart(*mean_prices(usual, actual), 2)
     return {}
 
 
-def _moved(usual: Spend, actual: Spend, *, of_class: bool) -> dict[str, str]:
-    """The class or tier whose share has risen most."""
-    rises = {
-        cell: usual_share(actual, cell, of_class=of_class)
-        - usual_share(usual, cell, of_class=of_class)
-        for cell in actual.cells
-    }
-    if not rises:
-        return {}
-    cell = max(rises, key=lambda each: (rises[each], each))
-    shares = (usual_share(each, cell, of_class=of_class) * 100 for each in (usual, actual))
-    before, after = (f"{share:.0f}" for share in shares)
-    return {"name": cell[1] if of_class else cell[0], "before": before, "after": after}
+def _apart(before: Decimal, after: Decimal, places: int) -> dict[str, str]:
+    """Both numbers with as many decimal places as show that they differ; empty if none do."""
+    for more in range(places, MOST_PLACES + 1):
+        texts = f"{before:.{more}f}", f"{after:.{more}f}"
+        if texts[0] != texts[1]:
+            return dict(zip(("before", "after"), texts, strict=True))
+    return {}
 
 
 def _listed(cause: str, compared: _Compared) -> dict[str, Any]:

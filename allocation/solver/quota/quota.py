@@ -380,7 +380,8 @@ class Quota:
         node = tree.over(route.path, use.units, window)
         if node is not None and node.owner != PLATFORM:
             most = tree.cap(node, window)
-            return Block("limit", node.owner, tree.peak(node.owner, window), most)
+            used = tree.peak(node.owner, window)
+            return Block("limit", node.owner, used, most, is_dated=most < node.cap)
         if (tier.counts or not self.has_limit(use)) and _is_within(route, use.units, window):
             return None
         if not tier.pausable or (route.stays_within and self.has_limit(use)):

@@ -21,13 +21,15 @@ class Use(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Block:
     """What forbids a use: a limit, a guarantee that must not be exceeded, idle guarantees of others
-    that are needed, or a GPU-hour cap. `most` and `used` in units (cap: unit-seconds)."""
+    that are needed, or a GPU-hour cap. `most` and `used` in units (cap: unit-seconds). `is_dated`:
+    a limit at some times is below the usual one."""
 
     kind: Literal["limit", "guarantee", "lent", "hours"]
     owner: str
     used: int
     most: int
     cap: Cap | None = None
+    is_dated: bool = False
 
 
 class Kind(NamedTuple):

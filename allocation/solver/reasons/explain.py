@@ -236,6 +236,8 @@ def _quota_reason(
 def _limit_reason(demand: Demand, block: Block, asked: int, used: int | None = None) -> Reason:
     """`used` is the owner's use in the window; None: the limit is too low for the demand alone."""
     facts: dict[str, Fact | None] = {"limit": block.most, "asked": asked, "used": used}
+    if block.is_dated:
+        facts["dated"] = 1
     if " " in block.owner:
         # The name of a person's limit starts with the tenant or project in which it holds.
         facts["whose"] = _whose(demand, block.owner.partition(" ")[0])

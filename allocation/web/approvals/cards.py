@@ -296,9 +296,12 @@ def _history(history: PersonHistory, currency: str) -> str:
         f"{money_text(history.charged, currency)} charged",
         counted(history.no_shows, "no-show"),
     ]
-    if history.hours:
-        idle = history.idle_hours * 100 / history.hours
-        parts.insert(1, f"{history.hours:.1f} GPU-hours measured, {idle:.0f} % of them idle")
+    use = history.use
+    if use.hours:
+        parts.insert(1, f"{use.hours:,.1f} GPU-hours")
+    if use.measured:
+        idle = use.unused * 100 / use.measured
+        parts.insert(2, f"{use.measured:,.1f} of them measured, {idle:.0f} % of these idle")
     if history.declined:
         parts.append(f"{history.declined} declined")
     return ", ".join(parts)

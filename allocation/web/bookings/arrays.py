@@ -31,6 +31,8 @@ _PARTS = (
     ("failed", "failed"),
     ("cancelled", "cancelled"),
     ("running", "running"),
+    ("paused", "paused"),
+    ("scheduled", "scheduled"),
     ("waiting", "waiting"),
     ("later", "not booked yet"),
 )

@@ -100,7 +100,7 @@ def _card(
         )
     if option.kind == "unpinned":
         parts.append("without the pin")
-    if option.pause_risk:
+    if option.pause_basis:
         parts.append(f"pause risk {percent_words(option.pause_risk)}: {option.pause_basis}")
     return ChangeCard(
         when=moment_words(option.starts, zone, now),
@@ -113,6 +113,8 @@ def _card(
     )
 
 
-def percent_words(thousandths: int) -> str:
-    """`5 %`; below one percent `under 1 %`."""
+def percent_words(thousandths: int | None) -> str:
+    """`5 %`; below one percent `under 1 %`; `unknown` without a number."""
+    if thousandths is None:
+        return "unknown"
     return f"{round(thousandths / 10)} %" if thousandths >= 10 else "under 1 %"

@@ -41,6 +41,7 @@ GROUP_LABELS = {
     "waiting": "Waiting",
     "scheduled": "Scheduled",
     "running": "Running",
+    "paused": "Paused",
     "over": "Over",
 }
 COLUMNS = (

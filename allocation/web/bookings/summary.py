@@ -224,7 +224,7 @@ def _checks(booking: Booking, ctx: PageContext) -> tuple[Check, ...]:
             Check(
                 name=name,
                 blocks=bool(reasons or (key == "line" and ctx.ahead)),
-                sentences=tuple(map(stored_sentence, reasons)) or (good,),
+                sentences=tuple(stored_sentence(each, ctx.labels) for each in reasons) or (good,),
                 frees=_frees(reasons, ctx),
             )
         )

@@ -29,6 +29,7 @@ from allocation.services.quotes.moves import Delay
 from allocation.services.quotes.series_changes import SeriesQuote, series_change_quote
 from allocation.services.record.terms import Terms, terms_of
 from allocation.web.bookings.booking_pages import page_context
+from allocation.web.bookings.earlier_options import percent_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.changes.change_form import ChangeForm, is_of_a_field
@@ -169,8 +170,8 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         fee=fee_words(quote.late_fee, after),
         start=start,
         place=_PLACE[quote.strength],
-        risk=f"{option.pause_risk / 10:g} %: {option.pause_basis}"
-        if option is not None and option.pause_risk
+        risk=f"{percent_words(option.pause_risk)}: {option.pause_basis}"
+        if option is not None and option.pause_basis
         else "",
         blocking=quote.blocking,
         approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}."

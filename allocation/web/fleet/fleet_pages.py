@@ -106,8 +106,8 @@ class GpuCard:
 
     @property
     def model(self) -> str:
-        """Returns the model with its current or next mode."""
-        words = [self.gpu.model]
+        """Returns the label of its class with its current or next mode."""
+        words = [self.gpu.label]
         words += ["sliced"] * self.gpu.sliced
         if self.gpu.mode_wanted:
             words.append(

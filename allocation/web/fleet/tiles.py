@@ -78,7 +78,7 @@ def node_tile(node: NodeNow, now: datetime) -> NodeTile:
         bad=tone == "risk",
         step=_sync_text(node),
         trouble=_problem(node, now),
-        models=tuple(sorted(Counter(gpu.model for gpu in node.gpus).items())),
+        models=tuple(sorted(Counter(gpu.label for gpu in node.gpus).items())),
     )
 
 
@@ -259,7 +259,7 @@ def _tile_text(gpu: GpuNow, node: NodeNow) -> str:
         else:
             name = "" if block.allocation is None else f"{_block_name(block)} "
             parts.append(f"{place} {name}{block_words(block)}")
-    return f"GPU {gpu.index}, {gpu.gpu_class}{unusable}: " + "; ".join(parts)
+    return f"GPU {gpu.index}, {gpu.label}{unusable}: " + "; ".join(parts)
 
 
 def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:

@@ -16,13 +16,11 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.models import Booking, PlannedStrength
 from allocation.queries.bookings.after_parents import estimated_starts
+from allocation.queries.bookings.money.forecasts import BudgetHistory, history_of_budget
 from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
 from allocation.queries.bookings.money.projects import (
-    FORECAST_DAYS,
-    BudgetHistory,
     Forecast,
     QuotaUse,
-    budget_history_of,
     members_of,
     open_bookings,
     open_counts,
@@ -40,15 +38,16 @@ from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.web.home.remedies import remedies_of
 from allocation.web.money.budget_chart import days_address
 from allocation.web.money.budget_page import label_fields
+from allocation.web.money.forecasts import missing_words, range_words
 from allocation.web.parts.burndown import Burndown, burndown
-from billing.queries import BudgetFigures
+from billing.queries import project_budget
 from billing.rules import Period, money_text
 from billing.web.budget_bar import BudgetBar, budget_bar
 from tenants.access import Actor, access_project
 from tenants.models import GpuClass, Project, Role
 from tenants.platform.errors import Refused
 from tenants.platform.labels import labels_read
-from tenants.services import project_labels_set
+from tenants.services import gpus_text, project_labels_set
 from tenants.web.frame import tenant_page
 
 IDLE_DAYS = 7
@@ -71,6 +70,9 @@ class QuotaBar:
     lent: float
     lent_at: float
     l: float | None  # noqa: E741 the part's own word
+    of: str
+    used: str
+    """The class, and what the project has in use of it, for programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +138,15 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
         else:
             messages.success(request, "Saved the labels.")
             return redirect(request.path)
-    money = budget_history_of(project=found, now=now)
-    running, coming = open_counts(project=found)
+    budget = project_budget(found.id, now)
+    money = history_of_budget(budget, now) if budget else None
     context: dict[str, Any] = {
         "project": found,
         "money": money_card(money, actor.tenant_slug) if money else None,
         "quotas": quota_bars(quota_of(project=found, now=now)),
         "bookings": booking_rows(open_bookings(project=found)),
         "budgets_url": f"/t/{actor.tenant_slug}/budgets",
-        "running": running,
-        "coming": coming,
+        "phases": open_counts(project=found),
         "members": members_of(project=found),
         "idle": idle_money(found, now),
         "label_fields": label_fields(found.labels, found.external_ref, request, refusal),
@@ -169,14 +170,16 @@ def idle_money(project: Project, now: datetime) -> IdleMoney | None:
     """Returns what held time without use has cost in the last days; None without readings."""
     today = now.astimezone(UTC).date()
     days = Period(today - timedelta(days=IDLE_DAYS - 1), today + timedelta(days=1))
-    use = held_use_of(StatementOf(project.tenant_id, days, project), settings.CARBON_GRAMS_PER_KWH)
+    use = held_use_of(
+        StatementOf(project.tenant_id, days, project), settings.CARBON_GRAMS_PER_KWH, now
+    )
     if not use.hours:
         return None
-    share = f"{100 * use.unused_hours / use.hours:.0f} % of {use.hours:,.1f} GPU-hours"
     co2 = "" if use.co2_kg is None else f", {use.co2_kg:,.1f} kg of CO₂"
     return IdleMoney(
         cost=money_text(use.unused_cost, "EUR"),
-        note=f"{share} in {IDLE_DAYS} days had no process or were below {IDLE_PERCENT} % busy",
+        note=f"in {IDLE_DAYS} days: {use.unused_share} had no process or were below {IDLE_PERCENT} "
+        f"% busy; {use.coverage}",
         energy=f"{use.kwh:,.1f} kWh{co2}",
     )
 
@@ -187,14 +190,10 @@ def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:
     return [_quota(line, top or UNITS_PER_GPU) for line in lines]
 
 
-def gpus_text(units: int) -> str:
-    """Units as GPUs: `2`, `0.43`."""
-    return f"{units / UNITS_PER_GPU:.2f}".rstrip("0").rstrip(".")
-
-
 def _quota(line: QuotaUse, top: int) -> QuotaBar:
     used = gpus_text(line.used)
     whose = "tenant limit" if line.of_tenant else "limit"
+    dated = "a limit at this time of the week or year"
     notes = []
     if line.guaranteed:
         notes.append(f"{gpus_text(line.guaranteed)} guaranteed")
@@ -202,6 +201,8 @@ def _quota(line: QuotaUse, top: int) -> QuotaBar:
         words = f"{used} GPUs, no limit"
     else:
         words = f"{used} of {gpus_text(line.limit)} GPUs"
+        if line.is_dated:
+            notes.append(dated)
         if line.of_tenant:
             notes.append(f"{whose}, your tenant uses {gpus_text(line.tenant_used)}")
     if line.borrowed:
@@ -221,6 +222,8 @@ def _quota(line: QuotaUse, top: int) -> QuotaBar:
         lent=100 * lent / top,
         lent_at=100 * (line.guaranteed - lent) / top,
         l=None if line.limit is None else 100 * line.limit / top,
+        of=line.gpu_class,
+        used=used,
     )
 
 
@@ -232,15 +235,12 @@ def money_card(money: BudgetHistory, tenant_slug: str) -> MoneyCard:
         return money_text(amount, effect.currency)
 
     if forecast is None:
-        days = "1 day" if money.observed == 1 else f"{money.observed} days"
         return MoneyCard(
             bar=budget_bar(effect),
             chart=chart,
             forecast="",
             forecast_range="",
-            basis=f"needs {FORECAST_DAYS} days of charges; {days} so far"
-            if money.observed
-            else f"needs {FORECAST_DAYS} days of charges; none so far",
+            basis=missing_words(money.observed),
             over="",
             runs_out="",
         )
@@ -249,7 +249,7 @@ def money_card(money: BudgetHistory, tenant_slug: str) -> MoneyCard:
         bar=budget_bar(effect),
         chart=chart,
         forecast=text(forecast.spend),
-        forecast_range=_range_words(forecast, effect),
+        forecast_range=range_words(forecast, effect),
         basis=_basis_words(forecast, text(forecast.per_day)),
         over=text(over) if over > 0 else "",
         runs_out=f"{forecast.runs_out.day} {forecast.runs_out:%B}" if forecast.runs_out else "",
@@ -260,16 +260,6 @@ def _basis_words(forecast: Forecast, per_day: str) -> str:
     if not forecast.tests:
         return f"at the recent average of {per_day} per day"
     return f"by weekday, {per_day} per day; range from {forecast.tests} back-tests"
-
-
-def _range_words(forecast: Forecast, effect: BudgetFigures) -> str:
-    """Returns the 80 % range, or why there is none."""
-    if forecast.low < forecast.high:
-        low, high = (money_text(each, effect.currency) for each in (forecast.low, forecast.high))
-        return f"{low} to {high} in 8 of 10 cases"
-    if forecast.spend == effect.spent + effect.held:
-        return "already spent or held, above the recent average"
-    return "no range: recent days cost the same"
 
 
 def _shares(shares: Sequence[SpendShare], currency: str) -> list[ShareBar]:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking
-from allocation.queries.bookings.money.projects import BudgetHistory
+from allocation.queries.bookings.money.forecasts import BudgetHistory
 from allocation.rules.states import State
 from billing.price_books import CurrentPrice, current_prices
 from billing.rules import money_text

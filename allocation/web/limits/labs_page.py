@@ -61,6 +61,7 @@ class PersonRow:
     who: str
     username: str
     gpu_class: str
+    label: str
     limit: str
     may_change: bool
 
@@ -141,6 +142,7 @@ def _persons(actor: Actor, projects: Sequence[Project], led: set[UUID]) -> list[
             who=row.user.display_name if row.user else "Everybody else",
             username=row.user.username if row.user else "",
             gpu_class=row.gpu_class_id,
+            label=row.gpu_class.label,
             limit=gpus_text(row.limit_units),
             may_change=_may_limit(
                 actor, by_id.get(row.project_id) if row.project_id else None, led
@@ -226,7 +228,9 @@ def _quota(actor: Actor, form: QueryDict) -> str:
         ),
         now=timezone.now(),
     )
-    return f"{quota.lab.name}: {gpus_text(quota.guaranteed_units)} {quota.gpu_class_id} guaranteed."
+    return (
+        f"{quota.lab.name}: {gpus_text(quota.guaranteed_units)} {quota.gpu_class.label} guaranteed."
+    )
 
 
 def _person(actor: Actor, form: QueryDict) -> str:
@@ -264,7 +268,7 @@ def _window(actor: Actor, form: QueryDict) -> str:
         ),
         now=timezone.now(),
     )
-    return f"At most {gpus_text(row.limit_units)} {row.gpu_class_id}: {window_words(row)}."
+    return f"At most {gpus_text(row.limit_units)} {row.gpu_class.label}: {window_words(row)}."
 
 
 def _remove(actor: Actor, form: QueryDict) -> str:

@@ -114,9 +114,9 @@ def cut_question(
     lost = (*_lost_guarantee(row, after, used), *_lost_limit(row, after, used))
     if not lost:
         return None
-    if used.waiting:
-        waits = "1 booking waits" if used.waiting == 1 else f"{used.waiting} bookings wait"
-        lost = (*lost, f"{waits} for a planned start, which can become later.")
+    if used.planned:
+        whose = "1 booking has" if used.planned == 1 else f"{used.planned} bookings have"
+        lost = (*lost, f"{whose} a planned start, which can become later.")
     name = f"{row.owner.name} on {card.gpu_class.label}"
     return Confirmation(
         f"Lower the quota of {name}?", lost, "Lower the quota", back, "Keep the quota"
@@ -131,7 +131,7 @@ def _is_named(row: ShareRow, form: QueryDict) -> bool:
 
 def _lost_guarantee(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...]:
     before, less = row.guaranteed_units, after.guaranteed_units
-    if less >= before or not (used.running or used.waiting):
+    if less >= before or not (used.running or used.planned):
         return ()
     cut = f"The guarantee falls from {gpus_text(before)} to {gpus_text(less)} GPUs."
     lent = max(0, min(used.used - used.borrowed, before) - less)
@@ -149,7 +149,7 @@ def _lost_limit(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...]:
     before = row.limit_units
     if less is None or (before is not None and less >= before):
         return ()
-    if not (used.running or used.waiting):
+    if not (used.running or used.planned):
         return ()
     was = "no limit" if before is None else f"{gpus_text(before)} GPUs"
     cut = f"At most {gpus_text(less)} GPUs with borrowed ones; before: {was}."

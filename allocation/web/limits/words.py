@@ -24,6 +24,9 @@ class TreeBar:
     lent: float
     lent_at: float
     l: float | None  # noqa: E741 the part's own word
+    of: str
+    used: str
+    """The class with the owner, and what it has in use, for programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ def tree_cards(trees: list[ClassTree]) -> list[TreeCard]:
     for tree in trees:
         top = max(max(row.used, row.guaranteed, row.limit or 0) for row in tree.rows)
         if top:
-            bars = tuple(_bar(row, top) for row in tree.rows)
+            bars = tuple(_bar(row, top, tree.gpu_class.slug) for row in tree.rows)
             cards.append(TreeCard(tree.gpu_class.slug, tree.gpu_class.label, bars))
     return cards
 
@@ -57,7 +60,7 @@ def use_words(row: OwnerUse) -> str:
     return " + ".join(parts) if len(parts) > 1 else f"{gpus_text(row.used)} in use"
 
 
-def _bar(row: OwnerUse, top: int) -> TreeBar:
+def _bar(row: OwnerUse, top: int, gpu_class: str) -> TreeBar:
     notes = [f"{gpus_text(row.guaranteed)} guaranteed"] if row.guaranteed else []
     if row.limit is not None:
         now = " now" if row.is_dated else ""
@@ -77,6 +80,8 @@ def _bar(row: OwnerUse, top: int) -> TreeBar:
         lent=100 * lent / top,
         lent_at=100 * (row.guaranteed - lent) / top,
         l=None if row.limit is None else 100 * row.limit / top,
+        of=f"{gpu_class} {row.id}",
+        used=gpus_text(row.used),
     )
 
 

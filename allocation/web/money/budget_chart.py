@@ -11,8 +11,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.queries.bookings.money.projects import BudgetHistory, history_of_budget
+from allocation.queries.bookings.money.forecasts import BudgetHistory, history_of_budget
 from allocation.queries.bookings.money.variances import bookings_on
+from allocation.queries.fleet.catalogue import names_of_use
 from allocation.web.parts.burndown import burndown
 from billing.access import access_budget
 from billing.focus import csv_row
@@ -107,6 +108,7 @@ def day_page(
     figures = budget_figures_of([budget.id])[budget.id]
     rows = sorted(bookings_on(budget, [found]), key=lambda each: -each.metered.amount)
     total = sum((each.metered.amount for each in rows), Decimal(0))
+    names = names_of_use()
     context = {
         "budget": budget,
         "budget_url": days_address(tenant_slug, budget.id).removesuffix("/days/"),
@@ -118,7 +120,13 @@ def day_page(
         "before": found - timedelta(days=1) if found > budget.starts else None,
         "after": found + timedelta(days=1) if found + timedelta(days=1) < budget.ends else None,
         "rows": [
-            (each.booking, WORDS[each.kind], *each.cell, money_text(amount, figures.currency))
+            (
+                each.booking,
+                WORDS[each.kind],
+                names["class"].get(each.cell[0], each.cell[0]),
+                names["tier"].get(each.cell[1], each.cell[1]),
+                money_text(amount, figures.currency),
+            )
             for each in rows
             if (amount := each.metered.amount)
         ],

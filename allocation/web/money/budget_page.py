@@ -10,13 +10,14 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from allocation.queries.bookings.money.forecasts import forecast_today
 from allocation.queries.bookings.rung_effects import restrained_now
 from allocation.web.money.budget_chart import budget_chart, budget_day, budget_days_csv
+from allocation.web.money.forecasts import forecast_words
 from allocation.words.refusals import refusal_text
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
 from billing.queries import (
-    BudgetFigures,
     budget_figures_of,
     open_holds,
     reached,
@@ -216,22 +217,6 @@ def label_fields(
     }
 
 
-def forecast_words(budget: Budget, figures: BudgetFigures) -> tuple[str, str]:
-    """The forecast and its range in words, or why there is none."""
-    if budget.forecast is None:
-        return "none yet", "needs 7 days of charges"
-    used = figures.spent + figures.held
-    # Bookings since the last forecast can hold more than it says.
-    shown = money_text(max(budget.forecast, used), figures.currency)
-    if budget.forecast <= used:
-        return shown, "already spent or held"
-    ends = (budget.forecast_low or budget.forecast, budget.forecast_high or budget.forecast)
-    if ends[0] >= ends[1]:
-        return shown, "no range: recent days cost the same"
-    low, high = (money_text(max(each, used), figures.currency) for each in ends)
-    return shown, f"{low} to {high} in 8 of 10 cases"
-
-
 def ladder_context(
     request: HttpRequest, budget: Budget, refusal: Refused | None
 ) -> dict[str, object]:
@@ -272,7 +257,7 @@ def _page(
             "budget": budget,
             "figures": figures,
             "bar": budget_bar(figures),
-            "forecast": forecast_words(budget, figures),
+            "forecast": forecast_words(forecast_today(budget, timezone.now())),
             "period_text": period_text(figures.period),
             "may_edit": may_edit,
             "label_fields": label_fields(budget.labels, budget.external_ref, request, refusal),

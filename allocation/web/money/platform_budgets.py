@@ -12,13 +12,14 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
+from allocation.queries.bookings.money.forecasts import forecast_today
 from allocation.web.money.budget_chart import budget_chart, day_page, days_csv
 from allocation.web.money.budget_page import (
-    forecast_words,
     ladder_changed,
     ladder_context,
     rung_question,
 )
+from allocation.web.money.forecasts import forecast_words
 from allocation.web.money.variances import comparisons_latest, rule_read, rule_text
 from allocation.words.refusals import refusal_text
 from billing.models import Budget, Guardrail
@@ -120,7 +121,7 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
         "rule_refusal": rule_refusal,
         "bar": budget_bar(figures),
         **budget_chart(budget, None),
-        "forecast": forecast_words(budget, figures),
+        "forecast": forecast_words(forecast_today(budget, timezone.now())),
         "may_edit": True,
         **ladder,
         "actions": actions,

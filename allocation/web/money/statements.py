@@ -34,6 +34,7 @@ from allocation.queries.bookings.money.statements import (
     statement_of,
     statement_page,
 )
+from allocation.queries.fleet.catalogue import names_of_use
 from allocation.services.operate.exports import DIRECT_LINES, exports_seen
 from allocation.web.money.disputes import dispute_act, disputes_shown
 from billing.focus import Totals, csv_row
@@ -220,16 +221,16 @@ def _file_links(actor: Actor, month: Period, slug: str) -> Iterator[tuple[str, s
 
 def _use_words(statement: Statement) -> dict[str, str] | None:
     """What the month's telemetry says in words; None without any."""
-    use = held_use_of(statement.of, settings.CARBON_GRAMS_PER_KWH)
+    use = held_use_of(statement.of, settings.CARBON_GRAMS_PER_KWH, timezone.now())
     if not use.hours:
         return None
-    share = f"{100 * use.unused_hours / use.hours:.0f} % of {use.hours:,.1f} measured GPU-hours"
     source = "measured"
     if use.assumed_kwh:
         source = f"{use.assumed_kwh:,.1f} kWh of it assumed from the GPUs' design power"
     return {
         "unused": f"{use.unused_hours:,.1f} GPU-hours",
-        "unused_note": f"{share}: no process, or less than {IDLE_PERCENT} % busy",
+        "unused_note": f"{use.unused_share}: no process, or less than {IDLE_PERCENT} % busy; "
+        f"{use.coverage}",
         "cost": money_text(use.unused_cost, statement.currency),
         "energy": f"{use.kwh:,.1f} kWh",
         "source": source,
@@ -249,7 +250,7 @@ def _lines_page(
 ) -> dict[str, object]:
     """A page of the lines, the latest first, with the addresses of its neighbours."""
     of, first = statement.of, (number - 1) * SHOWN
-    query = _query(of.month, of.owner) | {"by": by}
+    query, names = _query(of.month, of.owner) | {"by": by}, names_of_use()
     if chosen is None:
         lines = statement_page(of, offset=first, limit=SHOWN)
     else:
@@ -257,7 +258,12 @@ def _lines_page(
         query["only"] = chosen
     return {
         "lines": [
-            (part, money_text(part.amount, part.currency))
+            (
+                part,
+                names["class"].get(part.gpu_class, part.gpu_class),
+                names["tier"].get(part.tier, part.tier),
+                money_text(part.amount, part.currency),
+            )
             for line in lines
             for part in line.by_class()
         ],

@@ -1,5 +1,6 @@
 """The page that explains how the spend of a budget differs from its plan and from usual days."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -14,17 +15,21 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import SpendVariance
+from allocation.queries.fleet.catalogue import names_of_use
 from allocation.words.refusals import refusal_text
 from allocation.words.variances import (
+    HALF_CENT,
+    Names,
     cause_name,
     cause_sentence,
+    parts_shown,
     variance_headline,
     variance_sentence,
 )
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget
 from billing.queries import BudgetFigures, budget_figures_of
-from billing.rules import amount_parse, money_text, period_text
+from billing.rules import amount_parse, cents_apart, money_text, period_text
 from billing.services import variance_rule_set
 from tenants.access import Actor
 from tenants.platform.costly import costly
@@ -128,25 +133,31 @@ def comparison_of(row: SpendVariance, name: str, currency: str) -> Comparison:
         "name": name, "currency": currency, "day": row.day.isoformat(), "against": row.against,
         "actual": str(row.actual), "expected": str(row.expected),
     }  # fmt: skip
-    top = max((abs(Decimal(part["amount"])) for part in row.parts), default=Decimal(1))
+    parts, names = parts_shown(row.parts), names_of_use()
+    amounts = cents_apart([Decimal(part["amount"]) for part in parts])
+    top = max((abs(Decimal(part["amount"])) for part in parts), default=Decimal(1))
     return Comparison(
         headline=variance_headline(said),
         sentence=variance_sentence(said),
         is_unusual=row.is_unusual,
-        causes=tuple(_cause(part, top, currency) for part in row.parts),
+        causes=tuple(
+            _cause(part, amount, top, currency, names)
+            for part, amount in zip(parts, amounts, strict=True)
+        ),
         difference=_signed(row.actual - row.expected, currency),
         against=row.against,
     )
 
 
-def _cause(part: dict[str, Any], top: Decimal, currency: str) -> CauseRow:
-    amount = Decimal(part["amount"])
+def _cause(
+    part: Mapping[str, Any], amount: Decimal, top: Decimal, currency: str, names: Names
+) -> CauseRow:
     bookings = tuple(
         (each["booking"], _signed(Decimal(each["amount"]), currency)) for each in part["bookings"]
     )
     return CauseRow(
         name=cause_name(part),
-        sentence=cause_sentence(part, currency),
+        sentence=cause_sentence(part, currency, names),
         amount=_signed(amount, currency),
         percent=(abs(amount) * 100 / top).quantize(Decimal("0.01")),
         is_more=amount > 0,
@@ -157,7 +168,7 @@ def _cause(part: dict[str, Any], top: Decimal, currency: str) -> CauseRow:
 
 def _signed(amount: Decimal, currency: str) -> str:
     text = money_text(amount, currency)
-    return f"+{text}" if amount > 0 else text
+    return f"+{text}" if amount >= HALF_CENT else text
 
 
 def comparisons_latest(budget: Budget, figures: BudgetFigures) -> list[Comparison]:

@@ -8,7 +8,8 @@ from itertools import accumulate
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from allocation.queries.bookings.money.projects import BudgetHistory, Forecast
+from allocation.queries.bookings.money.forecasts import BudgetHistory
+from allocation.queries.bookings.money.projects import Forecast
 from billing.rules import money_text
 
 WIDTH, HEIGHT = 720, 268

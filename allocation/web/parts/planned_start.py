@@ -80,12 +80,16 @@ def _range_words(earliest: datetime, latest: datetime, zone: tzinfo, now: dateti
 
 
 def start_words(strength: str | None, found: StartRange, zone: tzinfo, now: datetime) -> str:
-    """Returns `Starts today 14:00`, `Starts by today 14:00` or `Expected today 14:00 – 16:30`."""
+    """Returns `Starts today 14:00`, `Starts by today 14:00` or
+    `Expected to start today 14:00 – 16:30`."""
     if strength == PlannedStrength.FIRM:
         return f"Starts {moment_words(found.earliest, zone, now)}"
     if strength == PlannedStrength.GUARANTEED:
         return f"Starts by {moment_words(found.latest, zone, now)}"
-    return f"Expected {_range_words(found.earliest, found.latest, zone, now)}"
+    if found.earliest == found.latest:
+        return f"Expected {moment_words(found.earliest, zone, now)}"
+    # Two times alone would be read as a start and an end.
+    return f"Expected to start {window_words(found.earliest, found.latest, zone, now)}"
 
 
 def waiting_words(booking: Booking, zone: tzinfo, now: datetime) -> str:

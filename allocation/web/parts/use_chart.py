@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import allocation_ids_of
 from allocation.queries.fleet.telemetry import UseCurve, UsePoint, use_of_allocations
-from allocation.rules.nodes.diagnosis import Moment, bottleneck_of
+from allocation.rules.nodes.diagnosis import Moment, bottleneck_of, measured_mean
 from allocation.web.parts.times import clock, day, length_words
 
 WIDTH, HEIGHT = 720, 190
@@ -109,11 +109,12 @@ def use_chart(curve: UseCurve, zone: tzinfo, now: datetime) -> UseChart:
 
 
 def _moments(curve: UseCurve) -> list[Moment]:
-    """Returns all but the first and last step, which are incomplete."""
-    seconds = int(curve.step.total_seconds()) * curve.devices
+    """Returns all steps. The first and the last are incomplete: they count as far as they were
+    measured."""
+    seconds, last = int(curve.step.total_seconds()) * curve.devices, len(curve.points) - 1
     return [
         Moment(
-            seconds=seconds,
+            seconds=seconds if 0 < number < last else point.measured,
             measured=point.measured,
             busy_min=point.busy_min,
             busy=point.busy,
@@ -123,7 +124,8 @@ def _moments(curve: UseCurve) -> list[Moment]:
             pcie_kb=point.pcie_kb,
             throttled=point.throttled,
         )
-        for point in curve.points[1:-1]
+        for number, point in enumerate(curve.points)
+        if 0 < number < last or point.measured
     ]
 
 
@@ -180,8 +182,7 @@ def _links(points: Sequence[UsePoint]) -> list[tuple[str, str]]:
 
 
 def _mean(curve: UseCurve) -> float:
-    weights = [(p.busy, p.measured) for p in curve.points if p.busy is not None]
-    return sum(busy * seconds for busy, seconds in weights) / sum(s for _, s in weights)
+    return measured_mean([(p.busy, p.measured) for p in curve.points if p.measured]) or 0.0
 
 
 def _watched(curve: UseCurve) -> str:
@@ -191,8 +192,11 @@ def _watched(curve: UseCurve) -> str:
 
 
 def _average(points: Sequence[UsePoint], read: Callable[[UsePoint], float | None]) -> float | None:
-    values = [value for point in points if (value := read(point)) is not None]
-    return sum(values) / len(values) if values else None
+    known = [(value, point.measured) for point in points if (value := read(point)) is not None]
+    if known and not any(seconds for _, seconds in known):
+        # A slice has no utilisation of its own, by which seconds are counted.
+        return sum(value for value, _ in known) / len(known)
+    return measured_mean([(read(point), point.measured) for point in points])
 
 
 def _most(points: Sequence[UsePoint], read: Callable[[UsePoint], int | None]) -> int | None:

@@ -104,6 +104,7 @@ def _question(terms: StopTerms, effect: StopEffect) -> Confirmation:
             f"{effect.waiting} waiting bookings keep their place in the queue and wait.",
             f"{effect.planned} planned bookings do not start; fixed windows can pass meanwhile.",
             f"{effect.running} running bookings continue.",
+            *([f"{effect.paused} paused bookings do not resume."] if effect.paused else []),
         ),
         button="Stop new work",
         back="/ops/stops",

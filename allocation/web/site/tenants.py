@@ -31,6 +31,7 @@ class UseBar:
     """GPUs in use and guaranteed, in words and in percent of the largest on the page."""
 
     words: str
+    in_use: str
     used: float
     guaranteed: float
 
@@ -95,8 +96,9 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 def _bar(summary: TenantSummary, most: int) -> UseBar:
-    words = f"{gpus_text(summary.used)} of {gpus_text(summary.guaranteed)} guaranteed"
-    return UseBar(words, 100 * summary.used / (most or 1), 100 * summary.guaranteed / (most or 1))
+    used, most_used = gpus_text(summary.used), most or 1
+    words = f"{used} of {gpus_text(summary.guaranteed)} guaranteed"
+    return UseBar(words, used, 100 * summary.used / most_used, 100 * summary.guaranteed / most_used)
 
 
 def _admin_name(admin: Membership) -> str:

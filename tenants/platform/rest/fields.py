@@ -142,6 +142,11 @@ class Money(serializers.DecimalField):
             )
         return super().to_internal_value(data)
 
+    def to_representation(self, value: Any) -> Any:  # noqa: ANN401 (the framework's signature)
+        """The amount as text; a negative zero, which sums can have, is zero."""
+        text = super().to_representation(value)
+        return text if Decimal(text) else text.removeprefix("-")
+
 
 class Instant(serializers.DateTimeField):
     """A moment in RFC 3339, with its offset from UTC."""

@@ -26,7 +26,8 @@ def test_an_array_is_booked_read_and_cancelled_by_its_number(site: Site) -> None
     assert array == said(site.researcher.get(f"arrays/{first['array']}"))
     assert (array["count"], array["parallel"], array["hold"]) == (20, 4, "rolling")
     assert array["counts"] == {
-        "later": 16, "waiting": 4, "running": 0, "ended": 0, "failed": 0, "cancelled": 0,
+        "later": 16, "waiting": 4, "scheduled": 0, "running": 0, "paused": 0,
+        "ended": 0, "failed": 0, "cancelled": 0,
     }  # fmt: skip
     one = said(site.researcher.get("bookings/BK-1[3]"))
     assert (one["number"], one["name"], one["labels"]) == ("BK-1[3]", "sweep", {"run": "a"})

@@ -13,7 +13,7 @@ A_STOP = {"scope": "tier", "name": "standard", "reason": "Audit <b>"}
 
 def test_an_operator_stops_and_members_read_why(site: Site) -> None:
     before = said(site.operator.post("stops/preview", A_STOP))
-    assert before == {"waiting": 0, "planned": 0, "running": 0}
+    assert before == {"waiting": 0, "planned": 0, "running": 0, "paused": 0}
     made = site.operator.post("stops", A_STOP)
     assert made.status_code == 201
     refused = site.lead.post("bookings", A_BOOKING)

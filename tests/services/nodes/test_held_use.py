@@ -35,8 +35,8 @@ def test_unused_time_and_energy_of_a_month() -> None:
         count, price = booking.ask["count"], booking.price_per_hour
         part = Decimal(place.size) / 8
         of = StatementOf(place.tenant_id, month_of(NOW.date()))
-        use = held_use_of(of, 400)
-        none = held_use_of(replace(of, project=a_project(booking.tenant)), 0)
+        use = held_use_of(of, 400, NOW + timedelta(hours=1))
+        none = held_use_of(replace(of, project=a_project(booking.tenant)), 0, NOW)
     step = part / 12
     assert (use.hours, use.unused_hours) == (_thousandths(4 * step), _thousandths(2 * step))
     assert abs(use.unused_cost - 2 * price / count / 12) < Decimal("0.00001")
@@ -45,7 +45,10 @@ def test_unused_time_and_energy_of_a_month() -> None:
     assert use.assumed_kwh == _thousandths(2 * step * watts / 1000)
     assert use.co2_kg is not None
     assert abs(use.co2_kg - use.kwh * 400 / 1000) < Decimal("0.001")
-    assert (none.hours, none.co2_kg) == (Decimal(0), None)
+    assert (none.held_hours, none.hours, none.co2_kg) == (Decimal(0), Decimal(0), None)
+    # Nodes have sent readings of 20 minutes; the portal's own record has an hour.
+    assert use.held_hours == part.quantize(Decimal("0.001"))
+    assert use.coverage == "0.3 of 1.0 held GPU-hours were measured"
 
 
 def _thousandths(value: Decimal) -> Decimal:

@@ -21,6 +21,7 @@ from allocation.solver.model.codec import decode, encode
 from allocation.solver.model.inner_limits import FOREVER, PersonLimits
 from allocation.solver.quota.gpu_hour_caps import GpuHourCaps
 from allocation.solver.quota.limits import guarantee_tree, lending_tree, with_labs
+from allocation.solver.quota.use import Block
 from tests.rings import holds_for
 from tests.solver.builders import (
     HOUR,
@@ -66,6 +67,26 @@ def test_what_a_lab_leaves_its_projects() -> None:
         assert available(tree, {}, "q") == 4 * GPU
         assert available(tree, {}, "p") == 6 * GPU
         assert available(tree, {}, "r") == 4 * GPU
+
+
+def test_a_block_says_whether_a_limit_at_some_times_forbids_the_window() -> None:
+    """P may use 2 GPUs, and none from the second hour to the fourth."""
+    limits = (a_limit("t", 8), a_limit("p", 0, parent="t", borrow=2))
+    night = Override("n", "p", "h100", NOON + 2 * HOUR, NOON + 4 * HOUR, -2 * GPU)
+    site = replace(a_snapshot(limits=limits), overrides=(night,))
+    quota = Quota(site, {"h100": 8 * GPU})
+    owners = quota.owners(("t", "p"), "x")
+
+    def over(units: int, first: int, last: int) -> Block | None:
+        window = (NOON + first * HOUR, NOON + last * HOUR)
+        return quota.over(Use(owners, "flex", "h100", units), window)
+
+    assert over(GPU, 0, 2) is None
+    dated, usual = over(GPU, 1, 3), over(3 * GPU, 0, 2)
+    assert dated is not None
+    assert (dated.kind, dated.most, dated.is_dated) == ("limit", 0, True)
+    assert usual is not None
+    assert (usual.kind, usual.most, usual.is_dated) == ("limit", 2 * GPU, False)
 
 
 @holds_for(st.integers(0, 1 << 30), few=150, many=3_000)

@@ -31,8 +31,8 @@ HOUR = timedelta(hours=1)
     [
         ("firm", 0, "Starts today 14:00"),
         ("guaranteed", 0, "Starts by today 14:00"),
-        ("expected", 2.5, "Expected today 14:00 – 16:30"),
-        ("expected", 12, "Expected today 14:00 – tomorrow 02:00"),
+        ("expected", 2.5, "Expected to start today 14:00 – 16:30"),
+        ("expected", 12, "Expected to start today 14:00 – tomorrow 02:00"),
         (None, 0, "Expected today 14:00"),
     ],
 )
@@ -81,8 +81,12 @@ def shown(client: Client, url: str) -> str:
 @pytest.mark.parametrize(
     ("strength", "headline", "mover"),
     [
-        ("firm", "Starts ", "No other booking can change that."),
-        ("guaranteed", "Starts by ", "Only your own organisation&#x27;s work can change that."),
+        ("firm", "Starts ", "No other booking can make the start later."),
+        (
+            "guaranteed",
+            "Starts by ",
+            "Only your own organisation&#x27;s work can make the start later.",
+        ),
         ("expected", "Expected ", "It is borrowed; stronger claims go first."),
     ],
 )

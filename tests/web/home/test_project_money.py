@@ -9,7 +9,8 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking, Gpu, GpuUse
-from allocation.queries.bookings.money.projects import BudgetHistory, Forecast
+from allocation.queries.bookings.money.forecasts import BudgetHistory
+from allocation.queries.bookings.money.projects import Forecast
 from allocation.web.home.remedies import remedies_of
 from billing.queries import budget_figures
 from tenants.models import Project

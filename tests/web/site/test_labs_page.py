@@ -100,12 +100,12 @@ class TestPage:
         assert "9 is 1 too many: 8 would work" in _text(refused.content)
         assert 'value="9"' in refused.content.decode()
         page = self.post(client, act="quota", **{**share, "guaranteed": "4"})
-        assert "Robotics: 4 h100 guaranteed" in page
+        assert "Robotics: 4 H100 guaranteed" in page
         assert "Robotics 4 guaranteed 0 in use Vision no quota of its own 0 in use" in page
         page = self.post(
             client, act="person", project="vision", username="", gpu_class="h100", limit="2"
         )
-        assert "Everybody else Vision h100 2" in page
+        assert "Everybody else Vision H100 2" in page
         today = datetime.now(UTC).date()
         page = self.post(
             client, act="window", owner="lab:robotics", gpu_class="h100", at_most="1",

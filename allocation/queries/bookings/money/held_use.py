@@ -4,7 +4,7 @@ From the five-minute rows of telemetry, which nodes report for each allocation.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -50,8 +50,25 @@ GROUP BY 1, 2
 _LABEL = "'BK-' || b.number || coalesce('[' || b.array_index || ']', '')"
 
 
-# The same by project and person.
+# What bookings had by the portal's own record, whether nodes sent readings of it or not.
+_HELD = """
+SELECT {columns}
+       sum(extract(epoch FROM upper(w.span) - lower(w.span)) * part.whole)
+FROM allocation_booking b
+JOIN allocation_allocation a ON a.booking_id = b.id
+CROSS JOIN LATERAL (SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole) part
+CROSS JOIN LATERAL (SELECT a.period * tstzrange(%(starts)s, %(ends)s) AS span) w
+WHERE a.state IN ('active', 'releasing', 'ended') AND NOT a.abandoned
+  AND a.period && tstzrange(%(starts)s, %(ends)s)
+  AND (b.ended_at IS NULL OR b.ended_at >= %(starts)s) AND {which}
+"""
+_OF_DAYS = """
+b.tenant_id = %(tenant)s AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
+"""
 _OF_PEOPLE = """
+b.owner_id = ANY(%(people)s) AND b.project_id = ANY(%(projects)s) AND b.submitted > %(starts)s
+"""
+_USE_OF_PEOPLE = f"""
 SELECT b.project_id, b.owner_id, sum(u.seconds * part.whole),
        coalesce(sum(u.seconds * part.whole)
          FILTER (WHERE u.processes_max = 0 OR u.busy_avg < %(idle)s), 0)
@@ -59,38 +76,59 @@ FROM allocation_gpuuse u
 JOIN allocation_allocation a ON a.id = u.allocation_id
 JOIN allocation_booking b ON b.id = a.booking_id
 CROSS JOIN LATERAL (SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole) part
-WHERE u.at >= %(since)s AND b.owner_id = ANY(%(people)s) AND b.project_id = ANY(%(projects)s)
-  AND b.submitted > %(since)s
+WHERE u.at >= %(starts)s AND {_OF_PEOPLE}
 GROUP BY 1, 2
-"""
+"""  # noqa: S608 (constants)
+_HELD_IN_DAYS = _HELD.format(columns="", which=_OF_DAYS)
+_HELD_BY_PEOPLE = _HELD.format(columns="b.project_id, b.owner_id,", which=_OF_PEOPLE)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldHours:
+    """Hours of whole GPUs that bookings had, those with readings, and of these the unused ones."""
+
+    hours: Decimal = Decimal(0)
+    measured: Decimal = Decimal(0)
+    unused: Decimal = Decimal(0)
+
+
+NO_HOURS = HeldHours()
 
 
 def people_use(
-    projects: Collection[UUID], people: Collection[int], since: datetime
-) -> dict[tuple[UUID, int], tuple[Decimal, Decimal]]:
-    """Returns the hours of whole GPUs that people had in projects since then, and those unused."""
+    projects: Collection[UUID], people: Collection[int], since: datetime, now: datetime
+) -> dict[tuple[UUID, int], HeldHours]:
+    """Returns what people had in projects since then, by project and person."""
     if not people:
         return {}
     facts: dict[str, Any] = {
-        "idle": IDLE_PERCENT, "since": since, "people": list(people), "projects": list(projects),
+        "idle": IDLE_PERCENT, "starts": since, "ends": now, "people": list(people),
+        "projects": list(projects),
     }  # fmt: skip
+    found: dict[tuple[UUID, int], HeldHours] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_OF_PEOPLE, facts)
-        return {
-            (project, person): (_rounded(held / 3600), _rounded(idle / 3600))
-            for project, person, held, idle in cursor.fetchall()
-        }
+        cursor.execute(f"{_HELD_BY_PEOPLE} GROUP BY 1, 2", facts)
+        for project, person, held in cursor.fetchall():
+            found[project, person] = HeldHours(_rounded(held / 3600))
+        cursor.execute(_USE_OF_PEOPLE, facts)
+        for project, person, measured, unused in cursor.fetchall():
+            hours = found.get((project, person), NO_HOURS).hours
+            seen, idle = _rounded(measured / 3600), _rounded(unused / 3600)
+            found[project, person] = HeldHours(max(hours, seen), seen, idle)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class HeldUse:
-    """The use of held GPU time in a month, in hours of whole GPUs.
+    """The use of held GPU time in some days, in hours of whole GPUs. `held_hours` are by the
+    portal's record; `hours` of them have readings, and of these some are unused.
 
     `unused_cost` is at the plain prices of the bookings; it is a part of what they are charged.
     `measured_kwh` are from readings, `assumed_kwh` from the thermal design power of the class.
     `co2_kg` is None without a configured intensity.
     """
 
+    held_hours: Decimal
     hours: Decimal
     unused_hours: Decimal
     unused_cost: Decimal
@@ -103,11 +141,32 @@ class HeldUse:
         """The energy of both sources."""
         return self.measured_kwh + self.assumed_kwh
 
+    @property
+    def coverage(self) -> str:
+        """Which part of the held hours the other figures are about, in words."""
+        return f"{self.hours:,.1f} of {self.held_hours:,.1f} held GPU-hours were measured"
 
-def held_use_of(of: StatementOf, grams_per_kwh: int) -> HeldUse:
-    """Reads the use of a tenant's or a project's month; `grams_per_kwh` 0: no CO2."""
-    found = _use_by("''", of)
-    return _sum(found.get("", ()), grams_per_kwh)
+    @property
+    def unused_share(self) -> str:
+        """The unused part of the measured hours, in words."""
+        return (
+            f"{100 * self.unused_hours / self.hours:.0f} % of {self.hours:,.1f} measured GPU-hours"
+        )
+
+
+def held_use_of(of: StatementOf, grams_per_kwh: int, now: datetime | None) -> HeldUse:
+    """Reads the use of a tenant's or a project's days until now; `grams_per_kwh` 0: no CO2.
+
+    Without `now` only what was measured is read.
+    """
+    found = _sum(_use_by("''", of).get("", ()), grams_per_kwh)
+    if now is None or now <= of.month.first_second:
+        return found
+    facts = _facts(of) | {"ends": min(of.month.last_second, now)}
+    with connection.cursor() as cursor:
+        cursor.execute(_HELD_IN_DAYS, facts)
+        (held,) = cursor.fetchone() or (None,)
+    return replace(found, held_hours=max(found.hours, _rounded((held or Decimal(0)) / 3600)))
 
 
 def booking_uses_of(of: StatementOf, grams_per_kwh: int) -> dict[str, LineUse]:
@@ -121,16 +180,19 @@ def booking_uses_of(of: StatementOf, grams_per_kwh: int) -> dict[str, LineUse]:
 
 def _use_by(name: str, of: StatementOf) -> dict[str, list[tuple[Any, ...]]]:
     """The sums by class, for each value of an expression of SQL."""
-    facts: dict[str, Any] = {
-        "tenant": of.tenant_id, "starts": of.month.first_second, "ends": of.month.last_second,
-        "projects": of.projects, "idle": IDLE_PERCENT,
-    }  # fmt: skip
     found: dict[str, list[tuple[Any, ...]]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_USE.format(name=name), facts)
+        cursor.execute(_USE.format(name=name), _facts(of))
         for value, *rest in cursor.fetchall():
             found.setdefault(value, []).append(tuple(rest))
     return found
+
+
+def _facts(of: StatementOf) -> dict[str, Any]:
+    return {
+        "tenant": of.tenant_id, "starts": of.month.first_second, "ends": of.month.last_second,
+        "projects": of.projects, "idle": IDLE_PERCENT,
+    }  # fmt: skip
 
 
 def _sum(rows: Iterable[tuple[Any, ...]], grams_per_kwh: int) -> HeldUse:
@@ -141,6 +203,7 @@ def _sum(rows: Iterable[tuple[Any, ...]], grams_per_kwh: int) -> HeldUse:
         assumed += without * watts_of(name) / 3_600_000
     grams = (measured + assumed) * grams_per_kwh
     return HeldUse(
+        held_hours=_rounded(seconds / 3600),
         hours=_rounded(seconds / 3600),
         unused_hours=_rounded(unused / 3600),
         unused_cost=ledger_amount(cost),

@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
@@ -12,20 +12,15 @@ from django.db import connection
 from django.db.models import Q
 
 from allocation.models import Booking
-from allocation.queries.bookings.money.spending import (
-    charged_by_day,
-    charged_by_day_in,
-    charged_by_day_of,
-    first_charge,
-)
+from allocation.queries.bookings.booking_list import PhaseCounts, phases_of
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.in_use import in_use
 from allocation.rules.ask import AskDocument, classes_asked
-from allocation.rules.forecast import HISTORY, SpendRange, spend_range
-from allocation.rules.states import ON_HARDWARE, OPEN, State
-from billing.models import Budget
-from billing.queries import BudgetFigures, budget_figures, budget_figures_of
-from tenants.models import GpuClass, Membership, Project, Quota, Role
+from allocation.rules.forecast import SpendRange, spend_range
+from allocation.rules.states import OPEN, State
+from billing.queries import BudgetFigures
+from tenants.lab_queries import times_of
+from tenants.models import GpuClass, Membership, Project, Quota, QuotaWindow, Role
 
 FORECAST_DAYS = 7
 RATE_WINDOW = 14
@@ -52,20 +47,6 @@ class Forecast:
     tests: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetHistory:
-    """A budget by UTC days. `days[i]` is the charge on its i-th day, up to today.
-
-    `forecast` is None while `observed` (days since the project's first charge) is below seven.
-    """
-
-    effect: BudgetFigures
-    today: date
-    days: tuple[Decimal, ...]
-    observed: int
-    forecast: Forecast | None
-
-
 # What all other tenants use above their guarantees. A slice counts by its memory, because its
 # profile is not visible to other tenants.
 _OTHERS_ABOVE = """
@@ -79,10 +60,12 @@ WHERE NOT b.mine AND NOT b.planned GROUP BY g.gpu_class_id
 
 @dataclass(frozen=True, slots=True)
 class BorrowedUnits:
-    """Units by class that the project borrows, and that others use above their guarantees."""
+    """Units by class that the project borrows, that others use above their guarantees, and the
+    limits of the project at some times that apply now."""
 
     borrowed: Mapping[str, int]
     others_above: Mapping[str, int]
+    dated: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +85,8 @@ class QuotaUse:
     tenant_used: int
     borrowed: int
     lent: int
+    is_dated: bool = False
+    """A limit at some times applies now, instead of the usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,52 +95,6 @@ class Member:
 
     name: str
     role: str
-
-
-def budget_history_of(*, project: Project, now: datetime) -> BudgetHistory | None:
-    """The budget whose period contains `now`, or None."""
-    effect = budget_figures(project_id=project.id, at=now)
-    if effect is None:
-        return None
-    today = now.astimezone(UTC).date()
-    first = first_charge(project)
-    observed = (today - first).days if first else 0
-    charged = charged_by_day(project, today - timedelta(days=HISTORY))
-    return BudgetHistory(
-        effect=effect,
-        today=today,
-        days=_days_of(effect, today),
-        observed=observed,
-        forecast=forecast_of(
-            effect=effect,
-            recent=[
-                charged.get(today - timedelta(days=back), ZERO)
-                for back in range(min(observed, HISTORY), 0, -1)
-            ],
-            today=today,
-        ),
-    )
-
-
-def history_of_budget(budget: Budget, now: datetime) -> BudgetHistory | None:
-    """A budget of any level by days; None outside its period."""
-    today = now.astimezone(UTC).date()
-    if not budget.starts <= today < budget.ends:
-        return None
-    effect = budget_figures_of([budget.id])[budget.id]
-    since = min(budget.starts, today - timedelta(days=HISTORY))
-    charged = charged_by_day_in(budget, since, today + timedelta(days=1))
-    observed = (today - min(charged)).days if charged else 0
-    back = range(min(observed, HISTORY), 0, -1)
-    recent = [charged.get(today - timedelta(days=each), ZERO) for each in back]
-    count = (today - budget.starts).days + 1
-    return BudgetHistory(
-        effect=effect,
-        today=today,
-        days=tuple(charged.get(budget.starts + timedelta(days=n), ZERO) for n in range(count)),
-        observed=observed,
-        forecast=forecast_of(effect=effect, recent=recent, today=today),
-    )
 
 
 def forecast_of(
@@ -212,10 +151,10 @@ def _tested_forecast(effect: BudgetFigures, coming: SpendRange, today: date) -> 
     )
 
 
-def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
+def quota_of(*, project: Project, now: datetime, with_planned: bool = False) -> list[QuotaUse]:
     """The use of each class that the project may use or uses at `now`, in the catalogue's order.
 
-    Planned starts count as used, as they do for decisions.
+    At a later instant, planned starts count as used `with_planned`, as they do for decisions.
     """
     rows = Quota.objects.filter(Q(project=project) | Q(project=None), tenant_id=project.tenant_id)
     own = {row.gpu_class_id: row for row in rows if row.project_id}
@@ -228,10 +167,12 @@ def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
         if row.project_id == project.id:
             used[row.gpu_class] += row.units
             borrowed[row.gpu_class] += row.borrowed
-    for owner, name, units in _planned_units(project.tenant_id, now):
+    for owner, name, units in _planned_units(project.tenant_id, now) if with_planned else ():
         used_by_tenant[name] += units
         used[name] += units if owner == project.id else 0
-    flow = BorrowedUnits(borrowed, others_above(now))
+    dated = limits_by_time(project.tenant_id, now)
+    mine = {name: units for (owner, name), units in dated.items() if owner == project.id}
+    flow = BorrowedUnits(borrowed, others_above(now), mine)
     return [
         _quota_line(
             gpu_class, own, tenant, used[gpu_class.slug], used_by_tenant[gpu_class.slug], flow
@@ -239,6 +180,16 @@ def quota_of(*, project: Project, now: datetime) -> list[QuotaUse]:
         for gpu_class in GpuClass.objects.all()
         if gpu_class.slug in own or gpu_class.slug in tenant or used[gpu_class.slug]
     ]
+
+
+def limits_by_time(tenant_id: UUID, at: datetime) -> dict[tuple[UUID, str], int]:
+    """The limits at some times that apply at an instant, by owner and class; none of persons."""
+    found: dict[tuple[UUID, str], int] = {}
+    for row in QuotaWindow.objects.filter(tenant_id=tenant_id, user=None):
+        if any(times_of(row).spans(at, at + timedelta(seconds=1))):
+            key = (row.project_id or row.lab_id or row.tenant_id, row.gpu_class_id)
+            found[key] = min(row.limit_units, found.get(key, row.limit_units))
+    return found
 
 
 def _planned_units(tenant_id: UUID, at: datetime) -> Iterator[tuple[UUID, str, int]]:
@@ -259,11 +210,9 @@ def _planned_units(tenant_id: UUID, at: datetime) -> Iterator[tuple[UUID, str, i
             yield owner, name, known[key].get(name, 0)
 
 
-def open_counts(*, project: Project) -> tuple[int, int]:
-    """(Bookings on hardware, other open bookings)."""
-    rows = Booking.objects.filter(project=project)
-    running = rows.filter(state__in=ON_HARDWARE).count()
-    return running, rows.filter(state__in=OPEN).count() - running
+def open_counts(*, project: Project) -> PhaseCounts:
+    """The open bookings of a project."""
+    return phases_of(Booking.objects.filter(project=project, state__in=OPEN))
 
 
 def open_bookings(*, project: Project, limit: int = 12) -> list[Booking]:
@@ -286,14 +235,6 @@ def members_of(*, project: Project) -> list[Member]:
     return [Member(name, role.label) for _, name, role in sorted(people)]
 
 
-def _days_of(effect: BudgetFigures, today: date) -> tuple[Decimal, ...]:
-    charged = charged_by_day_of(effect)
-    count = (today - effect.starts).days + 1
-    return tuple(
-        charged.get(effect.starts + timedelta(days=number), ZERO) for number in range(count)
-    )
-
-
 def runs_out(effect: BudgetFigures, spend: Decimal, today: date, days: int) -> date | None:
     """The day on which a constant pace from today's spend to `spend` exceeds the amount."""
     if spend <= effect.amount:
@@ -312,8 +253,9 @@ def _quota_line(
     used_by_tenant: int,
     flow: BorrowedUnits,
 ) -> QuotaUse:
+    dated = flow.dated.get(gpu_class.slug)
     mine, above = own.get(gpu_class.slug), tenant.get(gpu_class.slug)
-    own_limit = mine.limit_units if mine else None
+    own_limit = mine.limit_units if mine and dated is None else dated
     return QuotaUse(
         gpu_class=gpu_class.slug,
         label=gpu_class.label,
@@ -321,6 +263,7 @@ def _quota_line(
         guaranteed=mine.guaranteed_units if mine else 0,
         limit=own_limit if own_limit is not None else above.limit_units if above else None,
         of_tenant=own_limit is None,
+        is_dated=dated is not None,
         tenant_used=used_by_tenant,
         borrowed=min(used, flow.borrowed.get(gpu_class.slug, 0)),
         lent=_lent(above, used_by_tenant, flow.others_above.get(gpu_class.slug, 0)),

@@ -8,11 +8,10 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db.models import Min, Q, Sum
+from django.db.models import Q, Sum
 
 from allocation.models import ChargeSum
 from billing.models import Budget
-from billing.queries import BudgetFigures
 from tenants.models import Project, Tier, User
 
 ZERO = Decimal(0)
@@ -24,17 +23,6 @@ class SpendShare:
 
     name: str
     amount: Decimal
-
-
-def charged_by_day(project: Project, since: date) -> dict[date, Decimal]:
-    """Charges minus corrections per UTC day from a day on, over all budgets of the project."""
-    accounts = Budget.objects.filter(level="project", project=project).values("account_id")
-    return _by_day(ChargeSum.objects.filter(account__in=accounts, day__gte=since))
-
-
-def charged_by_day_of(effect: BudgetFigures) -> dict[date, Decimal]:
-    """Charges minus corrections of a project's budget per UTC day."""
-    return _by_day(ChargeSum.objects.filter(account__budget=effect.budget_id))
 
 
 def charged_by_day_in(budget: Budget, since: date, until: date) -> dict[date, Decimal]:
@@ -55,15 +43,6 @@ def charges_counted(budget: Budget) -> Q:
     if budget.person_id is not None:
         found &= Q(owner=budget.person_id)
     return found
-
-
-def first_charge(project: Project) -> date | None:
-    """The UTC day of the project's first charge."""
-    accounts = Budget.objects.filter(level="project", project=project).values("account_id")
-    first: date | None = ChargeSum.objects.filter(account__in=accounts).aggregate(day=Min("day"))[
-        "day"
-    ]
-    return first
 
 
 def spend_by_person(*, project: Project, budget_id: UUID) -> list[SpendShare]:

@@ -157,7 +157,7 @@ def _as_parquet(
 
 
 def _as_pdf(of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progress | None) -> None:
-    statement, use = statement_of(of), held_use_of(of, settings.CARBON_GRAMS_PER_KWH)
+    statement, use = statement_of(of), held_use_of(of, settings.CARBON_GRAMS_PER_KWH, None)
     owner = of.name or "all projects"
     closed = statement.closed
     state = f"closed on {closed.closed_at:%Y-%m-%d}" if closed else "open: lines can be added"

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.http import HttpRequest
 
-from allocation.models import Booking, Series, WaitMode
+from allocation.models import Booking, PlannedStrength, Series, WaitMode
 from allocation.queries.bookings.bookings import quota_at
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, parse_ask
@@ -120,11 +120,20 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "price": price,
         "parts": price_parts(option),
         "window": window,
-        "button": f"Book {window.removeprefix('today ')} for {price}",
+        "button": f"Book {_booked(option, window, when)} for {price}",
         "value": f"{option.tier} {option.request}",
         # The tier's pill already shows its description.
         "notes": [note for note in option.notes if tier is None or note != tier.description],
     }
+
+
+def _booked(option: QuoteOption, window: str, when: str) -> str:
+    """Returns the window of a start that stays; else the length, with the start that is shown
+    next to it, because the end is as little fixed."""
+    if PlannedStrength(option.strength) == PlannedStrength.FIRM:
+        return window.removeprefix("today ")
+    length = length_words(int((option.ends - option.starts).total_seconds()))
+    return f"{length}, {when[0].lower()}{when[1:]},"
 
 
 def _what(option: QuoteOption, names: Names) -> str:

@@ -26,7 +26,7 @@ from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed
 from allocation.rules.ask.line.text import document_text
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat
-from allocation.services.quotes.quotes import cheapest_class, quote_make
+from allocation.services.quotes.quotes import cheapest_class, cheapest_first, quote_make
 from allocation.web.bookings.request_panel.array_form import (
     ArraySaid,
     array_of_fields,
@@ -190,7 +190,7 @@ def _priced(
     runs = array.runs if array else None
     quote = quote_make(actor=actor, request=terms, now=now, runs=runs)
     if context["said"].cheapest:
-        quote = replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
+        quote = cheapest_first(quote)
     found |= options_context(actor, project, tiers, quote, now, repeats)
     # A full window can be waited for.
     found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None

@@ -1,0 +1,1 @@
+"""Figures that several pages and REST show: all places of each are compared."""
