@@ -17,6 +17,7 @@ from portal.storage.database import (
     ROLE_TIMEOUTS,
     TIMEOUT_SETTINGS,
 )
+from portal.storage.public_rights import LEFT, LEFT_VALUES
 
 RECREATE_HINT = (
     "Run python -m portal.storage.database again, with a superuser's DATABASE_ADMIN_URL."
@@ -39,7 +40,7 @@ WHERE m.rolname = ANY(%s) ORDER BY 1, 2
 def database_check(**_: object) -> list[CheckMessage]:
     """All findings about the database; a single one if it does not answer."""
     try:
-        return [*_server(), *_roles(), *_own_role(), *_migrations()]
+        return [*_server(), *_roles(), *_public_rights(), *_own_role(), *_migrations()]
     except DatabaseError as error:
         return [
             Error(
@@ -131,6 +132,19 @@ def _timeouts(role: str, config: list[str]) -> Iterator[CheckMessage]:
             " solver waits for them.",
             hint=RECREATE_HINT,
             id="portal.W112",
+        )
+
+
+def _public_rights() -> Iterator[CheckMessage]:
+    with connection.cursor() as cursor:
+        cursor.execute(LEFT, LEFT_VALUES)
+        rights = [right for (right,) in cursor.fetchall()]
+    if rights:
+        yield Warning(
+            f"Every role of the server may {rights[0]}"
+            f"{f', and {len(rights) - 1} more such rights' if rights[1:] else ''}.",
+            hint=RECREATE_HINT,
+            id="portal.W113",
         )
 
 

@@ -24,6 +24,7 @@ from psycopg import sql
 
 from portal.env import env_str
 from portal.storage.database import database_dsn, database_rights
+from portal.storage.public_rights import public_rights_revoke
 
 DUMP, MANIFEST = "portal.dump", "manifest.json"
 FORMAT = 1
@@ -125,6 +126,8 @@ def backup_restore(
         _rename(admin, database, kept)
     _database_make(admin, database)
     _load(database_dsn(admin, database), folder)
+    with psycopg.connect(database_dsn(admin, database), autocommit=True) as link:
+        public_rights_revoke(link)
     return kept
 
 

@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from portal.env import BadSetting, env_int, env_secret, env_str
+from portal.storage.public_rights import public_rights_revoke, system_databases_close
 
 EXTENSIONS = ("btree_gist",)
 
@@ -115,13 +116,14 @@ def roles_ensure(
         for name, limits in timeouts.items():
             _timeouts_set(connection, name, limits)
         _database_ensure(connection, database)
+        system_databases_close(connection)
     with psycopg.connect(database_dsn(admin_dsn, database), autocommit=True) as connection:
         for extension in EXTENSIONS:
             connection.execute(
                 sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(extension))
             )
         connection.execute("ALTER SCHEMA public OWNER TO portal_owner")
-        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        public_rights_revoke(connection)
         connection.execute("GRANT USAGE ON SCHEMA public TO portal_web, portal_system, portal_ops")
 
 

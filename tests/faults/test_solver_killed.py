@@ -219,7 +219,11 @@ def test_a_turn_that_solves_for_long_keeps_its_session_for_a_time(
         booking = booking_request(
             actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
         )
-    # The test's own login may see what its session does.
+    # The test's own login sees what its session does, and ends it, as portal_system does.
+    with psycopg.connect(real_db.dsn("postgres"), autocommit=True) as admin:
+        admin.execute("GRANT SELECT ON pg_stat_activity TO portal_test")
+        for function in ("pg_stat_get_activity(int)", "pg_terminate_backend(int, bigint)"):
+            admin.execute(f"GRANT EXECUTE ON FUNCTION {function} TO portal_test")
     params = connection.get_connection_params()
     names = {"dbname", "user", "password", "host", "port"} & params.keys()
     login = {name: params[name] for name in names}

@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 from psycopg import errors
 
+from portal.storage.public_rights import LEFT, LEFT_VALUES
 from tenants.audit import audit_record
 from tenants.models import (
     ApiToken,
@@ -145,6 +146,28 @@ REFUSED = [
     "SELECT lo_import('/etc/passwd')",
     "CREATE EXTENSION dblink",
     "LOAD 'mine'",
+    # What PostgreSQL lets every role do: large objects, locks, sessions and their statements.
+    "SELECT lo_creat(-1)",
+    "SELECT lo_create(0)",
+    "SELECT lo_from_bytea(0, 'x')",
+    "SELECT lo_open(1, 131072)",
+    "SELECT lo_put(1, 0, 'x')",
+    "SELECT lowrite(0, 'x')",
+    "SELECT pg_advisory_lock(7120001)",
+    "SELECT pg_try_advisory_lock(7120001)",
+    "SELECT pg_advisory_xact_lock(1, 1)",
+    "SELECT query FROM pg_stat_activity",
+    "SELECT pg_stat_get_activity(NULL)",
+    "SELECT pg_stat_get_backend_activity(1)",
+    "SELECT pg_terminate_backend(1)",
+    "SELECT pg_cancel_backend(1)",
+    "DO $$ BEGIN LOOP NULL; END LOOP; END $$",
+    "CREATE TEMPORARY SEQUENCE mine",
+    "CREATE TEMPORARY VIEW mine AS SELECT 1",
+    "CREATE EXTENSION postgres_fdw",
+    "CREATE TYPE public.mine AS ENUM ('a')",
+    "SELECT pg_ls_dir('/')",
+    "SELECT lo_export(1, '/tmp/mine')",
     # What no web process needs.
     "SELECT digest FROM allocation_enrolmenttoken",
     "SELECT * FROM allocation_solverstate",
@@ -164,6 +187,55 @@ def _is_refused(code: psycopg.Connection, statement: str) -> bool:
     except DENIED:
         return True
     return False
+
+
+@pytest.mark.parametrize("database", ["postgres", "template1"])
+@pytest.mark.parametrize("role", ["portal_web", "portal_operators", "portal_system"])
+def test_no_program_reaches_another_database_of_the_server(
+    real_db: Servers, role: str, database: str
+) -> None:
+    """There PUBLIC has the rights again that it lost in the portal's database."""
+    with (
+        pytest.raises(psycopg.OperationalError, match="permission denied for database"),
+        psycopg.connect(real_db.dsn(role, database)),
+    ):
+        pass
+
+
+PUBLIC_NEVER = [each for each in REFUSED if "lo_" in each or "lowrite" in each or "DO $$" in each]
+
+
+@pytest.mark.parametrize("role", ["portal_operators", "portal_system", "portal_ops"])
+def test_no_other_program_has_what_everybody_has_by_default(real_db: Servers, role: str) -> None:
+    login = "portal_operators" if role == "portal_ops" else role
+    with psycopg.connect(real_db.dsn(login), autocommit=True) as connected:
+        if role == "portal_ops":
+            connected.execute("SET ROLE portal_ops")
+        assert [each for each in PUBLIC_NEVER if not _is_refused(connected, each)] == []
+
+
+# Of the portal's own functions everybody may call those that read no table. What a trigger calls
+# can't be called otherwise.
+HARMLESS = {"portal_tenant()", "portal_labels_sane(jsonb)", "billing_cents(numeric)"}
+OPEN_TO_ALL = """
+SELECT p.oid::regprocedure::text FROM pg_proc p
+WHERE p.pronamespace = 'public'::regnamespace AND p.prorettype <> 'trigger'::regtype
+  AND has_function_privilege('public', p.oid, 'EXECUTE')
+  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+UNION ALL
+SELECT c.relname FROM pg_class c, aclexplode(c.relacl) a
+WHERE c.relnamespace = 'public'::regnamespace AND a.grantee = 0
+UNION ALL
+SELECT n.nspname FROM pg_namespace n, aclexplode(n.nspacl) a
+WHERE n.nspname = 'public' AND a.grantee = 0
+"""
+
+
+def test_nothing_of_the_portal_is_open_to_every_role(real_db: Servers) -> None:
+    with psycopg.connect(real_db.owner_dsn) as owner:
+        found = {row[0] for row in owner.execute(OPEN_TO_ALL)}
+        assert found == HARMLESS
+        assert owner.execute(LEFT, LEFT_VALUES).fetchall() == []
 
 
 def test_no_tenant_is_read_without_saying_it(

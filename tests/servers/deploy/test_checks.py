@@ -106,7 +106,7 @@ def sql(change: str, back: str) -> Change:
 def in_database(change: str, back: str) -> Change:
     @contextmanager
     def changed(site: Site) -> Iterator[None]:
-        with psycopg.connect(site.servers.owner_dsn, autocommit=True) as owner:
+        with psycopg.connect(site.servers.dsn("postgres"), autocommit=True) as owner:
             owner.execute(change)
             try:
                 yield
@@ -211,6 +211,22 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         ),
         "W112",
         "Sessions of portal_system stay open for hours",
+    ),
+    "what everybody may do": (
+        in_database(
+            "GRANT EXECUTE ON FUNCTION lo_creat(integer) TO PUBLIC",
+            "REVOKE EXECUTE ON FUNCTION lo_creat(integer) FROM PUBLIC",
+        ),
+        "W113",
+        "Every role of the server may call lo_creat",
+    ),
+    "an open database": (
+        sql(
+            "GRANT CONNECT ON DATABASE postgres TO PUBLIC",
+            "REVOKE CONNECT ON DATABASE postgres FROM PUBLIC",
+        ),
+        "W113",
+        "Every role of the server may connect to postgres",
     ),
     "a migration": (
         in_database(
