@@ -52,6 +52,13 @@ class Composed:
         """What a service wrote."""
         return self.engine.podman("logs", self.container(service))
 
+    def file(self, service: str, path: str) -> str:
+        """A file of the container, which may have ended."""
+        with TemporaryDirectory() as folder:
+            copy = Path(folder) / "copy"
+            self.engine.podman("cp", f"{self.container(service)}:{path}", str(copy))
+            return copy.read_text(encoding="utf-8")
+
     def inside(self, service: str, *command: str) -> str:
         """The output of a command in a running container. Raises NoEngine."""
         return self.engine.podman("exec", self.container(service), *command)

@@ -62,6 +62,15 @@ def test_a_program_that_its_watchdog_ends_starts_again(program: PortalProgram) -
     assert (service["init"], service["restart"]) == (True, "unless-stopped")
 
 
+def test_no_container_writes_a_secret_into_its_log() -> None:
+    for name, service in SERVICES.items():
+        command = service.get("command", "")
+        words = command if isinstance(command, str) else " ".join(command)
+        # A token goes into a file.
+        kept = re.sub(r"> \S+", "", words)
+        assert not re.search(r"\b(cat|echo|printenv|env)\b|set -x|demo\.json", kept), name
+
+
 def test_the_cluster_is_made_as_the_launchers_is() -> None:
     """Without its encoding initdb takes the locale's, C, and no database can be made."""
     given = SERVICES["postgres"]["environment"]["POSTGRES_INITDB_ARGS"]
