@@ -67,12 +67,13 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # First, so that answers of every other middleware are counted.
     "portal.web.measured.MeasuredMiddleware",
+    # Before all that answer by themselves, so that their answers have the headers, too.
+    "portal.web.policy.PolicyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     # Timelines are large. CSRF tokens are masked per response, so compressed sizes leak nothing.
     "django.middleware.gzip.GZipMiddleware",
     "portal.api.problems.ProblemMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "portal.web.policy.PolicyMiddleware",
     "tenants.web.sessions.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

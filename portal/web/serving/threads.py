@@ -28,6 +28,7 @@ from django.urls import ResolverMatch, set_script_prefix
 
 from portal.api.errors import PROBLEM_JSON
 from portal.api.problems import API, problem_of
+from portal.web.policy import fixed_headers
 from portal.web.serving.costly import CostlyRequests, costly_request, route_of_path
 from portal.web.serving.gathering import gathering_here
 from portal.web.serving.streams import streams_here
@@ -87,7 +88,9 @@ async def _refuse(scope: Message, send: Send, status: HTTPStatus) -> None:
     is_api = scope["path"].startswith(API)
     said = json.dumps(problem_of(status)) if is_api else f"{status.value} {status.phrase}\n"
     kind = PROBLEM_JSON if is_api else "text/plain"
-    headers = [(b"content-type", kind.encode()), (b"connection", b"close")]
+    fixed = {**fixed_headers(), "Cache-Control": "no-store, private", "Content-Type": kind}
+    headers = [(name.lower().encode(), value.encode()) for name, value in fixed.items()]
+    headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status.value, "headers": headers})
     await send({"type": "http.response.body", "body": said.encode()})
 
