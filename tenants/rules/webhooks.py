@@ -26,6 +26,9 @@ _TRANSLATED = tuple(
     ip_network(text)
     for text in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
 )
+# Networks of a site by an older rule, and for documents: `ipaddress` takes them for public.
+_NOT_PUBLIC = tuple(ip_network(text) for text in ("fec0::/10", "3fff::/20", "192.88.99.0/24"))
+_REFUSED = (*_TRANSLATED, *_NOT_PUBLIC)
 # The metadata service of Azure has a public address.
 _METADATA = ip_address("168.63.129.16")
 _VISIBLE = re.compile(r"[!-~]+")
@@ -124,7 +127,7 @@ def address_check(
 
 
 def _is_public(address: Address) -> bool:
-    if any(address in network for network in _TRANSLATED if network.version == address.version):
+    if any(address in network for network in _REFUSED if network.version == address.version):
         return False
     return (
         address.is_global

@@ -77,7 +77,7 @@ def _verified(token: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     try:
         known = KeySet.import_key_set({"keys": _signing(keys)})
         return jwt.decode(token, known, algorithms=ALGORITHMS).claims
-    except (JoseError, ValueError, TypeError, KeyError):
+    except (JoseError, ValueError, TypeError, KeyError, RecursionError):
         raise _fault("id_token_unsigned") from None
 
 
@@ -104,7 +104,7 @@ def _parties_check(claims: Mapping[str, Any], expected: Expected) -> None:
 
 def _claims_of(claims: Mapping[str, Any], issuer: str, claim: str) -> Claims:
     subject = claims["sub"]
-    if not 1 <= len(subject) <= LONGEST_SUBJECT or "\x00" in subject:
+    if not 1 <= len(subject) <= LONGEST_SUBJECT or not _is_storable(subject):
         raise _fault("id_token_subject")
     return Claims(
         issuer=issuer,
@@ -140,11 +140,16 @@ def with_userinfo(claims: Claims, found: Mapping[str, Any], claim: str) -> Claim
 def _groups(value: object) -> frozenset[str]:
     """Returns the names of groups; a single text counts as one group."""
     rows = value if isinstance(value, list) else [value]
-    names = {each for each in rows if isinstance(each, str) and "\x00" not in each}
+    names = {each for each in rows if isinstance(each, str) and _is_storable(each)}
     if len(names) > MAX_GROUPS:
         raise _fault("id_token_groups", max_groups=f"{MAX_GROUPS:,}")
     # Nobody is in a group named like the one that means everybody.
     return frozenset(names - {"", "*"})
+
+
+def _is_storable(text: str) -> bool:
+    """Whether PostgreSQL takes the text: JSON may have NUL and halves of letters."""
+    return not any(each == "\x00" or "\ud800" <= each <= "\udfff" for each in text)
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:

@@ -109,8 +109,9 @@ def code_exchange(
     if not isinstance(token, str):
         raise ProviderFault(refusal_text("provider_no_token"))
     access = answer.get("access_token")
-    keys = fetch_json(endpoints.keys)
-    return Exchanged(token, access if isinstance(access, str) else "", keys)
+    # It is sent back in a header.
+    is_sendable = isinstance(access, str) and access.isascii() and access.isprintable()
+    return Exchanged(token, access if is_sendable else "", fetch_json(endpoints.keys))
 
 
 def _words(found: dict[str, Any], name: str, default: str) -> list[Any]:

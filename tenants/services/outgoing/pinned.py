@@ -43,14 +43,15 @@ class Pinned:
 
 
 @asynccontextmanager
-async def pinned(url: str) -> AsyncIterator[Pinned]:
+async def pinned(url: str, setting: str = "WEBHOOK_ALLOW") -> AsyncIterator[Pinned]:
     """Resolves the name of `url` and connects to the checked address only.
 
-    Redirects are not followed and proxies are not used. Raises BadTarget.
+    `setting` names the networks of the site that are allowed. Redirects are not followed and
+    proxies are not used. Raises BadTarget.
     """
     target = target_read(url)
     loop = asyncio.get_running_loop()
-    address = await loop.run_in_executor(resolvers(), target_resolve, target)
+    address = await loop.run_in_executor(resolvers(), target_resolve, target, setting)
     transport = httpx.AsyncHTTPTransport(verify=tls_context(), trust_env=False, retries=0)
     async with httpx.AsyncClient(
         transport=transport, follow_redirects=False, timeout=SECONDS
