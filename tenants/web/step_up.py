@@ -21,6 +21,7 @@ KEPT = "kept."
 # secrets, tokens and other people's access. Pages of the operators' process call `step_up`.
 DANGEROUS = frozenset(
     {
+        ("people", "invite"),
         ("people", "role"),
         ("people", "remove"),
         ("people", "disable"),
@@ -28,6 +29,9 @@ DANGEROUS = frozenset(
         ("policy-hook", "rotate"),
         ("webhook", "rotate"),
         ("jira-one", "rotate"),
+        ("labs", "lead"),
+        ("stand-ins", "name"),
+        ("service-accounts", "create"),
         ("service-account", "rotate"),
         ("service-account", "token"),
         ("settings", "rotate"),

@@ -104,8 +104,9 @@ def _admit(store: BaseCache, key: str, limit: Limit, now: datetime) -> int:
     if tries <= limit.free:
         return 0
     pause = min(limit.first_pause * 2 ** min(tries - limit.free - 1, 10), limit.longest_pause)
-    # After the free attempts one attempt starts the pause, and only that one is made.
-    store.touch(f"tries:{key}", WINDOW_SECONDS)
+    # After the free attempts one attempt starts the pause, and only that one is made. They are
+    # remembered for longer than the pause, or each long pause would be followed by free ones.
+    store.touch(f"tries:{key}", WINDOW_SECONDS + pause)
     if store.add(f"pause:{key}", int(now.timestamp()) + pause, timeout=pause):
         return 0
     return _wait(store, key, now) or 1

@@ -6,6 +6,7 @@ The operators' process serves them; a web process can't check a passkey.
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import cast
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
@@ -85,12 +86,18 @@ def passkey_acts(request: HttpRequest, user: User) -> dict[str, FormAction]:
     }
 
 
-def session_sign_in_with(request: HttpRequest, user: User) -> None:
-    """Signs the person in with a new session, after a passkey or a code; in `operator_tx`."""
+def session_sign_in_with(
+    request: HttpRequest, user: User, only_tenant_id: UUID | None = None
+) -> None:
+    """Signs the person in with a new session, after a passkey or a code; in `operator_tx`.
+
+    After a tenant's provider and a code the session still opens that tenant only.
+    """
     store = cast(SessionStore, request.session)
     # A new key, so that one that was known before the sign-in is worth nothing.
     store.cycle_key()
-    session_complete(session_digest(store.session_key or ""), user, timezone.now())
+    digest = session_digest(store.session_key or "")
+    session_complete(digest, user, timezone.now(), only_tenant_id)
     store.person = user.pk
     store[SESSION_KEY] = str(user.pk)
     rotate_token(request)

@@ -3,6 +3,7 @@
 The operators' process serves them; a web process can't check a code.
 """
 
+from datetime import datetime
 from http import HTTPStatus
 
 import segno
@@ -13,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from portal.web.accounts.devices import device_remember
+from portal.web.accounts.devices import device_of, device_remember
 from portal.web.accounts.limits import Attempt, sign_in_done, sign_in_try
 from portal.web.accounts.passkeys import passkey_acts, session_sign_in_with, why_not
 from portal.web.accounts.sign_in import LONGEST_PASSWORD, own_path
@@ -30,10 +31,12 @@ from tenants.services.sign_in.second_factor import (
     factor_begin,
     factor_check,
     factor_confirm,
+    factor_mark,
     factor_of,
     factor_remove,
     factor_secret,
     factor_uri,
+    is_begun,
     is_fresh,
     is_protected,
     recovery_codes_renew,
@@ -46,6 +49,8 @@ from tenants.web.sessions import credential_of
 from tenants.web.step_up import factor_context, kept_fields, send_again_page
 
 ASK = "ask"
+# In the session of the browser that began a secret.
+BEGUN_MARK = "second_factor_begun"
 
 
 @sensitive_post_parameters("code")
@@ -112,7 +117,9 @@ def second_factor_setup(request: HttpRequest, user: User) -> HttpResponse:
             if refusal is None and not codes and not creation:
                 return redirect("second-factor-setup")
         factor = factor_of(user)
-        is_new = factor is not None and factor.confirmed is None
+        is_new = is_begun(factor, request.session.get(BEGUN_MARK, ""), timezone.now())
+        if factor is not None and factor.confirmed is None and not is_new:
+            factor = None
         context = {
             "factor": factor,
             "is_new": is_new,
@@ -153,12 +160,15 @@ def _accepted(request: HttpRequest, waiting: WaitingSignIn) -> str:
     if waiting.is_signed_in:
         session_verify(credential_of(request), timezone.now())
         return "Second factor accepted."
-    session_sign_in_with(request, waiting.user)
+    session_sign_in_with(request, waiting.user, waiting.only_tenant_id)
     return "Signed in."
 
 
 def _code_is_right(request: HttpRequest, user: User, form: QueryDict) -> bool:
-    attempt = Attempt(f"second factor of {user.pk}", client_address(request.META))
+    # The person's own browsers have tries of their own: whoever knows the password uses up others.
+    known = device_of(request, user.username)
+    device = None if known is None else f"second factor in {known}"
+    attempt = Attempt(f"second factor of {user.pk}", client_address(request.META), device)
     wait = sign_in_try(attempt, timezone.now())
     if wait:
         raise Refused("too_many_tries", refusal_text("too_many_tries", wait=wait))
@@ -169,18 +179,25 @@ def _code_is_right(request: HttpRequest, user: User, form: QueryDict) -> bool:
 
 
 def _begin(request: HttpRequest, user: User, form: QueryDict) -> str:
+    now = timezone.now()
+    _fresh_check(request, user, now)
     _password_check(request, user, form)
-    factor_begin(user=user, now=timezone.now())
+    request.session[BEGUN_MARK] = factor_mark(factor_begin(user=user, now=now))
     return "Scan the code with your app, then enter what it shows."
 
 
 def _passkey_begin(request: HttpRequest, user: User, form: QueryDict, creation: list[str]) -> str:
     now = timezone.now()
-    if not is_fresh(user, credential_of(request), now):
-        raise Refused("not_fresh", refusal_text("not_fresh_add"))
+    _fresh_check(request, user, now)
     _password_check(request, user, form)
     creation.append(passkey_creation_options(user=user, session=credential_of(request), now=now))
     return "Password accepted. Name the passkey and create it."
+
+
+def _fresh_check(request: HttpRequest, user: User, now: datetime) -> None:
+    """Before a factor is added: a thief with a session and the password must not add their own."""
+    if not is_fresh(user, credential_of(request), now):
+        raise Refused("not_fresh", refusal_text("not_fresh_add"))
 
 
 def _password_check(request: HttpRequest, user: User, form: QueryDict) -> None:
@@ -195,8 +212,9 @@ def _password_check(request: HttpRequest, user: User, form: QueryDict) -> None:
 
 
 def _confirm(request: HttpRequest, user: User, form: QueryDict, codes: list[str]) -> str:
-    now = timezone.now()
-    codes += factor_confirm(user=user, code=form.get("code", ""), now=now)
+    now, mark = timezone.now(), request.session.get(BEGUN_MARK, "")
+    codes += factor_confirm(user=user, mark=mark, code=form.get("code", ""), now=now)
+    del request.session[BEGUN_MARK]
     session_verify(credential_of(request), now)
     sessions_end(user.credential, now=now)
     return "Second factor is on. All other browsers are signed out."

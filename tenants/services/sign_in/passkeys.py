@@ -240,12 +240,14 @@ def _taken(
     now: datetime,
 ) -> bytes:
     """The challenge that was signed, which is used up by that. Raises Refused if it is not ours."""
-    challenge = parse_client_data_json(read.response.client_data_json).challenge
+    client = parse_client_data_json(read.response.client_data_json)
+    challenge = client.challenge
     kept = PasskeyChallenge.objects.filter(
         digest=hashlib.sha256(challenge).digest(), session=session, use=use, user=user
     )
     deleted, _ = kept.filter(expires__gt=now).delete()
-    if not deleted:
+    # The library does not look whether another site had framed the page that signed.
+    if not deleted or client.cross_origin:
         raise _refused()
     return challenge
 

@@ -12,6 +12,7 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import pyotp
 from django.conf import settings
@@ -30,6 +31,8 @@ RECOVERY_CODES = 10
 RECOVERY_BYTES = 10
 # A dangerous act needs a code that is at most so old.
 FRESH = timedelta(minutes=15)
+# A secret that was begun has to be confirmed within this time, in the browser that shows it.
+BEGUN = timedelta(minutes=15)
 ISSUER = "GPU Portal"
 LONGEST_CODE = 40
 
@@ -40,6 +43,8 @@ class WaitingSignIn:
 
     user: User
     is_signed_in: bool
+    only_tenant_id: UUID | None = None
+    """The tenant whose provider vouched for the person; no other one is open to the session."""
 
 
 def second_factor_needed(proof: PasswordProof) -> bool:
@@ -95,15 +100,30 @@ def factor_secret(factor: SecondFactor) -> str:
     return str(_totp(factor).secret)
 
 
+def is_begun(factor: SecondFactor | None, mark: str, now: datetime) -> bool:
+    """Whether the secret waits to be confirmed by the browser that has its `mark`.
+
+    Another browser of the person, which may be a thief's, neither sees nor confirms it.
+    """
+    if factor is None or factor.confirmed is not None or factor.created <= now - BEGUN:
+        return False
+    return hmac.compare_digest(factor_mark(factor).encode(), mark.encode())
+
+
+def factor_mark(factor: SecondFactor) -> str:
+    """What the browser keeps in its session that began the secret."""
+    return bytes(factor.salt).hex()
+
+
 @transaction.atomic
-def factor_confirm(*, user: User, code: str, now: datetime) -> list[str]:
+def factor_confirm(*, user: User, mark: str, code: str, now: datetime) -> list[str]:
     """Turns the second factor on after a first code; returns the recovery codes, shown once.
 
     Raises:
-        Refused: `wrong_code`, or `second_factor_set` if there is nothing to confirm.
+        Refused: `wrong_code`, or `second_factor_set` if this browser has nothing to confirm.
     """
-    factor = SecondFactor.objects.select_for_update().filter(user=user, confirmed=None).first()
-    if factor is None:
+    factor = SecondFactor.objects.select_for_update().filter(user=user).first()
+    if factor is None or not is_begun(factor, mark, now):
         raise Refused("second_factor_set", refusal_text("second_factor_not_begun"))
     if not _is_current(factor, code, now):
         raise _wrong()
@@ -180,12 +200,16 @@ def waiting_sign_in(digest: bytes, now: datetime) -> WaitingSignIn | None:
     user = None if held is None else held.user or held.pending
     if held is None or user is None or not user.is_active:
         return None
-    return WaitingSignIn(user, held.user_id is not None)
+    return WaitingSignIn(user, held.user_id is not None, held.only_tenant_id)
 
 
-def session_complete(digest: bytes, user: User, now: datetime) -> None:
-    """Signs the person in with the session, after `factor_check`."""
-    Session.objects.filter(digest=digest).update(user=user, pending=None, verified=now)
+def session_complete(
+    digest: bytes, user: User, now: datetime, only_tenant_id: UUID | None = None
+) -> None:
+    """Signs the person in with the session, after `factor_check`; for one tenant, if given."""
+    Session.objects.filter(digest=digest).update(
+        user=user, pending=None, verified=now, only_tenant_id=only_tenant_id
+    )
     platform_record(user.pk, "sign_in.done", ("user", user.pk), now)
 
 

@@ -42,7 +42,9 @@ class Device:
             },
         )
 
-    def sign(self, options: dict[str, Any], *, is_verified: bool = True) -> str:
+    def sign(
+        self, options: dict[str, Any], *, is_verified: bool = True, is_framed: bool = False
+    ) -> str:
         """The answer to options of a request; counts the signature."""
         self.count += 1
         data = self._data(USER_PRESENT | (USER_VERIFIED if is_verified else 0))
@@ -55,15 +57,23 @@ class Device:
                 "userHandle": self.handle,
             }
 
-        return self._answer("webauthn.get", options["challenge"], response)
+        return self._answer("webauthn.get", options["challenge"], response, is_framed=is_framed)
 
     def _data(self, flags: int) -> bytes:
         site = hashlib.sha256(self.rp_id.encode()).digest()
         return site + bytes([flags]) + self.count.to_bytes(4, "big")
 
-    def _answer(self, kind: str, challenge: str, response: Any) -> str:  # noqa: ANN401
+    def _answer(
+        self,
+        kind: str,
+        challenge: str,
+        response: Any,  # noqa: ANN401
+        *,
+        is_framed: bool = False,
+    ) -> str:
         assert base64url_to_bytes(challenge)
-        said = {"type": kind, "challenge": challenge, "origin": self.origin, "crossOrigin": False}
+        said: dict[str, object] = {"type": kind, "challenge": challenge, "origin": self.origin}
+        said["crossOrigin"] = is_framed
         client = json.dumps(said).encode()
         own = bytes_to_base64url(self.id)
         return json.dumps(
