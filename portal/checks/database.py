@@ -9,6 +9,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from portal.storage.baseline import baseline_fault
 from portal.storage.database import (
     BYPASSES_ROW_SECURITY,
     EXTENSIONS,
@@ -164,6 +165,12 @@ def _own_role() -> Iterator[CheckMessage]:
 
 
 def _migrations() -> Iterator[CheckMessage]:
+    if fault := baseline_fault():
+        yield Error(
+            f"Other migrations made this database: {fault}.",
+            hint="Go on with the version that made it, or make a new database.",
+            id="portal.E114",
+        )
     executor = MigrationExecutor(connection)
     waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if waiting:

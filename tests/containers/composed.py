@@ -6,6 +6,7 @@ dependencies. So the order is kept here, with the file's own conditions and heal
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml

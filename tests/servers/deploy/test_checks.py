@@ -21,6 +21,7 @@ from allocation.services.nodes.redis_accounts import agent_account_open
 from portal.checks import TAG
 from portal.checks.clocks import clocks_check
 from portal.checks.database import DURABLE, server_findings
+from portal.storage.baseline import BASELINE
 from tests.servers.deploy.test_deploy import checked, production
 from tests.servers.servers import Servers
 
@@ -219,6 +220,14 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         ),
         "W113",
         "Every role of the server may call lo_creat",
+    ),
+    "other first migrations": (
+        in_database(
+            "COMMENT ON SCHEMA public IS 'gpu-portal, first migrations of 2020'",
+            f"COMMENT ON SCHEMA public IS 'gpu-portal, first migrations of {BASELINE}'",
+        ),
+        "E114",
+        "its first migrations are of 2020",
     ),
     "an open database": (
         sql(
