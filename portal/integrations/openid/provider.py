@@ -110,8 +110,9 @@ def code_exchange(
         raise ProviderFault(refusal_text("provider_no_token"))
     access = answer.get("access_token")
     # It is sent back in a header.
-    is_sendable = isinstance(access, str) and access.isascii() and access.isprintable()
-    return Exchanged(token, access if is_sendable else "", fetch_json(endpoints.keys))
+    if not isinstance(access, str) or not (access.isascii() and access.isprintable()):
+        access = ""
+    return Exchanged(token, access, fetch_json(endpoints.keys))
 
 
 def _words(found: dict[str, Any], name: str, default: str) -> list[Any]:

@@ -23,7 +23,7 @@ from pytest_django import Settings
 from portal.integrations.openid.fetch import SECONDS
 from tenants.models import SignOnIdentity, SignOnProvider
 from tenants.platform.wall import operator_tx
-from tenants.services.sign_on.providers import Endpoints, provider_endpoints_set
+from tenants.services.sign_on.providers import Editor, Endpoints, provider_endpoints_set
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.web.sign_on.hostile_provider import (
@@ -37,7 +37,7 @@ from tests.web.sign_on.hostile_provider import (
     signed,
 )
 from tests.web.sign_on.provider import Provider, sent_to
-from tests.web.sign_on.test_sign_on import SECRET, Editor, Site, a_site
+from tests.web.sign_on.test_sign_on import SECRET, Site, a_site
 
 pytestmark = [pytest.mark.turn]
 NOW = int(time.time())
@@ -79,6 +79,11 @@ def part(said: object) -> str:
 
 def changed(**claims: object) -> Attack:
     return lambda it, way: it.gives(signed(it.claims(way, **claims)))
+
+
+def with_access(token: object) -> Attack:
+    """The truth, with this token of access."""
+    return lambda it, way: it.gives(signed(it.claims(way)), access_token=token)
 
 
 def keyed(keys: object) -> Attack:
@@ -224,9 +229,7 @@ def test_no_lie_signs_anybody_in(hostile: Hostile) -> None:
     hostile.says["/me"] = Answer({"sub": "mara"})
     for number, odd in enumerate(("a\r\nHost: x", "é", "\ud800", "", 7, None)):
         hostile.got.clear()
-        browser, answer = signs_in(
-            hostile, lambda it, way, odd=odd: it.gives(signed(it.claims(way)), access_token=odd)
-        )
+        browser, answer = signs_in(hostile, with_access(odd))
         assert (answer.status_code, answer["Location"]) == (302, "/account"), number
         assert browser.get("/account").status_code == 200
         assert "/me" not in [path for path, _ in hostile.got]
