@@ -208,7 +208,7 @@ def _moving() -> Iterator[bool]:
     """A transaction in which the owner may remove rows; yields False if another one archives."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL portal.archiving = 'on'")
-        cursor.execute("SELECT pg_try_advisory_xact_lock(hashtext('archive'))")
+        cursor.execute("SELECT pg_try_advisory_xact_lock(1, hashtext('archive'))")
         yield bool(cursor.fetchone()[0])
 
 

@@ -10,34 +10,33 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
-# Functions of PostgreSQL by a regular expression of their name, and who may still call them.
 _PROGRAMS = ("portal_system", "portal_owner")
+# Functions of PostgreSQL by a regular expression of their signature, and who may still call them.
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     # Large objects belong to no tenant and fill the disk; the portal has none.
-    "^lo_": (),
-    "^loread$": (),
-    "^lowrite$": (),
+    r"^lo(_|read\(|write\()": (),
     # Statements of other sessions of the same role, with their values.
-    "^pg_stat_get_activity$": _PROGRAMS,
-    "^pg_stat_get_backend_activity$": _PROGRAMS,
+    r"^pg_stat_get_(backend_)?activity\(": _PROGRAMS,
     # The solver ends the session of a turn whose process has stopped.
-    "^pg_terminate_backend$": _PROGRAMS,
-    "^pg_cancel_backend$": (),
-    # Whoever holds the lock of the solver's turn stops all decisions.
-    "^pg_advisory_": _PROGRAMS,
-    "^pg_try_advisory_": _PROGRAMS,
+    r"^pg_terminate_backend\(": _PROGRAMS,
+    r"^pg_cancel_backend\(": (),
+    # Locks with a pair of keys are those of programs: the solver's turn, the log's seal, the
+    # archive, and the webhooks. Requests wait for each other at locks with one key.
+    r"^pg_(try_)?advisory_": _PROGRAMS,
+    r"^pg_advisory_xact_lock\(bigint\)$": ("portal_web", "portal_ops", *_PROGRAMS),
 }
 VIEWS = ("pg_stat_activity",)
 LANGUAGES = ("plpgsql", "sql")
 SYSTEM_DATABASES = ("postgres", "template1")
 _FOUND = """
 SELECT p.oid::regprocedure::text FROM pg_proc p
-WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ %s ORDER BY 1
+WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.oid::regprocedure::text ~ %s ORDER BY 1
 """
 # Each right that everybody still has, in words.
 LEFT = """
 SELECT 'call ' || p.oid::regprocedure FROM pg_proc p
-WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ ANY (%(functions)s)
+WHERE p.pronamespace = 'pg_catalog'::regnamespace
+  AND p.oid::regprocedure::text ~ ANY (%(functions)s)
   AND has_function_privilege('public', p.oid, 'EXECUTE')
 UNION ALL
 SELECT 'read ' || c.relname FROM pg_class c

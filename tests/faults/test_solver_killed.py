@@ -200,7 +200,7 @@ def test_a_turn_that_computes_is_left_alone(real_db: Servers) -> None:
     """Only silence counts: a statement that takes long is not a frozen process, and a turn that
     asked a moment ago computes."""
     with psycopg.connect(real_db.dsn("portal_system"), autocommit=True) as turn, as_system():
-        turn.execute("SELECT pg_advisory_lock(%s)", [CYCLE_LOCK])
+        turn.execute("SELECT pg_advisory_lock(1, %s)", [CYCLE_LOCK])
         assert cycle_run(NOW).outcome == "busy"
         assert not stalled_turn_end()
         assert turn.execute("SELECT 1").fetchone() == (1,)

@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 from psycopg import errors
 
+from allocation.services.decide.leading import CYCLE_LOCK, lock_give, lock_take
 from portal.storage.public_rights import LEFT, LEFT_VALUES
 from tenants.audit import audit_record
 from tenants.models import (
@@ -153,9 +154,11 @@ REFUSED = [
     "SELECT lo_open(1, 131072)",
     "SELECT lo_put(1, 0, 'x')",
     "SELECT lowrite(0, 'x')",
-    "SELECT pg_advisory_lock(7120001)",
-    "SELECT pg_try_advisory_lock(7120001)",
-    "SELECT pg_advisory_xact_lock(1, 1)",
+    "SELECT pg_advisory_lock(1)",
+    "SELECT pg_advisory_lock(1, 7120001)",
+    "SELECT pg_try_advisory_lock(1, 7120001)",
+    "SELECT pg_advisory_xact_lock(1, 7120001)",
+    "SELECT pg_advisory_xact_lock_shared(1, 7120001)",
     "SELECT query FROM pg_stat_activity",
     "SELECT pg_stat_get_activity(NULL)",
     "SELECT pg_stat_get_backend_activity(1)",
@@ -236,6 +239,16 @@ def test_nothing_of_the_portal_is_open_to_every_role(real_db: Servers) -> None:
         found = {row[0] for row in owner.execute(OPEN_TO_ALL)}
         assert found == HARMLESS
         assert owner.execute(LEFT, LEFT_VALUES).fetchall() == []
+
+
+def test_no_lock_of_a_web_process_stops_the_decisions(code: psycopg.Connection) -> None:
+    """Requests wait for each other at locks with one key; whatever it is, the solver goes on."""
+    with code.transaction():
+        for key in (CYCLE_LOCK, 1, (1 << 32) + CYCLE_LOCK):
+            code.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [key])
+        with as_system():
+            assert lock_take()
+            lock_give()
 
 
 def test_no_tenant_is_read_without_saying_it(

@@ -29,7 +29,8 @@ from allocation.solver.state.kept import QuietClasses
 
 logger = logging.getLogger(__name__)
 
-# The key of the lock; nothing else in the database uses it.
+# The second key of the lock; nothing else in the database uses it. A web process has no right to
+# locks with two keys, so that no code in it can stop the decisions.
 CYCLE_LOCK = 7_120_001
 # A turn that sends no statement for this long is ended by the process that finds its lock taken.
 STALLED_SECONDS = 20
@@ -41,7 +42,7 @@ _END_STALLED = """
 SELECT pg_terminate_backend(turn.pid) FROM pg_locks AS held
 JOIN pg_stat_activity AS turn ON turn.pid = held.pid AND turn.datname = current_database()
 WHERE held.locktype = 'advisory' AND held.granted AND held.database = turn.datid
-  AND held.classid = 0 AND held.objid = %s AND held.objsubid = 1
+  AND held.classid = 1 AND held.objid = %s AND held.objsubid = 2
   AND (turn.state <> 'active' OR turn.wait_event = 'ClientWrite')
   AND turn.state_change < clock_timestamp() - make_interval(secs => %s)
 """
@@ -77,14 +78,14 @@ class TurnSession:
 def lock_take() -> bool:
     """Takes the lock for this session, unless another one has it."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [CYCLE_LOCK])
+        cursor.execute("SELECT pg_try_advisory_lock(1, %s)", [CYCLE_LOCK])
         return bool(cursor.fetchone()[0])
 
 
 def lock_give() -> None:
     """Gives the lock back."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_unlock(%s)", [CYCLE_LOCK])
+        cursor.execute("SELECT pg_advisory_unlock(1, %s)", [CYCLE_LOCK])
 
 
 def stalled_turn_end() -> bool:

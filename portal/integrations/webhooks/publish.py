@@ -61,7 +61,7 @@ def publisher_lock() -> None:
     misses none, and a booking's messages are queued in order.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        cursor.execute("SELECT pg_advisory_xact_lock(1, %s)", [_LOCK])
 
 
 def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:

@@ -88,7 +88,7 @@ Row = tuple[UUID | None, int, str]
 def chain_seal(source: Source, *, now: datetime) -> int:
     """Seals unsealed rows, the oldest first; returns how many."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('audit_seal'))")
+        cursor.execute("SELECT pg_advisory_xact_lock(1, hashtext('audit_seal'))")
         rows = _unsealed(source, SEAL_BATCH)
         for tenant_id, found in groupby(rows, key=lambda row: row[0]):
             _seal(source, tenant_id, [(key, text) for _, key, text in found], now)
