@@ -7,6 +7,7 @@ interrupts the worker.
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
 from typing import IO, Any
+from uuid import UUID
 
 from django.conf import settings
 from django.template import loader
@@ -23,6 +25,7 @@ from portal.api.errors import PROBLEM_JSON, problem
 from portal.api.problems import API
 from portal.traffic import answer_count, costly_count, traffic_add
 from portal.web.measured import surface_of
+from portal.web.policy import fixed_headers
 from portal.web.serving.gate import MOST_EACH, Full, Gate
 from portal.web.serving.persons import Persons
 from portal.web.serving.workers import Complete, NoWorker, Workers
@@ -35,18 +38,61 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MOST_ROUTES = 1024
+_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}(?![0-9a-f])")
+_DIGIT = re.compile(r"[0-9a-f]")
 COUNTED_SECONDS = 2.0
 SENTENCES = {"yours": "busy_with_yours", "everybody": "busy_with_all", "waited": "busy_with_all"}
 
 
-@lru_cache(MOST_ROUTES)
 def route_of_path(path: str) -> ResolverMatch:
     """Returns the route of a path. It is kept, because Django tries hundreds of patterns in turn.
+
+    It is kept for all ids alike: otherwise an answer about an object that its people have just
+    looked at would come sooner than one about an object that does not exist.
 
     Raises:
         Resolver404: there is none. This is not kept.
     """
+    named = _ID.findall(path)
+    if not named:
+        return _kept_route(path)
+    # What has digits only may be a number.
+    if len(named) > 1 or named[0].replace("-", "").isdecimal():
+        return get_resolver().resolve(path)
+    blank = _DIGIT.sub("a", named[0])
+    return _with_id(_kept_route(path.replace(named[0], blank)), blank, named[0])
+
+
+@lru_cache(MOST_ROUTES)
+def _kept_route(path: str) -> ResolverMatch:
     return get_resolver().resolve(path)
+
+
+def _with_id(found: ResolverMatch, blank: str, name: str) -> ResolverMatch:
+    """Returns a route of the blank id with the name in its place."""
+    kwargs = {key: _named(value, blank, name) for key, value in found.kwargs.items()}
+    return ResolverMatch(
+        found.func,
+        found.args,
+        kwargs,
+        url_name=found.url_name,
+        app_names=found.app_names,
+        namespaces=found.namespaces,
+        route=found.route,
+        tried=found.tried,
+        captured_kwargs=kwargs,
+        extra_kwargs=found.extra_kwargs,
+    )
+
+
+def _named(value: object, blank: str, name: str) -> object:
+    match value:
+        case UUID():
+            return UUID(name)
+        case str():
+            return value.replace(blank, name)
+        case _:
+            return value
 
 
 def costly_request(scope: Message) -> Costly | None:
@@ -147,9 +193,9 @@ def _refusal(scope: Message, refused: Refused) -> Complete:
     """Returns problem JSON, a page without a reader, or for a part of a page its sentence."""
     shown = problem(refused)
     headers = {
+        **fixed_headers(),
         "Retry-After": shown["Retry-After"],
         "Cache-Control": "no-store, private",
-        "X-Content-Type-Options": "nosniff",
     }
     if scope["path"].startswith(API):
         headers["Content-Type"] = PROBLEM_JSON

@@ -8,6 +8,8 @@ import pytest
 from django.test import Client
 
 from portal.web.policy import OWN, UNUSED
+from portal.web.serving.costly import _refusal
+from tenants.platform.errors import Refused
 from tests.builders import a_member, a_project
 from tests.web.crawl import filled, routes
 
@@ -88,3 +90,14 @@ def test_a_refusal_before_django_has_the_headers(live_portal: str, path: str) ->
     answer = httpx.post(live_portal + path, content=b"x" * (2**20 * 9), timeout=20)
     assert answer.status_code == 413
     assert missing(answer.headers) == []
+
+
+@pytest.mark.parametrize("path", ["/t/helix/bookings", "/api/v1/quotes"])
+@pytest.mark.parametrize("headers", [[], [(b"x-fragment", b"1")]])
+def test_a_refusal_of_costly_work_has_the_headers(
+    path: str, headers: list[tuple[bytes, bytes]]
+) -> None:
+    refused = Refused("too_many_requests", "Wait.", numbers={"retry_after_seconds": 1})
+    answer = _refusal({"path": path, "headers": headers}, refused)
+    found = httpx.Headers([(name.decode(), said.decode()) for name, said in answer.headers])
+    assert missing(found) == []

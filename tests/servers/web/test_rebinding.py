@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import httpx
@@ -49,7 +49,7 @@ def heard(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[Heard
     """A server at each address, with the same port, and a name server that changes its mind."""
     settings.WEBHOOK_ALLOW = settings.SIGN_ON_ALLOW = [ip_network(f"{CHECKED}/32")]
     first = _server(CHECKED, 0, [])
-    found = Heard(first.server_address[1])
+    found = Heard(first.server_port)
     first.heard = found.requests  # type: ignore[attr-defined]
     servers = [first, _server(INSIDE, found.port, found.requests)]
     real = socket.getaddrinfo
@@ -76,7 +76,8 @@ def _server(address: str, port: int, heard: list[str]) -> HTTPServer:
             self.server.heard.append(address)  # type: ignore[attr-defined]
             self.send_response(307)
             # By a redirect the same request would be sent to the site's own server.
-            self.send_header("Location", f"http://{NAME}:{self.server.server_address[1]}/in")
+            own = cast(HTTPServer, self.server).server_port
+            self.send_header("Location", f"http://{NAME}:{own}/in")
             self.send_header("Content-Length", "0")
             self.end_headers()
 
