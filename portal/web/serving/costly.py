@@ -76,12 +76,11 @@ def _with_id(found: ResolverMatch, blank: str, name: str) -> ResolverMatch:
         found.args,
         kwargs,
         url_name=found.url_name,
-        app_names=found.app_names,
-        namespaces=found.namespaces,
+        app_names=[*found.app_names],
+        namespaces=[*found.namespaces],
         route=found.route,
         tried=found.tried,
         captured_kwargs=kwargs,
-        extra_kwargs=found.extra_kwargs,
     )
 
 
