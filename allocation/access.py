@@ -18,8 +18,8 @@ from allocation.models import (
     WaitOffer,
 )
 from allocation.words.refusals import refusal_text
-from tenants.access import Actor
-from tenants.models import Membership, Role
+from tenants.access import Actor, acting_members
+from tenants.models import Role
 from tenants.platform.database.compiled import ANY_INDEX, ANY_NUMBER, ANY_TENANT, Compiled
 from tenants.platform.database.look import ASKED_AT
 from tenants.platform.errors import Refused, denied, missing
@@ -134,7 +134,7 @@ def access_approval(actor: Actor, approval_id: UUID, now: datetime) -> Approval:
     found = rows.filter(tenant_id=actor.tenant_id, id=approval_id).first()
     if found is None or not (
         actor.may_lead(found.project_id)
-        or found.asker_id == actor.user_id
+        or (found.asker_id == actor.user_id and actor.only_project in (None, found.project_id))
         or any(principals_of(actor, found, now))
     ):
         raise missing("approval")
@@ -150,11 +150,11 @@ def principals_of(actor: Actor, approval: Approval, now: datetime) -> Iterator[t
         StandIn.in_force(now), tenant_id=actor.tenant_id, person=actor.user_id
     )
     rows = rows.filter(Q(project=None) | Q(project=approval.project_id))
+    if actor.only_project not in (None, approval.project_id):
+        rows = rows.none()
     named = rows.exclude(approver=approval.asker_id).values("approver")
     roles = Q(role=Role.TENANT_ADMIN) | Q(role=Role.LEAD, project=approval.project_id)
-    found = Membership.objects.filter(
-        roles, tenant_id=actor.tenant_id, user__in=named, user__is_active=True
-    )
+    found = acting_members(actor.tenant_id).filter(roles, user__in=named)
     yield from found.order_by("user_id", "role").values_list("user_id", "role")
 
 
@@ -183,6 +183,8 @@ def overrides_visible(actor: Actor) -> QuerySet[Override]:
         return rows
     led = [project for project in actor.roles if actor.may_lead(project)]
     mine = Q(asked_by=actor.user_id) | Q(person=actor.user_id)
+    if actor.only_project is not None:
+        mine &= Q(project=actor.only_project)
     granted = Q(person=None, state__in=[Override.State.GRANTED, Override.State.ENDED])
     own = Q(project__in=list(actor.roles)) | Q(project=None)
     return rows.filter(mine | Q(project__in=led) | (granted & own & Q(budget=None)))

@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from tenants.models import Project, Role, User
+from tenants.models import KnownPerson, Membership, Project, Role, User
 from tenants.platform.errors import denied, missing
 from tenants.platform.reference import by_version
 from tenants.words import refusal_text
@@ -153,6 +154,24 @@ def actor_of(
     )
 
 
+def acting_members(tenant_id: UUID) -> QuerySet[Membership]:
+    """The memberships whose people may act: account, access to the tenant and tenant are open."""
+    known = KnownPerson.objects.filter(tenant=OuterRef("tenant"), user=OuterRef("user"))
+    return Membership.objects.filter(
+        ~Exists(known.filter(disabled__isnull=False)),
+        tenant_id=tenant_id,
+        tenant__is_open=True,
+        user__is_active=True,
+    )
+
+
+def may_still_book(user_id: int, project: Project) -> bool:
+    """Whether the person may book in the project at present, without a request of theirs."""
+    roles = Q(role=Role.TENANT_ADMIN) | Q(project=project, role__in=[Role.RESEARCHER, Role.LEAD])
+    members = acting_members(project.tenant_id).filter(roles, user=user_id)
+    return project.is_open and members.exists()
+
+
 def client_address(meta: Mapping[str, Any]) -> str:
     """The address of the client; empty when it is unknown.
 
@@ -213,9 +232,21 @@ def access_project_to_book(actor: Actor, slug: str, param: str | None = None) ->
     project = access_project(actor, slug, param)
     if not actor.may_book(project.id):
         raise denied(refusal_text("bookers_only"))
+    require_open(project)
+    return project
+
+
+def require_in_reach(actor: Actor, project: Project | None) -> None:
+    """Raises Refused `not_allowed` if the actor's token is limited to another project than this.
+    None is all projects of the actor."""
+    if actor.only_project is not None and (project is None or project.id != actor.only_project):
+        raise denied(refusal_text("token_of_project"))
+
+
+def require_open(project: Project) -> None:
+    """Raises Refused `not_allowed` if the project is closed."""
     if not project.is_open:
         raise denied(refusal_text("project_closed", found=project.name))
-    return project
 
 
 @by_version

@@ -12,7 +12,9 @@ from tenants.rules.limit_times import Times
 
 
 def labs_led(actor: Actor) -> set[UUID]:
-    """The labs that the person leads."""
+    """The labs that the person leads; none with a token of one project."""
+    if actor.only_project is not None:
+        return set()
     rows = LabLead.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
     return set(rows.values_list("lab_id", flat=True))
 
@@ -52,9 +54,9 @@ def person_quotas_seen(actor: Actor) -> QuerySet[PersonQuota]:
     if not actor.is_tenant_admin:
         led = labs_led(actor)
         leads = [each for each in actor.roles if actor.may_lead(each)]
-        mine = Q(user=actor.user_id) | (
-            Q(user=None) & (Q(project=None) | Q(project__in=actor.roles))
-        )
+        here = Q(project=None) | Q(project__in=actor.roles)
+        own = Q(user=actor.user_id) & (Q() if actor.only_project is None else here)
+        mine = own | (Q(user=None) & here)
         rows = rows.filter(mine | Q(project__in=leads) | Q(project__lab__in=led))
     rows = rows.select_related("project", "user")
     return rows.order_by("project__name", "user__username", "gpu_class__order", "gpu_class_id")
@@ -68,6 +70,8 @@ def quota_windows_seen(actor: Actor) -> QuerySet[QuotaWindow]:
         mine = Q(project__in=actor.roles) | Q(project__lab__in=led) | Q(lab__in=labs_seen(actor))
         leads = [each for each in actor.roles if actor.may_lead(each)]
         persons = Q(user=actor.user_id) | Q(project__in=leads) | Q(project__lab__in=led)
+        if actor.only_project is not None:
+            persons &= Q(project=None) | mine
         of_all = Q(user=None) & (Q(project=None, lab=None) | mine)
         rows = rows.filter(of_all | (Q(user__isnull=False) & persons))
     return rows.select_related("project", "lab", "user", "gpu_class")

@@ -52,6 +52,10 @@ _SENTENCES: dict[str, Promise] = {
         "This token has expired or was revoked, so it cannot create another one."
     ),
     "token_project": gettext_lazy("This token is for another project."),
+    "token_of_project": gettext_lazy(
+        "This token is limited to one project, and this is about more than that. Name the project, "
+        "or use a token without a project."
+    ),
     "directory_groups": gettext_lazy("A directory keeps at most %(most_groups)s groups."),
     "directory_group_members": gettext_lazy("A group has at most %(most_members)s members."),
     "directory_member": gettext_lazy("A member is an id of a person."),

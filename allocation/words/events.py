@@ -212,6 +212,19 @@ _SENTENCES: dict[str, Text] = {
         "%(amount)s charged: %(share)s %% of the price of GPUs that were given up less than "
         "%(notice)s minutes before."
     ),
+    "cancelled_owner_left": gettext_lazy(
+        "Cancelled because %(owner)s can't book in %(project)s any more; %(freed)s is no longer "
+        "held."
+    ),
+    "cancelled_project_closed": gettext_lazy(
+        "Cancelled because %(project)s was closed; %(freed)s is no longer held."
+    ),
+    "change_withdrawn_owner_left": gettext_lazy(
+        "The change was withdrawn because %(owner)s can't book in %(project)s any more."
+    ),
+    "change_withdrawn_project_closed": gettext_lazy(
+        "The change was withdrawn because %(project)s was closed."
+    ),
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
     "parents_over": gettext_lazy("The bookings that it depends on are over."),
     "array_element": gettext_lazy("Its turn in the array %(label)s has come; %(held)s held."),

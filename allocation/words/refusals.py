@@ -302,6 +302,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "approval_changed": gettext_lazy(
         "The booking is not what you were shown. Read it again, then decide."
     ),
+    "owner_left": gettext_lazy(
+        "%(owner)s can't book in %(project)s any more, so the booking can't get more. It can be "
+        "ended or made smaller."
+    ),
     "asker_left": gettext_lazy(
         "The person can't book in this project any more, so this can't be approved."
     ),

@@ -31,6 +31,7 @@ from tenants.api.idempotency import (
     key_take,
     keyed_request_of,
 )
+from tenants.api.project_tokens import project_check
 from tenants.api.scopes import scope_check
 from tenants.models import User
 from tenants.platform.costly import Costly
@@ -76,6 +77,7 @@ class ApiView(APIView):
         if request.auth is not None:
             log_id(user=self.caller.actor.user_id)
             scope_check(request, self.caller.scopes)
+            project_check(request, self.actor)
             call_limit_check("token", str(self.caller.token_id), self.now)
         # HEAD is answered by the handler of GET, which takes the same parameters.
         method = "GET" if request.method == "HEAD" else request.method

@@ -1,5 +1,6 @@
 """People and organisations, their limits, the audit log, and outgoing messages."""
 
+from tenants.models.departures import Departure
 from tenants.models.directory import DirectoryGroup, DirectoryPerson, DirectoryToken
 from tenants.models.labs import LabLead, LabQuota, PersonQuota, QuotaWindow
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
@@ -43,6 +44,7 @@ __all__ = [
     "AuditSeal",
     "ChatChannel",
     "ChatMessage",
+    "Departure",
     "DirectoryGroup",
     "DirectoryPerson",
     "DirectoryToken",

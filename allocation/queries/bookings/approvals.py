@@ -12,8 +12,8 @@ from django.db.models import Count, Q, QuerySet, Sum
 from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, StandIn
 from allocation.queries.bookings.money.held_use import NO_HOURS, HeldHours, people_use
 from allocation.rules.states import State
-from tenants.access import Actor
-from tenants.models import Membership, Role
+from tenants.access import Actor, acting_members
+from tenants.models import Role
 
 HISTORY = timedelta(days=90)
 
@@ -40,6 +40,8 @@ def approvals_visible(actor: Actor, now: datetime) -> QuerySet[Approval]:
     )
     if actor.is_tenant_admin:
         return rows
+    if actor.only_project is not None:
+        rows = rows.filter(project=actor.only_project)
     led = [project for project, role in actor.roles.items() if role == Role.LEAD]
     return rows.filter(Q(project__in=led) | Q(asker=actor.user_id) | _stood_in(actor, now))
 
@@ -65,9 +67,7 @@ def _stood_in(actor: Actor, now: datetime, *, to_decide: bool = False) -> Q:
     )
     found = Q(id__in=[])
     for approver, project in named.values_list("approver", "project"):
-        roles = Membership.objects.filter(
-            tenant_id=actor.tenant_id, user=approver, user__is_active=True
-        )
+        roles = acting_members(actor.tenant_id).filter(user=approver)
         led = roles.filter(role=Role.LEAD).values("project")
         allowed = Q(project__in=led)
         if to_decide:
@@ -88,14 +88,15 @@ def approvers_of(approval: Approval, now: datetime) -> list[int]:
     roles = Q(role=Role.TENANT_ADMIN)
     if approval.present_step.role == "lead":
         roles |= Q(role=Role.LEAD, project=approval.project_id)
-    people = Membership.objects.filter(roles, tenant=approval.tenant_id, user__is_active=True)
+    people = acting_members(approval.tenant_id).filter(roles)
     done: set[int | None] = {approval.asker_id}
     for act in approval.acts.all():
         done |= {act.person_id, act.principal_id}
     able = set(people.values_list("user_id", flat=True)) - done
     named = StandIn.objects.filter(
         StandIn.in_force(now), Q(project=None) | Q(project=approval.project_id),
-        tenant=approval.tenant_id, approver__in=able, person__is_active=True,
+        tenant=approval.tenant_id, approver__in=able,
+        person__in=acting_members(approval.tenant_id).values("user"),
     )  # fmt: skip
     others = set(named.values_list("person_id", flat=True)) - done
     return sorted(able | others)

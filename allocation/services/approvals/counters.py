@@ -31,9 +31,9 @@ from allocation.services.runs.transition import booking_change
 from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
-from tenants.access import Actor
+from tenants.access import Actor, acting_members
 from tenants.audit import actor_record
-from tenants.models import Membership, Role, User
+from tenants.models import Role, User
 from tenants.platform.errors import Refused, denied
 from tenants.services.input_values import name_read
 
@@ -162,7 +162,7 @@ def _asker(actor: Actor, approval: Approval) -> Actor:
 
 
 def _person(actor: Actor, person: User) -> Actor:
-    rows = Membership.objects.filter(tenant_id=actor.tenant_id, user=person, user__is_active=True)
+    rows = acting_members(actor.tenant_id).filter(user=person)
     return Actor(
         user_id=person.pk,
         name=person.display_name,

@@ -9,9 +9,9 @@ from django.db.models import Q, QuerySet
 
 from allocation.models import StandIn
 from allocation.words.refusals import refusal_text
-from tenants.access import Actor, access_project
+from tenants.access import Actor, access_project, acting_members, require_in_reach
 from tenants.audit import actor_record
-from tenants.models import Membership, Project, Role
+from tenants.models import Project, Role
 from tenants.platform.errors import Refused, denied, invalid, missing
 
 LONGEST = timedelta(days=90)
@@ -39,13 +39,8 @@ def stand_in_set(*, actor: Actor, terms: StandInTerms, now: datetime) -> StandIn
     starts = max(terms.starts or now, now)
     if not timedelta(0) < terms.until - starts <= LONGEST:
         raise invalid("bad_until", refusal_text("stand_in_until", most=LONGEST.days), "until")
-    member = (
-        Membership.objects.filter(
-            tenant_id=actor.tenant_id, user__username=terms.person, user__is_active=True
-        )
-        .select_related("user")
-        .first()
-    )
+    people = acting_members(actor.tenant_id).filter(user__username=terms.person)
+    member = people.select_related("user").first()
     if member is None:
         raise missing("person", "person")
     if member.user_id == actor.user_id:
@@ -94,6 +89,8 @@ def stand_ins_visible(actor: Actor) -> QuerySet[StandIn]:
     rows = rows.select_related("approver", "person", "project")
     if actor.is_tenant_admin:
         return rows
+    if actor.only_project is not None:
+        rows = rows.filter(project=actor.only_project)
     return rows.filter(Q(approver=actor.user_id) | Q(person=actor.user_id))
 
 
@@ -106,6 +103,7 @@ def _project_of(actor: Actor, slug: str) -> Project | None:
     if not may_name(actor):
         raise denied(refusal_text("stand_in_approvers"))
     if not slug:
+        require_in_reach(actor, None)
         return None
     project = access_project(actor, slug, "project")
     if not actor.may_lead(project.id):

@@ -17,6 +17,7 @@ from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approval.decisions import approvals_expire
 from allocation.services.bookings.change.calendar_cuts import calendar_cut
+from allocation.services.bookings.departures import departures_apply
 from allocation.services.bookings.dependencies import dependencies_advance
 from allocation.services.bookings.waiting.candidates import entries_expire, nights_note
 from allocation.services.bookings.waiting.groups import rivals_withdraw
@@ -181,8 +182,10 @@ def _turn(now: datetime) -> CycleResult:
 
 
 def _end(work: Work, now: datetime, *, planned: bool) -> int:
-    """Ends what is over, or can't stay on its hardware; returns how many."""
+    """Ends what is over, whose owner has left, or can't stay on its hardware; returns how many."""
     ended = 0
+    if work.take("departures"):
+        ended += departures_apply(now)
     if work.take("calendar_cuts"):
         calendar_cut(now)
     if work.take("runs_over", "leaving_over", "never_started"):

@@ -17,6 +17,7 @@ from allocation.models import (
 from allocation.rules.states import EXTENDABLE, OPEN, WAITING, State
 from allocation.services.bookings.approval.decisions import approvals_due
 from allocation.services.bookings.change.calendar_cuts import calendar_cuts_due
+from allocation.services.bookings.departures import departures_due
 from allocation.services.bookings.dependencies import dependencies_due
 from allocation.services.bookings.waiting.candidates import entries_due, nights_due
 from allocation.services.bookings.waiting.groups import rivals_due
@@ -67,6 +68,7 @@ def _starts_due(now: datetime) -> QuerySet[Booking]:
 
 _QUESTIONS: Mapping[str, Question] = {
     "frozen": lambda _: PortalMode.objects.filter(kind=PortalMode.Kind.FREEZE, ended_at=None),
+    "departures": lambda _: departures_due(),
     "calendar_cuts": lambda _: calendar_cuts_due(),
     "runs_over": lambda now: _bookings(runs_over(now)),
     "leaving_over": lambda now: _bookings(leaving_over(now)),
@@ -111,6 +113,7 @@ _QUESTIONS: Mapping[str, Question] = {
 }  # fmt: skip
 # Each of these gives a turn something to do.
 _ANY_OF = (
+    "departures",
     "calendar_cuts", "runs_over", "leaving_over", "offers", "approvals", "entries", "rivals",
     "places_lapsed", "more_time", "changes_due", "dependencies", "requested", "starts", "resumes",
 )  # fmt: skip

@@ -30,8 +30,8 @@ from allocation.services.jira.intake import TASK, said_of
 from allocation.services.jira.outcome import Outcome
 from allocation.services.quotes.quotes import quote_make
 from allocation.words.refusals import coded_text, refusal_text
-from tenants.access import Actor, actor_of
-from tenants.models import Membership, User
+from tenants.access import Actor, acting_members, actor_of
+from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.rows import with_last_rows
@@ -167,12 +167,11 @@ def _owner(connection: JiraConnection, mapping: JiraProject) -> Actor:
 
 def _person(connection: JiraConnection, mapping: JiraProject, person: User) -> Actor:
     """A person in whose name Jira acts, with the present rights. For web processes, too."""
-    rows = Membership.objects.filter(
-        tenant_id=connection.tenant_id,
-        user_id=person.pk,
-        tenant__is_open=True,
-        user__is_active=True,
-    ).values_list("tenant_id", "project_id", "role", "user__username", "user__time_zone")
+    rows = (
+        acting_members(connection.tenant_id)
+        .filter(user=person)
+        .values_list("tenant_id", "project_id", "role", "user__username", "user__time_zone")
+    )
     if not rows:
         name = person.username
         raise Refused("not_allowed", refusal_text("jira_person_left", name=name), "denied")

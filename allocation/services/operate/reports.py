@@ -14,9 +14,9 @@ from allocation.models import ReportSubscription
 from allocation.queries.bookings.money.statements import StatementOf
 from allocation.words.refusals import refusal_text
 from billing.rules import Period, period_text
-from tenants.access import Actor, require_tenant_admin
+from tenants.access import Actor, acting_members, require_tenant_admin
 from tenants.audit import audit_record
-from tenants.models import Lab, Membership, Project, Role, User
+from tenants.models import Lab, Project, Role, User
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import tenant_tx
@@ -99,7 +99,10 @@ def reports_managed(actor: Actor) -> QuerySet[ReportSubscription]:
     if actor.is_tenant_admin:
         return rows
     led = [project for project in actor.roles if actor.may_lead(project)]
-    return rows.filter(Q(user_id=actor.user_id) | Q(project__in=led))
+    own = Q(user_id=actor.user_id)
+    if actor.only_project is not None:
+        own &= Q(project=actor.only_project)
+    return rows.filter(own | Q(project__in=led))
 
 
 def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> ReportSubscription:
@@ -151,11 +154,8 @@ def _recipient(actor: Actor, terms: ReportTerms) -> User:
         return User.objects.get(id=actor.user_id)
     if terms.project is not None and not actor.may_lead(terms.project.id):
         raise denied(refusal_text("report_recipients"))
-    found = Membership.objects.filter(
-        Q(project=terms.project) | Q(role=Role.TENANT_ADMIN),
-        tenant_id=actor.tenant_id,
-        user__username=terms.person,
-        user__is_active=True,
+    found = acting_members(actor.tenant_id).filter(
+        Q(project=terms.project) | Q(role=Role.TENANT_ADMIN), user__username=terms.person
     )
     if terms.project is None:
         found = found.filter(role=Role.TENANT_ADMIN)

@@ -15,7 +15,7 @@ from allocation.services.tiers.limits import tier_limits
 from allocation.words.refusals import refusal_text
 from billing.access import access_budget
 from billing.models import Budget
-from tenants.access import Actor, access_project_to_book
+from tenants.access import Actor, access_project_to_book, require_in_reach
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import name_read
@@ -86,6 +86,7 @@ def override_ask(*, actor: Actor, wanted: Wanted, now: datetime) -> Override:
             `override_asked`.
     """
     row = override_of(actor, wanted, now)
+    require_in_reach(actor, row.project)
     row.asked_by_id = actor.user_id
     if row.is_once or row.kind in OF_TIERS:
         row.person_id = actor.user_id

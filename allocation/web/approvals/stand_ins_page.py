@@ -22,8 +22,8 @@ from allocation.web.bookings.booking_pages import page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import moment_words
 from allocation.words.refusals import refusal_text
-from tenants.access import Actor
-from tenants.models import Membership, Project, User
+from tenants.access import Actor, acting_members
+from tenants.models import Project, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.web.frame import tenant_page, zone_of
@@ -122,7 +122,7 @@ def _form(actor: Actor, sent: QueryDict, refusal: Refused | None) -> dict[str, A
             name, label, value, hint=hint, error=error, required=False, id=f"new-{name}", **more
         )
 
-    rows = Membership.objects.filter(tenant_id=actor.tenant_id, user__is_active=True)
+    rows = acting_members(actor.tenant_id)
     others = User.objects.filter(id__in=rows.exclude(user=actor.user_id).values("user"))
     people = [
         (each.username, each.display_name) for each in others.order_by("first_name", "username")

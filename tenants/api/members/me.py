@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, list_response
-from tenants.models import ApiToken, Project, Scope, Tenant, User
+from tenants.models import Project, Scope, Tenant, User
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Strict, Text, Whole
 from tenants.platform.rest.pagination import PageQuery, page_of, page_of_rows
@@ -25,7 +25,7 @@ from tenants.services import (
     user_mails_set,
     user_zone_set,
 )
-from tenants.services.credentials.tokens import MAX_OVERLAP_HOURS
+from tenants.services.credentials.tokens import MAX_OVERLAP_HOURS, own_tokens
 from tenants.services.sign_in.sessions import sessions_of
 
 
@@ -184,9 +184,7 @@ class Tokens(ApiView):
         """Lists tokens, the latest first."""
         with self.tx():
             tokens, next_cursor = page_of(
-                ApiToken.objects.filter(
-                    tenant_id=self.actor.tenant_id, user_id=self.actor.user_id
-                ).select_related("project"),
+                own_tokens(self.actor).select_related("project"),
                 keys=("-created", "-id"),
                 query=self.query,
                 scope=f"tokens:{self.actor.tenant_id}:{self.actor.user_id}",

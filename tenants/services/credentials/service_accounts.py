@@ -105,7 +105,7 @@ def service_account_create(
 
 @transaction.atomic
 def service_account_close(*, actor: Actor, account_id: UUID, now: datetime) -> ServiceAccount:
-    """Closes a service account for good: its tokens and its role end, its bookings stay.
+    """Closes a service account for good: its tokens, its role and its planned bookings end.
 
     Raises:
         Refused: `not_found`.

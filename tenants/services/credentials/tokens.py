@@ -142,7 +142,7 @@ def token_rotate(
     """
     _require_own_process(actor)
     overlap_check(overlap_hours)
-    old = live_tokens(actor.tenant_id, actor.user_id, now).filter(id=token_id)
+    old = own_tokens(actor).filter(id=token_id, revoked=None, expires__gt=now)
     return token_replace(actor, old, timedelta(hours=overlap_hours), now, made_with)
 
 
@@ -157,7 +157,7 @@ def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> ApiToken:
     """
     tokens = ApiToken.objects.filter(tenant_id=actor.tenant_id, id=token_id)
     if not actor.is_tenant_admin:
-        tokens = tokens.filter(user_id=actor.user_id)
+        tokens = own_tokens(actor).filter(id=token_id)
     if not tokens.exists():
         raise missing("token")
     tokens_end(actor, [token_id], now)
@@ -328,6 +328,12 @@ def token_store(actor: Actor, new: NewToken, now: datetime) -> tuple[ApiToken, s
     }
     actor_record(actor, "token.created", ("token", token.id), now, detail)
     return token, clear
+
+
+def own_tokens(actor: Actor) -> QuerySet[ApiToken]:
+    """The person's tokens in this tenant; with a token of one project, those of the project."""
+    rows = ApiToken.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
+    return rows if actor.only_project is None else rows.filter(project_id=actor.only_project)
 
 
 def live_tokens(tenant_id: UUID, user_id: int, now: datetime) -> QuerySet[ApiToken]:

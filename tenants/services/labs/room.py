@@ -73,7 +73,9 @@ def lab_quota_of(project: Project, model: GpuClass) -> LabQuota | None:
 
 
 def leads_lab(actor: Actor, lab_id: UUID) -> bool:
-    """Whether the person leads the lab."""
+    """Whether the person leads the lab; nobody does with a token of one project."""
+    if actor.only_project is not None:
+        return False
     return LabLead.objects.filter(
         tenant_id=actor.tenant_id, lab_id=lab_id, user_id=actor.user_id
     ).exists()

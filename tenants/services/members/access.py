@@ -1,7 +1,7 @@
 """Disables people in one tenant, as a directory does when somebody leaves, and enables them again.
 
-Roles and bookings stay; they give no access while the person is disabled. Other tenants of the
-person are not affected.
+Roles stay, and give no access while the person is disabled; what is planned for them is cancelled.
+Other tenants of the person are not affected.
 """
 
 from datetime import datetime

@@ -53,7 +53,7 @@ def project_create(*, actor: Actor, slug: str, name: str, now: datetime) -> Proj
 
 
 def project_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -> Project:
-    """Opens or closes a project for new bookings; existing bookings stay.
+    """Opens or closes a project. When it closes, planned bookings are cancelled; running ones stay.
 
     Raises:
         Refused: `not_allowed` or `not_found`.

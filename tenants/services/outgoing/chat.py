@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from tenants.access import Actor, access_project
+from tenants.access import Actor, access_project, require_in_reach
 from tenants.audit import actor_record
 from tenants.models import ChatChannel, ChatMessage, Project
 from tenants.outbox import task_request
@@ -48,7 +48,8 @@ def chat_channels_of(actor: Actor) -> QuerySet[ChatChannel]:
     if not actor.is_tenant_admin:
         led = Q(project__in=[each for each in actor.roles if actor.may_lead(each)])
     rows = ChatChannel.objects.filter(tenant_id=actor.tenant_id)
-    return rows.filter(Q(user=actor.user_id) | led).select_related("project")
+    own = Q(user=actor.user_id) if actor.only_project is None else Q(id__in=[])
+    return rows.filter(own | led).select_related("project")
 
 
 def chat_channel_one(actor: Actor, channel_id: UUID) -> ChatChannel:
@@ -156,6 +157,7 @@ def _host_check(url: str, service: str) -> None:
 
 def _project(actor: Actor, slug: str | None) -> Project | None:
     if not slug:
+        require_in_reach(actor, None)
         return None
     project = access_project(actor, slug, "project")
     if not actor.may_lead(project.id):

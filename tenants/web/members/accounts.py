@@ -136,7 +136,8 @@ def _question(form: QueryDict) -> Confirmation | None:
         title=f"Close the account {user.username}?",
         lost=(
             "All its browsers are signed out, and its API tokens stop working.",
-            "Its roles and bookings stay, and bookings are charged. You can reopen the account.",
+            "Its roles stay. What is planned for it is cancelled within a minute; what runs ends at"
+            " its time and is charged. You can reopen the account.",
         ),
         button=f"Close {user.username}",
         back="/ops/accounts",

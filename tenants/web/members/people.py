@@ -194,7 +194,8 @@ def _disable_question(actor: Actor, form: QueryDict) -> Confirmation:
         lost=(
             f"They can't open {actor.tenant_slug} from their next request on, also not by tokens.",
             "Their roles stay and count again when you enable them.",
-            "What they have booked stays and is charged.",
+            "What they have planned is cancelled within a minute. What runs ends at its time and is"
+            " charged.",
         ),
         button=f"Disable {user.display_name}",
         back=f"/t/{actor.tenant_slug}/people",
@@ -245,8 +246,9 @@ def _remove_question(actor: Actor, member: Membership) -> Confirmation:
         title=f"Remove {member.user.display_name} from {project}?",
         lost=(
             f"They can't see or book in {project} from their next request on. {rest}",
-            "What they have booked stays and is charged to the project.",
-            "To undo this, invite them again; they have to accept.",
+            f"What they have planned in {project} is cancelled within a minute. What runs ends at"
+            " its time and is charged to the project.",
+            "To undo this, invite them again; they have to accept. Cancelled bookings stay so.",
         ),
         button=f"Remove {member.user.display_name} from {project}",
         back=f"/t/{actor.tenant_slug}/people",
@@ -265,7 +267,8 @@ def _close_question(actor: Actor, form: QueryDict) -> Confirmation | None:
         title=f"Close {project.name}?",
         lost=(
             f"{people} {'person' if people == 1 else 'people'} can't book in it any more.",
-            "Existing bookings continue and are charged. To undo this, reopen the project.",
+            "What is planned in it is cancelled within a minute. What runs ends at its time and is"
+            " charged. You can reopen the project; cancelled bookings don't return.",
         ),
         button=f"Close {project.name} for {people} {'person' if people == 1 else 'people'}",
         back=f"/t/{actor.tenant_slug}/people",
@@ -283,4 +286,5 @@ def _open(actor: Actor, form: QueryDict, *, is_open: bool) -> str:
     project = project_open_set(
         actor=actor, slug=form.get("project", ""), is_open=is_open, now=timezone.now()
     )
-    return f"{project.name} is {'open again' if is_open else 'closed for new bookings'}."
+    done = "open again" if is_open else "closed; what is planned in it is cancelled"
+    return f"{project.name} is {done}."

@@ -150,7 +150,7 @@ def _revoke(actor: Actor, account: ServiceAccount, form: QueryDict) -> str:
 
 def _close(actor: Actor, account: ServiceAccount) -> str:
     service_account_close(actor=actor, account_id=account.id, now=timezone.now())
-    return f"{account.name} closed. Its bookings stay."
+    return f"{account.name} closed. What it has planned is cancelled within a minute."
 
 
 def _question(actor: Actor, account: ServiceAccount, form: QueryDict) -> Confirmation | None:
@@ -161,7 +161,8 @@ def _question(actor: Actor, account: ServiceAccount, form: QueryDict) -> Confirm
         title=f"Close {account.name}?",
         lost=(
             "All its tokens are revoked, and programs that use them are refused.",
-            "Its bookings stay and are charged. Release those that nobody needs.",
+            "What it has planned is cancelled within a minute. What runs ends at its time and is"
+            " charged; release what nobody needs.",
             "This can't be undone.",
         ),
         button=f"Close {account.name}",

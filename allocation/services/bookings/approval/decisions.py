@@ -23,9 +23,8 @@ from allocation.services.runs.transition import booking_change, booking_lock, bo
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
-from tenants.access import Actor
+from tenants.access import Actor, may_still_book, require_open
 from tenants.audit import audit_entry, audit_write
-from tenants.models import Membership, Role
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 from tenants.services.input_values import name_read
@@ -214,13 +213,9 @@ def open_check(approval: Approval, digest: str, bookings: Sequence[Booking], now
 
 def asker_check(approval: Approval) -> None:
     """Raises Refused `asker_left` if the asker may not book in the project any more."""
-    roles = Membership.objects.filter(
-        tenant_id=approval.tenant_id, user=approval.asker_id, user__is_active=True
-    )
-    may = roles.filter(role=Role.TENANT_ADMIN) | roles.filter(
-        project=approval.project_id, role__in=[Role.RESEARCHER, Role.LEAD]
-    )
-    if not may.exists():
+    booking, project = approval.booking, approval.project
+    require_open(project)
+    if not all(may_still_book(each, project) for each in {approval.asker_id, booking.owner_id}):
         raise Refused("asker_left", refusal_text("asker_left"))
 
 

@@ -32,8 +32,7 @@ from allocation.words.refusals import refusal_text
 from billing.models import Guardrail
 from billing.queries import BudgetFigures
 from billing.services.guardrails import MEASURED
-from tenants.access import Actor
-from tenants.models import Membership
+from tenants.access import Actor, acting_members
 from tenants.models import Role as MemberRole
 from tenants.platform.errors import Refused
 from tenants.platform.reference import by_version
@@ -199,7 +198,7 @@ def approvers_check(
         roles = Q(role=MemberRole.TENANT_ADMIN)
         if step.role == "lead":
             roles |= Q(role=MemberRole.LEAD, project=project_id)
-        people = Membership.objects.filter(roles, tenant_id=tenant_id, user__is_active=True)
+        people = acting_members(tenant_id).filter(roles)
         found = people.exclude(user=asker_id).values("user_id").distinct().count()
         if found < step.needed:
             raise refusal(

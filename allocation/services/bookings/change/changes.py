@@ -55,6 +55,7 @@ from allocation.services.bookings.checks.terms import (
     target_of,
     weaker_terms,
 )
+from allocation.services.bookings.departures import growth_check
 from allocation.services.record.history import events_add
 from allocation.services.record.terms import Terms, terms_of
 from allocation.services.record.workloads import has_run
@@ -106,8 +107,8 @@ def booking_patch(
 
     Raises:
         Refused: `revision_moved`, `not_changeable`, `change_awaited`, `running_fixed`,
-            `tier_begun`, `extension_while_paused`, `cost_above`, or any rule of a request. Nothing
-            is lost then.
+            `tier_begun`, `extension_while_paused`, `cost_above`, `owner_left`, `not_allowed`, or
+            any rule of a request. Nothing is lost then.
     """
     with transaction.atomic():
         dates_lock(booking)
@@ -183,6 +184,8 @@ class _Asked:
         state, strength = State(self.booking.state), strength_of(self.old, self.new)
         if strength is Strength.WORD:
             return self._word()
+        if strength is Strength.STRONGER or self.patch.sooner is not None:
+            growth_check(self.booking)
         if self.booking.awaits_parents:
             sentence = refusal_text("depends_change", label=self.booking.label)
             raise Refused("depends_change", sentence)

@@ -14,6 +14,7 @@ from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.approval.changes import approval_needed
 from allocation.services.bookings.change.writer import ChangeWriter
 from allocation.services.bookings.checks.terms import hold_of, stronger_terms, weaker_terms
+from allocation.services.bookings.departures import growth_check
 from allocation.services.bookings.wait_entries import entry_problem, too_many
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
@@ -126,6 +127,7 @@ def entry_wake(*, actor: Actor, entry_id: UUID, now: datetime) -> WaitEntry:
         if entry.slot is None:
             raise Refused("entry_over", refusal_text("entry_over", label=booking.label))
         if entry.is_dormant:
+            growth_check(booking)
             entry.expired_count = 0
             entry.save(update_fields=["expired_count"])
             text = event_text("entry_woken", actor=actor.name)
