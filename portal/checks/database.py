@@ -168,7 +168,7 @@ def _migrations() -> Iterator[CheckMessage]:
     if fault := baseline_fault():
         yield Error(
             f"Other migrations made this database: {fault}.",
-            hint="Go on with the version that made it, or make a new database.",
+            hint="Use the version that made it, or make a new database.",
             id="portal.E114",
         )
     executor = MigrationExecutor(connection)

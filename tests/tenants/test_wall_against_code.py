@@ -242,7 +242,7 @@ def test_nothing_of_the_portal_is_open_to_every_role(real_db: Servers) -> None:
 
 
 def test_no_lock_of_a_web_process_stops_the_decisions(code: psycopg.Connection) -> None:
-    """Requests wait for each other at locks with one key; whatever it is, the solver goes on."""
+    """Requests wait for each other at locks with one key; whatever it is, the solver decides."""
     with code.transaction():
         for key in (CYCLE_LOCK, 1, (1 << 32) + CYCLE_LOCK):
             code.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [key])

@@ -15,7 +15,7 @@ class Command(Migrate):
         if fault:
             raise CommandError(
                 f"This database can't be upgraded by this version: {fault}. An earlier checkout"
-                " made it, before migrations were folded. Nothing was changed. Go on with the"
+                " made it, before migrations were folded. Nothing was changed. Use the"
                 " version that made it, or make a new database: docs/operator.md, Upgrading."
             )
         super().handle(*args, **options)

@@ -1,4 +1,4 @@
-"""Whether the time of an answer tells a foreign object from one that does not exist.
+"""Whether the time of an answer differs for a foreign object and for one that does not exist.
 
 `python -m tests.bench.live.foreign --demo var/demo.json --times 2000` asks a running demo for
 bookings of the other tenant and for random ids, in random order, over REST and on pages. It prints

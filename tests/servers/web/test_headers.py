@@ -1,4 +1,4 @@
-"""Every kind of answer tells the browser to trust, embed and keep nothing: pages and errors, REST,
+"""Headers of every kind of answer let browsers trust and keep nothing: of pages, errors, REST,
 files, downloads, refusals before Django, and answers that the operators' process gives."""
 
 from collections.abc import Mapping

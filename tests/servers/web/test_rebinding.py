@@ -1,7 +1,7 @@
 """DNS rebinding: names that lead elsewhere a moment later, and the portal under another's name.
 
 The first answer of the name server is allowed, each later one is a server of the site. Whatever the
-portal calls, the second server hears nothing.
+portal calls, the second server gets no request.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A provider that lies signs nobody in, holds no thread for long, and breaks no page."""
+"""A provider whose answers are false signs nobody in, holds no thread long, and breaks nothing."""
 
 import base64
 import hashlib
