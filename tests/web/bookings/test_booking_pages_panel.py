@@ -398,7 +398,7 @@ def test_the_page_of_a_series_takes_all_dates_back_for_its_owner_only() -> None:
 @pytest.mark.django_db
 def test_an_option_says_its_chance_of_a_pause_and_what_was_counted() -> None:
     page = _ask(_site(), q="1 h100 1h")
-    assert "pause risk 5 %" in page
+    assert "pause risk unknown" in page
     assert "too few past bookings to tell" in page
 
 
