@@ -13,8 +13,8 @@ from allocation.solver.cycle.extending.turns import ExtensionTurns
 from allocation.solver.cycle.extending.withdrawals import (
     as_unneeded,
     needless,
+    of_no_claim,
     withdrawals,
-    without_claim,
 )
 from allocation.solver.cycle.idle import idle_releases
 from allocation.solver.cycle.offers import offers_make, with_withdrawals
@@ -40,9 +40,10 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
 
     `kept` has what an earlier cycle made of held work; the plan is the same without it.
     """
-    snapshot = without_claim(snapshot)
+    if snapshot.notices:
+        snapshot = as_unneeded(snapshot, of_no_claim(snapshot))
     plan = _solve(snapshot, policy, kept)
-    if bookings := needless(plan, snapshot, policy):
+    if snapshot.notices and (bookings := needless(plan, snapshot, policy)):
         # Decide again with them where they are, before anybody else is planned on their room.
         snapshot = replace(as_unneeded(snapshot, bookings), notices=())
         plan = _solve(snapshot, policy)

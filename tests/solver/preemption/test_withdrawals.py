@@ -182,3 +182,17 @@ def test_it_stays_when_a_new_notice_would_be_as_late() -> None:
     plan = solve(site, POLICY)
     assert plan.withdrawn == ()
     assert 60 < given(plan)["awaited"][1] <= GRACE + POLICY.notice_margin
+
+
+def test_each_notice_is_about_its_own_claim() -> None:
+    second = running("second", whole("n1-1"), tenant="firm", ends=NOTICE_ENDS)
+    held = (*leaving("n1-0"), *(replace(row, pausing=True) for row in second))
+    rest = replace(its_rest(), booking="second", duration=HOUR)
+    site = a_site(its_rest(), rest, awaited("n1-0"), held=held, fleet=gpus(2))
+    open_notices = (
+        Notice("notified", "awaited", NOON + ENDS),
+        Notice("second", "stopped", NOON + NOTICE_ENDS + HOUR),
+    )
+    plan = solve(replace(site, notices=open_notices), POLICY)
+    assert plan.withdrawn == ("second",)
+    assert given(plan)["awaited"] == ("wait", NOTICE_ENDS)

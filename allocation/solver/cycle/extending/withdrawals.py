@@ -18,16 +18,12 @@ from allocation.solver.model.policy import Policy
 from allocation.solver.state.cycle_state import CycleState
 
 
-def without_claim(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with those as unneeded whose claim neither waits nor has a place: it is stopped,
-    unplanned or handed in for an approval."""
-    if not snapshot.notices:
-        return snapshot
+def of_no_claim(snapshot: Snapshot) -> set[str]:
+    """The bookings with notice whose claim neither waits nor has a place: it is stopped, unplanned
+    or handed in for an approval."""
     there = {request.booking for request in snapshot.requests}
     there |= {row.booking for row in snapshot.held}
-    return as_unneeded(
-        snapshot, {each.booking for each in snapshot.notices if each.beneficiary not in there}
-    )
+    return {each.booking for each in snapshot.notices if each.beneficiary not in there}
 
 
 def as_unneeded(snapshot: Snapshot, bookings: Iterable[str]) -> Snapshot:
@@ -88,9 +84,7 @@ def withdrawals(state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]) -> 
 def _of_standing_claims(snapshot: Snapshot, kept: dict[str, Fit]) -> Iterator[Extension]:
     """Those with notice for a claim whose start is reserved. Of a claim that has lost it nobody
     knows yet whose room it needs."""
-    if not snapshot.notices:
-        return
-    written = {row.booking for row in snapshot.held if not row.pausing}
+    written = {row.booking for row in snapshot.held if snapshot.notices and not row.pausing}
     for each in snapshot.notices:
         if each.beneficiary in kept or each.beneficiary in written:
             yield Extension(each.booking, each.until)
