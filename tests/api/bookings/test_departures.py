@@ -148,6 +148,16 @@ def test_nobody_makes_a_booking_bigger_that_has_lost_its_owner_or_project(
     assert site.lead.post(f"{path}/release").status_code in (200, 202), "giving back is possible"
 
 
+def test_a_change_that_took_less_is_not_undone_for_who_has_left(site: Site) -> None:
+    now = timezone.now()
+    booking = a_booking(site.project, site.people["researcher"].id, state=State.ACTIVE, starts=now)
+    path, seen = f"bookings/{booking.label}", {"If-Match": f'"{booking.revision}"'}
+    shorter = site.lead.send("PATCH", path, {"request": "1 h100 1h"}, headers=seen)
+    assert shorter.status_code == 200, shorter.content
+    _leave(site, _removed)
+    assert said(site.lead.post(f"{path}/undo"))["code"] == "owner_left"
+
+
 def test_a_later_end_that_waits_is_withdrawn(site: Site) -> None:
     now = timezone.now()
     booking = a_booking(site.project, site.people["researcher"].id, state=State.ACTIVE, starts=now)

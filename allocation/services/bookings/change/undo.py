@@ -18,6 +18,7 @@ from allocation.services.bookings.change.refusals import change_awaited, not_cha
 from allocation.services.bookings.change.writer import ChangeWriter
 from allocation.services.bookings.change_rows import late_fee_of, rank_of
 from allocation.services.bookings.checks.terms import hold_of, target_of
+from allocation.services.bookings.departures import growth_check
 from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.transition import booking_lock
@@ -41,7 +42,7 @@ def change_undo(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
 
     Raises:
         Refused: `nothing_to_undo`, `undo_late`, `undo_begun`, `undo_past`, `change_awaited`,
-            `not_changeable`, or by the budget. Nothing is changed then.
+            `not_changeable`, `owner_left`, or by the budget. Nothing is changed then.
     """
     with transaction.atomic():
         booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
@@ -51,6 +52,8 @@ def change_undo(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
         if now >= _until(change):
             made = actor.clock(change.decided_at or now)
             raise Refused("undo_late", refusal_text("undo_late", label=booking.label, made=made))
+        if change.strength == Strength.WEAKER:
+            growth_check(booking)
         return _Undo.of(actor, booking, change, now).apply()
 
 
