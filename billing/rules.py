@@ -216,6 +216,24 @@ def cents_apart(amounts: Sequence[Decimal]) -> list[Decimal]:
     return shown
 
 
+def cents_of(amount: Decimal) -> Decimal:
+    """`amount` rounded half-even to cents, as all pages show it."""
+    return amount.quantize(CENT, rounding=ROUND_HALF_EVEN)
+
+
+def cents_after(before: Decimal, amount: Decimal) -> Decimal:
+    """The cents of an amount that follows `before`: what it adds to the rounded running sum.
+
+    All amounts of a sequence add up to their rounded sum, and none changes when another follows.
+    """
+    return cents_of(before + amount) - cents_of(before)
+
+
+def rest_in_cents(whole: Decimal, part: Decimal) -> Decimal:
+    """What is left of `whole` in cents, so that it and the part, in cents, add up to it."""
+    return cents_of(whole) - cents_of(part)
+
+
 def floor_to_cents(amount: Decimal) -> Decimal:
     """`amount` rounded down to cents, for money that is available."""
     return amount.quantize(CENT, rounding=ROUND_FLOOR)

@@ -106,6 +106,7 @@ TEMPLATES: list[dict[str, Any]] = [
             ],
             "builtins": [
                 "allocation.web.parts.booking_links",
+                "allocation.web.parts.horizon_hint",
                 "allocation.web.parts.state_pills",
                 "tenants.web.parts",
             ],

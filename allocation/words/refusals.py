@@ -96,6 +96,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "advance_window": gettext_lazy(
         "Bookings in the tier %(tier)s start at most %(ahead)s from now."
     ),
+    "beyond_horizon": gettext_lazy(
+        "The policy plans no booking more than %(horizon)s ahead, whatever a tier allows. An "
+        "operator can raise the planning horizon of the policy."
+    ),
     # Requirements
     "terms_missing": gettext_lazy(
         "The %(target)s asks you to accept “%(name)s”, version %(version)s. Read and accept it, "

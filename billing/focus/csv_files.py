@@ -46,7 +46,8 @@ STATEMENT_COLUMNS = (
 
 
 def statement_csv(lines: Iterable[StatementLine], uses: Uses = NO_USES) -> Iterator[str]:
-    """The lines as CSV, with a last row that has their sums.
+    """The lines as CSV, with a last row that has the ledger's sums. If the lines in cents have
+    another sum, a row before it has the difference.
 
     A booking of several classes has a line for each. The first line of a booking has its use.
     Bookings that have no charge in the month yet have a row of the kind `use` without an amount.
@@ -59,7 +60,10 @@ def statement_csv(lines: Iterable[StatementLine], uses: Uses = NO_USES) -> Itera
         yield csv_row(_cells(_charge(line) | _used(left.pop(line.booking, None))))
     for booking, use in sorted(left.items()):
         yield csv_row(_cells({"booking": booking, "kind": "use"} | _used(use)))
-    sums = {"at": "total", "amount": total.amount, "exact": total.exact, "currency": currency}
+    if total.rounded != total.amount:
+        change = total.rounded - total.amount
+        yield csv_row(_cells({"at": "rounding", "kind": "rounding", "amount": change}))
+    sums = {"at": "total", "amount": total.rounded, "exact": total.exact, "currency": currency}
     yield csv_row(_cells(sums | (_used(_sum(uses)) if uses else {})))
 
 

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from uuid import UUID
 
-from billing.rules import CENT, LEDGER_STEP
+from billing.rules import CENT, LEDGER_STEP, cents_after, cents_of
 
 ZERO = Decimal(0)
 FEES = {"late_share": "Late cancellation", "no_show": "No-show", "setup": "Set-up"}
@@ -42,7 +42,8 @@ Uses = Mapping[str, LineUse]
 
 @dataclass(frozen=True, slots=True)
 class StatementLine:
-    """A charge or a correction of a booking. `exact` is the ledger's amount."""
+    """A charge or a correction of a booking. `exact` is the ledger's amount, and `before` the sum
+    of the earlier ones of its booking."""
 
     transfer: UUID
     at: datetime
@@ -70,13 +71,13 @@ class StatementLine:
     """The groups of a booking of several classes."""
     cents: Decimal | None = None
     """The amount of a line of one group: those of all groups add up to that of the booking."""
+    before: Decimal = ZERO
 
     @property
     def amount(self) -> Decimal:
-        """The amount of the line: the exact one, rounded half-even to cents."""
-        if self.cents is not None:
-            return self.cents
-        return self.exact.quantize(CENT, rounding=ROUND_HALF_EVEN)
+        """The amount of the line in cents. The lines of a booking add up to its exact sum, rounded,
+        and a line does not change when another follows."""
+        return cents_after(self.before, self.exact) if self.cents is None else self.cents
 
     @property
     def is_correction(self) -> bool:
@@ -160,7 +161,8 @@ def lines_by_class(lines: Iterable[StatementLine]) -> Iterator[StatementLine]:
 
 @dataclass(slots=True)
 class Totals:
-    """Running sums of lines: `amount` is the sum of the rounded lines, to the last digit."""
+    """Running sums of lines: `amount` is the sum of the rounded lines, to the last digit. What the
+    ledger has is `exact`, and in cents `rounded`."""
 
     amount: Decimal = ZERO
     exact: Decimal = ZERO
@@ -192,3 +194,8 @@ class Totals:
     def rounding(self) -> Decimal:
         """What rounding each line to cents has added to the exact sum."""
         return self.amount - self.exact
+
+    @property
+    def rounded(self) -> Decimal:
+        """The exact sum in cents, as budgets show it."""
+        return cents_of(self.exact)

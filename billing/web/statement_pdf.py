@@ -24,7 +24,7 @@ NUMBERS_FROM = 5
 LEFT, TOP, BOTTOM = 12 * mm, A4[1] - 16 * mm, 16 * mm
 ROW = 5 * mm
 PLAIN, BOLD, SIZE = "Helvetica", "Helvetica-Bold", 8
-ROUNDING = "Each line is rounded half-even to cents; the total is the sum of the lines."
+ROUNDING = "Lines are in cents: those of a booking add up to its sum. The total is the ledger's."
 
 
 def statement_pdf(
@@ -41,7 +41,10 @@ def statement_pdf(
         currency = line.currency
         pages.row(_cells(line))
     count = f"{total.lines:,} lines"
-    pages.row(("Total", "", "", count, "", "", money_text(total.amount, currency)), BOLD)
+    if total.rounded != total.amount:
+        change = money_text(total.rounded - total.amount, currency)
+        pages.row(("Rounding", "", "", "", "", "", change))
+    pages.row(("Total", "", "", count, "", "", money_text(total.rounded, currency)), BOLD)
     exact = f"{ROUNDING} Without rounding it is {total.exact:f} {currency}."
     pages.end((exact, *notes))
 

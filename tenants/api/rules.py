@@ -27,7 +27,7 @@ class TierTermsIn(Strict):
     grace_seconds = Whole()
     protected_seconds = Whole()
     max_duration_seconds = Whole()
-    advance_seconds = Whole()
+    advance_seconds = Whole(help_text="The planning horizon of the policy is a limit, too.")
     description = Text(required=False, allow_blank=True, max_length=200, default="")
     counts_against_guarantee = Flag(
         required=False, default=True, help_text="Without it the tier always borrows."

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.rules import (
+    CENT,
     Period,
     amount_parse,
+    cents_after,
+    cents_apart,
+    cents_of,
     cost_of,
     ledger_amount,
     midnight,
@@ -21,6 +25,7 @@ from billing.rules import (
     uncovered_from,
 )
 from tenants.platform.errors import Refused
+from tests.rings import holds_for
 
 NOVEMBER = Period(date(2026, 11, 1), date(2026, 12, 1))
 DECEMBER = Period(date(2026, 12, 1), date(2027, 1, 1))
@@ -145,3 +150,29 @@ def test_months_and_other_periods_are_named() -> None:
     )
     assert month_of(date(2026, 12, 31)) == DECEMBER
     assert month_after(date(2026, 1, 31)) == date(2026, 2, 1)
+
+
+MICROS = st.lists(st.integers(-(10**8), 10**8).map(lambda each: Decimal(each) / 10**6), max_size=12)
+
+
+@holds_for(MICROS, few=200, many=5_000)
+def test_amounts_in_cents_add_up_to_their_sum(amounts: list[Decimal]) -> None:
+    """By largest remainder, and one after the other as the lines of a statement."""
+    whole = cents_of(sum(amounts, Decimal(0)))
+    shared = cents_apart(amounts)
+    assert sum(shared, Decimal(0)) == whole
+    assert all(abs(cents - exact) < CENT for cents, exact in zip(shared, amounts, strict=True))
+    before, lines = Decimal(0), []
+    for amount in amounts:
+        lines.append(cents_after(before, amount))
+        before += amount
+    assert sum(lines, Decimal(0)) == whole
+    assert all(abs(cents - exact) <= CENT for cents, exact in zip(lines, amounts, strict=True))
+
+
+def test_the_largest_remainders_are_rounded_up() -> None:
+    parts = [Decimal(each) for each in ("4.795", "4.795", "4.794")]
+    assert cents_apart(parts) == [Decimal("4.80"), Decimal("4.79"), Decimal("4.79")]
+    assert cents_apart([]) == []
+    third = [Decimal("0.003333")] * 3
+    assert cents_apart(third) == [Decimal("0.01"), Decimal("0.00"), Decimal("0.00")]

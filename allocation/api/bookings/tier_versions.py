@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import TierVersion
+from allocation.queries.decisions.horizon import horizon_hint
 from allocation.services.tiers.limits import versions_read
 from allocation.services.tiers.versions import (
     VersionTerms,
@@ -47,6 +48,13 @@ class TierVersionOut(serializers.Serializer[Any]):
     max_open_gpus = serializers.IntegerField(allow_null=True)
     start_hours = serializers.SerializerMethodField(help_text="`Mon-Fri 8-18`; empty: any time.")
     zone = serializers.CharField()
+    hint = serializers.SerializerMethodField(
+        help_text="What the planning horizon of the policy takes from it; empty: nothing."
+    )
+
+    def get_hint(self, row: TierVersion) -> str:
+        """Returns the hint."""
+        return horizon_hint(row.max_lead_seconds)
 
     def get_start_hours(self, row: TierVersion) -> str:
         """Returns the hours as text."""

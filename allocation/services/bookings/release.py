@@ -17,7 +17,7 @@ from allocation.services.runs.transition import booking_lock, booking_move, plan
 from allocation.solver import Policy
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
-from billing.rules import money_text
+from billing.rules import money_text, rest_in_cents
 from tenants.access import Actor
 from tenants.audit import actor_record
 from tenants.outbox import task_request
@@ -98,7 +98,7 @@ def _end_off_hardware(actor: Actor, booking: Booking, state: State, now: datetim
     text = event_text(
         "cancelled" if is_cancelled else "released_paused",
         actor=actor.name,
-        freed=money_text(booking.hold_amount - charged, booking.currency),
+        freed=money_text(rest_in_cents(booking.hold_amount, charged), booking.currency),
     )
     booking_move(
         booking,

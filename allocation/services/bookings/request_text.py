@@ -1,6 +1,6 @@
 """Requests as one line of text, for a project."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -62,7 +62,10 @@ class QuoteReader:
         try:
             return parsed.document(first=first, many=many), parsed.tier
         except AskError as error:
-            raise invalid(error.code, coded_text(error.text), error.param) from error
+            repairs = parsed.problems[0].repairs if parsed.problems else ()
+            refused = invalid(error.code, coded_text(error.text), error.param)
+            alternatives = [{"request": each.text} for each in repairs]
+            raise replace(refused, alternatives=alternatives) from error
 
 
 def _not_understood(text: str, parsed: Parsed) -> Refused:

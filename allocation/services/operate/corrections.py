@@ -15,7 +15,7 @@ from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
-from billing.rules import ledger_amount, money_text
+from billing.rules import cents_after, ledger_amount, money_text
 from billing.services import charge_add, charge_refund
 from tenants.audit import audit_entry, audit_write
 from tenants.models import AuditEntry, User
@@ -131,7 +131,9 @@ def booking_correct(
 def _correct(operator: User, booking: Booking, change: Decimal, reason: str, now: datetime) -> None:
     """Writes the correction to the booking, the tenant's log and the platform's log."""
     code = "charge_corrected" if change > 0 else "refund_corrected"
-    text = event_text(code, amount=money_text(abs(change), booking.currency), why=reason)
+    # As the line of the statement, so that all of them add up to what was paid.
+    cents = abs(cents_after(paid_for(booking), change))
+    text = event_text(code, amount=money_text(cents, booking.currency), why=reason)
     event = Event("corrected", text, operator.id, {"amount": str(change)})
     booking_change(booking, event=event, now=now, corrected=booking.corrected + change)
     paid = paid_for(booking)

@@ -55,7 +55,7 @@ from allocation.solver import (
 )
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
-from billing.rules import money_text
+from billing.rules import money_text, rest_in_cents
 from billing.services import holds_release
 
 
@@ -277,7 +277,7 @@ def _refused(
     text = event_text(
         "refused",
         because=reasons[0] if reasons else event_text("unplaceable"),
-        freed=money_text(booking.hold_amount - charged, booking.currency),
+        freed=money_text(rest_in_cents(booking.hold_amount, charged), booking.currency),
     )
     facts = {
         "outcome": str(to),

@@ -38,7 +38,7 @@ from allocation.services.runs.transition import (
 )
 from allocation.words.events import event_text
 from billing.rates import Spell
-from billing.rules import money_text
+from billing.rules import money_text, rest_in_cents
 
 STARTED = (Allocation.State.STARTING, Allocation.State.ACTIVE)
 # Paused bookings that have GPUs to resume on.
@@ -302,6 +302,6 @@ def _finish(booking: Booking, now: datetime) -> None:
     text = event_text(
         "cleared",
         charged=money_text(amount, booking.currency),
-        freed=money_text(booking.hold_amount - amount, booking.currency),
+        freed=money_text(rest_in_cents(booking.hold_amount, amount), booking.currency),
     )
     booking_move(booking, to, event=Event(str(to), text), now=now, charged=amount, ended_at=now)

@@ -22,7 +22,7 @@ from allocation.services.record.open_pauses import pause_end, pause_open
 from allocation.services.runs.transition import booking_move, planned_rows_supersede
 from allocation.words.events import EventText, event_text
 from billing.price_lines import line_cost, lines_data, lines_from
-from billing.rules import money_text
+from billing.rules import money_text, rest_in_cents
 from billing.services import Charge, hold_release, hold_settle_partially
 
 
@@ -85,7 +85,7 @@ def paused_booking_end(
         "ended_paused",
         because=because,
         charged=money_text(booking.settled, booking.currency),
-        freed=money_text(booking.hold_amount - booking.settled, booking.currency),
+        freed=money_text(rest_in_cents(booking.hold_amount, booking.settled), booking.currency),
     )
     booking_move(
         booking,

@@ -72,6 +72,9 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Windows for a refused request: `later`, then variants at `starts`."""
     found = [later] if later else []
+    if starts > state.now + state.policy.horizon:
+        # No window so far ahead is planned, of whichever class.
+        return tuple(alternative_of(each) for each in found)
     for variant in variants(state, one_class(state, asked), lengths):
         if len(found) >= state.policy.alternatives:
             break

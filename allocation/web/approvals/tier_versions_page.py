@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import TierVersion
+from allocation.queries.decisions.horizon import horizon_hint
 from allocation.rules.tier_limits import TierLimits
 from allocation.services.tiers.limits import bounds_of, tier_limits, version_in_force, versions_read
 from allocation.services.tiers.versions import (
@@ -108,7 +109,8 @@ def _set(actor: Actor, form: QueryDict, now: datetime) -> str:
         now=now,
     )
     begins = "at once" if row.starts <= now else f"from {actor.clock(row.starts)}"
-    return f"Limits of {row.tier.name} saved. They apply {begins} to new bookings."
+    saved = f"Limits of {row.tier.name} saved. They apply {begins} to new bookings."
+    return f"{saved} {horizon_hint(row.max_lead_seconds)}".strip()
 
 
 def _withdraw(actor: Actor, form: QueryDict, now: datetime) -> str:

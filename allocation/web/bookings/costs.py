@@ -16,7 +16,7 @@ from allocation.services.runs.late_shares import late_fee
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import clock
 from billing.rates import Spell
-from billing.rules import money_text
+from billing.rules import cents_after, cents_apart, cents_of, money_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +42,42 @@ def booking_costs(booking: Booking, ctx: PageContext) -> tuple[CostLine, ...]:
         return money_text(amount, booking.currency)
 
     so_far = spent_so_far(booking, ctx.now)
+    held, used = cents_of(booking.hold_amount), so_far - booking.late_fees - booking.setup_paid
+    parts = (booking.setup_paid, booking.late_fees, used, booking.hold_amount - so_far)
+    setup, late, used, rest = cents_apart(parts)
     runs = run_costs(booking, ctx.pauses, ctx)
     if booking.charged is not None:
         fee = money(booking_cost(booking, Spell(booking.fee_seconds)))
         fees = (CostLine("No-show fee", fee),) if booking.fee_seconds else ()
         return (
             *runs,
-            *_fees(booking),
+            *_fees(booking, booking.setup_paid, booking.late_fees),
             *fees,
-            CostLine("Held at the end" if runs else "Held when booked", money(booking.hold_amount)),
-            CostLine("Returned", money(booking.hold_amount - booking.charged)),
+            CostLine("Held at the end" if runs else "Held when booked", money(held)),
+            CostLine("Returned", money(held - cents_of(booking.charged))),
             CostLine("Charged", money(booking.charged), strong=not _corrections(booking)),
             *_corrections(booking),
         )
     return (
         *runs,
-        *_fees(booking),
-        CostLine("Used so far", money(so_far - booking.late_fees - booking.setup_paid)),
-        CostLine("Remaining", money(booking.hold_amount - so_far)),
-        CostLine("Held (maximum)", money(booking.hold_amount), strong=True),
+        *_fees(booking, setup, late),
+        CostLine("Used so far", money(used)),
+        CostLine("Remaining", money(rest)),
+        CostLine("Held (maximum)", money(held), strong=True),
         *_corrections(booking),
     )
 
 
 def _corrections(booking: Booking) -> tuple[CostLine, ...]:
     name = "Refunded by the operator" if booking.corrected < 0 else "Charged by the operator"
-    amounts = ((name, abs(booking.corrected)), ("Refunded by an undo", booking.late_refunded))
+    if booking.charged is None:
+        by_operator, by_undo = booking.corrected, booking.late_refunded
+    else:
+        # What was charged, in cents, and these lines add up to what was paid.
+        after_undo = booking.charged - booking.late_refunded
+        by_undo = -cents_after(booking.charged, -booking.late_refunded)
+        by_operator = cents_after(after_undo, booking.corrected)
+    amounts = ((name, abs(by_operator)), ("Refunded by an undo", by_undo))
     found = [CostLine(n, money_text(amount, booking.currency)) for n, amount in amounts if amount]
     if found and booking.charged is not None:
         paid = money_text(paid_for(booking), booking.currency)
@@ -75,9 +85,9 @@ def _corrections(booking: Booking) -> tuple[CostLine, ...]:
     return tuple(found)
 
 
-def _fees(booking: Booking) -> tuple[CostLine, ...]:
+def _fees(booking: Booking, setup: Decimal, late: Decimal) -> tuple[CostLine, ...]:
     """What was charged besides time."""
-    fees = (("Set-up", booking.setup_paid), ("Given up late", booking.late_fees))
+    fees = (("Set-up", setup), ("Given up late", late))
     return tuple(CostLine(name, money_text(fee, booking.currency)) for name, fee in fees if fee)
 
 

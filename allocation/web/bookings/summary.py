@@ -36,7 +36,7 @@ from allocation.web.bookings.state_words import (
 from allocation.web.parts.times import length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
 from billing.peak_text import peak_words
-from billing.rules import money_text
+from billing.rules import money_text, rest_in_cents
 from tenants.platform.words import more_text
 
 CHECKS = (
@@ -212,7 +212,7 @@ def _checks(booking: Booking, ctx: PageContext) -> tuple[Check, ...]:
     places = {key: place for place, key in enumerate(found)}
     for key, name, fine in sorted(CHECKS, key=lambda each: places.get(each[0], len(places))):
         reasons = found.get(key, [])
-        held = money_text(booking.hold_amount - booking.settled, booking.currency)
+        held = money_text(rest_in_cents(booking.hold_amount, booking.settled), booking.currency)
         good = fine or f"{held} is held for this booking."
         if key == "budget" and booking.state not in OPEN:
             good = "The budget was sufficient; the money is no longer held."

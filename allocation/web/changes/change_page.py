@@ -364,6 +364,14 @@ def _suggestions(refusal: Refused | None, ctx: PageContext) -> list[str]:
     for each in refusal.alternatives if refusal is not None else ():
         if "name" in each:
             found.append(f"The tier {each['name']}.")
+        if "count" in each:
+            found.append(f"{each['count']} of {each['gpu_class']}.")
+        if "duration" in each:
+            found.append(f"A length of {length_words(int(each['duration']))}.")
+        for name, words in (("starts", "A start at"), ("deadline", "An end by")):
+            if name in each:
+                at = datetime.fromisoformat(str(each[name]))
+                found.append(f"{words} {moment_words(at, ctx.zone, ctx.now)}.")
         if "until" in each:
             until = datetime.fromisoformat(str(each["until"]))
             found.append(f"An end by {moment_words(until, ctx.zone, ctx.now)}.")

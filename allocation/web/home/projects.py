@@ -41,7 +41,7 @@ from allocation.web.money.budget_page import label_fields
 from allocation.web.money.forecasts import missing_words, range_words
 from allocation.web.parts.burndown import Burndown, burndown
 from billing.queries import project_budget
-from billing.rules import Period, money_text
+from billing.rules import Period, money_text, rest_in_cents
 from billing.web.budget_bar import BudgetBar, budget_bar
 from tenants.access import Actor, access_project
 from tenants.models import GpuClass, Project, Role
@@ -283,7 +283,7 @@ def _row(booking: Booking, labels: Mapping[str, str], estimate: datetime | None)
         who=booking.owner.display_name,
         what=_what(booking, labels),
         when=_when(booking, estimate),
-        cost=money_text(booking.hold_amount - booking.settled, booking.currency),
+        cost=money_text(rest_in_cents(booking.hold_amount, booking.settled), booking.currency),
     )
 
 

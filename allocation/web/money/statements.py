@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from typing import Any, cast
 from urllib.parse import urlencode
 from uuid import UUID
@@ -37,8 +37,8 @@ from allocation.queries.bookings.money.statements import (
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.services.operate.exports import DIRECT_LINES, exports_seen
 from allocation.web.money.disputes import dispute_act, disputes_shown
-from billing.focus import Totals, csv_row
-from billing.rules import CENT, Period, money_text, month_of, period_text
+from billing.focus import csv_row
+from billing.rules import Period, money_text, month_of, period_text
 from billing.services import month_close
 from tenants.access import Actor
 from tenants.lab_queries import labs_of
@@ -185,7 +185,6 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "total": money_text(statement.totals.amount, currency),
         "exact": f"{statement.totals.exact:f} {currency}",
         "in_budgets": money_text(statement.totals.exact, currency),
-        "rounding": _rounding_words(statement.totals, currency),
         "groups": _group_rows(statement, by, chosen),
         "chosen": None if chosen is None else chosen or "none",
         "all_url": "?" + urlencode(_query(month, slug) | {"by": by}) + "#lines",
@@ -275,16 +274,6 @@ def _lines_page(
         if first + len(lines) < count
         else "",
     }
-
-
-def _rounding_words(totals: Totals, currency: str) -> str:
-    """Why the sum of the lines differs from what budgets and project pages show."""
-    difference = totals.amount - totals.exact.quantize(CENT, rounding=ROUND_HALF_EVEN)
-    if not difference:
-        return "the sum of the lines, each rounded to cents"
-    change = "adds" if difference > 0 else "takes"
-    by = money_text(abs(difference), currency)
-    return f"the sum of the lines; rounding each to cents {change} {by}"
 
 
 def _query(month: Period, slug: str) -> dict[str, str]:

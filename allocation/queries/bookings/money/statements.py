@@ -22,7 +22,7 @@ from allocation.words.refusals import refusal_text
 from billing.focus import ClassShare, StatementLine, Totals
 from billing.models import Account, Budget, ClosedMonth
 from billing.price_books import price_at
-from billing.rules import Period
+from billing.rules import Period, cents_of
 from tenants.models import Lab, Project
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import is_label_key
@@ -40,7 +40,11 @@ SELECT t.id, t.at, t.kind,
        coalesce(b.ask->>'profile', ''),
        coalesce(p.labels, '{{}}') || own.labels || coalesce(b.labels, '{{}}'),
        coalesce(nullif(b.external_ref, ''), nullif(own.external_ref, ''), p.external_ref, ''),
-       CASE WHEN b.ask ? 'groups' THEN b.ask::text END, b.price_version
+       CASE WHEN b.ask ? 'groups' THEN b.ask::text END, b.price_version,
+       (SELECT coalesce(sum(CASE e.kind WHEN 'reverse' THEN -e.amount ELSE e.amount END), 0)
+        FROM billing_transfer e
+        WHERE e.tenant_id = t.tenant_id AND e.reference = t.reference
+          AND e.kind IN ('settle', 'charge', 'reverse') AND (e.at, e.id) < (t.at, t.id))
 FROM billing_transfer t
 JOIN billing_account a ON a.id = t.debit_id
 JOIN billing_budget own
@@ -64,7 +68,7 @@ _CHOSEN = (
 )
 _PAGE = _LINES.format(which="t.id = ANY(%(chosen)s)") + "ORDER BY t.at DESC, t.id DESC"
 _SUMS = """
-SELECT {name}, sum(s.amount), sum(s.exact), sum(s.lines), sum(s.corrections)
+SELECT {name}, sum(s.exact), sum(s.lines), sum(s.corrections)
 FROM allocation_chargesum s
 LEFT JOIN billing_budget own ON own.account_id = s.account_id
 LEFT JOIN tenants_project p ON p.id = own.project_id
@@ -91,7 +95,7 @@ _TICKET = "coalesce(nullif(b.external_ref, ''), nullif(own.external_ref, ''), p.
 _LABELLED = "coalesce(b.labels ->> %(label)s, own.labels ->> %(label)s, p.labels ->> %(label)s, '')"
 # The kept sums know no tickets and labels, so these read the lines.
 _BY_BOOKING = f"""
-SELECT {{name}}, sum(billing_cents(x.amount)), sum(x.amount), count(*),
+SELECT {{name}}, sum(x.amount), count(*),
        count(*) FILTER (WHERE t.kind <> 'settle')
 FROM billing_transfer t
 JOIN billing_budget own
@@ -158,7 +162,8 @@ class StatementOf:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The sums of a month: in all, and by a group as in `group_check`."""
+    """The sums of a month: in all, and by a group as in `group_check`. Each amount is the ledger's
+    sum in cents, as budgets show it; the lines in cents can have another sum."""
 
     of: StatementOf
     totals: Totals
@@ -208,6 +213,7 @@ def statement_of(of: StatementOf, by: str = "person") -> Statement:
     totals, kept = Totals(), _kept_sums(of, by)
     for group in kept.values():
         totals.add_sums(group)
+    totals.amount = totals.rounded
     groups = list(_with_classes(of, kept, by).items())
     closed = ClosedMonth.objects.filter(tenant_id=of.tenant_id, starts=of.month.starts).first()
     accounts = Account.objects.filter(tenant_id=of.tenant_id, kind="spend")
@@ -234,6 +240,8 @@ def _with_classes(of: StatementOf, sums: dict[str, Totals], by: str) -> dict[str
         sums.setdefault(line.gpu_class, Totals()).remove(line)
         for part in parts:
             sums.setdefault(part.gpu_class, Totals()).add(part)
+    for each in sums.values():
+        each.amount = each.rounded
     return {name: each for name, each in sums.items() if each.lines}
 
 
@@ -246,8 +254,8 @@ def _kept_sums(of: StatementOf, by: str) -> dict[str, Totals]:
         facts["label"] = by.removeprefix(LABEL)
         rows = _rows(_BY_BOOKING.format(name=_TICKET if by == "ticket" else _LABELLED), facts)
     return {
-        name: Totals(amount, exact, int(lines), int(corrections))
-        for name, amount, exact, lines, corrections in rows
+        name: Totals(cents_of(exact), exact, int(lines), int(corrections))
+        for name, exact, lines, corrections in rows
     }
 
 
@@ -265,9 +273,10 @@ def statement_lines(of: StatementOf) -> Iterator[StatementLine]:
 
 
 def _line(row: Sequence[Any]) -> StatementLine:
-    *facts, profile, labels, ticket, ask, version = row
+    *facts, profile, labels, ticket, ask, version, before = row
     line = StatementLine(*[*facts, json.loads(labels), profile, ticket])
-    return line if ask is None else replace(line, shares=class_shares(ask, version, line.tier))
+    shares = () if ask is None else class_shares(ask, version, line.tier)
+    return replace(line, before=before, shares=shares)
 
 
 def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[StatementLine]:

@@ -20,6 +20,7 @@ from allocation.errors import AskError
 from allocation.rules.ask.line.arrays import array_check
 from allocation.rules.ask.line.repairs import missing_part_of, repairs_useful, words_refuse
 from allocation.rules.ask.line.shape import SHAPE_RULES, classes_of
+from allocation.rules.ask.line.text import moment_text
 from allocation.rules.ask.line.tokens import plain, tokens_of
 from allocation.rules.ask.when.series import SERIES_RULES, series_end, series_of
 from allocation.rules.ask.when.series_days import series_days
@@ -27,7 +28,7 @@ from allocation.rules.ask.when.when import when_resolve
 from allocation.rules.ask.when.when_parts import WHEN_PARTS, When, when_add
 from allocation.rules.ask.words.document import MAX_GROUPS, MIN_DURATION_SECONDS, AskGroup
 from allocation.rules.ask.words.names import Names, names_of
-from allocation.rules.ask.words.parsed import Catalogue, Parsed, Problem
+from allocation.rules.ask.words.parsed import Catalogue, Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading
 from tenants.platform.coded import coded
 
@@ -252,7 +253,18 @@ def _check_window(reading: Reading, deadline: datetime | None) -> None:
             names = ("deadline", "start_by", "not_before")
             span = next(reading.spans[name] for name in names if name in reading.spans)
             why = coded("ask_deadline_short") if seconds else coded("ask_deadline_backward")
-            reading.add_problem("deadline_unreachable", why, span)
+            choices = _deadline_repairs(reading, first, least) if deadline > reading.now else []
+            reading.add_problem("deadline_unreachable", why, span, choices)
+
+
+def _deadline_repairs(reading: Reading, first: datetime, seconds: int) -> list[Repair]:
+    """The line with the first deadline that its duration can meet."""
+    if "deadline" not in reading.spans:
+        return []
+    five = timedelta(minutes=5)
+    late = (first + timedelta(seconds=seconds) + five).astimezone(reading.zone)
+    late -= timedelta(minutes=late.minute % 5, seconds=late.second, microseconds=late.microsecond)
+    return reading.replacements(reading.spans["deadline"], f"by {moment_text(late, reading.zone)}")
 
 
 Line = tuple[str, tuple[str, ...]]

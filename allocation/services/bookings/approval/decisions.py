@@ -22,7 +22,7 @@ from allocation.services.record.refusals import refusal
 from allocation.services.runs.transition import booking_change, booking_lock, booking_move
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
-from billing.rules import money_text
+from billing.rules import money_text, rest_in_cents
 from tenants.access import Actor, may_still_book, require_open
 from tenants.audit import audit_entry, audit_write
 from tenants.outbox import task_request
@@ -299,7 +299,7 @@ def _booking_end(
     booking: Booking, to: State, actor: Decider | None, reason: str, now: datetime
 ) -> None:
     charged = waiting_settle(booking, now)
-    freed = money_text(booking.hold_amount - charged, booking.currency)
+    freed = money_text(rest_in_cents(booking.hold_amount, charged), booking.currency)
     if actor is None:
         event = Event("approval_expired", event_text("approval_expired", freed=freed))
     else:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
@@ -14,6 +13,7 @@ from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import pin_words
 from allocation.services.bookings.checks.quota import QuotaRequest, quota_check, tiers_read
+from allocation.services.bookings.checks.remedies import with_remedies
 from allocation.services.bookings.checks.tiers import (
     TierUse,
     audience_check,
@@ -79,7 +79,7 @@ def admission_check(
     now: datetime,
     asker: Asker = _NOBODY,
 ) -> Admission:
-    """Checks every rule that needs no calendar.
+    """Checks every rule that needs no calendar. A refusal names what would be admitted instead.
 
     Raises:
         Refused: `unknown_tier`, `unknown_class`, `impossible_profile`, `window_past`,
@@ -88,6 +88,19 @@ def admission_check(
             `project_quota`, `lab_quota`, `person_quota`, `guarantee_only`, `gpu_hours`, `no_speed`,
             `pin_elsewhere`, `pin_too_small`, `stopped`, `terms_missing`, `training_missing`.
     """
+    try:
+        return _admitted(project, tier_slug, ask, now, asker)
+    except Refused as refusal:
+
+        def try_it(tier: str, other: AskDocument) -> Admission:
+            return _admitted(project, tier, other, now, asker)
+
+        raise with_remedies(refusal, ask, tier_slug, try_it) from refusal
+
+
+def _admitted(
+    project: Project, tier_slug: str, ask: AskDocument, now: datetime, asker: Asker
+) -> Admission:
     tiers = tiers_read()
     tier = _tier_of(tiers, tier_slug)
     use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
@@ -233,22 +246,15 @@ def _too_long(ask: AskDocument, use: TierUse, longest: timedelta) -> Refused:
         "request",
         owner=use.limits.longest.owner,
         numbers={"asked": ask.duration, "limit": most},
-        alternatives=_longer_tiers(timedelta(seconds=ask.duration)),
         more={"kind": "length", "amount": str(ask.duration - most), **where},
     )
 
 
 def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -> None:
-    if deadline <= now:
-        raise _invalid("deadline_passed")
-    if deadline < earliest_end:
-        raise _invalid("deadline_unreachable")
-
-
-def _longer_tiers(length: timedelta) -> list[dict[str, Any]]:
-    seconds = int(length.total_seconds())
-    tiers = Tier.objects.filter(max_duration_seconds__gte=seconds)
-    return [{"tier": tier.slug, "name": tier.name} for tier in tiers]
+    code = "deadline_passed" if deadline <= now else "deadline_unreachable"
+    if deadline <= now or deadline < earliest_end:
+        numbers = {"earliest_end": earliest_end.isoformat()}
+        raise refusal(code, refusal_text(code), "invalid", "request", numbers=numbers)
 
 
 def length_text(length: timedelta) -> str:

@@ -1,10 +1,11 @@
 """The checks of a request against the limits of its tier."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from allocation.models import Booking, Override, TierVersion
+from allocation.queries.decisions.horizon import live_horizon
 from allocation.rules.ask import AskDocument
 from allocation.rules.tier_limits import Limit, TierLimits
 from allocation.services.overrides.use import Need, override_for
@@ -144,7 +145,7 @@ def start_check(use: TierUse, ask: AskDocument, not_before: datetime) -> datetim
         return not_before
     limits = use.limits
     ahead = int((not_before - use.now).total_seconds())
-    least, most = limits.least_lead, limits.most_lead
+    least = limits.least_lead
     # The start of a request "now" has no fractions of a second.
     if ask.starts is not None and least.value and ahead + 1 < least.value:
         short = least.value - max(0, ahead)
@@ -153,16 +154,28 @@ def start_check(use: TierUse, ask: AskDocument, not_before: datetime) -> datetim
     elif ask.starts is None and least.value:
         earliest = use.now + timedelta(seconds=least.value)
         not_before = max(not_before, earliest.replace(microsecond=0))
-    if most.value is not None and ahead > most.value:
-        over = ahead - most.value
-        if _notice_override(use, over, is_beyond=_bound(use, "most_lead") < ahead) is None:
-            raise _too_far(use, most, over)
+    _lead_check(use, ahead, not_before)
     is_outside = limits.hours is not None and (
         ask.starts is None or not limits.hours.has(ask.starts)
     )
     if is_outside and not _lifted(Override.Kind.START_HOURS, use):
         raise _outside_hours(use, not_before)
     return not_before
+
+
+def _lead_check(use: TierUse, ahead: int, not_before: datetime) -> None:
+    """Raises Refused `advance_window` by the tier, or by the policy, which plans no later start
+    whatever the tier allows."""
+    most = use.limits.most_lead
+    if most.value is not None and ahead > most.value:
+        over = ahead - most.value
+        if _notice_override(use, over, is_beyond=_bound(use, "most_lead") < ahead) is None:
+            raise _too_far(use, most, not_before)
+    horizon = live_horizon() if ahead > 0 else None
+    if horizon is not None and ahead > horizon:
+        far = _too_far(use, Limit(horizon, "operator"), not_before)
+        sentence = refusal_text("beyond_horizon", horizon=seconds_text(horizon))
+        raise replace(far, sentence=sentence, more={})
 
 
 def _bound(use: TierUse, name: str) -> int:
@@ -213,16 +226,20 @@ def _too_soon(use: TierUse, least: Limit) -> Refused:
     )
 
 
-def _too_far(use: TierUse, most: Limit, seconds: int) -> Refused:
-    days = seconds_text(most.value or 0)
+def _too_far(use: TierUse, most: Limit, starts: datetime) -> Refused:
+    """Returns the refusal, with the last start at the same time of the day within the limit."""
+    days, latest = seconds_text(most.value or 0), use.now + timedelta(seconds=most.value or 0)
+    same_hour = starts - timedelta(days=-(-(starts - latest) // timedelta(days=1)))
+    latest = same_hour if same_hour > use.now else latest.replace(second=0, microsecond=0)
+    over = int((starts - use.now).total_seconds()) - (most.value or 0)
     return refusal(
         "advance_window",
         refusal_text("advance_window", tier=use.tier.name, ahead=days),
         "invalid",
         "request",
         owner=most.owner,
-        numbers={"horizon_seconds": most.value},
-        more=_more(Override.Kind.NOTICE, use, seconds),
+        numbers={"horizon_seconds": most.value, "latest": latest.isoformat()},
+        more=_more(Override.Kind.NOTICE, use, over),
     )
 
 

@@ -13,7 +13,7 @@ from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_lock, booking_move
 from allocation.words.events import event_text
-from billing.rules import money_text
+from billing.rules import money_text, rest_in_cents
 
 
 def entries_due(now: datetime) -> QuerySet[WaitEntry]:
@@ -60,7 +60,7 @@ def _expire(booking_id: UUID, now: datetime) -> int:
 
 def _missed(booking: Booking, now: datetime) -> None:
     charged = waiting_settle(booking, now)
-    freed = money_text(booking.hold_amount - charged, booking.currency)
+    freed = money_text(rest_in_cents(booking.hold_amount, charged), booking.currency)
     booking_move(
         booking,
         State.EXPIRED,

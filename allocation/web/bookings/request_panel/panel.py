@@ -10,6 +10,7 @@ from datetime import date, datetime
 from http import HTTPStatus
 from typing import Any, TypeVar
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -24,6 +25,7 @@ from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask.line.text import document_text
+from allocation.services.bookings.checks.remedies import FIELDS, request_of
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat
 from allocation.services.quotes.quotes import cheapest_class, cheapest_first, quote_make
@@ -127,8 +129,23 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         context["trouble_param"] = error.param
     except Refused as refusal:
         is_limit = refusal.code == "too_many_requests"
-        context |= _too_often(refusal) if is_limit else {"refusal": refusal}
+        shown = _with_requests(refusal, context, zone_of(actor.time_zone))
+        context |= _too_often(refusal) if is_limit else {"refusal": shown}
     return context
+
+
+def _with_requests(refusal: Refused, context: dict[str, Any], zone: ZoneInfo) -> Refused:
+    """Returns the refusal, with the text of each request that would work."""
+    ask: AskDocument | None = context.get("ask")
+    if ask is None:
+        return refusal
+    texts = [
+        each
+        if "tier" in each or not (FIELDS & each.keys())
+        else {"request": series_text(document_text(request_of(each, ask), zone), context["rule"])}
+        for each in refusal.alternatives
+    ]
+    return replace(refusal, alternatives=texts)
 
 
 def _too_often(refusal: Refused) -> dict[str, Any]:

@@ -1,0 +1,102 @@
+"""What would work instead of a refused request. Each is tried by the rules that refuse it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from allocation.rules.ask import AskDocument
+from allocation.rules.ask.words.document import MIN_DURATION_SECONDS
+from tenants.models import GpuClass, Tier
+from tenants.platform.errors import Refused
+
+Remedy = dict[str, Any]
+"""The fields of a request that differ: `tier` (with its `name`), `starts`, `duration`, `count`,
+`deadline` or `gpu_class`."""
+FIELDS = frozenset({"starts", "duration", "count", "deadline", "gpu_class"})
+MOST_REMEDIES = 4
+_COUNTED = ("tenant_quota", "project_quota", "lab_quota", "person_quota")
+_OF_LENGTH = ("too_long", "shorter_than_tier")
+_OF_CLASS = (*_COUNTED, "class_not_open", "tier_class", "unknown_class", "impossible_profile")
+_OF_TIER = (*_OF_LENGTH, "advance_window", "too_soon", "start_hours", "tier_class")
+_MINUTE = 60
+
+
+def with_remedies(
+    refusal: Refused, ask: AskDocument, tier: str, try_it: Callable[[str, AskDocument], object]
+) -> Refused:
+    """Returns the refusal with what would work: what its rule offers and what is near the request,
+    as far as `try_it` (by tier and request) does not refuse it."""
+    offered = [dict(each) for each in refusal.alternatives]
+    found: list[Remedy] = []
+    for remedy in (*offered, *_near(refusal, ask, tier)):
+        if len(found) == MOST_REMEDIES:
+            break
+        if remedy not in found and _works(remedy, ask, tier, try_it):
+            found.append(remedy)
+    return replace(refusal, alternatives=found)
+
+
+def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
+    """Returns the request with the fields of a remedy."""
+    changes = {name: remedy[name] for name in ("count", "duration") if name in remedy}
+    for name in ("starts", "deadline"):
+        if name in remedy:
+            changes[name] = datetime.fromisoformat(remedy[name]).astimezone(UTC)
+    if "starts" in changes:
+        changes |= {"not_before": None, "deadline": None}
+    if "gpu_class" in remedy:
+        changes["classes"] = (remedy["gpu_class"],)
+    return replace(ask, **changes)
+
+
+def _works(
+    remedy: Remedy, ask: AskDocument, tier: str, try_it: Callable[[str, AskDocument], object]
+) -> bool:
+    try:
+        try_it(remedy.get("tier", tier), request_of(remedy, ask))
+    except Refused:
+        return False
+    return True
+
+
+def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
+    """Yields changes of one thing, the nearest first."""
+    code, numbers = refusal.code, refusal.numbers
+    if not refusal.alternatives:
+        yield from _smaller(code, numbers, ask)
+    if "latest" in numbers:
+        yield {"starts": numbers["latest"]}
+    if "earliest_end" in numbers:
+        yield from deadlines_of(ask, datetime.fromisoformat(numbers["earliest_end"]))
+    if code in _OF_TIER:
+        for other in Tier.objects.exclude(slug=tier).order_by("-priority", "slug"):
+            yield {"tier": other.slug, "name": other.name}
+    if code in _OF_CLASS and not ask.groups:
+        for name in GpuClass.objects.exclude(slug__in=ask.classes).values_list("slug", flat=True):
+            yield {"gpu_class": name}
+
+
+def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterator[Remedy]:
+    """Yields fewer GPUs or another length, by the limit that a refusal names."""
+    limit, asked = numbers.get("limit"), numbers.get("asked")
+    if not limit or not asked:
+        return
+    fewer = {"count": ask.count * limit // asked, "gpu_class": numbers.get("gpu_class", "")}
+    if code in _OF_LENGTH:
+        yield {"duration": limit}
+    if code == "gpu_hours":
+        yield {"duration": ask.duration * limit // asked // _MINUTE * _MINUTE}
+    if code in (*_COUNTED, "gpu_hours", "guarantee_only") and not ask.groups and fewer["count"]:
+        yield fewer
+
+
+def deadlines_of(ask: AskDocument, earliest_end: datetime) -> Iterator[Remedy]:
+    """Yields a later deadline, and a shorter request that meets this one."""
+    late = earliest_end + timedelta(seconds=_MINUTE)
+    yield {"deadline": late.replace(second=0, microsecond=0).isoformat()}
+    if ask.deadline is None:
+        return
+    left = ask.duration - int((earliest_end - ask.deadline).total_seconds())
+    if left - _MINUTE >= MIN_DURATION_SECONDS:
+        yield {"duration": (left - 1) // _MINUTE * _MINUTE}

@@ -1,0 +1,125 @@
+"""Refusals offer what would work: each offer is admitted by the rules that refuse the request."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from allocation.models import PolicyVersion
+from allocation.rules.ask import AskDocument
+from allocation.services.bookings.checks.admission import Asker, admission_check
+from allocation.services.bookings.checks.remedies import request_of
+from allocation.services.tiers.versions import VersionTerms, tier_version_set
+from tenants.models import Quota, Role, Tier
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_member, a_tenant_admin, a_tier, an_actor
+from tests.builders_allocation import NOW, Lab, a_lab, an_ask
+from tests.roles import as_system
+from tests.servers.servers import Servers
+
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+@pytest.fixture
+def lab(real_db: Servers) -> Lab:
+    return a_lab("helix")
+
+
+def refused(lab: Lab, ask: AskDocument, tier: str = "standard") -> Refused:
+    """The refusal, of which each alternative is admitted."""
+    with tenant_tx(lab.tenant_id), pytest.raises(Refused) as error:
+        checked(lab, ask, tier)
+    for each in error.value.alternatives:
+        with tenant_tx(lab.tenant_id):
+            checked(lab, request_of(each, ask), each.get("tier", tier))
+    return error.value
+
+
+def checked(lab: Lab, ask: AskDocument, tier: str) -> None:
+    admission_check(
+        project=lab.project, tier_slug=tier, ask=ask, now=NOW, asker=Asker(lab.actor.user_id)
+    )
+
+
+def named(refusal: Refused, name: str) -> list[Any]:
+    return [each[name] for each in refusal.alternatives if name in each]
+
+
+def test_a_quota_offers_as_many_as_it_has(lab: Lab) -> None:
+    with as_system():
+        Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=0)
+    found = refused(lab, an_ask(7))
+    assert named(found, "count") == [6]
+
+
+def test_too_long_offers_the_longest_and_only_tiers_that_admit_it(lab: Lab) -> None:
+    a_tier("weeks", priority=10)
+    a_tier("closed", priority=20)
+    with as_system():
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
+        Tier.objects.filter(slug__in=("weeks", "closed")).update(max_duration_seconds=90 * 86_400)
+    admin = an_actor(a_tenant_admin(lab.project.tenant))
+    with tenant_tx(lab.tenant_id):
+        terms = VersionTerms(tier="closed", max_seconds=3600)
+        tier_version_set(actor=admin, terms=terms, now=NOW - HOUR)
+    found = refused(lab, an_ask(hours=9))
+    assert found.code == "too_long"
+    assert named(found, "duration") == [8 * 3600]
+    assert named(found, "tier") == ["weeks"], "the other one allows an hour in this organisation"
+
+
+def test_the_horizon_of_the_policy_refuses_at_once_whatever_the_tier_allows(lab: Lab) -> None:
+    a_tier("far", priority=10)
+    with as_system():
+        Tier.objects.update(advance_seconds=365 * 86_400)
+    found = refused(lab, an_ask(starts=NOW + 100 * DAY + 3 * HOUR))
+    assert found.code == "advance_window"
+    assert "no booking more than 28d ahead" in found.sentence
+    assert named(found, "starts") == [(NOW + 27 * DAY + 3 * HOUR).isoformat()]
+    assert named(found, "tier") == [], "they are refused alike"
+    with as_system():
+        live = PolicyVersion.objects.get(state="live")
+        PolicyVersion.objects.filter(number=live.number).update(state="retired")
+        PolicyVersion.objects.create(
+            number=live.number + 1, state="live", document={"horizon": 200 * 86_400}, created=NOW
+        )
+    with tenant_tx(lab.tenant_id):
+        checked(lab, an_ask(starts=NOW + 100 * DAY), "standard")
+
+
+def test_a_tier_that_allows_less_offers_its_last_start_and_other_tiers(lab: Lab) -> None:
+    a_tier("far", priority=10)
+    with as_system():
+        Tier.objects.filter(slug="standard").update(advance_seconds=2 * 86_400)
+    found = refused(lab, an_ask(starts=NOW + 5 * DAY + HOUR))
+    assert named(found, "starts") == [(NOW + DAY + HOUR).isoformat()]
+    assert named(found, "tier") == ["far"]
+
+
+def test_a_deadline_offers_a_later_one_and_a_shorter_booking(lab: Lab) -> None:
+    ask = replace(an_ask(hours=4), deadline=NOW + 3 * HOUR)
+    found = refused(lab, ask)
+    assert found.code == "deadline_unreachable"
+    (deadline,) = named(found, "deadline")
+    assert deadline > (NOW + 4 * HOUR).isoformat()
+    (duration,) = named(found, "duration")
+    assert 2.9 * 3600 < duration <= 3 * 3600
+    past = refused(lab, replace(an_ask(hours=4), deadline=NOW - HOUR))
+    assert past.code == "deadline_passed"
+    assert named(past, "deadline")
+
+
+def test_an_audience_offers_no_tier_that_refuses_alike(lab: Lab) -> None:
+    a_tier("leads", priority=10)
+    a_tier("open", priority=20)
+    admin = an_actor(a_tenant_admin(lab.project.tenant))
+    for slug in ("standard", "leads"):
+        with tenant_tx(lab.tenant_id):
+            terms = VersionTerms(tier=slug, audience="leads")
+            tier_version_set(actor=admin, terms=terms, now=NOW - HOUR)
+    member = an_actor(a_member(lab.project, role=Role.RESEARCHER))
+    found = refused(replace(lab, actor=member), an_ask())
+    assert found.code == "tier_audience"
+    assert named(found, "tier") == ["open"]
