@@ -125,6 +125,15 @@ def _has_quota(state: CycleState, claim: Fit) -> bool:
     return not any(are_over)
 
 
+def _with_victims(outcome: Outcome, booking: str, row: Fit) -> Fit | None:
+    """Other places for a planned start with somebody paused for it; for a guaranteed one, somebody
+    of its own tenant."""
+    found = outcome.preemption.at_its_second(booking, row)
+    if found is None or not outcome.strengths.use.is_counted(booking):
+        return found
+    return None if outcome.preemption.depends_on_others(found) else found
+
+
 def _again_beside(
     outcome: Outcome, claim: Fit, rows: Mapping[str, Fit], *, pausing: bool
 ) -> tuple[dict[str, Fit], str]:
@@ -138,7 +147,7 @@ def _again_beside(
         is_free = state.is_free(row) and state.over(row.demand, row.starts) is None
         there = row if is_free else state.at(row.demand, row.starts)
         if there is None and pausing and not outcome.is_written(booking):
-            there = outcome.preemption.at_its_second(booking, row)
+            there = _with_victims(outcome, booking, row)
         if there is None:
             stuck = booking
             break

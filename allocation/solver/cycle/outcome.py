@@ -132,7 +132,9 @@ class Outcome:
         if not request.home:
             self.rebinding.add(request.booking, found)
         firm = (is_due and bool(found.victims)) or self._was_firm(request, found)
-        if request.pinned and found.victims and not firm:
+        if not firm and (
+            (request.pinned and found.victims) or self.preemption.depends_on_others(found)
+        ):
             # As soon as there is room elsewhere, nobody is paused for a pin.
             strength: Strength = "expected"
         else:

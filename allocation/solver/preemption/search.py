@@ -289,6 +289,12 @@ class Preemption:
             self.pauses.append(Pause(booking, request.booking, found.starts, runner.lost, (why,)))
             self._state.notify(booking, found.starts)
 
+    def depends_on_others(self, found: Fit) -> bool:
+        """True for a start for which bookings of other tenants have no notice yet: what these get
+        or lose until then decides whether they may be paused."""
+        running, tenant = self._state.running, found.demand.owners[0]
+        return any(running[each].tenant != tenant for each in self._to_notify(found))
+
     def rules(self, found: Fit) -> tuple[tuple[str, int], ...]:
         """How many victims it has by each rule; call before it is reserved."""
         rules, running = self._rules(found), self._state.running

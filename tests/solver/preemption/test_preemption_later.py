@@ -64,16 +64,17 @@ class TestLeadTime:
         assert notices(plan) == {"young": ("claim", self.request - 60 + GRACE)}
         assert plan.waits[0].delayed_by is not None
 
-    def test_a_lowered_guarantee_and_no_booking_is_named_when_it_may_pause_nobody(self) -> None:
+    def test_no_booking_is_named_when_a_lower_guarantee_lets_it_pause_nobody(self) -> None:
         site = lent(a_claim(count=2, earliest=self.request, tier="flex"))
         site = later(site, solve(site, POLICY), 5)
         assert site.requests[0].planned is not None
-        assert site.requests[0].planned.strength == "guaranteed"
+        assert site.requests[0].planned.strength == "expected", "its victim has no notice yet"
         limits = (a_limit("lab", 0, borrow=None, weight=0), LENDER[1])
         (wait,) = solve(replace(site, limits=limits), POLICY).waits
         assert wait.starts > NOON + self.request
         assert wait.delayed_by is not None
-        assert wait.delayed_by.code == "quota_cut"
+        assert wait.delayed_by.code == "overtaken", "no rule lets it pause the victim any more"
+        assert "booking" not in wait.delayed_by.facts
 
     def test_newcomers_do_not_take_the_room(self) -> None:
         site = lent(a_claim(count=2, earliest=self.request, hours=9))
