@@ -101,7 +101,7 @@ def a_gpu(node: Node, *, index: int = 0) -> Gpu:
         )
 
 
-def a_policy(**tunables: int) -> PolicyVersion:
+def a_policy(**tunables: int | dict[str, int]) -> PolicyVersion:
     """The live policy, a new version if it says anything else, and the fence of the cycle."""
     with as_system():
         SolverState.objects.get_or_create(id=1)

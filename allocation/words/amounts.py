@@ -6,6 +6,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from allocation.reasons.reason import Fact
+from allocation.rules.ask.words.times import duration_words
 
 UNITS_PER_GPU = 56_000
 LEVELS = {
@@ -80,6 +81,7 @@ def _nodes(facts: Mapping[str, Fact]) -> str:
 
 
 _TEXTS = {
+    "borrow_length": lambda facts: duration_words(int(facts["borrow_seconds"])),
     "group": lambda facts: str(LEVELS[str(facts["level"])]),
     "host": _host,
     "kind": lambda facts: str(facts.get("profile", facts["gpu_class"])),

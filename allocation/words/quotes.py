@@ -58,6 +58,10 @@ _NOTES: dict[str, Promise] = {
     "speed_unknown": gettext_lazy("speed not compared"),
     "speed": gettext_lazy("%(speed)s× as fast"),
     "borrowed": gettext_lazy("%(own_gpus)s own + %(borrowed_gpus)s borrowed"),
+    "on_loan": gettext_lazy(
+        "never paused, so it ends at its time and can't be extended; this tier borrows for at most "
+        "%(longest)s"
+    ),
     "within_guarantee": gettext_lazy(
         "within your guarantee: may start earlier if others return borrowed GPUs"
     ),

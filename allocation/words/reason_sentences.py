@@ -173,6 +173,13 @@ def _maintenance(facts: Facts) -> str:
 
 def _guarantee_only(facts: Facts) -> str:
     left = Facts({**facts, "left": int(facts["guaranteed"]) - int(facts["used"])})
+    if "borrow_seconds" in facts:
+        text = _(
+            "A tier that is never paused can borrow for at most %(borrow_length)s: %(left_gpus)s "
+            "of the %(guaranteed_gpus)s %(gpu_class)s guaranteed to your project are left; this "
+            "needs %(asked_gpus)s."
+        )
+        return text % left
     text = _(
         "A tier that is never paused can't borrow: %(left_gpus)s of the %(guaranteed_gpus)s "
         "%(gpu_class)s guaranteed to your project are left; this needs %(asked_gpus)s."
@@ -196,6 +203,8 @@ def _gpu_hours(facts: Facts) -> str:
 
 
 def _borrowed(facts: Facts) -> str:
+    if "lasts" in facts:
+        return str(_BORROWED_UNTIL_ITS_END[bool(facts["own"])] % facts)
     return str(_BORROWED[bool(facts["own"]), "at_risk_from" in facts] % facts)
 
 
@@ -266,6 +275,13 @@ _PLACES = {
     "project": gettext_lazy("the project"),
 }
 # By whether some GPUs are the own ones, and whether the owner of the others waits for them.
+_BORROWED_UNTIL_ITS_END = {
+    False: gettext_lazy("On borrowed GPUs: ends at its time, and can't be extended."),
+    True: gettext_lazy(
+        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: ends at its time, and can't be "
+        "extended."
+    ),
+}
 _BORROWED = {
     (False, False): gettext_lazy("On borrowed GPUs: can be paused when their owner needs them."),
     (False, True): gettext_lazy(

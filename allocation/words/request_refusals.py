@@ -107,6 +107,13 @@ SENTENCES: dict[str, Promise] = {
     "policy_unknown": gettext_lazy("There is no parameter %(name)s. Known: %(known)s."),
     "policy_whole": gettext_lazy("%(name)s must be a whole number from %(least)s to %(most)s."),
     "policy_list": gettext_lazy("%(name)s must be a list of names. Known: %(known)s."),
+    "policy_tiers": gettext_lazy(
+        "%(name)s must be an object with whole numbers of seconds from 0 to %(most)s by tier."
+    ),
+    "policy_tier": gettext_lazy("There is no tier %(tier)s. Known: %(known)s; * is all others."),
+    "policy_tier_text": gettext_lazy(
+        "Enter each tier once with a duration, such as standard 4h; not %(entry)s."
+    ),
     "policy_name": gettext_lazy("%(name)s has no %(each)s. Known: %(known)s."),
     "policy_twice": gettext_lazy("%(name)s has %(each)s twice."),
     "policy_order_keys": gettext_lazy("order must have every key; missing: %(missing)s."),

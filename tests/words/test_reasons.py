@@ -155,3 +155,13 @@ def test_every_text_can_be_extracted() -> None:
                 assert all(isinstance(text, ast.Constant) for text in texts), ast.unparse(node)
                 found += 1
     assert found > 80
+
+
+def test_a_loan_that_nobody_can_pause_says_that_it_ends() -> None:
+    why = reason("borrowed", own=2 * 56_000, borrowed=2 * 56_000, lasts=1)
+    assert sentence(why) == "On 2 own and 2 borrowed GPUs: ends at its time, and can't be extended."
+    bound = reason(
+        "guarantee_only", used=0, guaranteed=56_000, asked=112_000, gpu_class="h100",
+        borrow_seconds=14_400,
+    )  # fmt: skip
+    assert sentence(bound).startswith("A tier that is never paused can borrow for at most 4 h: 1 of")

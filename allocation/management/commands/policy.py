@@ -11,10 +11,13 @@ from allocation.models import PolicyVersion
 from allocation.rules.nodes.node_policy import node_policy_of
 from allocation.services.policy.policies import (
     LISTS,
+    TIER_SECONDS,
     policy_names,
     policy_of,
     policy_publish,
     policy_tunables,
+    tier_seconds_read,
+    tier_seconds_text,
 )
 from tenants.platform.errors import Refused
 
@@ -51,6 +54,7 @@ class Command(BaseCommand):
         for name, value in {**policy_tunables(policy_of(live)), **nodes}.items():
             mark = "" if name in live.document else "  (default)"
             shown = ",".join(value) if isinstance(value, tuple) else value
+            shown = tier_seconds_text(value) if isinstance(value, dict) else shown
             self.stdout.write(f"  {name} = {shown}{mark}")
 
 
@@ -65,7 +69,10 @@ def changed(document: dict[str, object], entries: list[str]) -> dict[str, object
 
 
 def _value(name: str, text: str) -> object:
-    """A number, a list of names as `a,b` (`none` for an empty one), or the text as it is."""
+    """A number, a list of names as `a,b` (`none` for an empty one), durations by tier as
+    `standard 4h,premium 30m`, or the text as it is."""
     if name in LISTS:
         return policy_names(text)
+    if name in TIER_SECONDS:
+        return tier_seconds_read(text, param=name)
     return int(text) if text.isascii() and text.isdigit() else text

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from allocation.models import GpuModel, Node
+from allocation.models import GpuModel, Node, PolicyVersion
 from allocation.queries.fleet.catalogue import work_speeds
 from allocation.rules.site.known_models import known_catalogue
 from allocation.rules.site.site_file import Key, SiteFaults, SiteFile
@@ -23,7 +23,9 @@ from allocation.services.operate.site_defaults import (
     prices_proposed,
     speeds_fill,
 )
+from allocation.services.policy.policies import policy_publish
 from allocation.services.record.workloads import speeds_set
+from allocation.solver.model.policy import ANY_TIER
 from allocation.words.refusals import refusal_text
 from billing.models import Budget, PriceBook
 from billing.price_books import prices_of
@@ -54,6 +56,8 @@ TIER_DEFAULTS = {
     "max_duration_seconds": 7 * 86_400,
     "advance_seconds": 28 * 86_400,
 }
+# Measured in docs/benchmarks.md ("Loans of tiers that are never paused").
+FIRST_POLICY = {"borrow_windows": {ANY_TIER: 4 * 3_600}}
 _FOREVER = timedelta(days=366)
 
 
@@ -104,6 +108,7 @@ def site_apply(*, site: SiteFile, now: datetime) -> Outcome:
     for number, tenant in enumerate(site.values.get("tenant", ())):
         run.tenant(("tenant", number), tenant)
     run.nodes()
+    run.policy()
     return run.outcome
 
 
@@ -146,6 +151,14 @@ class _Run:
             )
         self.outcome.note(f"operator {self.by.username}", is_new=found is None)
         self.outcome.is_only_operator = is_only_operator(self.by.pk)
+
+    def policy(self) -> None:
+        """Publishes the first policy of a new site; one that operators have changed stays."""
+        versions = PolicyVersion.objects.exclude(document={})
+        is_new = not versions.exists()
+        if is_new:
+            policy_publish(document=FIRST_POLICY, now=self.now, created_by_id=self.by.pk)
+        self.outcome.note("policy", is_new=is_new)
 
     def _account(self, key: Key, person: Mapping[str, str]) -> NewAccount:
         if name := person.get("password_file"):

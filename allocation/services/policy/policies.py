@@ -15,10 +15,12 @@ from allocation.services.nodes.unbooked_use import escalations_from_policy
 from allocation.services.record.site_events import policy_event
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.solver import Plan, Policy, solve
-from allocation.solver.model.policy import ORDER_KEYS, VICTIM_RULES
+from allocation.solver.model.policy import ANY_TIER, ORDER_KEYS, VICTIM_RULES
 from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
+from tenants.models import Tier
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.services import seconds_read, seconds_text
 
 _DAY = 86_400
 # Largest value of each parameter; all are whole numbers.
@@ -50,7 +52,9 @@ MOST = {
 }
 # Lists of names: all that are known.
 LISTS = {"victim_rules": VICTIM_RULES, "order": ORDER_KEYS}
-PolicyValue = int | tuple[str, ...]
+# Seconds by tier, and the largest value.
+TIER_SECONDS = {"borrow_windows": 28 * _DAY}
+PolicyValue = int | tuple[str, ...] | dict[str, int]
 # Smallest value; 1 for the others.
 LEAST = {
     "mode_changes": 0,
@@ -86,6 +90,8 @@ def policy_read(document: object, number: int) -> Policy:
         _entry_check(name, value)
     solvers = {name: each for name, each in entries.items() if name in MOST}
     solvers |= {name: tuple(entries[name]) for name in LISTS if name in entries}
+    solvers |= {name: tuple(sorted(entries[name].items())) for name in TIER_SECONDS
+                if name in entries}  # fmt: skip
     bounds = place_policy_of(entries).solver_bounds
     policy = Policy(version=number, soft_bounds=bounds, **solvers)
     if policy.grid > policy.horizon:
@@ -100,8 +106,11 @@ def _entry_check(name: object, value: object) -> None:
     if isinstance(name, str) and name in LISTS:
         _names_check(name, value)
         return
+    if isinstance(name, str) and name in TIER_SECONDS:
+        _tier_seconds_check(name, value)
+        return
     if not isinstance(name, str) or name not in known:
-        names = ", ".join([*known, *LISTS])
+        names = ", ".join([*known, *LISTS, *TIER_SECONDS])
         raise ValueError(refusal_text("policy_unknown", name=repr(str(name)[:40]), known=names))
     least = LEAST.get(name, 1)
     if type(value) is not int or not least <= value <= known[name]:
@@ -123,6 +132,15 @@ def _names_check(name: str, value: object) -> None:
         _order_check(list(value))
 
 
+def _tier_seconds_check(name: str, value: object) -> None:
+    most = TIER_SECONDS[name]
+    if not isinstance(value, dict) or not all(
+        isinstance(tier, str) and type(seconds) is int and 0 <= seconds <= most
+        for tier, seconds in value.items()
+    ):
+        raise ValueError(refusal_text("policy_tiers", name=name, most=most))
+
+
 def _order_check(order: list[str]) -> None:
     """Pauses compare tiers first, so the queue does too: else a paused booking would be first."""
     missing = [each for each in ORDER_KEYS if each not in order]
@@ -132,20 +150,50 @@ def _order_check(order: list[str]) -> None:
         raise ValueError(refusal_text("policy_order_first", key=repr(ORDER_KEYS[0])))
 
 
+def _tiers_check(policy: Policy) -> None:
+    """Raises ValueError for windows of a tier that does not exist."""
+    known = {ANY_TIER, *Tier.objects.values_list("slug", flat=True)}
+    unknown = next((tier for tier, _ in policy.borrow_windows if tier not in known), None)
+    if unknown is not None:
+        names = ", ".join(sorted(known - {ANY_TIER}))
+        raise ValueError(refusal_text("policy_tier", tier=repr(unknown[:40]), known=names))
+
+
 def policy_names(text: str) -> list[str]:
     """The names in a text such as `a, b`; `none` is an empty list."""
     names = [each.strip() for each in text.split(",")]
     return [] if names == ["none"] else [each for each in names if each]
 
 
+def tier_seconds_read(text: str, *, param: str) -> dict[str, int]:
+    """The durations by tier in a text such as `standard 4h, premium 30m`; `none` is none.
+
+    Raises:
+        Refused: `bad_duration`, or `bad_policy` for a tier without a duration.
+    """
+    found: dict[str, int] = {}
+    for entry in policy_names(text):
+        tier, _, duration = entry.partition(" ")
+        if not duration or tier in found:
+            raise invalid("bad_policy", refusal_text("policy_tier_text", entry=entry), param)
+        found[tier] = seconds_read(duration, param=param)
+    return found
+
+
+def tier_seconds_text(value: dict[str, int]) -> str:
+    """The durations by tier as text that `tier_seconds_read` accepts."""
+    return ", ".join(f"{tier} {seconds_text(value[tier])}" for tier in sorted(value)) or "none"
+
+
 def policy_tunables(policy: Policy) -> dict[str, PolicyValue]:
     """Every solver parameter with its value, including defaults."""
     # The bounds of soft places have parameters of their own.
-    return {
+    found = {
         each.name: getattr(policy, each.name)
         for each in fields(policy)[1:]
         if each.name != "soft_bounds"
     }
+    return found | {name: dict(found[name]) for name in TIER_SECONDS}
 
 
 def policy_values(document: dict[str, Any]) -> dict[str, PolicyValue]:
@@ -296,6 +344,7 @@ def _dry_run(document: object, now: datetime) -> None:
     """Decides the present site by a document. Raises Refused `bad_policy`."""
     try:
         policy = policy_read(document, 0)
+        _tiers_check(policy)
         snapshot = snapshot_read(now)
         with gc_paused():
             solve(snapshot, policy)

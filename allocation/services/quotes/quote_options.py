@@ -8,9 +8,11 @@ from zoneinfo import ZoneInfo
 
 from allocation.queries.bookings.outcomes import pause_record, start_history
 from allocation.queries.fleet.catalogue import ask_units, class_gigabytes
+from allocation.queries.fleet.loans import longest_loan
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.shape import profile_gigabytes
 from allocation.rules.ask.line.text import document_text
+from allocation.rules.ask.words.times import duration_words
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.pause_risk import PauseRecord, Risk
 from allocation.rules.start_range import start_range
@@ -316,13 +318,19 @@ def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:
     elif option.speed != REFERENCE_SPEED:
         yield note_text("speed", speed=f"{option.speed / 1000:.2g}")
     if option.borrowed:
-        own = option.units - option.borrowed
-        yield note_text("borrowed", own=own, borrowed=option.borrowed)
+        yield from _loan_notes(option, tier)
     elif is_late and tier.counts_against_guarantee and not (option.groups and tier.pausable):
         # The own quota implies this; whether others borrow is not known here.
         yield note_text("within_guarantee")
     if tier.description:
         yield tier.description
+
+
+def _loan_notes(option: Option, tier: Tier) -> Iterator[str]:
+    own = option.units - option.borrowed
+    yield note_text("borrowed", own=own, borrowed=option.borrowed)
+    if tier.counts_against_guarantee and not tier.pausable:
+        yield note_text("on_loan", longest=duration_words(longest_loan(tier.slug)))
 
 
 def _victim_notes(option: Option) -> Iterator[str]:

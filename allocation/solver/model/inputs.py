@@ -346,7 +346,8 @@ class Tier:
 
     `counts`: its use counts against guarantees. A tier that does not count always borrows and never
     affects those with a guarantee. A pausable booking gets notice `grace` seconds ahead, never in
-    the first `protected` seconds of a run, and at most `pauses` times (None: no maximum).
+    the first `protected` seconds of a run, and at most `pauses` times (None: no maximum). A tier
+    that is never paused borrows for at most `borrow` seconds; the policy of a cycle sets it.
     """
 
     slug: str
@@ -356,6 +357,7 @@ class Tier:
     grace: int = 0
     protected: int = 0
     pauses: int | None = None
+    borrow: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

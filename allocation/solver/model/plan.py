@@ -190,13 +190,15 @@ class OrderAnswer:
 class Borrow:
     """Units of a held or planned booking above its owners' guarantees.
 
-    From `at_risk_from` on (Unix seconds; None: no claim) a lender waits for them.
+    From `at_risk_from` on (Unix seconds; None: no claim) a lender waits for them. `lasts`: 1 for
+    work that is never paused; the lender waits for its end, which is not extended.
     """
 
     booking: str
     own: int
     borrowed: int
     at_risk_from: int | None
+    lasts: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,16 @@
 """The policy of a cycle: every constant that operators may change, as frozen values."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
+from allocation.solver.model.inputs import Tier
 from allocation.solver.model.omitted import OMITTED_WHEN_EMPTY
 
 ORDER_KEYS = ("tier", "part", "tenant", "project", "person", "age")
 """Keys of the queue's order between its bands and the time of submission."""
+
+ANY_TIER = "*"
+"""Stands for all tiers without an entry of their own."""
 
 VICTIM_RULES = ("taken_back", "own_part", "higher_tier", "fairer_share")
 """Codes of the rules by which a booking may be paused for another."""
@@ -47,7 +52,9 @@ class Policy:
     booking that borrows waits without a planned start. `order` has all of `ORDER_KEYS`, the one
     that decides first at the beginning. `soft_bounds` of the places that are kept for requests for
     approval: seconds before their start, GPUs of a project, and percent of a class above a
-    guarantee; empty: the usual ones.
+    guarantee; empty: the usual ones. `borrow_windows`: by tier, the longest window in seconds for
+    which its bookings may borrow although nobody can pause them. The row of `ANY_TIER` is for all
+    tiers without one; without it they borrow nothing then.
     """
 
     version: int
@@ -78,6 +85,17 @@ class Policy:
     epoch: int = 3_600
     plan_depth: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
     soft_bounds: tuple[int, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    borrow_windows: tuple[tuple[str, int], ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+
+    def with_borrow_windows(self, tiers: Iterable[Tier]) -> tuple[Tier, ...]:
+        """The tiers of a snapshot, with the windows for which they may borrow."""
+        windows = dict(self.borrow_windows)
+        return tuple(
+            tier
+            if tier.pausable or not windows
+            else replace(tier, borrow=windows.get(tier.slug, windows.get(ANY_TIER, 0)))
+            for tier in tiers
+        )
 
     @property
     def scoring(self) -> Scoring:

@@ -97,7 +97,8 @@ def borrows_of(
     The guarantee goes to what can't be paused first, then to the earliest start. Bookings in
     `awaiting_pauses` have planned victims and claim from their start on.
     """
-    if not any(tier.pausable or not tier.counts for tier in snapshot.tiers):
+    tiers = (state.quota.tier(tier.slug) for tier in snapshot.tiers)
+    if not any(tier.pausable or not tier.counts or tier.borrow for tier in tiers):
         # Only these borrow; an unknown tier counts and can't be paused.
         return (), ()
     answers = list(given)
@@ -120,18 +121,22 @@ def borrows_of(
         return (), ()
     waits = [answer for answer in answers if isinstance(answer, Waiting)]
     claims = _claims(state, snapshot.requests, waits, awaiting_pauses)
-    return tuple(_together(borrowed, claims)), claims
+    return tuple(_together(state.quota, borrowed, claims)), claims
 
 
-def _together(borrowed: Iterable[tuple[Row, int]], claims: Sequence[Claim]) -> Iterator[Borrow]:
-    """By booking; of a mixed one, all that it borrows in one window."""
+def _together(
+    quota: Quota, borrowed: Iterable[tuple[Row, int]], claims: Sequence[Claim]
+) -> Iterator[Borrow]:
+    """By booking; of a mixed one, all that it borrows in one window. What is never paused is at no
+    risk."""
     rows = sorted(borrowed, key=lambda each: each[0].booking)
     for (booking, window), of in groupby(rows, key=lambda each: (each[0].booking, each[0].window)):
         mine = list(of)
         units, above = sum(row.use.units for row, _ in mine), sum(more for _, more in mine)
-        risks = (at_risk_from(row.use, window, claims) for row, _ in mine)
+        lasts = _lasts(quota, mine[0][0].use)
+        risks = (at_risk_from(row.use, window, claims) for row, _ in mine if not lasts)
         risk = min((each for each in risks if each is not None), default=None)
-        yield Borrow(booking, units - above, above, risk)
+        yield Borrow(booking, units - above, above, risk, int(lasts))
 
 
 class _HeldUses(NamedTuple):
@@ -249,7 +254,14 @@ def with_borrowed_reason(answer: Answer, borrows: dict[str, Borrow]) -> Answer:
 
 def _may_borrow(quota: Quota, use: Use) -> bool:
     tier = quota.tier(use.tier)
-    return (tier.pausable or not tier.counts) and quota.has_limit(use)
+    borrows = tier.pausable or not tier.counts or tier.borrow > 0
+    return borrows and quota.has_limit(use)
+
+
+def _lasts(quota: Quota, use: Use) -> bool:
+    """True when nobody can have a booking of its tier paused."""
+    tier = quota.tier(use.tier)
+    return tier.counts and not tier.pausable
 
 
 def guarantee_order(quota: Quota, row: Row) -> tuple[bool, bool, int, str]:
@@ -326,4 +338,4 @@ def _given_rows(
 def _reason(borrow: Borrow) -> Reason:
     """What a booking has of its own and what it borrows: `8 own + 2 borrowed`."""
     facts = {"own": borrow.own, "borrowed": borrow.borrowed, "at_risk_from": borrow.at_risk_from}
-    return reason("borrowed", **facts)
+    return reason("borrowed", **facts, lasts=borrow.lasts or None)

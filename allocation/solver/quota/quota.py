@@ -1,10 +1,11 @@
 """Quota over time: within guarantee, borrowing, or over, at every instant of a window.
 
 Use is a profile over time of held and planned bookings. The tier decides how far a booking may go.
-Non-preemptible work stays within guarantees, so that lenders get their quota back in time; pausable
-work borrows what others leave idle; work that does not count (spot) always borrows and never blocks
-work that counts. A guarantee holds whatever others borrow, and goes first to non-preemptible work:
-the owner's other work then borrows. Owners without a limit are not restricted. Units; seconds.
+Non-preemptible work stays within guarantees, or borrows for a bounded window, so that lenders get
+their quota back in time; pausable work borrows what others leave idle; work that does not count
+(spot) always borrows and never blocks work that counts. A guarantee holds whatever others borrow,
+and goes first to non-preemptible work: the owner's other work then borrows. Owners without a limit
+are not restricted. Units; seconds.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +42,7 @@ class _Route(NamedTuple):
     """The trees that restrict one kind of use: `guaranteed` holds the guarantees for which its tier
     competes, `measured` the use that limits its tier (work that counts ignores work that does not).
     `own_path` is `path` without the platform. A use with `stays_within` guarantees borrows nothing,
-    although its tier can be paused."""
+    although its tier may."""
 
     tier: Tier
     guaranteed: Tree
@@ -51,6 +52,11 @@ class _Route(NamedTuple):
     own_path: OwnerPath
     written: tuple[tuple[Tree, OwnerPath], ...]
     stays_within: bool
+
+    def borrows(self, seconds: int) -> bool:
+        """True when a window of this length may borrow what others leave idle."""
+        tier = self.tier
+        return not self.stays_within and (tier.pausable or seconds <= tier.borrow)
 
 
 class Guarantees(NamedTuple):
@@ -156,6 +162,12 @@ class Quota:
         kinds = tuple(self.use_of(kind, 0) for kind in table.kinds)
         return UseTable(kinds, table.kind, table.units, table.starts, ends)
 
+    def stays_inside(self, tier: str, seconds: int) -> bool:
+        """True when work of a tier that counts never borrows for so long a window."""
+        rules = self.tier(tier)
+        is_lasting = not rules.pausable and (tier.endswith(WITHIN) or seconds > rules.borrow)
+        return rules.counts and is_lasting
+
     def has_limit(self, use: Use) -> bool:
         """True when the tenant or the project has a limit for the class."""
         route = self._route(use)
@@ -253,9 +265,9 @@ class Quota:
 
     def lasting_allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
         """In which windows the guarantees allow a use that is never paused, next to other such
-        work; None: in all, or it can be paused."""
+        work; None: in all, or it may borrow."""
         route = self._route(use)
-        if route is None or route.tier.pausable or not route.tier.counts:
+        if route is None or not route.tier.counts or route.tier.pausable or route.borrows(duration):
             return None
         return route.guaranteed.allows(route.guarantee_path, use.units, starts, duration)
 
@@ -291,7 +303,7 @@ class Quota:
         tier = self.tier(use.tier)
         if tier.counts and guarantee.never(guarantee.path_up(use.owners), use.units) is None:
             return None
-        if not tier.pausable:
+        if not tier.pausable and (use.tier.endswith(WITHIN) or seconds > tier.borrow):
             return Block("guarantee", use.owners[0], 0, self.most_guaranteed(use))
         return Block("lent", PLATFORM, 0, node.cap) if node else None
 
@@ -384,7 +396,8 @@ class Quota:
             return Block("limit", node.owner, used, most, is_dated=most < node.cap)
         if (tier.counts or not self.has_limit(use)) and _is_within(route, use.units, window):
             return None
-        if not tier.pausable or (route.stays_within and self.has_limit(use)):
+        lasts = not tier.pausable and not route.borrows(window[1] - window[0])
+        if lasts or (route.stays_within and self.has_limit(use)):
             return self._past_guarantee(use, window)
         if node is None:
             return None
@@ -431,7 +444,7 @@ def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bool
     if route.stays_within and not tier.counts and route.guarantee_path:
         return np.zeros(len(starts), dtype=np.bool_)
     lent = None
-    if (tier.pausable and not route.stays_within) or not tier.counts:
+    if route.borrows(duration) or not tier.counts:
         lent = tree.allows(route.path, units, starts, duration)
         if lent is None or not tier.counts:
             return lent

@@ -222,7 +222,11 @@ def _quota_reason(
     if block.kind == "limit":
         return _limit_reason(demand, block, asked, used)
     if block.kind == "guarantee":
-        return reason("guarantee_only", used=used, guaranteed=most, asked=asked, gpu_class=name)
+        longest = state.quota.tier(demand.tier).borrow
+        return reason(
+            "guarantee_only", used=used, guaranteed=most, asked=asked, gpu_class=name,
+            borrow_seconds=longest or None,
+        )  # fmt: skip
     if block.kind == "hours":
         counted = seconds if starts is None else _counted(block, (starts, starts + seconds))
         return _hours_reason(demand, asked * counted, block)

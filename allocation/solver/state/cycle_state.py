@@ -23,6 +23,7 @@ class CycleState(RoomSearch):
         """Load all held work, from what is `kept` of it. KeyError: unknown model."""
         if not policy.mode_changes:
             snapshot = replace(snapshot, gpus=tuple(map(_with_current_mode, snapshot.gpus)))
+        snapshot = replace(snapshot, tiers=policy.with_borrow_windows(snapshot.tiers))
         work = (kept or Kept()).held_work(snapshot.gpus, snapshot.models, snapshot.held)
         super().__init__(snapshot, policy, work)
         self.frees: dict[str, int] = {}

@@ -9,10 +9,11 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from allocation.queries.fleet.loans import loans_text
 from allocation.queries.limits.use_now import UseNow, use_now
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.lab_queries import labs_led, projects_seen
-from tenants.models import Project, Tenant, User
+from tenants.models import Project, Tenant, Tier, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
@@ -65,6 +66,7 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
     changed = [each for each in projects if actor.is_tenant_admin or each.lab_id in led]
     context = {
         "classes": class_cards(shares, "project", _sent(request, refusal), _units(uses), changed),
+        "loans": loans_text(Tier.objects.order_by("-priority", "slug")),
         "may_change": actor.is_tenant_admin,
         "owner_key": "project",
         "refusal": refusal,

@@ -19,6 +19,7 @@ from allocation.services.policy.policies import (
     LEAST,
     LISTS,
     MOST,
+    TIER_SECONDS,
     PolicyValue,
     policy_changes,
     policy_check,
@@ -26,6 +27,8 @@ from allocation.services.policy.policies import (
     policy_publish,
     policy_read,
     policy_values,
+    tier_seconds_read,
+    tier_seconds_text,
 )
 from allocation.words.refusals import refusal_text
 from tenants.models import User
@@ -95,6 +98,12 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
                 "victim_rules",
                 "Rules that pause",
                 f"Names, separated by commas. {NO_NAMES}: nobody is paused.",
+            ),
+            (
+                "borrow_windows",
+                "Longest loan without a pause",
+                "By tier that is never paused, * for all others, such as standard 4h. "
+                f"Longer bookings wait for their guarantee. {NO_NAMES}: no such tier borrows.",
             ),
             (
                 "notice_margin",
@@ -191,8 +200,8 @@ class PolicyField:
 
     @property
     def is_list(self) -> bool:
-        """Returns whether it is a list of names."""
-        return self.name in LISTS
+        """Returns whether it has several values."""
+        return self.name in LISTS or self.name in TIER_SECONDS
 
     @property
     def is_own(self) -> bool:
@@ -286,6 +295,8 @@ def _changes(
 def _read(name: str, text: str) -> PolicyValue:
     if name in LISTS:
         return _names_read(name, text)
+    if name in TIER_SECONDS:
+        return _tier_seconds(name, text)
     value = (whole_read if name in COUNTS else seconds_read)(text, param=name)
     least = 0 if name.startswith("unbooked_") else LEAST.get(name, 1)
     if not least <= value <= LIMITS[name]:
@@ -301,6 +312,15 @@ def _names_read(name: str, text: str) -> tuple[str, ...]:
     except ValueError as error:
         raise invalid("bad_policy", str(error), name) from error
     return tuple(names)
+
+
+def _tier_seconds(name: str, text: str) -> dict[str, int]:
+    found = tier_seconds_read(text, param=name)
+    try:
+        policy_read({name: found}, 0)
+    except ValueError as error:
+        raise invalid("bad_policy", str(error), name) from error
+    return found
 
 
 def _question(
@@ -353,6 +373,8 @@ def policy_text(name: str, value: PolicyValue) -> str:
     """Returns a value as it is shown and typed."""
     if isinstance(value, tuple):
         return ", ".join(value) or NO_NAMES
+    if isinstance(value, dict):
+        return tier_seconds_text(value)
     return f"{value}" if name in COUNTS else seconds_text(value)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from allocation.models import Gpu, GpuModel, MigPlacement, Node, WorkSpeed
+from allocation.models import Gpu, GpuModel, MigPlacement, Node, PolicyVersion, WorkSpeed
 from allocation.rules.site.known_models import known_catalogue
 from allocation.rules.site.site_file import SiteFaults, example_read, site_read
 from allocation.services.bookings.creation import booking_request
@@ -71,6 +71,9 @@ def test_from_an_empty_database_to_the_first_running_booking(
         assert set(outcome.passwords) == {"olaf", "tanja"}
         with as_system():
             assert Node.objects.get().state == Node.State.READY
+            live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+            assert live.document == {"borrow_windows": {"*": 4 * 3_600}}
+            assert live.created_by == User.objects.get(username="olaf")
             # The geometry is what the driver said.
             assert MigPlacement.objects.filter(profile="3g.40gb").count() == 2
             tanja, project = User.objects.get(username="tanja"), Project.objects.get()
@@ -163,8 +166,8 @@ x100 = 2.5
             assert User.objects.get(username="tanja").check_password(password)
             assert {tier.slug for tier in Tier.objects.all()} == {"assured", "standard", "spot"}
             assert set(GpuClass.objects.values_list("slug", flat=True)) == {"h100", "l40s"}
-        assert "0 to create, 9 unchanged.\n" in run(path, "--check")
-        assert run(path).endswith("0 created, 9 unchanged.\n")
+        assert "0 to create, 10 unchanged.\n" in run(path, "--check")
+        assert run(path).endswith("0 created, 10 unchanged.\n")
 
     @pytest.mark.parametrize(
         ("old", "new", "expected"),

@@ -11,19 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.models import PolicyVersion
+from allocation.services.bookings.checks.admission import admission_check
 from allocation.services.policy.policies import (
     LEAST,
     LISTS,
     MOST,
+    TIER_SECONDS,
     policy_of,
     policy_publish,
     policy_read,
     policy_tunables,
+    tier_seconds_read,
+    tier_seconds_text,
 )
 from allocation.solver import Policy
 from allocation.solver.model.policy import VICTIM_RULES
+from tenants.models import Quota
 from tenants.platform.errors import Refused
-from tests.builders_allocation import NOW, Lab, a_lab
+from tenants.platform.reference import reference_tx
+from tests.builders import UNITS_PER_GPU
+from tests.builders_allocation import NOW, Lab, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -33,7 +40,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 NEAR = st.dictionaries(
-    st.sampled_from([*MOST, *LISTS, "grid ", "version", "Grid"]),
+    st.sampled_from([*MOST, *LISTS, *TIER_SECONDS, "grid ", "version", "Grid"]),
     st.integers(-2, 10**6)
     | st.integers(10**17, 10**20)
     | JSON
@@ -52,7 +59,8 @@ def live() -> PolicyVersion:
 
 
 def test_every_tunable_has_its_range() -> None:
-    assert MOST.keys() | LISTS.keys() == policy_tunables(Policy(1)).keys()
+    known = MOST.keys() | LISTS.keys() | TIER_SECONDS.keys()
+    assert known == policy_tunables(Policy(1)).keys()
     assert policy_read(policy_tunables(Policy(1)), 1) == Policy(1)
 
 
@@ -65,7 +73,9 @@ def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
     if policy is not None:
         assert policy.version == 7
         for name, value in policy_tunables(policy).items():
-            if isinstance(value, tuple):
+            if isinstance(value, dict):
+                assert all(0 <= each <= TIER_SECONDS[name] for each in value.values())
+            elif isinstance(value, tuple):
                 assert set(value) <= set(LISTS[name])
             else:
                 assert LEAST.get(name, 1) <= value <= MOST[name]
@@ -85,6 +95,13 @@ def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
         {"victim_rules": ["taken_back", "taken_back"]},
         {"order": ["tier", "part", "tenant", "project", "person"]},
         {"order": ["age", "tier", "part", "tenant", "project", "person"]},
+        {"borrow_windows": 3600},
+        {"borrow_windows": ["standard"]},
+        {"borrow_windows": {"standard": -1}},
+        {"borrow_windows": {"standard": "4h"}},
+        {"borrow_windows": {"standard": True}},
+        {"borrow_windows": {"standard": 29 * 86_400}},
+        {"borrow_windows": {"no-such-tier": 3600}},
         ["grid", 300],
         None,
     ],
@@ -94,6 +111,43 @@ def test_what_is_refused_leaves_the_last_good_one_live(lab: Lab, document: objec
     with as_system(), pytest.raises(Refused, match="bad_policy"):
         policy_publish(document=document, now=NOW)
     assert live() == before
+
+
+@given(
+    st.dictionaries(st.from_regex(r"[a-z*][a-z0-9-]{0,9}", fullmatch=True), st.integers(0, 10**6))
+)
+def test_durations_by_tier_are_read_as_they_are_shown(windows: dict[str, int]) -> None:
+    if "none" not in windows:
+        assert tier_seconds_read(tier_seconds_text(windows), param="borrow_windows") == windows
+
+
+@pytest.mark.parametrize("text", ["standard", "standard 4h, standard 2h", "standard four", ", 4h"])
+def test_what_is_no_duration_by_tier_is_refused(text: str) -> None:
+    with pytest.raises(Refused) as refused:
+        tier_seconds_read(text, param="borrow_windows")
+    assert refused.value.param == "borrow_windows"
+
+
+def test_a_request_may_borrow_for_as_long_as_the_live_policy_says(lab: Lab) -> None:
+    """Also in a process that knows the quota of the organisation already."""
+
+    with as_system():
+        Quota.objects.update(guaranteed_units=UNITS_PER_GPU, borrow_limit_units=None)
+
+    def code(hours: int) -> str:
+        with reference_tx(lab.tenant.id):
+            try:
+                admission_check(
+                    project=lab.project, tier_slug="standard", ask=an_ask(4, hours=hours), now=NOW
+                )
+            except Refused as refusal:
+                return refusal.code
+        return ""
+
+    assert code(4) == "guarantee_only"
+    with as_system():
+        policy_publish(document={"borrow_windows": {"standard": 4 * 3_600}}, now=NOW)
+    assert (code(4), code(5)) == ("", "guarantee_only")
 
 
 def test_a_new_policy_is_live_at_once_and_the_old_one_is_kept(lab: Lab) -> None:
@@ -110,6 +164,7 @@ def test_a_new_policy_is_live_at_once_and_the_old_one_is_kept(lab: Lab) -> None:
     [
         '{"grid": "x"}', '{"grid": 0}', '{"grid": 1.5}', "[]", '{"grid": ["x"]}',
         '{"victim_rules": [1]}', '{"victim_rules": "taken_back"}', '{"victim_rules": null}',
+        '{"borrow_windows": 1}', '{"borrow_windows": {"x": -1}}', '{"borrow_windows": {"x": 0.5}}',
     ],
 )  # fmt: skip
 def test_the_database_itself_takes_nothing_else(lab: Lab, document: str) -> None:

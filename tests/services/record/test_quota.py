@@ -12,6 +12,7 @@ from allocation.rules.ask import AskDocument
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
+from allocation.services.policy.policies import policy_publish
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.quota_rows import GPU_HOUR, caps_of, quotas_read, used_read
 from billing.models import Price, PriceBook
@@ -209,6 +210,23 @@ def test_a_quote_says_what_is_borrowed_and_offers_the_tier_that_may(real_db: Ser
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
             ("flex", ("2 own + 2 borrowed",))
         ], "what is never paused is not offered what would be borrowed"
+
+
+def test_a_quote_says_that_a_loan_that_nobody_can_pause_ends_at_its_time(real_db: Servers) -> None:
+    helix, _ = two_labs()
+    with as_system():
+        policy_publish(document={"borrow_windows": {"standard": 4 * 3_600}}, now=NOW)
+    with tenant_tx(helix.tenant_id):
+        request = a_booking_request(helix.project, an_ask(4, hours=4), tier="standard")
+        (option, *_) = quote_make(actor=helix.actor, request=request, now=NOW).options
+    assert option.notes == (
+        "2 own + 2 borrowed",
+        "never paused, so it ends at its time and can't be extended; this tier borrows for at most "
+        "4 h",
+    )
+    loan = requested_booking(helix, an_ask(4, hours=4), "standard")
+    cycle(NOW)
+    assert (fresh(loan).state, fresh(loan).borrowed_units) == ("starting", 2 * UNITS_PER_GPU)
 
 
 def test_others_guarantees_are_one_sum_by_class(real_db: Servers) -> None:

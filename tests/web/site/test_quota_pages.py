@@ -16,8 +16,10 @@ from tests.builders import (
     a_quota,
     a_tenant,
     a_tenant_admin,
+    a_tier,
     an_operator,
 )
+from tests.builders_allocation import a_policy
 
 pytestmark = pytest.mark.django_db
 SHARE = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": "", "borrow": ""}
@@ -62,6 +64,15 @@ def test_a_quota_is_split_in_gpus_and_kept_in_units(admin: Client, tenant: Tenan
     assert (quota.guaranteed_units, quota.limit_units) == (140_000, None)
     assert quota.lend_limit_units == 84_000
     assert "borrows without a limit, lends at most 1.5" in _text(answer.content)
+
+
+def test_the_page_says_for_how_long_a_tier_that_is_never_paused_borrows(
+    admin: Client, tenant: Tenant
+) -> None:
+    a_tier("standard")
+    a_tier("flex", pausable=True)
+    a_policy(borrow_windows={"*": 4 * 3_600})
+    assert "can borrow, too: Standard for 4 h." in _text(admin.get("/t/own/quotas").content)
 
 
 def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(

@@ -8,6 +8,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from allocation.models import Booking
+from allocation.queries.fleet.loans import borrow_windows_read, longest_loan
 from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.inner_limit_rows import (
     InnerLimits,
@@ -22,8 +23,9 @@ from allocation.services.snapshot.quota_rows import (
     rolling_caps_of,
     tiers_of,
 )
-from allocation.solver import MIXED, Block, Quota, Snapshot, Use
+from allocation.solver import MIXED, Block, Policy, Quota, Snapshot, Use
 from allocation.solver import Override as QuotaOverride
+from allocation.solver import Tier as SolverTier
 from allocation.words.refusals import refusal_text
 from tenants.models import Lab, Project, Tier
 from tenants.models import Quota as QuotaRow
@@ -133,9 +135,15 @@ def _own_quota(
     by_slug = sorted(tiers, key=lambda each: each.slug)
     limits, caps = limits_of(quotas), rolling_caps_of((*quotas, *inner.lab_caps))
     return Snapshot(
-        0, (), (), (), (), (), limits, tiers_of(by_slug), caps, overrides=tuple(overrides),
+        0, (), (), (), (), (), limits, _lending(tiers_of(by_slug)), caps,
+        overrides=tuple(overrides),
         labs=inner.labs, persons=inner.persons,
     )  # fmt: skip
+
+
+def _lending(tiers: tuple[SolverTier, ...]) -> tuple[SolverTier, ...]:
+    """Returns the tiers with the windows for which they may borrow."""
+    return Policy(0, borrow_windows=borrow_windows_read()).with_borrow_windows(tiers)
 
 
 def _closed(gpu_class: str) -> Refused:
@@ -168,6 +176,8 @@ def _quota_refusal(needs: QuotaRequest, use: Use, block: Block, guaranteed: int)
         sentence = refusal_text("quota_limit", name=name, **numbers)
     elif block.kind == "guarantee":
         code = "guarantee_only"
+        if seconds := longest_loan(tier.slug):
+            numbers |= {"borrow_seconds": seconds}
         # Its admins can't give more than the organisation is guaranteed.
         owner = "tenant_admin" if use.units <= guaranteed else "operator"
         sentence = refusal_text(code, name=project.name, tier=tier.name, **numbers)

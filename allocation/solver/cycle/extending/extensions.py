@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from allocation.reasons.reason import Reason, reason
 from allocation.solver.model.demand import Fit, demand_of_held
-from allocation.solver.model.inputs import Extension, Held, Place, Snapshot
+from allocation.solver.model.inputs import WITHIN, Extension, Held, Place, Snapshot
 from allocation.solver.model.leaving import Notice
 from allocation.solver.model.plan import Extend
 from allocation.solver.reasons.explain import maintenance, why_quota
@@ -111,9 +111,13 @@ def rest_of(state: CycleState, held: tuple[Held, ...], until: int) -> tuple[Fit,
 
 
 def _stretch(state: CycleState, row: Held, starts: int, until: int) -> Fit:
-    """The stretch that the extension adds to one allocation, without its place."""
+    """The stretch that the extension adds to one allocation, without its place. What is never
+    paused borrows for a bounded window, so a later end stays within the guarantee."""
     gpu_class = state.class_of(row.place.gpu) or ""
-    return Fit(demand_of_held(row, gpu_class, until - starts), (), starts)
+    demand = demand_of_held(row, gpu_class, until - starts)
+    if state.quota.tier(demand.tier).borrow:
+        demand = replace(demand, tier=demand.tier.removesuffix(WITHIN) + WITHIN)
+    return Fit(demand, (), starts)
 
 
 def _pause_blocks(state: CycleState, held: tuple[Held, ...]) -> Reason | None:

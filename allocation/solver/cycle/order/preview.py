@@ -47,12 +47,12 @@ class QueuePreview(BookingQueue):
         self._fair = self._fair_shares_with(row)
         counts = self._state.quota.tier(request.quota_tier).counts
         left = self._left_ahead(row) if counts else {}
-        is_never_paused = not self._state.quota.tier(request.quota_tier).pausable
+        stays_inside = self._stays_inside(row)
         band = INSIDE if counts else SPOT
         found, key = len(turns), self._key(row, band)
         for at, turn in enumerate(turns):
             if band == INSIDE and (turn.key[0] > band or key < turn.key):
-                if is_never_paused or (left and all(u <= left[name] for name, u in row.uses)):
+                if stays_inside or (left and all(u <= left[name] for name, u in row.uses)):
                     found = at
                     break
                 band, key = BORROWED, self._key(row, BORROWED)

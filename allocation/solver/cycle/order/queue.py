@@ -24,7 +24,7 @@ from allocation.solver.state.held_space import HeldUses
 
 _ALL = 2**62
 INSIDE, AGED, BORROWED, SPOT = range(4)
-"""Bands of the queue: inside the guarantee or never paused, waiting too long, borrowed, spot."""
+"""Bands of the queue: inside the guarantee or never borrowing, waiting too long, borrowed, spot."""
 
 Key = tuple[int, int, int, int, int, int, int, int, str]
 """Order of the queue: the band, the keys of the policy's `order`, submitted earlier, id.
@@ -135,7 +135,6 @@ class BookingQueue:
         self._fair = dict.fromkeys((BORROWED, SPOT), self._fair_shares(self._wanted[SPOT]))
         tiers = {row.request.quota_tier for row in rows}
         counts = {tier for tier in tiers if self._state.quota.tier(tier).counts}
-        never_paused = {tier for tier in tiers if not self._state.quota.tier(tier).pausable}
         lasting = [row for row in rows if row.request.quota_tier in counts]
         if len(lasting) < len(rows):
             self._wanted[BORROWED] = self._demanded(lasting)
@@ -143,7 +142,7 @@ class BookingQueue:
         inside, others = list[Turn](), list[Waiter]()
         for row, key in self._merged(lasting, INSIDE):
             fits = self._is_inside(row)
-            if fits or row.request.quota_tier in never_paused:
+            if fits or self._stays_inside(row):
                 self._pass(row, inside=fits)
                 inside.append(Turn(row.request, key, fits))
             else:
@@ -157,7 +156,7 @@ class BookingQueue:
         self._shares, self._in_use = self._first_shares, self._first_in_use
         row, counts = self._waiting(request), self._state.quota.tier(request.quota_tier).counts
         fits = counts and self._is_inside(row)
-        if fits or (counts and not self._state.quota.tier(request.quota_tier).pausable):
+        if fits or self._stays_inside(row):
             key = self._key(row, INSIDE)
         elif counts and self._is_aged(row):
             key = _aged(row)
@@ -165,6 +164,10 @@ class BookingQueue:
             key = self._key(row, BORROWED if counts else SPOT)
         self._shares, self._in_use = later
         return Turn(request, key, fits)
+
+    def _stays_inside(self, row: Waiter) -> bool:
+        """True when it never borrows, so it waits for its own guarantee alone."""
+        return self._state.quota.stays_inside(row.request.quota_tier, row.seconds)
 
     def _outside(self, rows: Iterable[Waiter], others: Iterable[Waiter]) -> Iterator[Turn]:
         """All who are not in the first band."""
