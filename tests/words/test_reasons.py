@@ -164,4 +164,4 @@ def test_a_loan_that_nobody_can_pause_says_that_it_ends() -> None:
         "guarantee_only", used=0, guaranteed=56_000, asked=112_000, gpu_class="h100",
         borrow_seconds=14_400,
     )  # fmt: skip
-    assert sentence(bound).startswith("A tier that is never paused can borrow for at most 4 h: 1 of")
+    assert sentence(bound).startswith("A tier that is never paused can borrow for at most 4 h: 1")
