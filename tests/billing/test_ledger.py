@@ -31,7 +31,7 @@ from tests.billing.builders import (
     a_hold,
     a_project,
 )
-from tests.roles import as_system
+from tests.roles import as_role, as_system
 
 pytestmark = pytest.mark.django_db
 
@@ -325,6 +325,7 @@ def test_a_transfer_never_changes(statement: str) -> None:
     with (
         pytest.raises(DatabaseError, match="append-only"),
         transaction.atomic(),
+        as_role("portal_owner"),
         connection.cursor() as cursor,
     ):
         cursor.execute(statement)
@@ -354,7 +355,8 @@ def test_a_changed_balance_is_found_by_recomputing() -> None:
     budget = a_budget(project, "100")
     a_hold(project, "10")
     assert ledger_check() == []
-    Account.objects.filter(id=budget.account_id).update(pending=Decimal(3))
+    with as_role("portal_owner"):
+        Account.objects.filter(id=budget.account_id).update(pending=Decimal(3))
     (drift,) = ledger_check()
     assert (drift.account_id, drift.field, drift.stored, drift.recomputed) == (
         budget.account_id, "pending", Decimal(3), Decimal(10),

@@ -34,7 +34,7 @@ from tests.builders_allocation import (
     a_model,
     an_ask,
 )
-from tests.roles import as_system
+from tests.roles import as_role, as_system
 
 MINUTE = timedelta(minutes=1)
 
@@ -167,7 +167,8 @@ def no_quota(lab: Lab) -> None:
 
 
 def no_budget(lab: Lab) -> None:
-    Budget.objects.filter(project=lab.project).delete()
+    with as_role("portal_owner"):
+        Budget.objects.filter(project=lab.project).delete()
 
 
 def small_budget(lab: Lab) -> None:

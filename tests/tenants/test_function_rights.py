@@ -1,0 +1,52 @@
+"""Which roles may call the functions of the database: what one process may do, workers may, too."""
+
+import pytest
+from django.db import connection
+
+pytestmark = pytest.mark.django_db
+
+ONLY_SYSTEM = {
+    "portal_address_is_taken", "portal_has_second_factor", "portal_invitation_offer",
+    "portal_invitations", "portal_memberships",
+}  # fmt: skip
+"""What a web process must not ask: they take a name or a number that could be enumerated."""
+NOBODY = {"billing_recount", "portal_holder", "portal_person", "portal_sign_in_write"}
+"""Parts of other functions, which run as the owner."""
+
+
+def callers() -> dict[str, tuple[bool, ...]]:
+    """Functions that no trigger calls, and whether the web, workers and operators may."""
+    with connection.cursor() as cursor:
+        cursor.execute("""
+            SELECT proname, array_agg(has_function_privilege(role, p.oid, 'EXECUTE') ORDER BY at)
+            FROM pg_proc p, unnest(ARRAY['portal_web', 'portal_system', 'portal_ops'])
+              WITH ORDINALITY AS roles (role, at)
+            WHERE pronamespace = 'public'::regnamespace AND prorettype <> 'trigger'::regtype
+              AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+            GROUP BY p.oid, proname""")
+        return {name: tuple(may) for name, may in cursor.fetchall()}
+
+
+def test_whatever_the_web_may_call_workers_and_operators_may_call() -> None:
+    found = callers()
+    assert found["billing_rungs_unreached"] == (True, True, True)
+    for name, may in found.items():
+        expected = (
+            (False, False, False) if name in NOBODY else (name not in ONLY_SYSTEM, True, True)
+        )
+        assert may == expected, name
+    assert found.keys() >= NOBODY | ONLY_SYSTEM
+
+
+def test_whatever_the_web_may_do_with_a_table_workers_and_operators_may_do() -> None:
+    """Workers act for people: for Jira, for directories, and on waiting lists."""
+    with connection.cursor() as cursor:
+        cursor.execute("""
+            SELECT c.relname, role, verb FROM pg_class c, pg_attribute a,
+              unnest(ARRAY['portal_system', 'portal_ops']) AS role,
+              unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS verb
+            WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v')
+              AND a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+              AND has_column_privilege('portal_web', c.oid, a.attname, verb)
+              AND NOT has_column_privilege(role, c.oid, a.attname, verb)""")
+        assert cursor.fetchall() == []
