@@ -41,6 +41,7 @@ from tenants.platform.log_ids import log_id, log_ids_now
 from tenants.platform.reference import reference_tx
 from tenants.platform.rest.body import Body, body_of
 from tenants.platform.rest.fields import Strict, single_values, validated
+from tenants.platform.rest.schema import takes_body
 from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
 from tenants.services.policy_hooks.calls import hook_asking
@@ -50,7 +51,8 @@ from tenants.words import refusal_text
 
 class ApiView(APIView):
     """A view that needs a token. `queries` declares the query parameters of each method; an unknown
-    parameter is refused. `has_reference`: its transactions keep reference data in memory.
+    parameter is refused, and so is a body where none is declared. `has_reference`: its transactions
+    keep reference data in memory.
 
     Handlers open their own transactions (`self.tx`); none spans a whole request.
     """
@@ -83,6 +85,8 @@ class ApiView(APIView):
         method = "GET" if request.method == "HEAD" else request.method
         form = self.queries.get(method or "", Strict)
         self.query = validated(form, single_values(request.query_params))
+        if not takes_body(getattr(self, (method or "").lower(), None)):
+            self.sent(Strict)
 
     def finalize_response(
         self, request: Request, response: Response, *args: object, **kwargs: object

@@ -147,7 +147,6 @@ class WaitEntryWake(ApiView):
     def post(self, request: Request, entry_id: UUID) -> HttpResponseBase:
         """Makes an entry get offers again after two without an answer. Waking it again changes
         nothing."""
-        self.sent(Strict)
 
         def work() -> Response:
             entry = entry_wake(actor=self.actor, entry_id=entry_id, now=self.now)

@@ -97,7 +97,6 @@ class OperatorAccessEnd(ApiView):
     )
     def post(self, request: Request, access_id: UUID) -> HttpResponseBase:
         """Ends it now."""
-        self.sent(Strict)
 
         def work() -> Response:
             self.require_operator()

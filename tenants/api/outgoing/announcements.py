@@ -109,7 +109,6 @@ class AnnouncementWithdraw(ApiView):
     )
     def post(self, request: Request, announcement_id: UUID) -> HttpResponseBase:
         """Takes it off all pages; entries of inboxes stay."""
-        self.sent(Strict)
 
         def work() -> Response:
             self.require_operator()
@@ -133,7 +132,6 @@ class AnnouncementDismiss(ApiView):
     )
     def post(self, request: Request, announcement_id: UUID) -> HttpResponseBase:
         """Pages show it no longer to the caller; idempotent."""
-        self.sent(Strict)
 
         def work() -> Response:
             announcement_dismiss(

@@ -15,6 +15,7 @@ from drf_spectacular.utils import (
 from rest_framework import serializers
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+_TAKES_BODY = "takes_body"
 
 
 class Problem(serializers.Serializer[Any]):
@@ -73,12 +74,12 @@ def described(  # noqa: PLR0913 (named parts of one description)
     """Declares a handler's operation; every operation may also answer with a problem.
 
     `create_…` and `act_…` operations accept an idempotency key. `others` are further successes by
-    their status.
+    their status. Without `request` the view refuses a body.
     """
     parameters: list[Any] = [*([query] if query else []), *headers]
     if operation.startswith(("create", "act")) and not public:
         parameters.append(IDEMPOTENCY_KEY)
-    return extend_schema(
+    declare = extend_schema(
         operation_id=operation.removeprefix("act_"),
         summary=summary,
         request=request,
@@ -91,6 +92,18 @@ def described(  # noqa: PLR0913 (named parts of one description)
         },
         auth=[] if public else None,
     )
+
+    def mark(handler: Handler) -> Handler:
+        declared = declare(handler)
+        vars(declared)[_TAKES_BODY] = request is not None
+        return declared
+
+    return mark
+
+
+def takes_body(handler: object) -> bool:
+    """Whether a handler's operation declares a body; True for one that declares no operation."""
+    return bool(getattr(handler, _TAKES_BODY, True))
 
 
 @cache
