@@ -1,4 +1,4 @@
-"""Invisible characters: one rule for pages, REST and names."""
+"""Invisible characters and typed numbers: one rule for pages, REST and names."""
 
 import unicodedata
 
@@ -9,6 +9,7 @@ from tenants.platform.words import refusal_text
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 # Joiners are needed in some scripts and between the parts of an emoji.
 _JOINERS = "\u200c\u200d"
+_MOST_DIGITS = 18
 
 
 def first_invisible(text: str) -> str:
@@ -38,3 +39,10 @@ def _is_invisible(text: str, at: int) -> bool:
 
 def _is_noncharacter(point: int) -> bool:
     return point & 0xFFFE == 0xFFFE or 0xFDD0 <= point <= 0xFDEF
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that a person typed in ASCII digits; None for anything else, and for more
+    digits than a column holds."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None

@@ -21,6 +21,7 @@ from allocation.words.refusals import coded_text
 from tenants.models import GpuClass, Tier
 from tenants.platform.coded import coded
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.text import whole_number
 from tenants.web.parts import Field
 
 _LOCAL = "%Y-%m-%dT%H:%M"
@@ -118,7 +119,7 @@ class ChangeForm:
         count = values["count"]
         return replace(
             ask,
-            count=count_of(int(count) if count.isascii() and count.isdigit() else -1),
+            count=count_of(-1 if (typed := whole_number(count)) is None else typed),
             classes=tuple(values["classes"].split()) or ask.classes,
             pin=pin_of(names),
             starts=starts if self.is_fixed else None,

@@ -35,6 +35,7 @@ from tenants.models import Tenant, User
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
+from tenants.platform.text import whole_number
 from tenants.platform.wall import tenant_tx
 from tenants.web.frame import operator_page, tenant_page
 
@@ -129,15 +130,13 @@ def _frees(stored: dict[str, Any], zone: tzinfo, now: datetime) -> str:
 
 
 SHOWN = 50
-MOST_DIGITS = 18
 
 
 @require_GET
 @tenant_page
 def decisions(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Lists the decisions that changed bookings of the reader; `before` pages."""
-    asked = request.GET.get("before", "")
-    before = int(asked) if asked.isdecimal() and len(asked) <= MOST_DIGITS else None
+    before = whole_number(request.GET.get("before", ""))
     found = decisions_latest(actor, most=SHOWN + 1, before=before)
     rows = [(facts, count) for number, count in found[:SHOWN] if (facts := decision_facts(number))]
     context = {

@@ -38,6 +38,7 @@ from tenants.models import User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
+from tenants.platform.text import whole_number
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
 
@@ -270,8 +271,8 @@ def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     node = Node.objects.filter(name=name).first()
     if node is None:
         raise missing("node")
-    said = request.POST.get("gpu", "")
-    gpu = _gpu(name, int(said)) if said.isdecimal() else None
+    index = whole_number(request.POST.get("gpu", ""))
+    gpu = None if index is None else _gpu(name, index)
     note = request.POST.get("note", "")
     now = timezone.now()
     if CONFIRMED_FIELD not in request.POST:

@@ -35,6 +35,7 @@ from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_act_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.platform.text import whole_number
 from tenants.queries import is_only_operator
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
@@ -116,7 +117,7 @@ def _acted(request: HttpRequest, operator: User, draft: PriceDraft, now: datetim
         book = price_draft_publish(
             publisher_id=operator.pk,
             draft_id=draft.id,
-            revision=int(revision) if revision.isascii() and revision.isdigit() else 0,
+            revision=whole_number(revision) or 0,
             now=now,
         )
         begins = timezone.localtime(book.valid_from)

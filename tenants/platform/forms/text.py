@@ -1,6 +1,7 @@
-"""Removes or refuses invisible characters in addresses and forms before a page reads them."""
+"""Removes or refuses invisible characters in addresses and forms before a page reads them, and
+finds no row by a number that none can have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _ERROR = "portal.text_fault"
 _API = "/api/"
+_MOST_BIGINT = 2**63 - 1
 
 
 class TextMiddleware:
@@ -36,6 +38,13 @@ class TextMiddleware:
                     request.META[_ERROR] = fault
                     request.POST = _without_invisible(request.POST)
         return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: object, args: Sequence[object], kwargs: dict[str, object]
+    ) -> None:
+        """Raises Http404 for a number in the path that is greater than every key and column."""
+        if any(isinstance(each, int) and each > _MOST_BIGINT for each in kwargs.values()):
+            raise Http404
 
 
 def form_text_error(request: HttpRequest) -> Refused | None:

@@ -30,6 +30,7 @@ from allocation.solver.fleet.pool import pools_of
 from allocation.words.refusals import refusal_text
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused
+from tenants.platform.text import whole_number
 
 # A window may begin this much in the past: people type, and networks take time.
 START_TOLERANCE = timedelta(seconds=1)
@@ -324,7 +325,9 @@ def _resolved(name: str) -> str:
 def _where(name: str) -> Q:
     node, _, index = name.rpartition("/")
     if node:
-        return Q(node__name__iexact=node, index=int(index) if index.isdecimal() else -1)
+        return Q(
+            node__name__iexact=node, index=-1 if (number := whole_number(index)) is None else number
+        )
     found = Q(node__name__iexact=name) | Q(uuid__iexact=name)
     try:
         return found | Q(id=UUID(name))

@@ -15,6 +15,7 @@ from allocation.web.bookings.request_panel.request_form import RequestFields
 from allocation.web.parts.times import moment_words
 from billing.rules import money_text
 from tenants.platform.coded import coded
+from tenants.platform.text import whole_number
 from tenants.web.frame import zone_of
 
 
@@ -83,7 +84,7 @@ def array_options(
 
 
 def _number(text: str, most: int, param: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
+    number = whole_number(text) or 0
     if not 1 <= number <= most:
         raise AskError(f"bad_{param}", coded("array_number", most=f"{most:,}"), param)
     return number

@@ -22,6 +22,7 @@ from allocation.web.bookings.summary import what_words
 from allocation.words.refusals import coded_text
 from tenants.platform.coded import coded
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT
+from tenants.platform.text import whole_number
 
 SHARE = "share-"
 """The prefix of a size that is a share, such as `share-250` (in thousandths)."""
@@ -177,7 +178,8 @@ def text_as_chosen(fields: RequestFields, parsed: Parsed) -> str:
 
 def _number(text: str) -> int:
     """Returns the number, or -1, which every bound refuses."""
-    return int(text) if text.isdecimal() else -1
+    number = whole_number(text)
+    return -1 if number is None else number
 
 
 def _length(text: str) -> int:
