@@ -28,6 +28,7 @@ from allocation.services.runs.ends_soon import ends_soon_notify
 from allocation.services.runs.idle_use import idle_watch
 from allocation.services.runs.no_shows import presence_watch
 from allocation.services.runs.start import slow_starts_notify
+from tenants.failures import steps_apart
 from tenants.outbox import task_request_clear
 from tenants.platform.log_ids import log_ids
 
@@ -131,26 +132,28 @@ def allocation_presence() -> None:
     unless the clock has jumped."""
     reading = clock_read()
     if not clock_in_doubt(reading):
-        presence_watch(reading.wall)
-        idle_watch(reading.wall)
-        ends_soon_notify(reading.wall)
-        maintenance_announce(reading.wall)
+        steps_apart(
+            "allocation.presence",
+            reading.wall,
+            presence_watch,
+            idle_watch,
+            ends_soon_notify,
+            maintenance_announce,
+        )
 
 
 @shared_task(name="allocation.telemetry")
 def allocation_telemetry() -> None:
     """Aggregates readings into five-minute rows, and deletes expired ones."""
-    now = timezone.now()
-    usage_roll_up(now)
-    telemetry_sweep(now)
+    steps_apart("allocation.telemetry", timezone.now(), usage_roll_up, telemetry_sweep)
 
 
 @shared_task(name="allocation.overrides")
 def allocation_overrides() -> None:
     """Notifies people of overrides that end within a week, and of training that runs out."""
-    now = timezone.now()
-    overrides_warn(now)
-    requirements_expiring_notify(now)
+    steps_apart(
+        "allocation.overrides", timezone.now(), overrides_warn, requirements_expiring_notify
+    )
 
 
 @shared_task(name="allocation.forecasts", ignore_result=True)

@@ -44,6 +44,7 @@ from allocation.web.money import (
 from allocation.web.site import (
     catalogue,
     corrections,
+    failed_messages,
     overrides,
     policy,
     portal_modes,
@@ -103,6 +104,7 @@ urlpatterns = [
     *maintenance.urlpatterns,
     *portal_modes.urlpatterns,
     *stops.urlpatterns,
+    *failed_messages.urlpatterns,
     *tenants.urlpatterns,
     *overrides.urlpatterns,
     *policy.urlpatterns,

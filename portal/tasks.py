@@ -18,6 +18,7 @@ from portal.integrations.relay import outbox_relay as relay
 from portal.integrations.relay import outbox_sweep as sweep
 from portal.integrations.webhooks.publish import events_sweep
 from portal.storage.audit_sources import audit_seal_all
+from tenants.failures import steps_apart
 from tenants.outbox import task_request_clear
 from tenants.services.notifications import notifications_sweep
 from tenants.services.outgoing.chat import chat_sweep
@@ -51,21 +52,23 @@ def outbox_relay() -> None:
 @shared_task(name="outbox.sweep")
 def outbox_sweep() -> None:
     """Removes messages, mails, notifications and events that were sent long ago."""
-    sweep(timezone.now())
-    mails_sweep(timezone.now())
-    notifications_sweep(timezone.now())
-    chat_sweep(timezone.now())
-    events_sweep(timezone.now())
-    messages_sweep(timezone.now())
+    steps_apart(
+        "outbox.sweep",
+        timezone.now(),
+        sweep,
+        mails_sweep,
+        notifications_sweep,
+        chat_sweep,
+        events_sweep,
+        messages_sweep,
+    )
 
 
 @shared_task(name="mail.send")
 def mail_send() -> None:
     """Sends the mails that are due, with those that were requested for forgotten passwords."""
     task_request_clear("mail.send")
-    now = timezone.now()
-    resets_queue(now)
-    mails_send(now)
+    steps_apart("mail.send", timezone.now(), resets_queue, mails_send)
 
 
 @shared_task(name="chat.send")

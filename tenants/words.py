@@ -28,6 +28,7 @@ _SENTENCES: dict[str, Promise] = {
     "too_many_announcements": gettext_lazy(
         "%(open_most)s announcements are shown now or later. Withdraw one first."
     ),
+    "message_dismissed": gettext_lazy("This message was given up; it is not tried again."),
     "service_account_role": gettext_lazy("A service account is researcher or viewer."),
     "too_many_service_accounts": gettext_lazy(
         "A tenant has at most %(max_accounts)s service accounts."

@@ -19,6 +19,7 @@ from billing.services.holding.shares import BudgetShare
 from billing.services.holding.shortages import RAISERS, budget_subject
 from billing.words import refusal_text
 from tenants.audit import audit_record
+from tenants.failures import each_apart
 from tenants.models import Project
 from tenants.outbox import outbox_add
 from tenants.platform.database.compiled import Compiled
@@ -325,19 +326,18 @@ def _evaluate(rungs: Sequence[Guardrail], now: datetime) -> int:
         for rung in rungs
         if reached(rung, figures[rung.budget_id]) != (rung.reached_at is not None)
     ]
-    for rung in changed:
-        _turn(rung, figures, now)
-    return len(changed)
+    return each_apart("ladders", changed, lambda rung: _turn(rung, figures, now), now)
 
 
-def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime) -> None:
-    """Marks one rung and announces it, once if several evaluate at the same time."""
+def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime) -> bool:
+    """Marks one rung and announces it, once if several evaluate at the same time; returns whether
+    it changes."""
     effect = figures[rung.budget_id]
     acts = rung.reached_at is None
     with transaction.atomic():
         mine = Guardrail.objects.filter(id=rung.id, reached_at__isnull=acts)
         if not mine.update(reached_at=now if acts else None):
-            return
+            return True
         kind, payload = REACHED if acts else CLEARED, _payload(rung, effect)
         outbox_add(tenant_id=rung.tenant_id, kind=kind, payload=payload, now=now)
         if rung.tenant_id is None:
@@ -345,6 +345,7 @@ def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime)
                 tenant_id=None, actor_id=None, action=kind, target=("budget", effect.budget_id),
                 now=now, detail=payload,
             )  # fmt: skip
+    return True
 
 
 def _payload(rung: Guardrail, effect: BudgetFigures) -> dict[str, Any]:

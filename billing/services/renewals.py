@@ -1,7 +1,7 @@
 """Repeats budgets for their next period, and adds to it what was left of the last one."""
 
 from dataclasses import asdict
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 from django.db import transaction
 
@@ -11,6 +11,7 @@ from billing.rules import BudgetTerms, Period, period_after, period_text
 from billing.services.budgets import budget_fund, budget_put, budgets_lock
 from billing.services.guardrails import ladder_copy
 from billing.services.variance_rules import variance_rule_copy
+from tenants.failures import each_apart
 from tenants.platform.errors import Refused
 
 
@@ -22,51 +23,49 @@ def budgets_renew(now: datetime) -> int:
     and moves when they release it. Safe to run twice, and for several at once.
     """
     today = now.astimezone(UTC).date()
-    return _repeat(today, now) + _roll_over(today, now)
-
-
-def _repeat(today: date, now: datetime) -> int:
-    count = 0
     due = Budget.objects.filter(repeat_amount__isnull=False, starts__lte=today)
-    for budget in due.select_related("account").order_by("starts", "id"):
-        if budget.repeat_amount is None or _next_of(budget) is not None:
-            continue
-        terms = BudgetTerms(
-            period=period_after(Period(budget.starts, budget.ends)),
-            amount=budget.repeat_amount,
-            warn_percent=budget.warn_percent,
-            is_hard=budget.account.limited,
-            is_repeated=True,
-            rolls_over=budget.rolls_over,
-        )
-        try:
-            with transaction.atomic():
-                following = budget_put(actor_id=None, owner=budget.owner, terms=terms, now=now)
-                ladder_copy(budget, following)
-                variance_rule_copy(budget, following)
-        except Refused:
-            # Somebody has set other budgets for these days; theirs count.
-            continue
-        count += 1
-    return count
+    repeated = due.select_related("account").order_by("starts", "id")
+    over = Budget.objects.filter(rolls_over=True, ends__lte=today).order_by("starts", "id")
+    return each_apart("renewals", repeated, lambda budget: _repeat(budget, now), now) + each_apart(
+        "budgets rolled over", over, lambda budget: _roll_over(budget, now), now
+    )
 
 
-def _roll_over(today: date, now: datetime) -> int:
-    count = 0
-    for budget in Budget.objects.filter(rolls_over=True, ends__lte=today).order_by("starts", "id"):
-        following = _next_of(budget)
-        if following is None:
-            continue
+def _repeat(budget: Budget, now: datetime) -> bool:
+    if budget.repeat_amount is None or _next_of(budget) is not None:
+        return False
+    terms = BudgetTerms(
+        period=period_after(Period(budget.starts, budget.ends)),
+        amount=budget.repeat_amount,
+        warn_percent=budget.warn_percent,
+        is_hard=budget.account.limited,
+        is_repeated=True,
+        rolls_over=budget.rolls_over,
+    )
+    try:
         with transaction.atomic():
-            budgets_lock(budget.owner)
-            left = budget_figures_of([budget.id])[budget.id].left
-            if left <= 0:
-                continue
-            text = period_text(Period(budget.starts, budget.ends))
-            budget_fund(budget, -left, now, f"Rolled over from {text}")
-            budget_fund(following, left, now, f"Rolled over from {text}")
-            count += 1
-    return count
+            following = budget_put(actor_id=None, owner=budget.owner, terms=terms, now=now)
+            ladder_copy(budget, following)
+            variance_rule_copy(budget, following)
+    except Refused:
+        # Somebody has set other budgets for these days; theirs count.
+        return False
+    return True
+
+
+def _roll_over(budget: Budget, now: datetime) -> bool:
+    following = _next_of(budget)
+    if following is None:
+        return False
+    with transaction.atomic():
+        budgets_lock(budget.owner)
+        left = budget_figures_of([budget.id])[budget.id].left
+        if left <= 0:
+            return False
+        text = period_text(Period(budget.starts, budget.ends))
+        budget_fund(budget, -left, now, f"Rolled over from {text}")
+        budget_fund(following, left, now, f"Rolled over from {text}")
+    return True
 
 
 def _next_of(budget: Budget) -> Budget | None:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
-from allocation.services.decide.self_check import self_check_read
+from allocation.services.decide.self_check import failed_messages_count, self_check_read
 from allocation.services.record.liveness import programs_silent
 
 PROBE = "readyz"
@@ -30,10 +30,10 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """503 if the database accepts no writes, or lacks a migration of this version.
 
-    200 and `degraded` if a Redis server accepts no writes, a program does not do its work, or the
-    oldest request has no decision for too long: pages and requests are answered, but decisions and
-    documents for nodes come late. Each store is written to, because a full or read-only store still
-    answers a ping. The answer names each store and program.
+    200 and `degraded` if a Redis server accepts no writes, a program does not do its work or failed
+    on a message, or the oldest request has no decision for too long: pages and requests are
+    answered, but decisions and documents for nodes come late. Each store is written to, because a
+    full or read-only store still answers a ping. The answer names each store and program.
     """
     now, database = timezone.now(), _database_writes()
     servers = {
@@ -41,6 +41,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
         "agents_redis": _redis_writes(settings.AGENTS_REDIS_URL),
     }
     work = {"programs": _programs(now), "decisions": _decisions(now) if database else "unknown"}
+    work["messages"] = _messages() if database else "unknown"
     checks = {"database": database, **servers}
     words = {name: "ok" if fine else "no write" for name, fine in checks.items()}
     missing = migrations_missing() if database else 0
@@ -56,6 +57,11 @@ def statusz(request: HttpRequest) -> JsonResponse:
     """200 with figures that must be 0, for monitoring; null is unknown. Names nobody."""
     now = timezone.now()
     return _answer({**self_check_read(now), **_operations(now)}, 200)
+
+
+def _messages() -> str:
+    failed = failed_messages_count()
+    return f"{failed} failed" if failed else "unknown" if failed is None else "ok"
 
 
 def migrations_missing() -> int:

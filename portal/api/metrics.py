@@ -110,6 +110,7 @@ def _self_check(now: datetime) -> Iterator[Metric]:
         ("invariant_violations", "invariant_violations", "Violated invariants."),
         ("invariants_checked_seconds_ago", "invariants_age_seconds", "Age of that count."),
         ("failed_cycles", "failed_cycles", "Snapshots that the solver could not solve."),
+        ("failed_messages", "failed_messages", "Messages on which a program failed."),
         (
             "oldest_undecided_seconds",
             "oldest_undecided_seconds",

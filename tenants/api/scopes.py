@@ -177,6 +177,8 @@ WRITES: Mapping[str, str] = {
     "api-platform-webhook-resend-all": Scope.FLEET,
     "api-announcements": Scope.FLEET,
     "api-announcement-withdraw": Scope.FLEET,
+    "api-failed-message-retry": Scope.FLEET,
+    "api-failed-message-dismiss": Scope.FLEET,
     "api-operator-access": Scope.ADMIN,
     "api-operator-access-end": Scope.ADMIN,
     "api-decision-replay": Scope.BOOK,

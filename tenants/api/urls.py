@@ -30,6 +30,11 @@ from tenants.api.outgoing.announcements import (
 )
 from tenants.api.outgoing.chat import ChatChannelOne, ChatChannels, ChatChannelTest, ChatMessages
 from tenants.api.outgoing.events import Events
+from tenants.api.outgoing.failed_messages import (
+    FailedMessageDismiss,
+    FailedMessageRetry,
+    FailedMessages,
+)
 from tenants.api.outgoing.notifications import (
     MyNotificationSettings,
     NotificationCount,
@@ -145,6 +150,17 @@ urlpatterns = [
         "announcements/<uuid:announcement_id>/dismiss",
         AnnouncementDismiss.as_view(),
         name="api-announcement-dismiss",
+    ),
+    path("failed-messages", FailedMessages.as_view(), name="api-failed-messages"),
+    path(
+        "failed-messages/<int:failed_id>/retry",
+        FailedMessageRetry.as_view(),
+        name="api-failed-message-retry",
+    ),
+    path(
+        "failed-messages/<int:failed_id>/dismiss",
+        FailedMessageDismiss.as_view(),
+        name="api-failed-message-dismiss",
     ),
     path("chat-channels", ChatChannels.as_view(), name="api-chat-channels"),
     path("chat-channels/<uuid:channel_id>", ChatChannelOne.as_view(), name="api-chat-channel"),

@@ -20,6 +20,7 @@ from tenants.models.organisations import (
 )
 from tenants.models.outgoing.announcements import Announcement, AnnouncementDismissal
 from tenants.models.outgoing.chat import ChatChannel, ChatMessage
+from tenants.models.outgoing.failures import FailedMessage
 from tenants.models.outgoing.messages import Mail, MailLink, OutboxMessage, PasswordReset
 from tenants.models.outgoing.notifications import Notification, NotificationSettings
 from tenants.models.outgoing.webhooks import PublishedEvent, Webhook, WebhookDelivery
@@ -48,6 +49,7 @@ __all__ = [
     "DirectoryGroup",
     "DirectoryPerson",
     "DirectoryToken",
+    "FailedMessage",
     "GpuClass",
     "IdempotencyKey",
     "Invitation",

@@ -122,6 +122,7 @@ NOUNS: dict[str, Promise] = {
     "account": gettext_lazy("account"),
     "address": gettext_lazy("address"),
     "announcement": gettext_lazy("announcement"),
+    "failed message": gettext_lazy("failed message"),
     "approval": gettext_lazy("approval"),
     "approval rule": gettext_lazy("approval rule"),
     "array": gettext_lazy("array"),

@@ -14,6 +14,8 @@ ACTIONS = {
     "account.erased": "erased the personal data of {object}",
     "account.opened": "reopened the account {object}",
     "announcement.published": "published an announcement",
+    "failed_message.dismissed": "gave a failed message up",
+    "failed_message.retried": "had a failed message tried again",
     "announcement.withdrawn": "withdrew an announcement",
     "approval.approved": "approved booking {object}",
     "approval.declined": "declined booking {object}",

@@ -59,6 +59,7 @@ MORE = {
         ("ops-gpu", "/ops/fleet/gpu-a1-01/0"),
         ("ops-portal", "/ops/portal"),
         ("ops-stops", "/ops/stops"),
+        ("ops-failed-messages", "/ops/failed-messages"),
         ("ops-requirements", "/ops/requirements"),
     ),
 }

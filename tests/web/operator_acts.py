@@ -253,6 +253,18 @@ ACTS: dict[str, Act] = {
         "decision.replayed", "decision", made=sites.decided, has_before=False
     ),
     "ops/stops/<uuid:stop_id>/end": Act("stop.ended", "stop", made=sites.stopped),
+    "ops/failed-messages/<int:failed_id>/retry": Act(
+        "failed_message.retried", "failed_message", made=sites.failed, has_before=False
+    ),
+    "ops/failed-messages/<int:failed_id>/dismiss": Act(
+        "failed_message.dismissed", "failed_message", made=sites.failed, has_before=False
+    ),
+    "post api/v1/failed-messages/<int:failed_id>/retry": Act(
+        "failed_message.retried", "failed_message", made=sites.failed, has_before=False
+    ),
+    "post api/v1/failed-messages/<int:failed_id>/dismiss": Act(
+        "failed_message.dismissed", "failed_message", made=sites.failed, has_before=False
+    ),
     "post api/v1/stops": Act(
         "stop.begun", "stop", {"scope": "site", "reason": "x"}, has_before=False
     ),
@@ -409,4 +421,4 @@ ASKING = WEBHOOK_MESSAGES | {
     "post api/v1/stops/preview",
     "post api/v1/platform-budgets/<uuid:budget_id>/guardrails/preview",
 }
-PLACES = {"name": NODE, "index": "0", "slug": "standard", "number": "1"}
+PLACES = {"failed_id": "1", "name": NODE, "index": "0", "slug": "standard", "number": "1"}

@@ -36,7 +36,8 @@ from billing.services import (
     price_book_publish,
     price_draft_create,
 )
-from tenants.models import GpuClass, SecondFactor, Tier, User
+from tenants.failures import FailureLog
+from tenants.models import FailedMessage, GpuClass, SecondFactor, Tier, User
 from tenants.services.announcements import AnnouncementTerms, announcement_publish
 from tenants.services.labs.windows import WindowTerms, tenant_window_add
 from tenants.services.members.operator_access import AccessTerms, access_begin
@@ -210,6 +211,11 @@ def stopped(site: Site) -> Values:
         scope="tier", tier_id="spot", since=now, reason="x", begun_by=site.people["operator"]
     )
     return {"stop_id": str(stop.id)}
+
+
+def failed(site: Site) -> Values:
+    FailureLog("jira", timezone.now()).note(7, KeyError("x"), tenant_id=site.tenant.id)
+    return {"failed_id": str(FailedMessage.objects.get().id)}
 
 
 def new_tier(site: Site) -> Values:

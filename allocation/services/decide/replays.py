@@ -4,6 +4,7 @@ import time
 import zlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.db import connection, transaction
 from django.db.models import Q
@@ -18,11 +19,13 @@ from allocation.queries.decisions.decisions import (
 from allocation.services.decide.replay import Replay, decision_replay
 from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
+from tenants.failures import FailureLog
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, missing
 
 TASK = "decisions.replay"
+QUEUE = "replays"
 OPEN_MOST = 50
 """Replays that wait or run, of the whole site."""
 SAMPLE = 20
@@ -68,15 +71,21 @@ def replay_by_operator(*, operator: User, number: int, now: datetime) -> ReplayF
 
 def replays_run(clock: Callable[[], datetime], most: int = OPEN_MOST) -> int:
     """Replays what waits, one by one, and returns how many. For system programs."""
+    failures = FailureLog(QUEUE, clock())
     done = 0
     while done < most and (row := _claim(clock())) is not None:
-        began = time.perf_counter()
-        _replay(row)
-        row.took_ms = round((time.perf_counter() - began) * 1000)
-        row.finished_at = clock()
-        row.save()
+        failures.handle(row.id, partial(_replay_timed, row, clock))
         done += 1
     return done
+
+
+def _replay_timed(row: DecisionReplay, clock: Callable[[], datetime]) -> None:
+    """Replays a decision; one that fails is started again later, `ATTEMPTS` times."""
+    began = time.perf_counter()
+    _replay(row)
+    row.took_ms = round((time.perf_counter() - began) * 1000)
+    row.finished_at = clock()
+    row.save()
 
 
 def sample_request(now: datetime) -> int:

@@ -14,6 +14,7 @@ from django.db import DatabaseError, connection
 
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.clock import JUMP_KEY
+from tenants.failures import failed_count
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class SelfCheck:
     clock_jump_seconds: int | None = None
     oldest_undecided_seconds: int | None = None
     decisions_behind: int | None = None
+    failed_messages: int | None = None
 
 
 def invariants_run(now: datetime) -> int:
@@ -61,7 +63,16 @@ def cycle_failure_note(error: Exception, snapshot_sha256: str) -> None:
 
 def self_check_read(now: datetime) -> dict[str, int | None]:
     """Returns the figures by name; None while the cache or the database does not answer."""
-    return _cached(now) | _decisions(now)
+    return _cached(now) | _decisions(now) | {"failed_messages": failed_messages_count()}
+
+
+def failed_messages_count() -> int | None:
+    """Returns how many messages a program failed on; None while the database does not answer."""
+    try:
+        return failed_count()
+    except DatabaseError as lost:
+        logger.warning("The number of failed messages is not known: %s", lost)
+        return None
 
 
 def _decisions(now: datetime) -> dict[str, int | None]:

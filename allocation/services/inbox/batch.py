@@ -8,15 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import DataError, IntegrityError
+from django.db import OperationalError
+from django.db.models import F
 
 from allocation import wire
 from allocation.models import Node
 from allocation.services.inbox.apply import message_apply
 from allocation.services.inbox.heartbeats import Received, received_store
 from allocation.services.nodes.fleet import node_key
+from tenants.failures import FailureLog, failure_of
 from tenants.platform.database.compiled import Compiled
 
+QUEUE = "reports of nodes"
 _NODE_COLUMNS = ("name", "key_version", "key_confirmed", "agent_version")
 _nodes = Compiled(
     lambda _now, names: Node.objects.filter(name__in=names).only(*_NODE_COLUMNS), keys="text"
@@ -51,7 +54,20 @@ def messages_apply(messages: Sequence[StreamMessage], now: datetime) -> list[str
 
 
 def _one(each: StreamMessage, now: datetime) -> str:
-    return message_apply(node_name=each.node, envelope=each.envelope, now=now, waited=each.waited)
+    """Applies a message. One on which we fail is dropped and kept as failed: a node's next report
+    says the same again, and nobody else's may wait for it."""
+    said: list[str] = []
+    error = failure_of(
+        lambda: said.append(
+            message_apply(node_name=each.node, envelope=each.envelope, now=now, waited=each.waited)
+        ),
+        raised=(OperationalError,),
+    )
+    if error is None:
+        return said[0]
+    FailureLog(QUEUE, now, parked_after=1).note(each.node, error)
+    Node.objects.filter(name=each.node).update(refused=F("refused") + 1)
+    return "refused"
 
 
 def _frequent_apply(
@@ -66,9 +82,10 @@ def _frequent_apply(
         places = waiting[node.name]
         while places and (found := _frequent(node, messages[places[0]])) is not None:
             taken[places.popleft()] = found
-    try:
-        done = received_store(list(taken.values()), now) if taken else []
-    except (DataError, IntegrityError):
+    done: list[str] = []
+    if taken and failure_of(
+        lambda: done.extend(received_store(list(taken.values()), now)), raised=(OperationalError,)
+    ):
         # One of them does not fit its row: only that one is refused.
         done = [_one(messages[place], now) for place in taken]
     return zip(taken, done, strict=True)

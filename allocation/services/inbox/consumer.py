@@ -190,7 +190,7 @@ class Reader:
             # A stream without our group means that the server has lost its data or the node is new:
             # in both cases documents are published again. The group is created afterwards, so that
             # the next reader repeats this if this one is killed in between.
-            republish_all()
+            republish_all(self._clock())
         for stream in without:
             _group_make(stream)
         self._known.update(fresh)

@@ -3,11 +3,14 @@
 For system programs.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, Window
+from django.db.models.functions import RowNumber
 
 from allocation.models import (
     Approval,
@@ -31,6 +34,7 @@ from allocation.services.jira.outcome import Outcome
 from allocation.services.quotes.quotes import quote_make
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor, acting_members, actor_of
+from tenants.failures import FailureLog
 from tenants.models import User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
@@ -42,26 +46,44 @@ from tenants.services.policy_hooks.questions import HookQuestion, hook_answered
 BATCH, MOST_SEEN = 50, 1_000
 RETENTION = timedelta(days=30)
 ANSWER_LENGTH_MAX = 500
+QUEUE = "jira"
+FAILED = "The portal failed on this message. The operators see it; it is tried again."
 State = JiraMessage.State
 
 
 def messages_process(now: datetime) -> int:
-    """Acts on the messages that wait, in the order of their arrival; returns how many.
+    """Acts on the messages that wait, each tenant's in the order of their arrival and the first of
+    every tenant before the second of any; returns how many.
 
     A tenant whose policy hook was asked has its next message in another turn, so that a slow hook
-    holds up the messages of others by one call.
+    holds up the messages of others by one call. A message that fails is set apart.
     """
-    waiting = JiraMessage.objects.filter(state=State.RECEIVED).order_by("id")
+    failures = FailureLog(QUEUE, now)
     asked: set[UUID] = set()
     done = 0
-    for message_id, tenant_id in list(waiting.values_list("id", "tenant_id")[:MOST_SEEN]):
+    for message_id, tenant_id in _waiting(failures.held_back()):
         if tenant_id not in asked and done < BATCH:
             done += 1
-            if _process_asking(message_id, tenant_id, now):
-                asked.add(tenant_id)
+            act = partial(_process_noting, message_id, tenant_id, now, asked)
+            if not failures.handle(message_id, act, tenant_id=tenant_id):
+                JiraMessage.objects.filter(id=message_id).update(answer=FAILED)
     if asked:
         task_request(TASK)
     return done
+
+
+def _waiting(held_back: Iterable[str]) -> list[tuple[int, UUID]]:
+    """The messages that wait and their tenants, in turns of the tenants."""
+    turn = Window(RowNumber(), partition_by="tenant_id", order_by="id")
+    rows = JiraMessage.objects.filter(state=State.RECEIVED).exclude(id__in=map(int, held_back))
+    in_turns = rows.annotate(turn=turn).order_by("turn", "id").values_list("id", "tenant_id")
+    return list(in_turns[:MOST_SEEN])
+
+
+def _process_noting(message_id: int, tenant_id: UUID, now: datetime, asked: set[UUID]) -> None:
+    """Acts on a message, and notes a tenant whose policy hook was asked."""
+    if _process_asking(message_id, tenant_id, now):
+        asked.add(tenant_id)
 
 
 def messages_sweep(now: datetime) -> int:

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import IO
 from uuid import UUID
 
@@ -17,11 +18,13 @@ from allocation.queries.bookings.money.statements import StatementOf, statement_
 from allocation.words.refusals import refusal_text
 from billing.rules import month_of
 from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.failures import FailureLog
 from tenants.models import Project
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid, missing
 
 TASK = "allocation.exports"
+QUEUE = "exports"
 DIRECT_LINES = 5_000
 """A file of so many lines is made while its person waits, within a second as PDF."""
 CLAIM = timedelta(minutes=1)
@@ -117,14 +120,20 @@ def exports_make(clock: Callable[[], datetime]) -> int:
     StatementExport.objects.filter(created__lt=now - KEPT).delete()
     tries = StatementExport.objects.filter(_claimable(now), attempts__gte=MOST_ATTEMPTS)
     tries.update(finished_at=now)
-    made = 0
+    failures = FailureLog(QUEUE, now)
+    made: list[UUID] = []
     while (row := _claim(clock())) is not None:
-        try:
-            _make(row, clock)
-        except _ClaimLost:
-            continue
-        made += 1
-    return made
+        failures.handle(row.id, partial(_make_claimed, row, made, clock), tenant_id=row.tenant_id)
+    return len(made)
+
+
+def _make_claimed(row: StatementExport, made: list[UUID], clock: Callable[[], datetime]) -> None:
+    """Makes a file and adds its id, unless another worker has claimed it meanwhile."""
+    try:
+        _make(row, clock)
+    except _ClaimLost:
+        return
+    made.append(row.id)
 
 
 def _claimable(now: datetime) -> Q:

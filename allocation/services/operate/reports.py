@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import partial
 from typing import Literal
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -16,6 +17,7 @@ from allocation.words.refusals import refusal_text
 from billing.rules import Period, period_text
 from tenants.access import Actor, acting_members, require_tenant_admin
 from tenants.audit import audit_record
+from tenants.failures import FailureLog
 from tenants.models import Lab, Project, Role, User
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, denied, invalid, missing
@@ -76,6 +78,7 @@ def _due(ends: date, zone: tzinfo, at: time) -> datetime:
 
 
 DUE = "report.due"
+QUEUE = "reports"
 MOST = 20
 _SALT = "report.unsubscribe"
 
@@ -203,15 +206,24 @@ def reports_send(now: datetime) -> int:
     """Requests the mails of all reports that are due; returns how many.
 
     The mail is requested in the transaction that sets the next time, so each report is requested
-    once, also by several tasks at once. After an outage only the latest one is sent.
+    once, also by several tasks at once. After an outage only the latest one is sent. A report that
+    fails is set apart.
     """
-    sent = 0
+    failures = FailureLog(QUEUE, now)
+    sent: list[bool] = []
     due = ReportSubscription.objects.filter(due__lte=now).order_by("due")
-    for report_id in list(due.values_list("id", flat=True)):
-        with transaction.atomic():
-            row = due.select_for_update(skip_locked=True).filter(id=report_id).first()
-            sent += row is not None and _request(row, now)
-    return sent
+    for report_id, tenant_id in list(due.values_list("id", "tenant_id")):
+        failures.handle(report_id, partial(_send, report_id, sent, now), tenant_id=tenant_id)
+    return sum(sent)
+
+
+@transaction.atomic
+def _send(report_id: UUID, sent: list[bool], now: datetime) -> None:
+    """Requests the mails of a report unless another worker does, and adds whether it did."""
+    due = ReportSubscription.objects.filter(due__lte=now, id=report_id)
+    row = due.select_for_update(skip_locked=True).first()
+    if row is not None:
+        sent.append(_request(row, now))
 
 
 def _request(row: ReportSubscription, now: datetime) -> bool:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 import redis
@@ -17,9 +18,11 @@ from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.nodes.restores import epoch_now
 from allocation.services.publish.desired import desired_documents
 from allocation.services.runs.resume import suspended_work_forget
+from tenants.failures import FailureLog, failure_of
 
 logger = logging.getLogger(__name__)
 
+QUEUE = "documents of nodes"
 # Nodes locked at a time; their messages wait meanwhile.
 AT_ONCE = 64
 # Attempts when another process publishes the same nodes.
@@ -39,24 +42,32 @@ def publish_due(now: datetime) -> int:
     """
     suspended_work_forget(now)
     try:
-        return _publish(nodes_unpublished().values_list("id", flat=True))
+        return _publish(nodes_unpublished().values_list("id", flat=True), now)
     except redis.RedisError as error:
         logger.warning("Documents were not published, will be retried: %s", error)
         return 0
 
 
-def republish_all() -> int:
+def republish_all(now: datetime) -> int:
     """Writes every node's document again, e.g. after the server has lost its data."""
-    return _publish(Node.objects.filter(link_digest__isnull=False).values_list("id", flat=True))
+    nodes = Node.objects.filter(link_digest__isnull=False)
+    return _publish(nodes.values_list("id", flat=True), now)
 
 
-def _publish(node_ids: Iterable[UUID]) -> int:
+def _publish(node_ids: Iterable[UUID], now: datetime) -> int:
+    """Writes the documents of nodes; those of a node whose document fails are left out."""
     ids = sorted(node_ids)
     if not ids:
         return 0
     epoch = epoch_now()
     for at in range(0, len(ids), AT_ONCE):
-        _publish_some(ids[at : at + AT_ONCE], epoch)
+        some = ids[at : at + AT_ONCE]
+        error = failure_of(partial(_publish_some, some, epoch))
+        if error is not None:
+            logger.warning("Documents are published one by one: %s", type(error).__name__)
+            failures = FailureLog(QUEUE, now, parked_after=None)
+            for node_id in some:
+                failures.handle(node_id, partial(_publish_some, [node_id], epoch))
     return len(ids)
 
 

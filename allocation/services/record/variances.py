@@ -30,6 +30,7 @@ from allocation.rules.variance import (
 from billing.models import Budget
 from billing.queries import OWNERS, budget_figures_of
 from billing.rules import ledger_amount
+from tenants.failures import each_apart
 from tenants.outbox import outbox_add
 
 VARIANCE = "budget.variance"
@@ -62,12 +63,16 @@ def variances_store(now: datetime) -> int:
     day = now.astimezone(UTC).date() - DAY
     budgets = Budget.objects.filter(starts__lte=day, ends__gt=day)
     stored = set(SpendVariance.objects.filter(day=day).values_list("budget_id", "against"))
-    found = 0
-    for budget in budgets.select_related(*OWNERS).order_by("id"):
-        for against, compare in ((Against.WEEKDAY, _with_weekday), (Against.PLAN, _with_plan)):
-            if (budget.id, against) not in stored:
-                found += _store(budget, day, against, compare, now)
-    return found
+
+    def compared(budget: Budget) -> int:
+        return sum(
+            _store(budget, day, against, compare, now)
+            for against, compare in ((Against.WEEKDAY, _with_weekday), (Against.PLAN, _with_plan))
+            if (budget.id, against) not in stored
+        )
+
+    rows = budgets.select_related(*OWNERS).order_by("id")
+    return each_apart("variances", rows, compared, now)
 
 
 def _store(

@@ -9,6 +9,7 @@ from allocation.rules.states import State
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
+from tenants.failures import each_apart
 
 NOTICE = timedelta(minutes=30)
 SHORTEST_RUN = timedelta(hours=1)
@@ -25,7 +26,8 @@ def ends_soon_notify(now: datetime) -> int:
         ready_at__isnull=False,
     )
     found = [row for row in rows.order_by("id") if row.planned_ends and _is_long(row)]
-    return sum(_notify(row, now) for row in found if not _has_notice(row))
+    due = [row for row in found if not _has_notice(row)]
+    return each_apart("ends soon", due, lambda row: _notify(row, now), now)
 
 
 def _is_long(booking: Booking) -> bool:

@@ -30,6 +30,7 @@ from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
+from tenants.failures import each_apart
 from tenants.models import Tier
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused
@@ -64,7 +65,9 @@ def idle_watch(now: datetime) -> int:
     ).select_related("tier")
     bookings = [each for each in rows.order_by("id") if _is_watched(each, policy)]
     found = _use_of(bookings, policy, now)
-    warned = sum(_check(each, found.get(each.id, []), policy, now) for each in bookings)
+    warned = each_apart(
+        "idle use", bookings, lambda each: _check(each, found.get(each.id, []), policy, now), now
+    )
     if any(_is_due(each, now) for each in bookings):
         task_request("allocation.cycle")
     return warned

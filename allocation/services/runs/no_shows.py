@@ -26,6 +26,7 @@ from allocation.services.runs.transition import booking_change, booking_lock, bo
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
+from tenants.failures import each_apart
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 
@@ -75,7 +76,9 @@ def presence_watch(now: datetime) -> int:
     )
     bookings = list(rows.order_by("id"))
     found = _presence_of(bookings, now)
-    ended = sum(_check(each.id, found.get(each.id, []), policy, now) for each in bookings)
+    ended = each_apart(
+        "presence", bookings, lambda each: _check(each.id, found.get(each.id, []), policy, now), now
+    )
     if ended:
         task_request("allocation.cycle")
     return ended

@@ -31,6 +31,7 @@ from allocation.services.runs.transition import (
 from allocation.words.events import event_text
 from allocation.words.fleet import fleet_text
 from allocation.words.reasons import reason_data
+from tenants.failures import each_apart
 from tenants.platform.database.compiled import Compiled
 
 # Bookings that are locked at a time: an owner waits as long to cancel one of them.
@@ -126,8 +127,8 @@ def slow_starts_notify(now: datetime) -> int:
     per_node = rows.values_list("gpu__node").annotate(waiting=Count("booking", distinct=True))
     _nodes_note(dict(per_node), now)
     unnotified = rows.exclude(booking__reasons__contains=[{"code": SLOW}])
-    bookings = set(unnotified.values_list("booking", flat=True))
-    return sum(_owner_notify(booking, now) for booking in bookings)
+    bookings = Booking.objects.filter(id__in=unnotified.values("booking")).only("id", "tenant")
+    return each_apart("slow starts", bookings, lambda each: _owner_notify(each.id, now), now)
 
 
 def _activate(bookings: Sequence[Booking], now: datetime) -> None:

@@ -39,10 +39,11 @@ EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One thing to mend: what is wrong and since when, and what it means."""
+    """One thing to mend: what is wrong and since when, what it means, and the name of its page."""
 
     title: str
     text: str
+    page: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,12 @@ def _checked(watch: Mapping[str, int | None]) -> Iterator[Alarm]:
         yield Alarm(
             f"{failed} failed solver cycle{'s' if failed > 1 else ''}",
             "Earlier decisions stay in force. The log contains the snapshot's digest.",
+        )
+    if failed := watch.get("failed_messages"):
+        yield Alarm(
+            f"{failed} failed message{'s' if failed > 1 else ''}",
+            "A program of the portal failed on them. Everything else is handled.",
+            "ops-failed-messages",
         )
 
 

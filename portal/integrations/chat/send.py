@@ -5,12 +5,14 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 from django.db import transaction
 
+from tenants.failures import FailureLog
 from tenants.models import ChatChannel, ChatMessage
 from tenants.outbox import task_request
 from tenants.rules.chat import next_chat_try
@@ -20,6 +22,7 @@ from tenants.words import refusal_text
 
 logger = logging.getLogger(__name__)
 
+QUEUE = "chat"
 BATCH = 20
 AT_ONCE_EACH = 4
 """Messages of one channel in a batch: a slow service holds up no other for long."""
@@ -36,20 +39,26 @@ def chat_send(now: datetime) -> int:
 
     An attempt is counted before it is made, so a message that ends its sender is given up one day.
     """
-    rows = _claim(now)
+    failures = FailureLog(QUEUE, now)
+    rows = _claim(failures.held_back(), now)
     if not rows:
         return 0
-    answers = _sent(rows)
+    asked: dict[int, dict[str, object]] = {}
+    for row in rows:
+        failures.handle(row.id, partial(_ask, row, asked), tenant_id=row.tenant_id)
+    answers = _sent(list(asked.values()))
     if len(rows) == BATCH:
         task_request(TASK)
-    return sum(_settle(row, answers.get(row.id, _UNFINISHED), now) for row in rows)
+    asking = [row for row in rows if row.id in asked]
+    return sum(_settle(row, answers.get(row.id, _UNFINISHED), now) for row in asking)
 
 
-def _claim(now: datetime) -> list[ChatMessage]:
+def _claim(held_back: Iterable[str], now: datetime) -> list[ChatMessage]:
     """Claims due messages: they are due again after `CLAIM` if this process ends."""
     with transaction.atomic():
         due = ChatMessage.objects.select_for_update(skip_locked=True, of=("self",))
         due = due.filter(state=ChatMessage.State.PENDING, due__lte=now)
+        due = due.exclude(id__in=[int(key) for key in held_back])
         found: list[ChatMessage] = []
         of_channel: dict[object, int] = {}
         for row in due.select_related("channel", "tenant").order_by("due", "id")[:_CANDIDATES]:
@@ -62,20 +71,19 @@ def _claim(now: datetime) -> list[ChatMessage]:
     return found
 
 
-def _sent(rows: Sequence[ChatMessage]) -> Mapping[int, str]:
-    """Sends in a child process; returns the error of each message, empty for none."""
-    asked = {
-        "allow": [str(each) for each in settings.WEBHOOK_ALLOW],
-        "messages": [
-            {
-                "id": row.id,
-                "url": token_open(row.tenant_id, row.channel.sealed) or "",
-                "title": row.title,
-                "body": _body(row),
-            }
-            for row in rows
-        ],
+def _ask(row: ChatMessage, asked: dict[int, dict[str, object]]) -> None:
+    """Adds what the child process is asked to send."""
+    asked[row.id] = {
+        "id": row.id,
+        "url": token_open(row.tenant_id, row.channel.sealed) or "",
+        "title": row.title,
+        "body": _body(row),
     }
+
+
+def _sent(messages: Sequence[Mapping[str, object]]) -> Mapping[int, str]:
+    """Sends in a child process; returns the error of each message, empty for none."""
+    asked = {"allow": [str(each) for each in settings.WEBHOOK_ALLOW], "messages": messages}
     # The child gets none of this process's secrets, and no proxy.
     environment = {
         name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
@@ -11,6 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Lower
 
+from tenants.failures import FailureLog
 from tenants.models import Invitation, Mail, OutboxMessage, PasswordReset, User
 from tenants.rules.notifications import BUNDLING_DELAY
 
@@ -20,6 +22,7 @@ PASSWORD_RESET = "password.reset"  # noqa: S105 (a kind of mail)
 INVITATION_INTERVAL = timedelta(hours=1)
 RESET_INTERVAL = timedelta(minutes=5)
 RESETS_PER_RUN = 500
+RESETS = "password resets"
 
 
 def invitations_queue(messages: Iterable[OutboxMessage], now: datetime) -> None:
@@ -72,27 +75,32 @@ def _is_address(text: str) -> bool:
     return True
 
 
-@transaction.atomic
 def resets_queue(now: datetime) -> int:
     """Queues a mail with a reset link for each account that somebody asked one for.
 
-    Returns how many. An account gets one in five minutes at most.
+    Returns how many. An account gets one in five minutes at most. A request that fails is set
+    apart.
     """
-    asked = list(
-        PasswordReset.objects.select_for_update(skip_locked=True).order_by("at", "id")[
-            :RESETS_PER_RUN
-        ]
-    )
+    failures = FailureLog(RESETS, now)
+    rows = PasswordReset.objects.exclude(id__in=failures.held_back())
+    queued: list[int] = []
+    for key in list(rows.order_by("at", "id").values_list("id", flat=True)[:RESETS_PER_RUN]):
+        failures.handle(key, partial(_reset_queue, key, queued, now))
+    return sum(queued)
+
+
+@transaction.atomic
+def _reset_queue(key: UUID, queued: list[int], now: datetime) -> None:
+    """Queues the mails of a request, unless another worker does, and adds how many."""
+    asked = PasswordReset.objects.select_for_update(skip_locked=True).filter(id=key).first()
+    if asked is None:
+        return
     people = User.objects.annotate(name=Lower("username"), address=Lower("email"))
-    queued = 0
-    for wanted in dict.fromkeys(each.wanted.lower() for each in asked):
-        found = people.filter(Q(name=wanted) | Q(address=wanted), is_active=True)
-        for user in found.exclude(email=""):
-            recent = Mail.objects.filter(
-                user=user, kind=PASSWORD_RESET, at__gt=now - RESET_INTERVAL
-            )
-            if settings.MAIL_ON and not recent.exists():
-                Mail.objects.create(user=user, kind=PASSWORD_RESET, at=now, due=now)
-                queued += 1
-    PasswordReset.objects.filter(id__in=[each.id for each in asked]).delete()
-    return queued
+    wanted = asked.wanted.lower()
+    found = people.filter(Q(name=wanted) | Q(address=wanted), is_active=True)
+    for user in found.exclude(email=""):
+        recent = Mail.objects.filter(user=user, kind=PASSWORD_RESET, at__gt=now - RESET_INTERVAL)
+        if settings.MAIL_ON and not recent.exists():
+            Mail.objects.create(user=user, kind=PASSWORD_RESET, at=now, due=now)
+            queued.append(1)
+    asked.delete()

@@ -14,11 +14,13 @@ from django.db.models import Q
 from allocation.services.operate.reports import DUE
 from portal.integrations.mail.message import email_of, section_of
 from portal.integrations.mail.queueing import PASSWORD_RESET
+from tenants.failures import FailureLog
 from tenants.models import Mail
 from tenants.rules.notifications import URGENT
 
 logger = logging.getLogger(__name__)
 
+QUEUE = "mails"
 WAITING = Q(sent=None, dropped="")
 # Twelve tries with delays of 1, 2, 4 … minutes, up to an hour: about six hours in all.
 MAX_TRIES = 12
@@ -83,13 +85,43 @@ def _claim(now: datetime) -> list[Mail]:
 
 def _send_all(server: BaseEmailBackend, now: datetime) -> int:
     """Raises smtplib.SMTPException or OSError when the server stops answering."""
+    failures = FailureLog(QUEUE, now, raised=(smtplib.SMTPException, OSError))
     letters = 0
     while letters < EMAILS_PER_RUN and (mails := _claim(now)):
-        try:
-            letters += _send(server, mails, now)
-        except _MESSAGE_ERRORS as error:
-            _refused(mails, error)
+        letters += _send_apart(server, mails, failures, now)
     return letters
+
+
+def _send_apart(
+    server: BaseEmailBackend, mails: Sequence[Mail], failures: FailureLog, now: datetime
+) -> int:
+    """Sends the mails in one letter, or each alone if one of them fails; returns how many letters
+    were sent."""
+    sent: list[int] = []
+    error = failures.attempt(lambda: sent.append(_send_or_drop(server, mails, now)))
+    if error is None:
+        failures.clear(*(mail.id for mail in mails))
+        return sum(sent)
+    return sum(_send_alone(server, mail, failures, now) for mail in mails)
+
+
+def _send_alone(server: BaseEmailBackend, mail: Mail, failures: FailureLog, now: datetime) -> int:
+    sent: list[int] = []
+    failures.handle(
+        mail.id,
+        lambda: sent.append(_send_or_drop(server, [mail], now)),
+        tenant_id=mail.tenant_id,
+    )
+    return sum(sent)
+
+
+def _send_or_drop(server: BaseEmailBackend, mails: Sequence[Mail], now: datetime) -> int:
+    """Raises smtplib.SMTPException or OSError when the server stops answering."""
+    try:
+        return _send(server, mails, now)
+    except _MESSAGE_ERRORS as error:
+        _refused(mails, error)
+        return 0
 
 
 def _send(server: BaseEmailBackend, mails: Sequence[Mail], now: datetime) -> int:

@@ -7,10 +7,11 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from django.db import DatabaseError, close_old_connections, transaction
 from portal.integrations.answers import Answer
 from portal.integrations.jira.call import jira_call
 from portal.integrations.webhooks.message import Message, message_of
+from tenants.failures import FailureLog
 from tenants.models import Webhook, WebhookDelivery
 from tenants.platform.watchdog.pulses import pulse
 from tenants.rules.event_types import TEST
@@ -106,6 +108,8 @@ ORDER BY due.place, due.due, due.id LIMIT %(most)s
 """
 logger = logging.getLogger(__name__)
 
+QUEUE = "webhooks"
+FAILED = "The portal failed on this message."
 AT_ONCE = 200
 LOOK_SECONDS = 1.0
 # What sends pulses to the watchdog.
@@ -151,7 +155,35 @@ def deliveries_claim(most: int, now: datetime) -> list[Attempt]:
             row.claimed_until, row.tries = now + CLAIM, row.tries + 1
             row.first_tried = row.first_tried or now
         WebhookDelivery.objects.bulk_update(rows, ["claimed_until", "tries", "first_tried"])
-        return [Attempt(message_of(row, now), now) for row in rows]
+    return _attempts(rows, now) if rows else []
+
+
+def _attempts(rows: Sequence[WebhookDelivery], now: datetime) -> list[Attempt]:
+    """The attempts of claimed deliveries. One that cannot be composed is set apart, and counts as
+    an attempt that failed."""
+    failures = FailureLog(QUEUE, now)
+    found: list[Attempt] = []
+    for row in rows:
+        error = failures.attempt(partial(_compose, row, found, now))
+        if error is not None:
+            failures.note(row.id, error, tenant_id=row.tenant_id)
+            _put_off(row, now)
+    failures.clear(*(each.message.delivery for each in found))
+    return found
+
+
+def _compose(row: WebhookDelivery, found: list[Attempt], now: datetime) -> None:
+    found.append(Attempt(message_of(row, now), now))
+
+
+def _put_off(row: WebhookDelivery, now: datetime) -> None:
+    """Sets the next attempt of a delivery that cannot be composed, or gives it up."""
+    again = next_try(row.tries, row.first_tried or now, now)
+    row.claimed_until, row.due = None, again or row.due
+    if again is None:
+        row.state, row.settled = WebhookDelivery.State.FAILED, now
+    row.attempts = [*row.attempts, _line(now, Answer(None, FAILED))]
+    row.save(update_fields=["claimed_until", "due", "state", "settled", "attempts"])
 
 
 def attempt_settle(attempt: Attempt, answer: Answer, now: datetime) -> None:
@@ -168,7 +200,7 @@ def attempt_settle(attempt: Attempt, answer: Answer, now: datetime) -> None:
         if webhook is None or delivery is None:
             return
         delivery.claimed_until = None
-        delivery.attempts = [*delivery.attempts, _line(attempt, answer)]
+        delivery.attempts = [*delivery.attempts, _line(attempt.at, answer)]
         _apply(webhook, delivery, answer, now)
 
 
@@ -226,9 +258,9 @@ def _took_nothing_since(webhook: Webhook, at: datetime) -> bool:
     return webhook.last_delivered is None or webhook.last_delivered <= at
 
 
-def _line(attempt: Attempt, answer: Answer) -> dict[str, object]:
+def _line(at: datetime, answer: Answer) -> dict[str, object]:
     return {
-        "at": attempt.at.isoformat(),
+        "at": at.isoformat(),
         "status": answer.status,
         "error": answer.error,
         "milliseconds": answer.milliseconds,
@@ -289,17 +321,32 @@ class Sender:
             await asyncio.wait(set(self._busy))
 
     async def _send(self, attempt: Attempt) -> None:
-        answer = await post(attempt.message, self._clock())
+        answer = await self._posted(attempt)
         try:
             await self._query(attempt_settle, attempt, answer, self._clock())
         except DatabaseError as error:
             # Its claim ends in a minute; then it is sent again.
             logger.warning("An attempt was not recorded: %s", type(error).__name__)
 
+    async def _posted(self, attempt: Attempt) -> Answer:
+        """Sends the message; an error of ours counts as an attempt that failed."""
+        try:
+            return await post(attempt.message, self._clock())
+        except Exception as error:  # noqa: BLE001 (whatever it is must stop no other message)
+            try:
+                await self._query(_failure_note, attempt, error, self._clock())
+            except DatabaseError:
+                logger.exception("Delivery %s failed", attempt.message.delivery, exc_info=error)
+            return Answer(None, FAILED)
+
     async def _query(self, work: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
         return await asyncio.get_running_loop().run_in_executor(
             self._database, _with_connection, work, args
         )
+
+
+def _failure_note(attempt: Attempt, error: Exception, now: datetime) -> None:
+    FailureLog(QUEUE, now).note(attempt.message.delivery, error)
 
 
 def _with_connection(work: Callable[..., Any], args: tuple[object, ...]) -> Any:  # noqa: ANN401

@@ -177,7 +177,7 @@ def test_probes_answer_without_a_token() -> None:
     ready = Client().get("/readyz")
     assert ready.status_code == 200
     stores = {"database", "redis", "agents_redis", "migrations"}
-    assert set(ready.json()) == {"status", *stores, "programs", "decisions"}
+    assert set(ready.json()) == {"status", *stores, "programs", "decisions", "messages"}
     assert set(ready.json().values()) == {"ok"}
 
 

@@ -38,6 +38,7 @@ def test_what_must_be_zero_is_shown_once_somebody_has_looked(lab: Lab) -> None:
         "clock_jump_seconds": 0,
         "oldest_undecided_seconds": 0,
         "decisions_behind": 0,
+        "failed_messages": 0,
         "decisions_frozen": 0,
         "planned_outage": 0,
         "backup_age_seconds": None,

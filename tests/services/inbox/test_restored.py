@@ -103,7 +103,7 @@ def test_after_a_restore_the_raised_epoch_makes_nodes_follow_again(
     with as_system():
         # The node's part of an older backup.
         Node.objects.update(**backup)
-        republish_all()
+        republish_all(plant.now)
     plant.later(SECOND * 61)
     assert plant.node.store.generation == followed
     assert node().ahead_epoch is not None

@@ -101,7 +101,7 @@ def test_an_agent_reaches_its_own_document_stream_and_channel_and_nothing_else(s
     one = site.enrol("gpu-a1-01")
     site.enrol("gpu-a1-02")
     with as_system():
-        republish_all()
+        republish_all(NOW)
     own, other = "gpu-a1-01", "gpu-a1-02"
 
     assert one.get(wire.desired_key(own))
@@ -177,7 +177,7 @@ def test_a_revoked_node_waits_in_quarantine_and_its_word_and_tokens_are_worthles
         assert (after.state, after.link_digest) == (Node.State.QUARANTINED, None)
         assert after.key_version == after.key_confirmed == before.key_version + 1
         assert not EnrolmentToken.objects.filter(used_at=None).exists()
-        assert republish_all() == 0
+        assert republish_all(NOW) == 0
         with pytest.raises(Refused, match="node_not_enrolled"), transaction.atomic():
             node_revoke(operator=site.operator, node=after, now=NOW)
         with pytest.raises(Refused, match="node_locked_out"), transaction.atomic():

@@ -148,7 +148,7 @@ def test_a_member_that_ends_first_changes_nothing_in_the_document_of_the_others(
     raw = agents_redis().get(wire.desired_key(NAME))
     with as_system():
         booking.allocations.filter(gpu__node__name="gpu-a1-02").update(state="ended")
-        republish_all()
+        republish_all(NOW)
     assert agents_redis().get(wire.desired_key(NAME)) == raw
 
 

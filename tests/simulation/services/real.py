@@ -381,7 +381,7 @@ class BothPortals:
 
     def republish(self) -> None:
         with as_system():
-            republish_all()
+            republish_all(when(self._world.now))
         self._model.republish()
         self._compare()
 

@@ -6,5 +6,5 @@ from billing.migrations.rules import rights
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0002_rules")]
+    dependencies = [("billing", "0003_second_person")]
     operations = [migrations.RunSQL(rights.SQL, migrations.RunSQL.noop)]
