@@ -86,6 +86,33 @@ LINES = {
     "every day 9-10 from monday until friday": "11-30 09:00 1h FREQ=DAILY;UNTIL=20261204",
     "every day 9-10 from today until friday": f"{NEXT}20261204",
     "every day 9-10 from tomorrow for 5 days": f"{NEXT}20261203",
+    "every day 9-10 from 1 to 6 feb": DAILY,
+    "every day 9-10 1-6 feb 2027": DAILY,
+    "every day 9-10 from feb 1 to 6": DAILY,
+    "every day 9-10 between 1 and 6 feb": DAILY,
+    "every day 9-10, 1st to 6th of february": DAILY,
+    "every day 9-10 from the 1st until the 6th of february": DAILY,
+    "every day 10-18 until 6 dec": "11-29 10:00 8h FREQ=DAILY;UNTIL=20261206",
+    "every day from 9 to 17 until 6 dec": "11-29 09:00 8h FREQ=DAILY;UNTIL=20261206",
+    "everyday 9-10 from 1 feb until 6 feb inclusive": DAILY,
+    "repeating daily 9-10 from 1 feb until 6 feb": DAILY,
+    "every evening 18-22 from monday until friday": "11-30 18:00 4h FREQ=DAILY;UNTIL=20261204",
+    "every evening 6-8 until friday": "11-28 18:00 2h FREQ=DAILY;UNTIL=20261204",
+    "18-22 every evening until friday": "11-28 18:00 4h FREQ=DAILY;UNTIL=20261204",
+    "every morning 8-12 next week": "11-30 08:00 4h FREQ=DAILY;UNTIL=20261206",
+    "every afternoon 1-5 from 1 feb until 5 feb": "02-01 13:00 4h FREQ=DAILY;UNTIL=20270205",
+    "every night 8-10 until friday": "11-28 20:00 2h FREQ=DAILY;UNTIL=20261204",
+    "every night at 22 for 8h until friday": "11-28 22:00 8h FREQ=DAILY;UNTIL=20261204",
+    "every night 22-6 for 3 nights": "11-28 22:00 8h FREQ=DAILY;UNTIL=20261130",
+    "weekends 10-18 in january": "01-01 10:00 8h FREQ=WEEKLY;BYDAY=SA,SU;UNTIL=20270131",
+    "every other weekend 10-18 from 1 feb until 28 feb":
+        "02-01 10:00 8h FREQ=WEEKLY;INTERVAL=2;BYDAY=SA,SU;UNTIL=20270228",
+    "monthly on the 1st and 15th 9-10 from 1 jan until 30 jun":
+        "01-01 09:00 1h FREQ=MONTHLY;BYMONTHDAY=1,15;UNTIL=20270630",
+    "fortnightly on monday 9-10 from 1 feb 6 times":
+        "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
+    "every mon/wed/fri 9-10 from 1 feb 6 times":
+        "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO,WE,FR;COUNT=6",
 }  # fmt: skip
 
 
@@ -120,6 +147,28 @@ def test_the_days_of_a_series_are_read_as_people_write_them(line: str) -> None:
 )
 def test_days_that_contradict_are_asked_for(line: str, code: str) -> None:
     assert code in {each.code for each in read(line).problems}
+
+
+def test_a_month_as_the_end_is_asked_for_with_both_days_that_it_can_mean() -> None:
+    (problem,) = read("every day 9-10 until february").problems
+    assert problem.code == "no_end"
+    assert [each.text for each in problem.repairs] == [
+        "1 l40s every day 9-10 until 2027-01-31", "1 l40s every day 9-10 until 2027-02-28",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("every day 2:30-3:30 from 1 feb until 6 feb", "which_half"),
+        ("every weekday 9 to 5 until 31 jan", "which_half"),
+        ("every day 9-10 until christmas", "not_understood"),
+        ("nightly 8-10 until friday", "not_understood"),
+    ],
+)
+def test_only_what_is_not_understood_is_named(line: str, code: str) -> None:
+    """Neither a start nor an end is said to be missing where one was written."""
+    assert {each.code for each in read(line).problems} - {"no_repeat"} == {code}
 
 
 def _written(day: date) -> st.SearchStrategy[str]:

@@ -17,6 +17,7 @@ from allocation.rules.states import State
 from allocation.services.bookings.checks.admission import Asker, admission_at, admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.policy_hook import request_ask
+from allocation.services.bookings.checks.remedies import request_of
 from allocation.services.bookings.creation import AdmittedRequest, bookings_create
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.requests import BookingRequest
@@ -97,7 +98,10 @@ def series_request(
             created=now,
         )
         series.save(force_insert=True)
-        failed = _bookings_request(actor, series, request, windows, now)
+        try:
+            failed = _bookings_request(actor, series, request, windows, now)
+        except Refused as refusal:
+            raise of_all_dates(refusal, actor, request, repeat, now) from refusal
         if failed and (not series.is_partial or len(failed) == len(dates.starts)):
             raise _refusal(actor, dates, failed)
         if failed:
@@ -185,6 +189,38 @@ def _bookings_request(
         if isinstance(answer, Refused):
             failed[requests[key].admission.not_before] = answer
     return failed
+
+
+def of_all_dates(
+    refusal: Refused,
+    actor: Actor,
+    request: BookingRequest,
+    repeat: Repeat,
+    now: datetime,
+) -> Refused:
+    """Returns the refusal of the first date with the alternatives that suit all dates."""
+    project = access_project_to_book(actor, request.project, "project")
+    asker = Asker(actor.user_id, is_many=True)
+
+    def suits(remedy: Mapping[str, Any]) -> bool:
+        other = replace(
+            request,
+            ask=request_of(remedy, request.ask),
+            tier=remedy.get("tier", request.tier),
+        )
+        try:
+            _, windows = series_dates(other, repeat)
+            first = replace(other.ask, starts=windows[0].starts, duration=windows[0].seconds)
+            admission = admission_check(
+                project=project, tier_slug=other.tier, ask=first, now=now, asker=asker
+            )
+            for window in windows:
+                admission_at(admission, window.starts, now, window.seconds)
+        except Refused:
+            return False
+        return True
+
+    return replace(refusal, alternatives=[*filter(suits, refusal.alternatives)])
 
 
 def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused]) -> Refused:

@@ -1,21 +1,22 @@
 """Refusals offer what would work: each offer is admitted by the rules that refuse the request."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from allocation.models import PolicyVersion
+from allocation.models import Gpu, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.checks.admission import Asker, admission_check
 from allocation.services.bookings.checks.remedies import request_of
+from allocation.services.quotes.quotes import quote_make
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
 from tenants.models import Quota, Role, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_member, a_tenant_admin, a_tier, an_actor
-from tests.builders_allocation import NOW, Lab, a_lab, an_ask
+from tests.builders import a_member, a_quota, a_tenant_admin, a_tier, an_actor
+from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, a_model, a_node, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -27,19 +28,19 @@ def lab(real_db: Servers) -> Lab:
     return a_lab("helix")
 
 
-def refused(lab: Lab, ask: AskDocument, tier: str = "standard") -> Refused:
+def refused(lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = NOW) -> Refused:
     """The refusal, of which each alternative is admitted."""
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as error:
-        checked(lab, ask, tier)
+        checked(lab, ask, tier, now)
     for each in error.value.alternatives:
         with tenant_tx(lab.tenant_id):
-            checked(lab, request_of(each, ask), each.get("tier", tier))
+            checked(lab, request_of(each, ask), each.get("tier", tier), now)
     return error.value
 
 
-def checked(lab: Lab, ask: AskDocument, tier: str) -> None:
+def checked(lab: Lab, ask: AskDocument, tier: str, now: datetime = NOW) -> None:
     admission_check(
-        project=lab.project, tier_slug=tier, ask=ask, now=NOW, asker=Asker(lab.actor.user_id)
+        project=lab.project, tier_slug=tier, ask=ask, now=now, asker=Asker(lab.actor.user_id)
     )
 
 
@@ -105,10 +106,54 @@ def test_a_deadline_offers_a_later_one_and_a_shorter_booking(lab: Lab) -> None:
     (deadline,) = named(found, "deadline")
     assert deadline > (NOW + 4 * HOUR).isoformat()
     (duration,) = named(found, "duration")
-    assert 2.9 * 3600 < duration <= 3 * 3600
+    assert 2.8 * 3600 < duration <= 3 * 3600
     past = refused(lab, replace(an_ask(hours=4), deadline=NOW - HOUR))
     assert past.code == "deadline_passed"
     assert named(past, "deadline")
+
+
+def test_where_no_change_of_one_thing_is_enough_two_are_offered(lab: Lab) -> None:
+    with as_system():
+        Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=0)
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
+    far = refused(lab, an_ask(7, starts=NOW + 100 * DAY))
+    assert far.code == "advance_window"
+    assert [(each["count"], each["starts"]) for each in far.alternatives] == [
+        (6, (NOW + 28 * DAY).isoformat())
+    ]
+    long = refused(lab, replace(an_ask(hours=9), deadline=NOW + 4 * HOUR))
+    assert long.code == "too_long"
+    (both,) = long.alternatives
+    assert both["duration"] == 8 * 3600
+    assert both["deadline"] > (NOW + 8 * HOUR).isoformat()
+
+
+def test_a_deadline_leaves_room_for_the_next_step_of_the_grid(lab: Lab) -> None:
+    now = NOW + timedelta(seconds=61)
+    ask = replace(an_ask(hours=4), deadline=now + 3 * HOUR)
+    found = refused(lab, ask, now=now)
+    assert len(found.alternatives) == 2
+    for each in found.alternatives:
+        request = a_booking_request(lab.project, request_of(each, ask))
+        with tenant_tx(lab.tenant_id):
+            quote = quote_make(actor=lab.actor, request=request, now=now)
+        assert (quote.blocking, [o.kind for o in quote.options][:1]) == (None, ["as_asked"]), each
+
+
+def test_a_pin_on_other_hardware_offers_the_rest_of_the_request_and_that_hardware(lab: Lab) -> None:
+    other = a_node("gpu-b1-01")
+    model = a_model("a100-80gb", product="NVIDIA A100-SXM4-80GB")
+    with as_system():
+        Gpu.objects.filter(node=other).update(model=model, gpu_class=model.gpu_class)
+    a_quota(lab.project.tenant, model.gpu_class, guaranteed=1)
+    found = refused(lab, replace(an_ask(), pin=("gpu-b1-01",)))
+    assert found.code == "pin_elsewhere"
+    assert found.alternatives == [{"pin": []}, {"gpu_class": "a100"}]
+    unknown = refused(lab, replace(an_ask(), pin=("gpu-b9-99",)))
+    assert unknown.alternatives == [{"pin": []}]
+    few = refused(lab, replace(an_ask(2), pin=("gpu-a1-01",)))
+    assert few.code == "pin_too_small"
+    assert few.alternatives == [{"pin": []}, {"count": 1}]
 
 
 def test_an_audience_offers_no_tier_that_refuses_alike(lab: Lab) -> None:

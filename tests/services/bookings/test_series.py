@@ -20,10 +20,11 @@ from allocation.services.bookings.series import Repeat, series_cancel, series_re
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from billing.queries import budget_figures
-from tenants.models import AuditEntry
+from tenants.models import AuditEntry, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
+from tests.builders import a_tier
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -144,6 +145,26 @@ def test_a_date_too_far_ahead_refuses_the_series_and_says_what_would_work(lab: L
     assert found.alternatives[0]["times"] == 4
     assert found.alternatives[1] == {"partial": True}
     assert (row_counts(), left(lab)) == (before, money), "nothing was written"
+
+
+def test_a_series_offers_only_what_suits_all_of_its_dates(lab: Lab) -> None:
+    a_tier("far", priority=10)
+    a_tier("longer", priority=20)
+    with as_system():
+        Tier.objects.filter(slug="far").update(max_duration_seconds=4 * 3600)
+        Tier.objects.filter(slug="longer").update(max_duration_seconds=30 * 3600)
+        Tier.objects.filter(slug="longer").update(advance_seconds=2 * 86_400)
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=3600)
+    with pytest.raises(Refused) as refused:
+        asked(lab, "FREQ=WEEKLY;COUNT=3", hours=3)
+    assert refused.value.code == "too_long"
+    assert refused.value.alternatives == [
+        {"duration": 3600}, {"tier": "far", "name": "Far"},
+    ], "the other tier allows the first date only"  # fmt: skip
+    with pytest.raises(Refused) as refused:
+        asked(lab, "FREQ=DAILY;UNTIL=20270301", starts=NINE + 90 * DAY, hours=1)
+    assert refused.value.code == "advance_window"
+    assert refused.value.alternatives == [], "an earlier start has too many dates until March"
 
 
 def test_of_a_partial_series_dates_too_far_ahead_are_listed(lab: Lab) -> None:

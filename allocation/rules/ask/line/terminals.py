@@ -15,7 +15,7 @@ from allocation.rules.ask.words.times import (
 
 _NUM = rf"(?:\d{{1,6}}|{WORD_NUMBER})"
 _ARTICLE = r"(?:\s+(?:an?|the))?"
-_WEEKDAY_LIST = rf"{WEEKDAY}(?:(?:[\s,&]+|\s+and\s+){WEEKDAY})*"
+_WEEKDAY_LIST = rf"{WEEKDAY}(?:(?:[\s,&/+]+|\s+and\s+){WEEKDAY})*"
 _NTH = r"(?:\d{1,2}(?:st|nd|rd|th)|first|second|third|fourth|fifth|last)"
 _MONTH_DAY = rf"(?:the\s+)?{_NTH}(?:\s+(?:{WORKDAY}|{WEEKDAY}|day))?"
 _HOW_OFTEN = rf"(?:other|{_NUM}|second|third)"
@@ -64,7 +64,17 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?weeks?"
         rf"(?:\s+(?:on\s+)?(?:{WORKDAY}|{_WEEKDAY_LIST}))?",
     ),
-    ("REPEAT", rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?(?:days?|months?)|daily|weekly|monthly"),
+    ("REPEAT", r"(?:every|each)(?=\s+(?:morning|afternoon|evening|night)(?:\s|$))"),
+    ("REPEAT", rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?weekends?|(?:on\s+)?weekends"),
+    ("REPEAT", rf"monthly\s+on\s+{_MONTH_DAY}(?:(?:[\s,]+|\s+and\s+){_MONTH_DAY})*"),
+    (
+        "REPEAT",
+        rf"(?:every\s+fortnight|fortnightly)(?:\s+on\s+(?:{WORKDAY}|{_WEEKDAY_LIST}))?",
+    ),
+    (
+        "REPEAT",
+        rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?(?:days?|months?)|everyday|daily|weekly|monthly",
+    ),
     ("REPEAT", rf"(?:on\s+)?(?:{WORKDAY}s|{WEEKDAY}s(?:(?:[\s,&]+|\s+and\s+){WEEKDAY}s)*)"),
     (
         "QUANT",
@@ -215,7 +225,8 @@ SERIES_TERMINALS: tuple[tuple[str, str], ...] = (
     ("DAY", END_OF),
     ("UNTIL", r"(?:and\s+)?(?:up\s+)?(?:until|till|'?til|thru|through|to)\s+(?:and\s+)?including"),
     ("UNTIL", rf"(?:up\s+to|to|ending(?:\s+(?:on|with))?|last\s+(?:on|date|day)){_BEFORE_DAY}"),
-    ("LENGTH", rf"(?:for\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?{_MONTHS}"),
+    ("NOISE", r"repeat(?:s|ed|ing)?|recurring|inclusive|included"),
+    ("LENGTH", rf"(?:for\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?(?:{_MONTHS}|{_NUM}\s+nights)"),
     (
         "NEXTLENGTH",
         rf"(?:(?:over|during|in|within)\s+)?(?:the\s+)?(?:next|coming)\s+(?:{LENGTH}|{_MONTHS})",
@@ -225,6 +236,7 @@ SERIES_TERMINALS: tuple[tuple[str, str], ...] = (
     (
         "MONTH",
         rf"(?:in|during|throughout|over|for)\s+(?:the\s+month\s+of\s+)?{MONTH_NAMED}|"
-        r"(?:(?:in|during|throughout|over|for)\s+)?(?:the\s+)?(?:this|next|coming)\s+month",
+        r"(?:(?:in|during|throughout|over|for)\s+)?(?:the\s+)?(?:this|next|coming)\s+month|"
+        rf"(?<=until\s|.till\s){MONTH_NAMED}",
     ),
 )

@@ -18,7 +18,7 @@ from allocation.rules.ask.line.terminals import (
     THING,
 )
 from allocation.rules.ask.words.names import OTHER_GPUS, Names, key_of
-from allocation.rules.ask.words.times import clock_read
+from allocation.rules.ask.words.times import MONTH_NAMED, clock_read
 
 _END = r"(?=[\s,;!?()&|/]|[.:](?:\s|$)|$)"
 # Tokens that can end at a dash, as in `9-17` and `mon-wed`.
@@ -29,8 +29,17 @@ _SKIP = re.compile(r"(?:[\s,;!?()]|[.:](?=\s|$))+")
 _WORD = re.compile(r"[^\s,;!?()]+?(?=[\s,;!?()]|[.:](?:\s|$)|$)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(?:/\d{1,3})?(?=[\s,;!?()|]|$)")
 _SPLIT = {"–": "-", "—": "-", "−": "-", "×": "x", "’": "'", "\u00a0": " ", "\u202f": " "}
+_NIGHTLY = re.compile(r"\bnightly\b")
 _NIGHTS = re.compile(r"\b(?:every|each) night\b")
 _HOURS = re.compile(r"\d(?:\s?[ap]m)?\s?(?:-|to|until|till)\s?\d")
+# Hours that mean the evening after `every night`: `8-10`.
+_EVENING = re.compile(
+    r"(?<![\d:.])(?:[6-9]|1[01])(?:[:.]\d\d)?\s?(?:-|to|until|till)\s?\d{1,2}(?!\d)"
+    rf"(?!\s*{MONTH_NAMED})"
+)
+_OF_MONTH = re.compile(rf"(?:the\s+)?(\d{{1,2}})(?:st|nd|rd|th)?\.?\s+(?:of\s+)?({MONTH_NAMED})")
+_IN_MONTH = re.compile(rf"({MONTH_NAMED})\s+(?:the\s+)?(\d{{1,2}})(?:st|nd|rd|th)?")
+_OF_DAY = re.compile(r"(?:the\s+)?(\d{1,2})(?:st|nd|rd|th)?")
 _COUNTED = frozenset({"CLASS", "OTHER", "PROFILE", "MIG", "SLICE", "GPU", "ANY", "GB", "VRAM"})
 _HOUR_H = re.compile(r"([01]?\d|2[0-3])h(\d\d)?")
 _LEADS = frozenset({"AT", "FROM", "START", "BY", "UNTIL", "BETWEEN", "TO", "DASH"})
@@ -48,16 +57,39 @@ def tokens_of(text: str, names: Names) -> list[Token]:
     tokens = list(_scan(line, names, _WORDS))
     if any(token.type in ("REPEAT", "RRULE") for token in tokens):
         tokens = list(_scan(line, names, _WORDS_OF_SERIES))
+        _share_month(tokens)
     return _with_roles(line, tokens)
 
 
 def _nights_as_days(line: str) -> str:
     """The line with `every day` in place of `every night` if hours say which: `every night 22-6`.
     Every character keeps its position."""
-    if not _HOURS.search(line):
+    if not _HOURS.search(line) or _EVENING.search(line):
         return line
     line = _NIGHTS.sub(lambda found: "every day".ljust(len(found[0])), line)
-    return line.replace("nightly", "daily  ")
+    return _NIGHTLY.sub("daily  ", line)
+
+
+def _share_month(tokens: list[Token]) -> None:
+    """Gives both days of `1-6 feb`, `1st to 6th of february` and `feb 1-6` their month."""
+    for at, (first, to, last) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
+        before = tokens[at - 1].type if at else ""
+        is_to = to.type == "DASH" or to.value in ("to", "through", "thru")
+        is_until = to.type == "UNTIL" and first.type == "DAY"
+        is_between = to.type == "AND" and before == "BETWEEN"
+        # The 18 of `10-18 until 31 jan` is an hour.
+        if not (is_to or is_until or is_between) or before in ("DASH", "TO", "UNTIL", "AT"):
+            continue
+        day, of_month = _OF_DAY.fullmatch(first), _OF_MONTH.fullmatch(last)
+        if day and of_month and int(day[1]) <= int(of_month[1]):
+            tokens[at] = _read_as("DAY", first, f"{day[1]} {of_month[2]}")
+        day, of_month = _OF_DAY.fullmatch(last), _IN_MONTH.fullmatch(first)
+        if day and of_month and int(of_month[2]) <= int(day[1]):
+            tokens[at + 2] = _read_as("DAY", last, f"{day[1]} {of_month[1]}")
+
+
+def _read_as(kind: str, token: Token, value: str) -> Token:
+    return Token(kind, value, start_pos=token.start_pos, end_pos=token.end_pos)
 
 
 def token_of(kind: str, line: str, start: int, end: int) -> Token:
@@ -249,7 +281,7 @@ def _number(token: Token, before: str, after: str) -> Token:
 
 
 def _as(kind: str, token: Token) -> Token:
-    return Token(kind, token.value, start_pos=token.start_pos, end_pos=token.end_pos)
+    return _read_as(kind, token, token.value)
 
 
 _JOINED = {

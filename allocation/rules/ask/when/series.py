@@ -9,7 +9,7 @@ from typing import cast
 from lark import Token
 
 from allocation.errors import AskError
-from allocation.rules.ask.when.moment import Moment
+from allocation.rules.ask.when.moment import ONE_DAY, Moment
 from allocation.rules.ask.when.recurrence_words import (
     WORKDAY_WORDS,
     WORKDAYS,
@@ -40,6 +40,14 @@ _OFTEN = re.compile(
     r"(?:every|each) (other|second|third|\d+|two|three) ((?!weeks?|days?|months?).+)"
 )
 _DAY_RANGE = re.compile(r"(?:every|each) (\w+?) ?(?:-|to|through|thru|until) ?(\w+)")
+_END = re.compile(r"(?:until|till|through|ending|up to)\b")
+_SAME = (
+    (re.compile("^(?:every fortnight|fortnightly)"), "every 2 weeks"),
+    (re.compile("^monthly on"), "every month on"),
+    # `every evening`: the part of the day is read with its hours.
+    (re.compile("^(?:everyday|every|each)$"), "daily"),
+    (re.compile("weekends?$"), "sat sun"),
+)
 _INTERVALS = {"other": 2, "second": 2, "third": 3}
 
 
@@ -56,6 +64,8 @@ def read_repeat(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def _rule(text: str) -> Recurrence | None:
+    for pattern, plain in _SAME:
+        text = pattern.sub(plain, text)
     if text in _ALONE:
         return Recurrence(_ALONE[text])
     nth, often = _OF_MONTH.fullmatch(text), _OFTEN.fullmatch(text)
@@ -81,7 +91,7 @@ def _weekdays(text: str) -> tuple[int, ...]:
     if ranged:
         first, last = (WEEKDAY_WORDS[each] for each in ranged.groups())
         return tuple(sorted((first + day) % 7 for day in range((last - first) % 7 + 1)))
-    words = [word.rstrip(".") for word in re.split(r"[\s,&]+", text)]
+    words = [word.rstrip(".") for word in re.split(r"[\s,&/+]+", text)]
     if any(word in WORKDAY_WORDS for word in words) or re.search(
         "(work|business|working) ?day", text
     ):
@@ -125,7 +135,9 @@ def series_end(reading: Reading, when: When) -> None:
     last = _last(reading, until)
     if last is None:
         why = coded("ask_last_day")
-        reading.add_problem("no_end", why, until.span)
+        days = (until.days[0] - ONE_DAY, until.days[1] - ONE_DAY) if until.days else ()
+        choices = reading.replacements(until.span, *(f"until {day}" for day in days))
+        reading.add_problem("no_end", why, until.span, choices)
         return
     reading.set_value("until", last, f"until {last:%a} {last.day} {last:%b %Y}", until.span)
 
@@ -159,6 +171,22 @@ def _with_end(reading: Reading, rule: Recurrence, until: object) -> Recurrence:
     return replace(rule, until=day)
 
 
+def _end_not_understood(reading: Reading) -> bool:
+    """Whether words that are not understood can be the end: `until christmas`. Offers numbers of
+    dates in their place."""
+    for at, problem in enumerate(reading.problems):
+        span = (problem.start, problem.end)
+        if problem.code == "no_end" or _END.match(reading.words(span).lower()):
+            more = (
+                reading.replacements(span, "5 times", "10 times")
+                if problem.code != "no_end"
+                else ()
+            )
+            reading.problems[at] = replace(problem, repairs=(*problem.repairs, *more))
+            return True
+    return False
+
+
 def series_of(reading: Reading) -> Recurrence | None:
     """The recurrence of the request. Adds a problem if it is incomplete or invalid."""
     rule = reading.values.get("repeat")
@@ -181,11 +209,13 @@ def series_of(reading: Reading) -> Recurrence | None:
     try:
         recurrence_check(rule, "request")
     except AskError as error:
+        if error.code == "no_end" and _end_not_understood(reading):
+            return None
         clock = "" if "starts" in reading.values else " 9:00-17:00"
         more = [f"{reading.words(span)}{clock} {end}" for end in ("5 times", "10 times")]
         choices = reading.replacements(span, *more) if error.code == "no_end" else []
         reading.add_problem(error.code, error.text, span, choices)
         return None
-    if "starts" not in reading.values:
+    if "starts" not in reading.values and not reading.problems:
         reading.add_problem("no_start", coded("ask_clock"), span)
     return rule

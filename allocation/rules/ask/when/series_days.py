@@ -62,7 +62,7 @@ def _window_of_each_day(reading: Reading, when: When) -> None:
 def _days_are_both(reading: Reading, when: When) -> None:
     """Reads days in which the series is, `in february`, as its first and its last day."""
     plain = when.plain
-    if plain is None or plain.days is None or plain.has_time or plain.part or when.whole:
+    if plain is None or plain.days is None or plain.has_time or when.whole:
         return
     first, last = plain.days
     if when.earliest is None and "earliest" not in when.seen:
@@ -70,7 +70,10 @@ def _days_are_both(reading: Reading, when: When) -> None:
         when.earliest, when.lead = Moment(plain.span, day=day), "from"
     if when.until is None and "until" not in reading.values and "times" not in reading.values:
         when.until = Moment(plain.span, day=Day(last - ONE_DAY))
-    _drop_plain(when)
+    if plain.part:
+        when.plain = replace(plain, days=None)
+    else:
+        _drop_plain(when)
 
 
 def _drop_plain(when: When) -> None:
@@ -92,8 +95,12 @@ def _lengths(reading: Reading, when: When) -> None:
             when.asap = span
 
 
+def _words(token: Token) -> str:
+    return length_words(token).replace("nights", "days")
+
+
 def _is_of_days(token: Token) -> bool:
-    words = length_words(token)
+    words = _words(token)
     if _MONTHS.fullmatch(words):
         return True
     is_short = re.search(r"\d\s?[hm]|hour|hr|min", words)
@@ -101,7 +108,7 @@ def _is_of_days(token: Token) -> bool:
 
 
 def _lasts(reading: Reading, token: Token, span: Span) -> None:
-    words = length_words(token)
+    words = _words(token)
     months = _MONTHS.fullmatch(words)
     amount = number_of(months[1]) if months else (length_of(words) or 0) // _DAY_SECONDS
     reading.set_value("lasts", (amount, bool(months)), f"for {words}", span)

@@ -57,6 +57,8 @@ def when_add(reading: Reading, when: When, tree: Tree[Token]) -> None:
     kind = _KINDS.get(name, name)
     if when.repeats and name in ("window", "between") and _are_days(tree):
         kind, name = "days", "days"
+    elif when.repeats and name == "window" and _is_part(tree):
+        kind, name = "until", "part_until"
     if kind in when.seen and kind not in ("plain", "length"):
         if not _each_day(reading, when, span):
             reading.add_duplicate(kind, span, when.seen[kind])
@@ -82,6 +84,12 @@ def _are_days(tree: Tree[Token]) -> bool:
         {token.type for token in each.children if isinstance(token, Token)} for each in moments
     ]
     return len(kinds) == 2 and kinds[0] <= _DAYS and (kinds[1] <= _DAYS or kinds[1] == {"INSTANT"})
+
+
+def _is_part(tree: Tree[Token]) -> bool:
+    """Whether a part begins with a part of the day: `every evening until friday`."""
+    moments = [each for each in tree.children if isinstance(each, Tree) and each.data == "moment"]
+    return {token.type for token in moments[0].children if isinstance(token, Token)} == {"PART"}
 
 
 def _each_day(reading: Reading, when: When, span: Span) -> bool:
@@ -293,6 +301,15 @@ def _add_until(_: Reading, when: When, tokens: Sequence[Token], moments: Sequenc
     when.until = replace(moments[0], span=span_of(*tokens))
 
 
+def _add_part_until(
+    reading: Reading, when: When, _: Sequence[Token], moments: Sequence[Moment]
+) -> None:
+    part, last = moments
+    when.seen.setdefault("plain", part.span)
+    when.plain = part if when.plain is None else _both(reading, when.plain, part)
+    when.until = replace(last, span=(part.span[1], last.span[1]))
+
+
 def _add_deadline(
     _: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
 ) -> None:
@@ -338,7 +355,7 @@ _ADDERS: dict[str, Callable[[Reading, When, Sequence[Token], Sequence[Moment]], 
     "window": _add_window, "between": _add_between, "days": _add_days, "earliest": _add_earliest,
     "begin": _add_earliest, "until": _add_until, "deadline": _add_deadline, "asap": _add_asap,
     "anytime": _add_anytime, "in_time": _add_in_time, "whole_day": _add_whole,
-    "whole_span": _add_whole, "overnight": _add_overnight,
+    "whole_span": _add_whole, "overnight": _add_overnight, "part_until": _add_part_until,
 }  # fmt: skip
 
 

@@ -139,15 +139,15 @@ def _take_day(reading: Reading, when: When, plain: Moment) -> bool:
     if when.window is None:
         return False
     starts, ends = when.window
-    if starts.has_day or plain.has_time or plain.days:
+    if (starts.has_day and plain.has_day) or plain.has_time or plain.days:
         reading.add_duplicate("time" if plain.has_time else "day", plain.span, when.window_span)
         return False
     if _is_open_end(reading, when, plain):
         return False
-    starts.day = plain.day
+    starts.day = plain.day or starts.day
     if plain.part and not _hours_in_part(reading, plain.part, starts, ends):
         return False
-    reading.add_part("day", day_words(plain.day), plain.span)
+    reading.add_part("day", day_words(plain.day) or f"in the {plain.part}", plain.span)
     return True
 
 

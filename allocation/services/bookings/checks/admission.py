@@ -291,6 +291,7 @@ def pin_resolve(ask: AskDocument) -> AskDocument:
             ),
             "invalid",
             "request",
+            alternatives=[{"pin": []}, *({"gpu_class": name} for name in pools)],
         )
     level = ask.together if ask.required and ask.count > 1 else "any"
     most = {name: pools[name].most(ask.shape, level) for name in able}
@@ -303,6 +304,7 @@ def pin_resolve(ask: AskDocument) -> AskDocument:
             "invalid",
             "request",
             numbers=numbers,
+            alternatives=[{"pin": []}, *({"count": most} for most in {*most.values()} - {0})],
         )
     return replace(ask, pin=names, classes=fitting)
 
@@ -316,6 +318,7 @@ def _resolved(name: str) -> str:
             refusal_text("pin_unknown", name=name),
             "invalid",
             "request",
+            alternatives=[{"pin": []}],
         )
     if found.node.name.lower() == name.lower():
         return found.node.name

@@ -1,40 +1,62 @@
 """What would work instead of a refused request. Each is tried by the rules that refuse it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.document import MIN_DURATION_SECONDS
+from allocation.solver import Policy
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused
 
 Remedy = dict[str, Any]
 """The fields of a request that differ: `tier` (with its `name`), `starts`, `duration`, `count`,
-`deadline` or `gpu_class`."""
-FIELDS = frozenset({"starts", "duration", "count", "deadline", "gpu_class"})
+`deadline`, `gpu_class` or `pin`."""
+FIELDS = frozenset({"starts", "duration", "count", "deadline", "gpu_class", "pin"})
+TryIt = Callable[[str, AskDocument], object]
 MOST_REMEDIES = 4
 _COUNTED = ("tenant_quota", "project_quota", "lab_quota", "person_quota")
 _OF_LENGTH = ("too_long", "shorter_than_tier")
 _OF_CLASS = (*_COUNTED, "class_not_open", "tier_class", "unknown_class", "impossible_profile")
 _OF_TIER = (*_OF_LENGTH, "advance_window", "too_soon", "start_hours", "tier_class")
 _MINUTE = 60
+_STEP = Policy(version=0).grid
 
 
-def with_remedies(
-    refusal: Refused, ask: AskDocument, tier: str, try_it: Callable[[str, AskDocument], object]
-) -> Refused:
+def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) -> Refused:
     """Returns the refusal with what would work: what its rule offers and what is near the request,
-    as far as `try_it` (by tier and request) does not refuse it."""
+    as far as `try_it` (by tier and request) does not refuse it. Where no change of one thing is
+    enough, two are tried together."""
     offered = [dict(each) for each in refusal.alternatives]
     found: list[Remedy] = []
+    refused: list[tuple[Remedy, Refused]] = []
     for remedy in (*offered, *_near(refusal, ask, tier)):
         if len(found) == MOST_REMEDIES:
             break
-        if remedy not in found and _works(remedy, ask, tier, try_it):
+        if remedy in found:
+            continue
+        again = _refused(remedy, ask, tier, try_it)
+        if again is None:
             found.append(remedy)
-    return replace(refusal, alternatives=found)
+        else:
+            refused.append((remedy, again))
+    return replace(refusal, alternatives=found or list(_of_two(refused, ask, tier, try_it)))
+
+
+def _of_two(
+    refused: Iterable[tuple[Remedy, Refused]], ask: AskDocument, tier: str, try_it: TryIt
+) -> Iterator[Remedy]:
+    """Yields the first change of two things that works: fewer GPUs at an earlier start."""
+    for first, again in refused:
+        other = request_of(first, ask)
+        seconds = (*again.alternatives, *_near(again, other, tier))
+        for second in seconds if "tier" not in first else ():
+            both = {**first, **second}
+            if "tier" not in second and _refused(both, ask, tier, try_it) is None:
+                yield both
+                return
 
 
 def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
@@ -47,17 +69,17 @@ def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
         changes |= {"not_before": None, "deadline": None}
     if "gpu_class" in remedy:
         changes["classes"] = (remedy["gpu_class"],)
+    if "pin" in remedy:
+        changes["pin"] = tuple(remedy["pin"])
     return replace(ask, **changes)
 
 
-def _works(
-    remedy: Remedy, ask: AskDocument, tier: str, try_it: Callable[[str, AskDocument], object]
-) -> bool:
+def _refused(remedy: Remedy, ask: AskDocument, tier: str, try_it: TryIt) -> Refused | None:
     try:
         try_it(remedy.get("tier", tier), request_of(remedy, ask))
-    except Refused:
-        return False
-    return True
+    except Refused as refusal:
+        return refusal
+    return None
 
 
 def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
@@ -93,10 +115,11 @@ def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
 
 def deadlines_of(ask: AskDocument, earliest_end: datetime) -> Iterator[Remedy]:
     """Yields a later deadline, and a shorter request that meets this one."""
-    late = earliest_end + timedelta(seconds=_MINUTE)
+    # Starts are planned on a grid, so the request may begin a step later than it could.
+    late = earliest_end + timedelta(seconds=_STEP + _MINUTE)
     yield {"deadline": late.replace(second=0, microsecond=0).isoformat()}
     if ask.deadline is None:
         return
-    left = ask.duration - int((earliest_end - ask.deadline).total_seconds())
+    left = ask.duration - int((earliest_end - ask.deadline).total_seconds()) - _STEP
     if left - _MINUTE >= MIN_DURATION_SECONDS:
         yield {"duration": (left - 1) // _MINUTE * _MINUTE}

@@ -1,7 +1,7 @@
 """The checks of a request against the limits of its tier."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from allocation.models import Booking, Override, TierVersion
@@ -29,6 +29,7 @@ class TierUse:
     now: datetime
     version: TierVersion | None
     limits: TierLimits
+    _known: dict[str, int] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(
@@ -44,6 +45,12 @@ class TierUse:
         at = booking.submitted if booking is not None and keeps else now
         version = version_in_force(project.tenant_id, tier.slug, at)
         return cls(project, tier, person_id, booking, now, version, limits_by(tier, version))
+
+    def horizon(self) -> int:
+        """The horizon of the policy, read once for all dates of a series."""
+        if "horizon" not in self._known:
+            self._known["horizon"] = live_horizon()
+        return self._known["horizon"]
 
     def keeps_start(self, ask: AskDocument) -> bool:
         """Whether the request has the start of the booking that it changes."""
@@ -171,7 +178,7 @@ def _lead_check(use: TierUse, ahead: int, not_before: datetime) -> None:
         over = ahead - most.value
         if _notice_override(use, over, is_beyond=_bound(use, "most_lead") < ahead) is None:
             raise _too_far(use, most, not_before)
-    horizon = live_horizon() if ahead > 0 else None
+    horizon = use.horizon() if ahead > 0 else None
     if horizon is not None and ahead > horizon:
         far = _too_far(use, Limit(horizon, "operator"), not_before)
         sentence = refusal_text("beyond_horizon", horizon=seconds_text(horizon))

@@ -27,7 +27,7 @@ from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed
 from allocation.rules.ask.line.text import document_text
 from allocation.services.bookings.checks.remedies import FIELDS, request_of
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat
+from allocation.services.bookings.series import Repeat, of_all_dates
 from allocation.services.quotes.quotes import cheapest_class, cheapest_first, quote_make
 from allocation.web.bookings.request_panel.array_form import (
     ArraySaid,
@@ -198,14 +198,19 @@ def _priced(
     line = document_text(ask, zone_of(actor.time_zone))
     found: dict[str, Any] = {"wait_text": array.text(line) if array else line}
     repeats = Repeats(array.count) if array else Repeats()
-    if rule is not None:
-        keeps_end = context["said"].ends is not None
-        terms, found["series"] = series_preview(terms, Repeat(rule, keeps_end=keeps_end))
+    repeat = Repeat(rule, keeps_end=context["said"].ends is not None) if rule else None
+    if repeat is not None:
+        terms, found["series"] = series_preview(terms, repeat)
         repeats = Repeats(windows=found["series"].windows)
     # One limit covers the quotes of pages and REST.
     call_limit_check("quotes", str(actor.user_id), now)
     runs = array.runs if array else None
-    quote = quote_make(actor=actor, request=terms, now=now, runs=runs)
+    try:
+        quote = quote_make(actor=actor, request=terms, now=now, runs=runs)
+    except Refused as refusal:
+        if repeat is None:
+            raise
+        raise of_all_dates(refusal, actor, terms, repeat, now) from refusal
     if context["said"].cheapest:
         quote = cheapest_first(quote)
     found |= options_context(actor, project, tiers, quote, now, repeats)
