@@ -3,9 +3,10 @@
 Django's handler uses a new thread and new connections per request, switches threads at each
 middleware and holds three tasks for each request. All code here is synchronous, so the event loop
 reads the body, one thread serves the whole request with one hand-over, and the event loop sends the
-answer. Requests queue while all threads are busy: overload takes longer and is not refused. A
-request that is written with others or waits for a decision returns its thread first, and a costly
-one takes none (`portal.web.serving.costly`).
+answer. Requests queue while all threads are busy, and those of one token or session while a quarter
+of the threads serves others of it: overload takes longer and is not refused. A request that is
+written with others or waits for a decision returns its thread first, and a costly one takes none
+(`portal.web.serving.costly`).
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import IO, Any, TypeVar
+from weakref import WeakValueDictionary
 
 from django.conf import settings
 from django.core import signals
@@ -31,6 +33,7 @@ from portal.api.problems import API, problem_of
 from portal.web.policy import fixed_headers
 from portal.web.serving.costly import CostlyRequests, costly_request, route_of_path
 from portal.web.serving.gathering import gathering_here
+from portal.web.serving.persons import credential_in
 from portal.web.serving.streams import streams_here
 from portal.web.serving.waiting import waiting_here
 from portal.web.serving.workers import Complete
@@ -47,6 +50,8 @@ Later = DeferredResponse | FollowResponse
 BODY_SECONDS = 30
 BODY_BYTES = 1024 * 1024
 
+LEAST_OF_ONE = 2
+"""Threads that one token or session may always have at once; of many, it may have a quarter."""
 # A file of this size is sent part by part, and a smaller one at once.
 _LARGE = 1024 * 1024
 _BODY = "http.response.body"
@@ -108,6 +113,9 @@ class ThreadedHandler(ASGIHandler):
         # comes just when it is free, and let those that wait for it wait on.
         self._places = asyncio.Semaphore(threads)
         self.costly = CostlyRequests(self._in_thread, self.complete)
+        # One token or session never takes all threads, so another's request always finds one soon.
+        self._most_of_one = max(LEAST_OF_ONE, threads // 4)
+        self._lanes: WeakValueDictionary[bytes, asyncio.Semaphore] = WeakValueDictionary()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serves a request once its body is complete: a slow client holds no thread, and a body
@@ -129,7 +137,7 @@ class ThreadedHandler(ASGIHandler):
         if asked is not None:
             await self.costly.serve(asked, scope, body, receive, send)
             return
-        answer = await self._in_thread(self.served, scope, body)
+        answer = await self._in_turn(scope, body)
         if isinstance(answer, GatheredResponse):
             complete = await gathering_here().answer(answer, self._in_thread)
             answer = complete if isinstance(complete, Later) else self._answer(complete)
@@ -149,6 +157,19 @@ class ThreadedHandler(ASGIHandler):
         """Returns the route of a path; of the most used paths it is kept."""
         request.resolver_match = route_of_path(request.path_info)
         return request.resolver_match
+
+    async def _in_turn(
+        self, scope: dict[str, Any], body: IO[bytes]
+    ) -> Answer | Later | GatheredResponse:
+        """Serves a request in a thread, when its token or session has one to spare."""
+        credential = credential_in(dict(scope["headers"]))
+        if credential is None:
+            return await self._in_thread(self.served, scope, body)
+        lane = self._lanes.get(credential)
+        if lane is None:
+            lane = self._lanes[credential] = asyncio.Semaphore(self._most_of_one)
+        async with lane:
+            return await self._in_thread(self.served, scope, body)
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
         """Calls `work` in the next free thread, with the context variables of this task."""

@@ -10,6 +10,12 @@ from django.http import StreamingHttpResponse
 from portal.web.serving.threads import Answer, ThreadedHandler
 
 
+def request(path: str, token: str = "") -> dict[str, Any]:
+    """A request that needs what is looked at here."""
+    headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+    return {"path": path, "method": "GET", "query_string": b"", "headers": headers}
+
+
 async def receive() -> Mapping[str, Any]:
     """A request without a body."""
     return {"type": "http.request", "body": b""}
@@ -38,7 +44,7 @@ def test_a_request_that_comes_when_a_thread_is_free_does_not_overtake() -> None:
             for path in paths:
                 if path == "second":
                     second_came.set()
-                await handler({"path": path}, receive, send)
+                await handler(request(path), receive, send)
 
         # The first client sends its next request in the moment in which it has its answer.
         await asyncio.gather(client("first", "third"), client("second"))
@@ -69,10 +75,40 @@ def test_a_large_file_is_read_as_fast_as_its_client_takes_it_and_is_closed() -> 
         async def take(message: Mapping[str, Any]) -> None:
             if message.get("more_body"):
                 # The only thread serves another request meanwhile.
-                await handler({"path": "small"}, receive, send)
+                await handler(request("small"), receive, send)
                 events.append(f"took {message['body'].decode()}")
 
-        await handler({"path": "file"}, receive, take)
+        await handler(request("file"), receive, take)
 
     asyncio.run(client())
     assert events == ["read one", "took one", "read ", "took ", "read two", "took two", "closed"]
+
+
+def test_one_token_never_takes_all_threads() -> None:
+    async def serve() -> None:
+        other_served = threading.Event()
+        at_once: list[str] = []
+
+        class Handler(ThreadedHandler):
+            def served(self, scope: dict[str, Any], body: IO[bytes]) -> Answer:
+                if scope["path"] == "other":
+                    other_served.set()
+                else:
+                    at_once.append(scope["path"])
+                    assert other_served.wait(10)
+                return Answer({"type": "http.response.start"}, b"")
+
+        handler = Handler(8)
+        crowd = [
+            asyncio.create_task(handler(request(str(each), "one"), receive, send))
+            for each in range(60)
+        ]
+        while len(at_once) < 2:
+            await asyncio.sleep(0.01)
+        await handler(request("other", "another"), receive, send)
+        # A quarter of the threads; the others waited.
+        assert at_once == ["0", "1"]
+        await asyncio.gather(*crowd)
+        assert len(at_once) == 60
+
+    asyncio.run(serve())
