@@ -95,6 +95,15 @@ class ApiToken(models.Model):
         related_name="+",
         help_text="The token that rotated itself into this one: its revocation ends this one, too.",
     )
+    follows = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that was rotated into this one. What it depended on, this one does.",
+    )
 
     objects = TokenManager()
 

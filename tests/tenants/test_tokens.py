@@ -299,6 +299,41 @@ def test_a_child_that_is_rotated_still_ends_with_the_token_that_made_it(actor: A
     assert not any(map(_works, successors))
 
 
+@pytest.mark.parametrize("how", ["revoked", "rotated", "expired"])
+@pytest.mark.parametrize("rotations", [1, 3])
+def test_a_child_that_other_tokens_rotate_still_ends_with_the_token_that_made_it(
+    actor: Actor, rotations: int, how: str
+) -> None:
+    parent, _ = _made(actor)
+    newest, _ = _child(actor, parent)
+    for turn in range(rotations):
+        # By another token, by itself, and by another one again.
+        other = newest if turn == 1 else _made(actor)[0]
+        newest, clear = _rotated(actor, newest, hours=5, by=other)
+    _, below = _child(actor, newest)
+    assert _works(clear)
+    assert _works(below)
+    with tenant_tx(actor.tenant_id):
+        if how == "revoked":
+            token_revoke(actor=actor, token_id=parent.id, now=NOW)
+        if how == "expired":
+            # Where a program forgets to end what a token made, the database does not.
+            ApiToken.objects.filter(id=parent.id).update(expires=NOW)
+    if how == "rotated":
+        _rotated(actor, parent)
+    assert not _works(clear)
+    assert not _works(below)
+
+
+def test_who_revokes_the_token_before_a_rotation_keeps_the_one_after_it(actor: Actor) -> None:
+    parent, _ = _made(actor)
+    old, _ = _child(actor, parent)
+    _, clear = _rotated(actor, old, hours=5, by=_made(actor)[0])
+    with tenant_tx(actor.tenant_id):
+        token_revoke(actor=actor, token_id=old.id, now=NOW)
+    assert _works(clear)
+
+
 @pytest.mark.parametrize("ended", [{"revoked": NOW}, {"expires": NOW}], ids=["revoked", "expired"])
 def test_the_database_asks_every_token_before_one(actor: Actor, ended: dict[str, datetime]) -> None:
     """Also where a program forgets to end what a token made."""

@@ -82,6 +82,7 @@ class NewToken:
     project_id: UUID | None = None
     made_with: UUID | None = None
     replaces: UUID | None = None
+    follows: UUID | None = None
     holder_id: int | None = None
     """Whose token it is; by default the actor's."""
 
@@ -286,9 +287,10 @@ def token_replace(
         project_id=old.project_id,
         made_with=old.made_with_id if made_with in (None, old.id) else made_with,
         replaces=old.id if made_with == old.id else None,
+        follows=old.id if old.made_with_id else None,
         holder_id=old.user_id,
     )
-    for maker in _makers(actor, made_with, new.made_with, now):
+    for maker in _makers(actor, made_with, old.made_with_id, now):
         token_bound(new, maker)
     made = token_store(actor, new, now)
     ends = min(old.expires, now + overlap)
@@ -319,6 +321,7 @@ def token_store(actor: Actor, new: NewToken, now: datetime) -> tuple[ApiToken, s
         project_id=new.project_id,
         made_with_id=new.made_with,
         replaces_id=new.replaces,
+        follows_id=new.follows,
     )
     detail = {
         "expires": new.expires.isoformat(),
@@ -365,14 +368,16 @@ def tokens_end(actor: Actor, token_ids: Sequence[UUID], now: datetime) -> int:
 
 
 def _made_by(actor: Actor, token_ids: Sequence[UUID], *, has_successors: bool = True) -> list[UUID]:
-    """The tokens that these made, and that those made, and so on. With `has_successors` also those
-    into which these have rotated themselves."""
+    """The tokens that these made, and that those made or were rotated into, and so on. With
+    `has_successors` also those into which these have rotated themselves."""
     found: dict[UUID, None] = {}
     new = list(token_ids)
     while new:
         of = Q(made_with__in=new)
         if has_successors or found:
             of |= Q(replaces__in=new)
+        if found:
+            of |= Q(follows__in=new)
         rows = ApiToken.objects.filter(of, tenant_id=actor.tenant_id).order_by("created", "id")
         new = [each for each in rows.values_list("id", flat=True) if each not in found]
         found |= dict.fromkeys(new)
