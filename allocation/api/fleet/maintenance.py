@@ -118,6 +118,9 @@ class PreviewOut(serializers.Serializer[Any]):
 
     moved = MovedOut(many=True)
     running = serializers.ListField(child=serializers.CharField())
+    skipped = serializers.ListField(
+        child=serializers.CharField(), help_text="Days of `rrule` that do not exist."
+    )
 
 
 class MaintenanceList(OperatorView):
@@ -175,7 +178,8 @@ class MaintenancePreview(OperatorView):
         with self.tx(), self.operator_tx():
             preview = maintenance_preview(operator=self.user, terms=terms, now=self.now)
             running = [booking.label for booking in preview.running]
-            return Response(PreviewOut({"moved": preview.moved, "running": running}).data)
+            found = {"moved": preview.moved, "running": running, "skipped": preview.skipped}
+            return Response(PreviewOut(found).data)
 
 
 class MaintenanceOne(OperatorView):
@@ -226,7 +230,8 @@ class MaintenanceChangePreview(OperatorView):
                 maintenance=_found(maintenance_id), change=change, now=self.now
             )
             running = [booking.label for booking in preview.running]
-            return Response(PreviewOut({"moved": preview.moved, "running": running}).data)
+            found = {"moved": preview.moved, "running": running, "skipped": preview.skipped}
+            return Response(PreviewOut(found).data)
 
 
 class MaintenanceEnd(OperatorView):

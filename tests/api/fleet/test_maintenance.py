@@ -11,6 +11,8 @@ from tests.roles import as_system
 
 NODE = "gpu-a1-01"
 
+NOTHING: dict[str, list[str]] = {"moved": [], "running": [], "skipped": []}
+
 
 def a_blackout(**values: object) -> dict[str, object]:
     starts = timezone.now() + timedelta(hours=2)
@@ -32,7 +34,7 @@ def test_an_operator_plans_maintenance_that_everybody_reads_and_ends_it(site: Si
 
 def test_what_repeats_is_a_row_for_each_date_and_ends_with_those_that_follow(site: Site) -> None:
     weekly = a_blackout(rrule="FREQ=WEEKLY;COUNT=3", zone="Europe/Berlin")
-    assert said(site.operator.post("maintenance/preview", weekly)) == {"moved": [], "running": []}
+    assert said(site.operator.post("maintenance/preview", weekly)) == NOTHING
     made = said(site.operator.post("maintenance", weekly))
     assert (made["rrule"], made["zone"]) == ("FREQ=WEEKLY;COUNT=3", "Europe/Berlin")
     rows = said(site.viewer.get("maintenance"))["items"]
@@ -58,9 +60,17 @@ def test_an_operator_changes_maintenance_and_nobody_else(site: Site) -> None:
     assert site.admin.post(f"{address}/preview", {}).status_code == 403
 
 
+def test_a_preview_names_the_days_that_do_not_exist(site: Site) -> None:
+    last = timezone.now() + timedelta(days=150)
+    monthly = a_blackout(rrule=f"FREQ=MONTHLY;BYMONTHDAY=31;UNTIL={last:%Y%m%d}", zone="UTC")
+    skipped = said(site.operator.post("maintenance/preview", monthly))["skipped"]
+    assert skipped
+    assert {day[-3:] for day in skipped} == {"-31"}
+
+
 def test_a_preview_saves_nothing(site: Site) -> None:
     preview = site.operator.post("maintenance/preview", a_blackout())
-    assert (preview.status_code, said(preview)) == (200, {"moved": [], "running": []})
+    assert (preview.status_code, said(preview)) == (200, NOTHING)
     assert said(site.viewer.get("maintenance"))["items"] == []
 
 

@@ -81,10 +81,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Effects of saving: starts that move, and running bookings that would be interrupted."""
+    """Effects of saving: starts that move, and running bookings that would be interrupted.
+
+    `skipped` are the days of a recurrence that do not exist.
+    """
 
     moved: tuple[Moved, ...]
     running: tuple[Booking, ...]
+    skipped: tuple[str, ...] = ()
 
     @property
     def lost(self) -> int:
@@ -218,7 +222,12 @@ def maintenance_preview(*, operator: User, terms: MaintenanceTerms, now: datetim
     Raises:
         Refused: as `maintenance_plan`.
     """
-    return preview_of(_maintenances_of(operator, terms, now), None, now)
+    found = preview_of(_maintenances_of(operator, terms, now), None, now)
+    if terms.repeat is None:
+        return found
+    return replace(
+        found, skipped=dates_of(terms.repeat, terms.starts, ZoneInfo(terms.zone)).skipped
+    )
 
 
 def preview_of(
