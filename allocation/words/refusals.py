@@ -54,21 +54,6 @@ def _override_decider(facts: Facts) -> str:
     return _("This limit is set by %(who)s, who decides.") % {"who": who[str(facts["decider"])]}
 
 
-def _guarantee_only(facts: Facts) -> str:
-    if "borrow_seconds" in facts:
-        text = _(
-            "The tier %(tier)s is never paused, so it can borrow GPUs for at most "
-            "%(borrow_length)s: %(name)s is guaranteed %(limit_gpus)s %(gpu_class)s; this needs "
-            "%(asked_gpus)s."
-        )
-    else:
-        text = _(
-            "The tier %(tier)s is never paused, so it can't borrow GPUs: %(name)s is guaranteed "
-            "%(limit_gpus)s %(gpu_class)s; this needs %(asked_gpus)s."
-        )
-    return text % facts
-
-
 def _rolling_hours(facts: Facts) -> str:
     if facts["days"]:
         text = _(
@@ -198,7 +183,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "A person may use %(limit_gpus)s %(gpu_class)s at once in %(where)s; this needs "
         "%(asked_gpus)s."
     ),
-    "guarantee_only": _guarantee_only,
     "gpu_hours": _rolling_hours,
     "pin_elsewhere": gettext_lazy(
         "There are no %(classes)s on %(pins)s, only %(there)s. Ask for those, or leave out the pin."

@@ -1,9 +1,31 @@
 """The sentences of refusals that REST, pages and files of requests raise."""
 
+from collections.abc import Callable
+
 from django.utils.functional import Promise
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-SENTENCES: dict[str, Promise] = {
+from allocation.words.amounts import Facts
+
+
+def _guarantee_only(facts: Facts) -> str:
+    if "borrow_seconds" in facts:
+        text = _(
+            "The tier %(tier)s is never paused, so it can borrow GPUs for at most "
+            "%(borrow_length)s: %(name)s is guaranteed %(limit_gpus)s %(gpu_class)s; this needs "
+            "%(asked_gpus)s."
+        )
+    else:
+        text = _(
+            "The tier %(tier)s is never paused, so it can't borrow GPUs: %(name)s is guaranteed "
+            "%(limit_gpus)s %(gpu_class)s; this needs %(asked_gpus)s."
+        )
+    return text % facts
+
+
+SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
+    "guarantee_only": _guarantee_only,
     "only_arrays": gettext_lazy("Only an array can have this field. Send `array`, too."),
     "batch_refused": gettext_lazy(
         "%(refused)s of %(of)s items were refused, so none was booked. Item %(first)s: %(sentence)s"

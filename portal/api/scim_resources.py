@@ -60,6 +60,14 @@ class Person(Resource[Any]):
 
 
 R = TypeVar("R", Person, Group)
+_PATCHES: dict[type[Resource[Any]], type[PatchOp[Any]]] = {
+    Person: PatchOp[Person],
+    Group: PatchOp[Group],
+}
+_FILTERS: dict[type[Resource[Any]], type[ScimFilter[Any]]] = {
+    Person: ScimFilter[Person],
+    Group: ScimFilter[Group],
+}
 
 _USERS = {(field.serialization_alias or name).lower() for name, field in User.model_fields.items()}
 # What may be sent and is not kept. Names are in small letters.
@@ -120,9 +128,7 @@ def _operate(model: type[R], found: R, sent: object) -> None:
         if isinstance(value, dict):
             operation["value"] = _without_identity(value, found.id)
     message = {"schemas": [PATCH], "Operations": [operation]}
-    patch = PatchOp[model].model_validate(  # type: ignore[valid-type]
-        message, scim_ctx=Context.RESOURCE_PATCH_REQUEST
-    )
+    patch = _PATCHES[model].model_validate(message, scim_ctx=Context.RESOURCE_PATCH_REQUEST)
     is_changed = patch.patch(found)
     path = str(operation.get("path", ""))
     is_selected = value is not None or "[" in path
@@ -138,7 +144,7 @@ def filter_read(model: type[R], text: str, names: Collection[str]) -> tuple[str,
         Refused: `invalidFilter`, for any other form.
     """
     try:
-        node = ScimFilter[model](text).ast  # type: ignore[valid-type]
+        node = _FILTERS[model](text).ast
     except (SCIMException, ValueError):
         node = None
     if isinstance(node, Comparison) and node.op == CompareOperator.eq:

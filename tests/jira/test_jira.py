@@ -1,147 +1,49 @@
 """Jira in and out over HTTP: signed and old messages, bookings once, comments, and its errors."""
 
-import asyncio
 import hashlib
 import hmac
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any
-from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection
-from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from allocation.models import Approval, Booking, JiraConnection, JiraMessage
+from allocation.models import Approval, Booking, JiraConnection
 from allocation.rules.approvals import Step
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.change.changes import Patch, booking_patch
-from allocation.services.bookings.creation import booking_create
-from allocation.services.bookings.requests import BookingRequest
-from allocation.services.jira import process
 from allocation.services.jira.calls import COMMENT
 from allocation.services.jira.connections import (
     ConnectionTerms,
-    ProjectTerms,
     connection_change,
-    connection_create,
-    project_set,
 )
 from allocation.services.jira.dry_run import dry_run
 from allocation.services.jira.process import messages_process
-from allocation.services.record.history import event_add
-from allocation.words.events import event_text
-from billing.services import Rung, ladder_set
-from portal.integrations.relay import outbox_relay
-from portal.integrations.webhooks.queue import attempt_settle, deliveries_claim, post
-from tenants.access import Actor
 from tenants.models import WebhookDelivery
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.services.outgoing.webhooks import webhook_secret_rotate, webhook_test
-from tests.api.builders import Site, a_site, row_counts, said
-from tests.jira.stub import ACCOUNT, HTML, TOKEN, Jira, a_jira, sprint_of, webhook_of
+from tests.api.builders import row_counts, said
+from tests.jira.connected import (
+    DELIVERY,
+    Connected,
+    happened,
+    ms,
+    processed,
+    relayed,
+    sent,
+)
+from tests.jira.stub import ACCOUNT, HTML, TOKEN, a_jira, sprint_of, webhook_of
 from tests.roles import as_system
 
 pytestmark = pytest.mark.turn
-
-DELIVERY = WebhookDelivery.State
-TERMS: dict[str, Any] = {
-    "key": "GPU", "project": "folding", "owner": "mara", "tier": "standard", "act": "book",
-    "request": "{customfield_10050}", "labels": {"from": "jira"},
-    "transitions": {"active": "In Progress", "ended": "Done", "refused": "Rejected"},
-}  # fmt: skip
-
-
-class Connected:
-    """A site whose tenant has a connection to a Jira on loopback."""
-
-    def __init__(self, jira: Jira) -> None:
-        self.jira = jira
-        self.site: Site = a_site()
-        self.admin = self.site.actor("admin")
-        flavour = "cloud" if jira.is_cloud else "data_center"
-        self.terms = ConnectionTerms("Helix Jira", jira.url, flavour, ACCOUNT, TOKEN)
-        with tenant_tx(self.admin.tenant_id):
-            self.row, self.secret = connection_create(
-                actor=self.admin, terms=self.terms, now=timezone.now()
-            )
-        self.map()
-
-    def map(self, **changes: object) -> None:
-        terms = ProjectTerms(**{**TERMS, **changes})
-        with tenant_tx(self.admin.tenant_id):
-            project_set(
-                actor=self.admin, connection_id=self.row.id, terms=terms, now=timezone.now()
-            )
-
-    def send(self, body: object, tenant: object = None, **headers: str) -> Any:  # noqa: ANN401 (the client's)
-        """Posts what Jira posts, with its signature unless `headers` says something else."""
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        signature = hmac.digest(self.secret.encode(), raw, hashlib.sha256).hex()
-        return Client().post(
-            f"/api/v1/jira/{tenant or self.site.tenant.id}/{self.row.id}/messages",
-            raw,
-            content_type="application/json",
-            headers=headers or {"X-Hub-Signature": f"sha256={signature}"},
-        )
-
-    def issue(self, key: str = "GPU-7", *, ago: float = 0, **fields: object) -> Any:  # noqa: ANN401
-        return self.send(webhook_of(key, ms(ago), fields=fields))
-
-    def bookings(self) -> list[Booking]:
-        with as_system():
-            return list(Booking.objects.order_by("number"))
-
-    def answers(self) -> list[tuple[str, str]]:
-        with as_system():
-            return list(JiraMessage.objects.order_by("id").values_list("state", "answer"))
-
-    def deliveries(self) -> list[tuple[str, str]]:
-        with as_system():
-            rows = WebhookDelivery.objects.order_by("id")
-            return list(rows.values_list("type", "state"))
-
-
-def ms(ago: float = 0) -> int:
-    return int((timezone.now().timestamp() - ago) * 1000)
-
-
-def processed() -> int:
-    with as_system():
-        return messages_process(timezone.now())
-
-
-def relayed() -> None:
-    with as_system():
-        outbox_relay(timezone.now())
-
-
-def sent(now: datetime | None = None) -> list[str]:
-    """Makes the calls that are due, one by one; returns `status error` of each."""
-    found = []
-    with as_system():
-        while attempts := deliveries_claim(1, now or timezone.now()):
-            answer = asyncio.run(post(attempts[0].message, timezone.now()))
-            attempt_settle(attempts[0], answer, now or timezone.now())
-            found.append(f"{answer.status} {answer.error}".strip())
-    return found
-
-
-def happened(booking: Booking, kind: str, state: str) -> None:
-    """An event of the booking in a state, published."""
-    with as_system():
-        booking.state = state
-        event_add(booking, kind=kind, sentence=event_text("because", because=kind),
-                  now=timezone.now())  # fmt: skip
-    relayed()
 
 
 @pytest.fixture(params=[True, False], ids=["cloud", "data-center"])
@@ -496,81 +398,3 @@ def test_an_automation_declines_and_an_old_message_decides_nothing(cloud: Connec
     states = [each.state for each in cloud.bookings()]
     assert states == [State.REJECTED, State.AWAITING_APPROVAL]
     assert (declined.reason, cloud.answers()[-1][0]) == ("Too big", "refused")
-
-
-@pytest.mark.parametrize("action", ["no_bookings", "approval"])
-def test_an_issue_books_where_a_ladder_decides_about_new_bookings(
-    cloud: Connected, action: str
-) -> None:
-    rungs = [Rung("committed", 50, action)]
-    with tenant_tx(cloud.admin.tenant_id):
-        ladder_set(actor_id=None, budget=cloud.site.budget, rungs=rungs, now=timezone.now())
-    # The first issue takes more than half of the budget: the rung decides about the next one.
-    cloud.issue("GPU-7", customfield_10050="1 h100 for 150h")
-    cloud.issue("GPU-8")
-    assert processed() == 2
-    first, second = cloud.answers()
-    assert (first[0], second[0]) == ("done", "refused" if action == "no_bookings" else "done")
-    states = [booking.state for booking in cloud.bookings()]
-    assert states == ["requested", "awaiting_approval"][: 1 + (action == "approval")], second
-
-
-def test_a_message_that_fails_stops_no_other_and_is_shown(
-    cloud: Connected, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not those of its own organisation either."""
-    for key in ("GPU-7", "GPU-8", "GPU-9"):
-        cloud.issue(key)
-
-    def broken(actor: Actor, request: BookingRequest, now: datetime, key: UUID) -> Booking:
-        if request.external_ref.endswith("GPU-8"):
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT no_such_function()")
-        return booking_create(actor, request, now, key)
-
-    monkeypatch.setattr(process, "booking_create", broken)
-    assert processed() == 3
-    assert [answer.partition(" ")[0] for _, answer in cloud.answers()] == [
-        "Requested", "The", "Requested",
-    ]  # fmt: skip
-    (failed,) = said(cloud.site.operator.get("failed-messages"))["items"]
-    assert (failed["queue"], failed["tenant"], failed["tries"]) == ("jira", "helix", 1)
-    assert failed["error"].startswith("ProgrammingError: function no_such_function()")
-    assert Client().get("/statusz").json()["failed_messages"] == 1
-    ready = Client().get("/readyz")
-    assert (ready.status_code, ready.json()["status"], ready.json()["messages"]) == (
-        200, "degraded", "1 failed",
-    )  # fmt: skip
-    # It waits for its next try; an operator can make that now.
-    assert processed() == 0
-    monkeypatch.undo()
-    address = f"failed-messages/{failed['id']}"
-    assert cloud.site.admin.post(f"{address}/retry").status_code == 403
-    assert cloud.site.operator.post(f"{address}/retry").status_code == 200
-    assert processed() == 1
-    assert said(cloud.site.operator.get("failed-messages"))["items"] == []
-    assert len(cloud.bookings()) == 3
-    assert Client().get("/readyz").json()["status"] == "ok"
-
-
-def test_many_messages_of_one_organisation_wait_behind_the_first_of_another(
-    cloud: Connected,
-) -> None:
-    for number in range(process.BATCH + 5):
-        cloud.issue(f"OTHER-{number}")
-    with as_system():
-        other = cloud.site.other_project.tenant_id
-        row = JiraMessage.objects.latest("id")
-        connection_of_other = JiraConnection.objects.get()
-        mine = connection_of_other.receiver
-        mine.pk, mine.tenant_id = uuid4(), other
-        mine.save(force_insert=True)
-        connection_of_other.pk, connection_of_other.tenant_id = uuid4(), other
-        connection_of_other.receiver = mine
-        connection_of_other.save(force_insert=True)
-        row.pk, row.tenant_id, row.connection = None, other, connection_of_other
-        row.save(force_insert=True)
-    assert processed() == process.BATCH
-    with as_system():
-        states = JiraMessage.objects.filter(tenant_id=other).values_list("state", flat=True)
-        assert list(states) == ["ignored"]

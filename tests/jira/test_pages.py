@@ -10,8 +10,8 @@ from pytest_django import Settings
 
 from allocation.models import Booking, JiraConnection, JiraProject
 from tests.api.builders import Site, a_site
+from tests.jira.connected import ms
 from tests.jira.stub import ACCOUNT, TOKEN, webhook_of
-from tests.jira.test_jira import ms
 from tests.roles import as_system
 
 BASE = "/t/helix/settings/jira"

@@ -6,8 +6,8 @@ import pytest
 from pytest_django import Settings
 
 from tests.api.builders import Site, a_site, said
+from tests.jira.connected import TERMS, ms
 from tests.jira.stub import ACCOUNT, TOKEN, webhook_of
-from tests.jira.test_jira import TERMS, ms
 
 SITE = {
     "name": "Helix Jira", "url": "http://127.0.0.1:9", "flavour": "cloud", "account": ACCOUNT,

@@ -40,6 +40,8 @@ READING_COMMANDS = {
     # They make the first operator, the token of one, or a whole site, with entries of their own.
     "bootstrap", "createoperator", "operator_token",
     "backup", "restore",
+    # By the owner of the tables, before anybody can sign in.
+    "migrate",
     # By the owner of the tables, who writes a list of files of its own.
     "archive",
     "audit_verify", "decision_replay", "invariants", "reports_reader", "seed_demo", "simulate",

@@ -438,9 +438,8 @@ class Preemption:
             return None
 
         def is_allowed(gone: Bools) -> bool:
-            return block is None or is_allowed_without(
-                self._state, demand, starts, _picked(runners, gone)
-            )
+            leaving = [runners[at] for at in np.flatnonzero(gone).tolist()]
+            return block is None or is_allowed_without(self._state, demand, starts, leaving)
 
         gone = victims(search, [each.group for each in candidates], is_allowed)
         places = None if gone is None else place(pool, demand, search.busy(gone), search.free(gone))
@@ -498,7 +497,3 @@ def _is_better(request: Request, demand: Demand, starts: int, best: Fit | None) 
     ends = starts + demand.duration
     in_time = request.latest is None or ends <= request.latest
     return in_time and (best is None or (not request.cheapest and ends < best.ends))
-
-
-def _picked(runners: Sequence[RunningBooking], flags: Bools) -> list[RunningBooking]:
-    return [runners[at] for at in np.flatnonzero(flags).tolist()]

@@ -1,5 +1,6 @@
 """The page of an array, its one line in lists, and its mails."""
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -18,6 +19,7 @@ from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant
 from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
+from tests.web.bookings.panel import asked, bookings_of, form_of, panel_client, panel_site
 
 pytestmark = pytest.mark.turn
 
@@ -118,3 +120,25 @@ def test_of_elements_only_what_is_of_the_array_or_urgent_is_mailed(
         section = section_of(sent.get(kind="booking.array_ended"), timezone.now())
         assert section is not None
         assert "last element" in section.headline
+
+
+@pytest.mark.django_db
+def test_an_array_is_priced_for_all_its_runs_and_booked_once_by_line_or_fields() -> None:
+    member = panel_site()
+    page = asked(member, q="array of 20: 1 h100 2h, 4 at once")
+    assert 'data-button="Book 20 runs for €192.00"' in page
+    assert "Last run ends about" in page
+    assert "the end of the last run is an estimate" in page
+    assert "20 runs, at most 4 open at once" in page
+    assert 'value="standard array of 20: 1 h100' in page
+    fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
+    typed = asked(member, q="1 h100 2h", array="20", parallel="4", **fields)
+    assert "array of 20: 1 h100 2h 4 at once" in typed
+    assert 'data-button="Book 20 runs for €192.00"' in typed
+    wrong = asked(member, q="1 h100 2h", array="20000", **fields)
+    assert re.search('id="f-array"[^>]*value="20000"[^>]*aria-describedby="array-note"', wrong)
+    assert "Book 20 runs" not in asked(member, q="array of 20: 1 h100 2h", array="", **fields)
+    for _ in range(2):
+        sent = panel_client(member).post(f"/t/{member.tenant.slug}/book", form_of(member, page))
+        assert sent.headers["Location"] == f"/t/{member.tenant.slug}/arrays/BK-1"
+    assert len(bookings_of(member)) == 4

@@ -5,82 +5,35 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation.models import Booking, Node, PolicyVersion, Series, WorkSpeed
+from allocation.models import Node, Series, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask.line.text import document_text, duration_text
 from billing.rules import month_of
-from billing.services import budget_set, price_book_publish
+from billing.services import budget_set
 from tenants.models import Membership, Role
 from tenants.web.frame import zone_of
-from tests.builders import a_member, a_project, a_quota, a_tenant, a_tier
+from tests.builders import a_member, a_project, a_tenant
 from tests.roles import as_system
+from tests.web.bookings.panel import (
+    OPTION,
+    asked,
+    bookings_of,
+    form_of,
+    panel_client,
+    panel_site,
+)
 from tests.web.flat import flat
-from tests.web.fleet_builders import a_node
 
-OPTION = re.compile(r'name="option" value="([^"]+)"')
-KEY = re.compile(r'name="key" value="([0-9a-f]{32})"')
 CATALOGUE = Catalogue((ClassEntry("h100", "H100 80 GB", (), 81_559, ("1g.10gb", "3g.40gb")),))
-
-
-def _site(amount: str = "1000") -> Membership:
-    """A researcher with a budget and four free H100 with a price."""
-    now = timezone.now()
-    project = a_project(name="Protein folding")
-    member = a_member(project)
-    a_node(now=now, gpus=4)
-    a_quota(member.tenant, guaranteed=4, limit=4)
-    a_tier("standard", priority=200)
-    a_tier("spot", priority=100, pausable=True)
-    with as_system():
-        PolicyVersion.objects.get_or_create(
-            state=PolicyVersion.State.LIVE, defaults={"number": 1, "document": {}, "created": now}
-        )
-        prices = {("h100", "standard"): Decimal("4.80"), ("h100", "spot"): Decimal("1.68")}
-        price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
-        for moment in (now, now + timedelta(days=31)):
-            budget_set(
-                actor_id=None,
-                project=project,
-                period=month_of(moment.date()),
-                amount=Decimal(amount),
-                now=now,
-            )
-    return member
-
-
-def _client(member: Membership) -> Client:
-    client = Client()
-    client.force_login(member.user)
-    return client
-
-
-def _ask(member: Membership, **query: str) -> str:
-    response = _client(member).get(f"/t/{member.tenant.slug}/book", query)
-    assert response.status_code == 200
-    return flat(response.content.decode())
-
-
-def _form(member: Membership, page: str) -> dict[str, str]:
-    option, key = OPTION.search(page), KEY.search(page)
-    assert option is not None
-    assert key is not None
-    assert member.project is not None
-    return {"option": option[1], "key": key[1], "project": member.project.slug, "name": "run-1"}
-
-
-def _bookings(member: Membership) -> list[Booking]:
-    with as_system():
-        return list(Booking.objects.filter(tenant=member.tenant))
 
 
 @pytest.mark.django_db
 def test_a_line_of_text_is_answered_with_a_price_and_its_effect_on_the_budget() -> None:
-    page = _ask(_site(), q="2 h100 6h")
+    page = asked(panel_site(), q="2 h100 6h")
     assert "€57.60" in page
     assert "€942.40 left after this" in page
     assert re.search(r'data-button="Book \d\d:\d\d – .*\d\d:\d\d for €57\.60"', page)
@@ -88,7 +41,7 @@ def test_a_line_of_text_is_answered_with_a_price_and_its_effect_on_the_budget() 
 
 @pytest.mark.django_db
 def test_the_effect_counts_only_what_the_days_of_the_budget_pay() -> None:
-    member = _site()
+    member = panel_site()
     assert member.project is not None
     member.user.time_zone = "UTC"
     with as_system():
@@ -105,7 +58,7 @@ def test_the_effect_counts_only_what_the_days_of_the_budget_pay() -> None:
                 amount=Decimal(1000),
                 now=now,
             )
-    page = _ask(member, q=f"2 h100 24h at 06:00 on {last}")
+    page = asked(member, q=f"2 h100 24h at 06:00 on {last}")
     assert "€230.40" in page, "the whole price"
     assert "€827.20 left after this" in page, "18 of 24 hours are in the month"
     assert "€57.60 more is for days after" in page
@@ -113,7 +66,7 @@ def test_the_effect_counts_only_what_the_days_of_the_budget_pay() -> None:
 
 @pytest.mark.django_db
 def test_what_was_not_understood_is_underlined_and_nothing_is_offered() -> None:
-    page = _ask(_site(), q="2 h100 6h <b>blub</b>")
+    page = asked(panel_site(), q="2 h100 6h <b>blub</b>")
     assert re.search('<u class="unknown" title="[^"]+">&lt;b&gt;blub&lt;/b&gt;</u>', page)
     assert "“&lt;b&gt;blub&lt;/b&gt;” is not understood." in page
     assert '?q=2%20h100%206h" title="2 h100 6h" data-example>' in page, "one click leaves it out"
@@ -126,13 +79,13 @@ def test_what_was_not_understood_is_underlined_and_nothing_is_offered() -> None:
     [("h100", "Add a duration"), ("6h", "Name a class of GPU"), ("2 h100 0h", "min")],
 )
 def test_what_is_missing_or_wrong_is_said_beside_the_line(text: str, says: str) -> None:
-    assert says in _ask(_site(), q=text)
+    assert says in asked(panel_site(), q=text)
 
 
 @pytest.mark.django_db
 def test_changed_fields_write_the_line_anew() -> None:
-    page = _ask(
-        _site(),
+    page = asked(
+        panel_site(),
         q="2 h100 6h same node",
         by="fields",
         count="3",
@@ -156,18 +109,18 @@ def test_changed_fields_write_the_line_anew() -> None:
 )
 def test_fields_that_make_no_sense_are_refused_in_words(wrong: dict[str, str]) -> None:
     fields = {"count": "1", "classes": "h100", "profile": "", "length": "6h"} | wrong
-    page = _ask(_site(), q="1 h100 6h", by="fields", **fields)
+    page = asked(panel_site(), q="1 h100 6h", by="fields", **fields)
     assert 'class="err"' in page or "refusal" in page or OPTION.search(page)
 
 
 @pytest.mark.django_db
 def test_the_chosen_option_is_booked_once_however_often_the_form_is_sent() -> None:
-    member = _site()
-    form = _form(member, _ask(member, q="2 h100 6h"))
-    client = _client(member)
+    member = panel_site()
+    form = form_of(member, asked(member, q="2 h100 6h"))
+    client = panel_client(member)
     first = client.post(f"/t/{member.tenant.slug}/book", form)
     again = client.post(f"/t/{member.tenant.slug}/book", form)
-    (booking,) = _bookings(member)
+    (booking,) = bookings_of(member)
     assert first.headers["Location"] == again.headers["Location"]
     assert first.headers["Location"].endswith(f"/bookings/{booking.label}")
     assert (booking.name, booking.hold_amount) == ("run-1", Decimal("57.6"))
@@ -177,13 +130,13 @@ def test_the_chosen_option_is_booked_once_however_often_the_form_is_sent() -> No
 
 @pytest.mark.django_db
 def test_another_person_with_the_same_key_makes_a_booking_of_their_own() -> None:
-    member = _site()
+    member = panel_site()
     assert member.project is not None
     colleague = a_member(member.project)
-    form = _form(member, _ask(member, q="1 h100 1h"))
+    form = form_of(member, asked(member, q="1 h100 1h"))
     for each in (member, colleague):
-        _client(each).post(f"/t/{member.tenant.slug}/book", form)
-    assert {booking.owner_id for booking in _bookings(member)} == {
+        panel_client(each).post(f"/t/{member.tenant.slug}/book", form)
+    assert {booking.owner_id for booking in bookings_of(member)} == {
         member.user_id,
         colleague.user_id,
     }
@@ -191,12 +144,12 @@ def test_another_person_with_the_same_key_makes_a_booking_of_their_own() -> None
 
 @pytest.mark.django_db
 def test_beside_the_timeline_the_answer_is_a_fragment_with_an_undo() -> None:
-    member = _site()
-    form = _form(member, _ask(member, q="1 h100 1h"))
-    response = _client(member).post(
+    member = panel_site()
+    form = form_of(member, asked(member, q="1 h100 1h"))
+    response = panel_client(member).post(
         f"/t/{member.tenant.slug}/book", form, headers={"X-Fragment": "1"}
     )
-    (booking,) = _bookings(member)
+    (booking,) = bookings_of(member)
     page = flat(response.content.decode())
     assert page.startswith(f'<div class="in made" data-text="" data-made="{booking.label}">')
     assert f"/bookings/{booking.label}/cancel" in page
@@ -204,17 +157,17 @@ def test_beside_the_timeline_the_answer_is_a_fragment_with_an_undo() -> None:
 
 @pytest.mark.django_db
 def test_a_budget_that_does_not_reach_is_said_before_and_refused_after_the_click() -> None:
-    member = _site(amount="10")
+    member = panel_site(amount="10")
     form = {
         "option": "standard 2 h100 6h",
         "key": "0" * 32,
         "project": member.project.slug if member.project else "",
         "q": "2 h100 6h",
     }
-    response = _client(member).post(f"/t/{member.tenant.slug}/book", form)
+    response = panel_client(member).post(f"/t/{member.tenant.slug}/book", form)
     assert response.status_code == 409
     assert "refusal" in response.content.decode()
-    assert _bookings(member) == []
+    assert bookings_of(member) == []
 
 
 @pytest.mark.django_db
@@ -230,19 +183,19 @@ def test_a_budget_that_does_not_reach_is_said_before_and_refused_after_the_click
     ],
 )
 def test_a_bent_form_books_nothing(change: dict[str, str], status: int) -> None:
-    member = _site()
-    form = _form(member, _ask(member, q="1 h100 1h")) | change
-    response = _client(member).post(f"/t/{member.tenant.slug}/book", form)
+    member = panel_site()
+    form = form_of(member, asked(member, q="1 h100 1h")) | change
+    response = panel_client(member).post(f"/t/{member.tenant.slug}/book", form)
     assert response.status_code == status
-    assert _bookings(member) == []
+    assert bookings_of(member) == []
 
 
 @pytest.mark.django_db
 def test_a_project_of_somebody_else_is_not_there() -> None:
-    member = _site()
+    member = panel_site()
     foreign = a_project(a_tenant(), "secret")
     hidden = a_project(member.tenant, "hidden")
-    client = _client(member)
+    client = panel_client(member)
     for project in (foreign, hidden):
         query = {"q": "1 h100 1h", "project": project.slug}
         assert client.get(f"/t/{member.tenant.slug}/book", query).status_code == 404
@@ -251,7 +204,7 @@ def test_a_project_of_somebody_else_is_not_there() -> None:
 @pytest.mark.django_db
 def test_a_viewer_is_told_why_there_is_nothing_to_book_with() -> None:
     member = a_member(a_project(), Role.VIEWER)
-    page = _ask(member, q="1 h100 1h")
+    page = asked(member, q="1 h100 1h")
     assert "You can&#x27;t book yet" in page or "You can't book yet" in page
     assert OPTION.search(page) is None
 
@@ -259,7 +212,7 @@ def test_a_viewer_is_told_why_there_is_nothing_to_book_with() -> None:
 @pytest.mark.django_db
 def test_the_field_opens_a_booking_by_its_number() -> None:
     member = a_member(a_project())
-    response = _client(member).get(f"/t/{member.tenant.slug}/book", {"q": " bk-12 "})
+    response = panel_client(member).get(f"/t/{member.tenant.slug}/book", {"q": " bk-12 "})
     assert response.headers["Location"] == f"/t/{member.tenant.slug}/bookings/BK-12"
 
 
@@ -306,41 +259,41 @@ SERIES_LINE = "1 h100 every day 9-11 3 times"
 
 
 def _series_page(member: Membership) -> str:
-    page = _ask(member, q=SERIES_LINE)
-    sent = _form(member, page)
-    answer = _client(member).post(f"/t/{member.tenant.slug}/book", sent, follow=True)
+    page = asked(member, q=SERIES_LINE)
+    sent = form_of(member, page)
+    answer = panel_client(member).post(f"/t/{member.tenant.slug}/book", sent, follow=True)
     assert answer.status_code == 200
     return answer.content.decode()
 
 
 @pytest.mark.django_db
 def test_what_repeats_is_priced_for_all_its_dates_and_booked_with_one_button() -> None:
-    member = _site()
-    page = _ask(member, q=SERIES_LINE)
+    member = panel_site()
+    page = asked(member, q=SERIES_LINE)
     assert 'data-button="Book 3 dates for €28.80"' in page
     assert "Every day, 3 times: 3 dates" in page
     page = _series_page(member)
     assert "3 of 3 dates, €28.80 held" in page
-    assert len(_bookings(member)) == 3
+    assert len(bookings_of(member)) == 3
     assert page.count("/bookings/BK-") >= 3
-    booking = _bookings(member)[0]
-    detail = _client(member).get(f"/t/{member.tenant.slug}/bookings/{booking.label}")
+    booking = bookings_of(member)[0]
+    detail = panel_client(member).get(f"/t/{member.tenant.slug}/bookings/{booking.label}")
     assert "one date of a series" in detail.content.decode()
 
 
 @pytest.mark.django_db
 def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
-    member = _site()
+    member = panel_site()
     fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
-    page = _ask(member, q="1 h100 2h at 9", often="weekdays", until="", **fields)
+    page = asked(member, q="1 h100 2h at 9", often="weekdays", until="", **fields)
     assert "every weekday until 20" in page
     assert '<option value="weekdays" selected>Every weekday</option>' in page
-    once = _ask(member, q=SERIES_LINE, often="", until="", **fields)
+    once = asked(member, q=SERIES_LINE, often="", until="", **fields)
     assert "dates for" not in once
-    page = _ask(member, q="1 h100 2h at 9", often="days", days="blue moons", **fields)
+    page = asked(member, q="1 h100 2h at 9", often="days", days="blue moons", **fields)
     assert re.search('id="f-days"[^>]*value="blue moons"[^>]*aria-describedby="days-note"', page)
     assert '<p class="err" id="days-note">Use days of the month' in page
-    kept = _ask(member, q="1 h100 every 2 weeks 9-11 2 times", often="text", until="", **fields)
+    kept = asked(member, q="1 h100 every 2 weeks 9-11 2 times", often="text", until="", **fields)
     assert "every 2 weeks 2 times" in kept
 
 
@@ -357,57 +310,57 @@ def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
 def test_the_button_books_nights_with_the_end_that_was_said(
     text: str, fields: dict[str, str], *, keeps_end: bool
 ) -> None:
-    member = _site()
+    member = panel_site()
     if fields:
         fields |= {"count": "1", "classes": "h100", "profile": "", "until": ""}
-    page = _ask(member, q=text, **fields)
+    page = asked(member, q=text, **fields)
     assert "dates for €" in page
-    sent = _form(member, page)
-    assert _client(member).post(f"/t/{member.tenant.slug}/book", sent).status_code == 302
+    sent = form_of(member, page)
+    assert panel_client(member).post(f"/t/{member.tenant.slug}/book", sent).status_code == 302
     with as_system():
         assert Series.objects.get().keeps_end is keeps_end
 
 
 @pytest.mark.django_db
 def test_a_series_without_a_time_of_day_is_told_what_it_lacks() -> None:
-    member = _site()
+    member = panel_site()
     fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
-    page = _ask(member, q="1 h100 2h", often="daily", until="", **fields)
+    page = asked(member, q="1 h100 2h", often="daily", until="", **fields)
     assert "like 9-17" in page or "as in “9-17”" in page
     assert OPTION.search(page) is None
 
 
 @pytest.mark.django_db
 def test_the_page_of_a_series_takes_all_dates_back_for_its_owner_only() -> None:
-    member = _site()
+    member = panel_site()
     _series_page(member)
-    series = _bookings(member)[0].series_id
+    series = bookings_of(member)[0].series_id
     assert series is not None
     address = f"/t/{member.tenant.slug}/series/sr_{series.hex}"
     assert member.project is not None
     viewer = a_member(member.project, Role.VIEWER)
-    assert "Cancel every date" not in _client(viewer).get(address).content.decode()
-    assert _client(viewer).post(f"{address}/cancel").status_code == 403
+    assert "Cancel every date" not in panel_client(viewer).get(address).content.decode()
+    assert panel_client(viewer).post(f"{address}/cancel").status_code == 403
     outsider = a_member(a_project(a_tenant()))
-    assert _client(outsider).get(address).status_code == 404
-    page = _client(member).post(f"{address}/cancel", follow=True).content.decode()
+    assert panel_client(outsider).get(address).status_code == 404
+    page = panel_client(member).post(f"{address}/cancel", follow=True).content.decode()
     assert "3 dates are cancelled" in page
-    assert {booking.state for booking in _bookings(member)} == {"cancelled"}
+    assert {booking.state for booking in bookings_of(member)} == {"cancelled"}
 
 
 @pytest.mark.django_db
 def test_an_option_says_its_chance_of_a_pause_and_what_was_counted() -> None:
-    page = _ask(_site(), q="1 h100 1h")
+    page = asked(panel_site(), q="1 h100 1h")
     assert "pause risk unknown" in page
     assert "too few past bookings to tell" in page
 
 
 @pytest.mark.django_db
 def test_a_kind_of_work_is_chosen_in_the_fields_and_written_into_the_line() -> None:
-    member = _site()
+    member = panel_site()
     with as_system():
         WorkSpeed.objects.create(workload="training", gpu_class_id="h100", thousandths=1000)
-    page = _ask(
+    page = asked(
         member,
         q="1 h100 2h",
         by="fields",
@@ -419,99 +372,77 @@ def test_a_kind_of_work_is_chosen_in_the_fields_and_written_into_the_line() -> N
     )
     assert "1 h100 2h kind:training" in page
     assert "<option selected>training</option>" in page
-    sent = _form(member, page)
-    _client(member).post(f"/t/{member.tenant.slug}/book", sent)
-    (booking,) = _bookings(member)
+    sent = form_of(member, page)
+    panel_client(member).post(f"/t/{member.tenant.slug}/book", sent)
+    (booking,) = bookings_of(member)
     assert booking.ask["workload"] == "training"
 
 
 @pytest.mark.django_db
 def test_a_place_is_named_in_the_fields_written_into_the_line_and_kept_by_the_booking() -> None:
-    member = _site()
+    member = panel_site()
     fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
     with as_system():
         (node,) = Node.objects.values_list("name", flat=True)
-    page = _ask(member, q="1 h100 2h", **fields, pin=f"{node}/2, {node}/3")
+    page = asked(member, q="1 h100 2h", **fields, pin=f"{node}/2, {node}/3")
     assert f"1 h100 2h on {node}/2 or {node}/3" in page
     assert f'value="{node}/2 {node}/3" list="pins"' in page
     assert f'<option value="{node}"></option><option value="{node}/0">' in page
     assert '<details class="exactly" open>' in page
-    _client(member).post(f"/t/{member.tenant.slug}/book", _form(member, page))
-    (booking,) = _bookings(member)
+    panel_client(member).post(f"/t/{member.tenant.slug}/book", form_of(member, page))
+    (booking,) = bookings_of(member)
     assert booking.ask["pin"] == [f"{node}/2", f"{node}/3"]
-    shown = _client(member).get(f"/t/{member.tenant.slug}/bookings/{booking.label}")
+    shown = panel_client(member).get(f"/t/{member.tenant.slug}/bookings/{booking.label}")
     assert f"(pinned to GPU 2 of {node} or GPU 3 of {node})" in shown.content.decode()
 
 
 @pytest.mark.django_db
 def test_a_place_that_there_is_not_is_refused_beside_the_fields() -> None:
-    page = _ask(_site(), q="1 h100 2h on gpu-zz-9")
+    page = asked(panel_site(), q="1 h100 2h on gpu-zz-9")
     assert "There is no node or GPU called gpu-zz-9." in page
     assert OPTION.search(page) is None
 
 
 @pytest.mark.django_db
 def test_what_is_wrong_has_its_own_sentence_and_lines_that_are_right_as_one_click() -> None:
-    member = _site()
-    page = _ask(member, q="2 rtx 4090 6h")
+    member = panel_site()
+    page = asked(member, q="2 rtx 4090 6h")
     assert "This site has no rtx 4090. Available: H100." in page
     assert "?q=2%20h100%206h" in page
-    page = _ask(member, q="1.5 h100 2h")
+    page = asked(member, q="1.5 h100 2h")
     assert "1.5 is not a number of GPUs. Do you mean 1 or 2?" in page
     assert re.search(r'\?q=1%20h100%202h" title="1 h100 2h" data-example>1</a>', page)
-    page = _ask(member, q="2 h100")
+    page = asked(member, q="2 h100")
     assert re.search(r"\?q=2%20h100%201h", page), "a length is one click, too"
 
 
 @pytest.mark.django_db
 def test_the_echo_and_the_button_name_the_day_that_is_not_today() -> None:
-    member = _site()
+    member = panel_site()
     day = timezone.now().astimezone(zone_of(member.user.time_zone)) + timedelta(days=3)
     for text in (f"1 h100 14:00-18:00 {day:%A}", f"1 h100 {day:%d %b} from 14:00 to 18:00"):
-        page = _ask(member, q=text)
+        page = asked(member, q=text)
         assert f"exactly {day:%a %d %b} 14:00 to {day:%a %d %b} 18:00" in page
         assert f'data-button="Book {day:%a} {day.day} {day:%b} 14:00 – 18:00 for' in page
 
 
 @pytest.mark.django_db
 def test_a_tier_in_the_line_is_chosen_and_a_choice_takes_it_out_of_the_line() -> None:
-    member = _site()
-    page = _ask(member, q="1 h100 1h spot")
+    member = panel_site()
+    page = asked(member, q="1 h100 1h spot")
     assert '<option value="spot" selected>' in page
     assert OPTION.search(page)[1].startswith("spot ")  # type: ignore[index]
-    changed = _ask(member, q="1 h100 1h spot", tier="standard", by="choice")
+    changed = asked(member, q="1 h100 1h spot", tier="standard", by="choice")
     assert 'data-text="1 h100 1h"' in changed
     assert '<option value="standard" selected>' in changed
 
 
 @pytest.mark.django_db
 def test_the_cheapest_option_comes_first_where_the_line_asks_for_it() -> None:
-    member = _site()
-    page = _ask(member, q="cheapest h100 1h", tier="standard")
+    member = panel_site()
+    page = asked(member, q="cheapest h100 1h", tier="standard")
     prices = [float(each) for each in re.findall(r'<span class="p">€([0-9.]+)</span>', page)]
     assert prices == sorted(prices)
     assert OPTION.search(page)[1].startswith("spot ")  # type: ignore[index]
-    plain = _ask(member, q="1 h100 1h", tier="standard")
+    plain = asked(member, q="1 h100 1h", tier="standard")
     assert OPTION.search(plain)[1].startswith("standard ")  # type: ignore[index]
-
-
-@pytest.mark.django_db
-def test_an_array_is_priced_for_all_its_runs_and_booked_once_by_line_or_fields() -> None:
-    member = _site()
-    page = _ask(member, q="array of 20: 1 h100 2h, 4 at once")
-    assert 'data-button="Book 20 runs for €192.00"' in page
-    assert "Last run ends about" in page
-    assert "the end of the last run is an estimate" in page
-    assert "20 runs, at most 4 open at once" in page
-    assert 'value="standard array of 20: 1 h100' in page
-    fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
-    typed = _ask(member, q="1 h100 2h", array="20", parallel="4", **fields)
-    assert "array of 20: 1 h100 2h 4 at once" in typed
-    assert 'data-button="Book 20 runs for €192.00"' in typed
-    wrong = _ask(member, q="1 h100 2h", array="20000", **fields)
-    assert re.search('id="f-array"[^>]*value="20000"[^>]*aria-describedby="array-note"', wrong)
-    assert "Book 20 runs" not in _ask(member, q="array of 20: 1 h100 2h", array="", **fields)
-    for _ in range(2):
-        sent = _client(member).post(f"/t/{member.tenant.slug}/book", _form(member, page))
-        assert sent.headers["Location"] == f"/t/{member.tenant.slug}/arrays/BK-1"
-    assert len(_bookings(member)) == 4

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from allocation.models import Booking, Gpu, Maintenance, Node, WaitEntry
 from tests.roles import as_system
-from tests.web.bookings.test_booking_pages_panel import _site as a_site
+from tests.web.bookings.panel import panel_site as a_site
 
 FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 

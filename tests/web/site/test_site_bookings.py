@@ -16,6 +16,7 @@ from pytest_django.fixtures import Settings
 
 from allocation.models import Booking, BookingEvent, Gpu
 from billing.models import Transfer
+from billing.rules import money_text
 from portal.integrations.mail.message import section_of
 from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Mail, Membership, OutboxMessage, Quota, Tenant, User
@@ -145,7 +146,7 @@ def test_operators_see_what_each_tenant_has_and_uses(two: Two) -> None:
     assert two.site.researcher.get("fleet/tenants").status_code == 403
     page = two.operator.get("/ops/tenants").content.decode()
     assert "1 of 3 guaranteed" in page
-    assert f"{total:.2f} held" in page
+    assert f'<span data-figure="held">{money_text(total, "EUR")}</span> held, all months' in page
     quotas = two.operator.get("/ops/quotas").content.decode()
     assert re.search(r'data-label="In use">\s*1\s', quotas)
 
