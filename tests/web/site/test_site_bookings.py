@@ -148,7 +148,7 @@ def test_operators_see_what_each_tenant_has_and_uses(two: Two) -> None:
     assert "1 of 3 guaranteed" in page
     assert f'<span data-figure="held">{money_text(total, "EUR")}</span> held, all months' in page
     quotas = two.operator.get("/ops/quotas").content.decode()
-    assert re.search(r'data-label="In use">\s*1\s', quotas)
+    assert re.search(r'data-figure="in-use"[^>]*data-value="1">', quotas)
 
 
 def test_a_quota_that_is_in_use_is_lowered_only_after_a_question(two: Two) -> None:
