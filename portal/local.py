@@ -126,7 +126,7 @@ def prepare(demo: Demo, environment: Mapping[str, str]) -> dict[str, str]:
         raise DemoError(f"The database could not be prepared:\n{output}")
     tokens = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
     for name in tokens:
-        demo.identity(name).unlink(missing_ok=True)
+        demo.agent_forget(name)
     return {name: token for name, token in tokens.items() if name in AGENTS}
 
 

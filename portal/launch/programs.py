@@ -130,6 +130,11 @@ class Demo:
         """The file that agent `name` has after it enrolled."""
         return self.agent_state(name) / "identity.json"
 
+    def agent_forget(self, name: str) -> None:
+        """Removes who agent `name` was, and its record, which it can't read without its old key."""
+        for path in (self.identity(name), self.agent_state(name) / "state.json"):
+            path.unlink(missing_ok=True)
+
 
 @dataclass(frozen=True)
 class Stores:
