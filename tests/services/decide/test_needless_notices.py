@@ -9,6 +9,7 @@ from allocation.models import Booking, Gpu, Node
 from allocation.rules.states import State
 from allocation.services.nodes.health import gpus_lost
 from allocation.services.operate.drain import node_drain
+from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
 from allocation.services.operate.stops import StopTerms, stop_begin
 from allocation.services.record.costs import booking_cost
 from billing.rates import Spell
@@ -83,6 +84,14 @@ def drained(plant: Plant, lender: Lab) -> None:
         node_drain(operator=an_operator(), node=node, reason="A fan is loud.", now=plant.now)
 
 
+def maintained(plant: Plant, lender: Lab) -> None:
+    """What runs may go on until long after its end."""
+    starts, ends = plant.now + MINUTE, plant.now + 9 * HOUR
+    terms = MaintenanceTerms(starts, ends, "New fans.", node=NAME, drain_by=ends)
+    with as_system():
+        maintenance_plan(operator=an_operator(), terms=terms, now=plant.now)
+
+
 CAUSES: dict[str, Cause] = {
     "quota": quota_cut,
     "quota below the claim": quota_cut_below_the_claim,
@@ -93,6 +102,7 @@ CAUSES: dict[str, Cause] = {
     "ladder": ladder("drain"),
     "ladder that pauses": ladder("pause"),
     "drained node": drained,
+    "maintenance": maintained,
 }
 
 

@@ -99,11 +99,39 @@ def _can_stay(
     nor a limit that was cut below what runs.
     """
     wanted = rest_of(state, held, until)
-    if _why_over(state, snapshot, wanted, kept) or room_blocks(state, wanted, kept):
+    outside = tuple(part for found in wanted for part in _outside_maintenance(state, found))
+    if _why_over(state, snapshot, wanted, kept) or room_blocks(state, outside, kept):
         return False
     for found in wanted:
-        state.reserve(found)
+        # Maintenance has taken its room, too, so it is not free.
+        state.take(found)
+        for use in state.uses(found.demand):
+            state.quota.add(use, found.window)
     return True
+
+
+def _outside_maintenance(state: CycleState, found: Fit) -> Iterator[Fit]:
+    """The stretches without maintenance of its places: in maintenance nobody else is planned."""
+    blackouts = state.maintenance.by_class.get(found.demand.gpu_class, ())
+    away = [each for each in blackouts if each.gpu in {place.gpu for place in found.places}]
+    if not away:
+        yield found
+        return
+    for place in found.places:
+        windows = [found.window]
+        for blackout in away:
+            if blackout.gpu == place.gpu:
+                windows = [
+                    (begins, ends)
+                    for first, last in windows
+                    for begins, ends in (
+                        (first, min(last, blackout.starts)),
+                        (max(first, blackout.ends), last),
+                    )
+                    if begins < ends
+                ]
+        for begins, ends in windows:
+            yield Fit(replace(found.demand, count=1, duration=ends - begins), (place,), begins)
 
 
 def _why_over(
