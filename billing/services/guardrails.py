@@ -103,7 +103,9 @@ def ladder_set(
             now=now,
             detail={"before": _named(before), "after": _named(rungs)},
         )
-        _evaluate(list(Guardrail.objects.filter(budget=budget)), now)
+        changed, figures = _changed(list(Guardrail.objects.filter(budget=budget)))
+        for each in changed:
+            _turn(each, figures, now)
 
 
 def _named(rungs: Iterable[Rung | Guardrail]) -> dict[str, list[str]]:
@@ -119,7 +121,8 @@ def guardrails_evaluate(now: datetime) -> int:
 
     Each change is an event in the outbox. Safe to run twice, and for several at once.
     """
-    return _evaluate(_current(now), now)
+    changed, figures = _changed(_current(now))
+    return each_apart("ladders", changed, lambda rung: _turn(rung, figures, now), now)
 
 
 def rungs_of_holds(parts: Iterable[BudgetShare]) -> list[Guardrail]:
@@ -319,14 +322,18 @@ def _rungs_check(rungs: Collection[Rung]) -> None:
         raise invalid("rung_twice", refusal_text("rung_twice"), "percent")
 
 
-def _evaluate(rungs: Sequence[Guardrail], now: datetime) -> int:
+def _changed(
+    rungs: Sequence[Guardrail],
+) -> tuple[list[Guardrail], Mapping[UUID, BudgetFigures]]:
+    """The rungs that are reached, or no longer, since they were last looked at, and the figures of
+    their budgets."""
     figures = budget_figures_of(sorted({rung.budget_id for rung in rungs}))
     changed = [
         rung
         for rung in rungs
         if reached(rung, figures[rung.budget_id]) != (rung.reached_at is not None)
     ]
-    return each_apart("ladders", changed, lambda rung: _turn(rung, figures, now), now)
+    return changed, figures
 
 
 def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime) -> bool:

@@ -60,11 +60,11 @@ class Person(Resource[Any]):
 
 
 R = TypeVar("R", Person, Group)
-_PATCHES: dict[type[Resource[Any]], type[PatchOp[Any]]] = {
+_PATCHES: dict[type[Resource[Any]], "type[PatchOp[Any]]"] = {
     Person: PatchOp[Person],
     Group: PatchOp[Group],
 }
-_FILTERS: dict[type[Resource[Any]], type[ScimFilter[Any]]] = {
+_FILTERS: dict[type[Resource[Any]], "type[ScimFilter[Any]]"] = {
     Person: ScimFilter[Person],
     Group: ScimFilter[Group],
 }
