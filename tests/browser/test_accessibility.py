@@ -96,6 +96,8 @@ NO_PAGES = {
         "booking-still-needed",
         "notification-bell",
         "ops-bell",
+        "ops-failed-message-retry",
+        "ops-failed-message-dismiss",
     ),
     *("booking-check-in", "ops-maintenance-end", "ops-gpu-return", "ops-fence", "ops-drain"),
     *(
