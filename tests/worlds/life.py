@@ -374,7 +374,8 @@ class World:
     def _notices(self) -> Iterator[Notice]:
         """The others that were given notice for a booking."""
         for name, run in sorted(self.runs.items()):
-            if run.notified is None or not run.beneficiary:
+            is_idle = name in self.operators.leaving  # It leaves whatever its beneficiary does.
+            if run.notified is None or not run.beneficiary or is_idle:
                 continue
             if not self._is_unneeded(name, run):
                 yield Notice(name, run.beneficiary, run.notified)
