@@ -34,7 +34,7 @@ class FailureLog:
 
     An entry is given up after `parked_after` tries. With None it is tried for as long as it is
     there: it comes back by itself each period. `raised` are errors that concern the whole queue,
-    as if a server was lost.
+    such as a lost connection to its server; they are passed on to the caller.
     """
 
     def __init__(

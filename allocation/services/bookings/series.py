@@ -81,22 +81,8 @@ def series_request(
         project = access_project_to_book(actor, request.project, "project")
         asked = {"series": {"rrule": dates.rule.text, "dates": len(dates.starts)}}
         request = request_ask(actor, "series", request, now, asked)
-        series = Series(
-            id=identifier,
-            tenant_id=actor.tenant_id,
-            project=project,
-            owner_id=actor.user_id,
-            name=request.name,
-            labels=dict(request.labels),
-            external_ref=request.external_ref,
-            rule=dates.rule.text,
-            zone=request.zone,
-            first=dates.starts[0],
-            keeps_end=repeat.keeps_end,
-            is_partial=repeat.is_partial,
-            skipped=list(dates.skipped),
-            created=now,
-        )
+        series = _series_of(actor, request, repeat, dates, now)
+        series.id, series.project = identifier, project
         series.save(force_insert=True)
         try:
             failed = _bookings_request(actor, series, request, windows, now)
@@ -110,6 +96,26 @@ def series_request(
         counts = {"dates": len(dates.starts), "failed": len(failed)}
         _audit(actor, "series.request", series, now, {"rule": series.rule, **counts})
     return series
+
+
+def _series_of(
+    actor: Actor, request: BookingRequest, repeat: Repeat, dates: Dates, now: datetime
+) -> Series:
+    """The row of a series, not saved, without its id and its project."""
+    return Series(
+        tenant_id=actor.tenant_id,
+        owner_id=actor.user_id,
+        name=request.name,
+        labels=dict(request.labels),
+        external_ref=request.external_ref,
+        rule=dates.rule.text,
+        zone=request.zone,
+        first=dates.starts[0],
+        keeps_end=repeat.keeps_end,
+        is_partial=repeat.is_partial,
+        skipped=list(dates.skipped),
+        created=now,
+    )
 
 
 def series_cancel(*, actor: Actor, series: Series, now: datetime) -> int:
