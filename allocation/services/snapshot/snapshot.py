@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from allocation.models import Allocation, Booking, BookingChange, Pause
+from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument, classes_asked
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pauses_unneeded, pauses_withdrawable
@@ -457,8 +458,10 @@ def unneeded_read(now: datetime) -> tuple[Extension, ...]:
 
 
 def notices_read(now: datetime) -> tuple[Notice, ...]:
-    """All others with notice for a preemptor that can still be withdrawn."""
+    """All others with notice for a preemptor that can still be withdrawn. A booking that is paused
+    because it was idle leaves whatever its beneficiary does."""
     rows = pauses_withdrawable(now).exclude(id__in=pauses_unneeded(now).values("id"))
+    rows = rows.exclude(rule=BY_CODE["idle"].id)
     rows = rows.filter(cause__beneficiary__isnull=False).order_by("booking_id")
     found = rows.values_list("booking_id", "cause__beneficiary_id", "ends_before")
     return tuple(Notice(str(who), str(claim), seconds(ends)) for who, claim, ends in found)
