@@ -7,9 +7,11 @@ import pytest
 
 from allocation import wire
 from allocation.models import Booking, Node, Pause
+from allocation.services.record.open_pauses import pauses_withdrawable
 from allocation.services.runs.idle_use import VETO_TIME, booking_still_needed, idle_watch
 from allocation.services.runs.no_shows import booking_check_in
 from allocation.services.snapshot.running import idle_read
+from allocation.services.snapshot.snapshot import notices_read
 from billing.models import Transfer
 from tenants.models import Tier
 from tenants.platform.errors import Refused
@@ -123,6 +125,10 @@ def test_18_paused_for_idleness_it_comes_back_only_after_a_check_in(plant: Plant
     waiting = requested(plant, lab, an_ask(2, hours=1))
     plant.cycle()
     assert fresh(booking).state == "pausing"
+    with as_system():
+        # It leaves because it is idle, whatever becomes of the booking that waits.
+        assert pauses_withdrawable(plant.now).get().booking_id == booking.id
+        assert notices_read(plant.now) == ()
     for _ in range(4):
         plant.later(timedelta(seconds=45))
         plant.round()
