@@ -5,6 +5,7 @@ models have what the portal keeps. The library takes half a second to load, so o
 serves directories loads this module, at the first call.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
@@ -118,6 +119,10 @@ def resource_patched(model: type[R], stated: Mapping[str, Any], body: Mapping[st
     return found
 
 
+# What a member is called and where it is follow from its account.
+_DERIVED = re.compile(r"members(\[.*\])?\.(display|type|\$ref)$", re.IGNORECASE)
+
+
 def _operate(model: type[R], found: R, sent: object) -> None:
     if not isinstance(sent, dict):
         raise invalid("invalidSyntax", refusal_text("scim_operation"), "Operations")
@@ -131,6 +136,8 @@ def _operate(model: type[R], found: R, sent: object) -> None:
     patch = _PATCHES[model].model_validate(message, scim_ctx=Context.RESOURCE_PATCH_REQUEST)
     is_changed = patch.patch(found)
     path = str(operation.get("path", ""))
+    if _DERIVED.search(path):
+        raise invalid("mutability", refusal_text("scim_kept", name=path[:200]), "path")
     is_selected = value is not None or "[" in path
     is_removal = str(operation.get("op", "")).lower() == "remove"
     if is_removal and is_selected and not is_changed:
