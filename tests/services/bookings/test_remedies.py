@@ -16,7 +16,16 @@ from tenants.models import Quota, Role, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_quota, a_tenant_admin, a_tier, an_actor
-from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, a_model, a_node, an_ask
+from tests.builders_allocation import (
+    NOW,
+    Lab,
+    a_booking_request,
+    a_lab,
+    a_model,
+    a_node,
+    a_policy,
+    an_ask,
+)
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -53,6 +62,14 @@ def test_a_quota_offers_as_many_as_it_has(lab: Lab) -> None:
         Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=0)
     found = refused(lab, an_ask(7))
     assert named(found, "count") == [6]
+
+
+def test_a_loan_that_is_too_long_offers_the_longest_one(lab: Lab) -> None:
+    a_policy(borrow_windows={"standard": 4 * 3_600})
+    with as_system():
+        Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=None)
+    found = refused(lab, an_ask(7, hours=5))
+    assert (found.code, named(found, "duration")) == ("guarantee_only", [4 * 3_600])
 
 
 def test_too_long_offers_the_longest_and_only_tiers_that_admit_it(lab: Lab) -> None:

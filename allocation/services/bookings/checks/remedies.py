@@ -87,6 +87,8 @@ def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
     code, numbers = refusal.code, refusal.numbers
     if not refusal.alternatives:
         yield from _smaller(code, numbers, ask)
+    if "borrow_seconds" in numbers:
+        yield {"duration": numbers["borrow_seconds"]}
     if "latest" in numbers:
         yield {"starts": numbers["latest"]}
     if "earliest_end" in numbers:
