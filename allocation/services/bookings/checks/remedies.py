@@ -85,10 +85,8 @@ def _refused(remedy: Remedy, ask: AskDocument, tier: str, try_it: TryIt) -> Refu
 def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
     """Yields changes of one thing, the nearest first."""
     code, numbers = refusal.code, refusal.numbers
-    if not refusal.alternatives:
+    if not refusal.alternatives or code == "guarantee_only":
         yield from _smaller(code, numbers, ask)
-    if "borrow_seconds" in numbers:
-        yield {"duration": numbers["borrow_seconds"]}
     if "latest" in numbers:
         yield {"starts": numbers["latest"]}
     if "earliest_end" in numbers:
@@ -106,6 +104,8 @@ def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
     limit, asked = numbers.get("limit"), numbers.get("asked")
     if not limit or not asked:
         return
+    if "borrow_seconds" in numbers:
+        yield {"duration": numbers["borrow_seconds"]}
     fewer = {"count": ask.count * limit // asked, "gpu_class": numbers.get("gpu_class", "")}
     if code in _OF_LENGTH:
         yield {"duration": limit}
