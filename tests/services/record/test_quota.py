@@ -111,7 +111,10 @@ class TestAdmission:
         found = refused(lab, an_ask(2))
         assert (found.code, found.rule, found.kind) == ("guarantee_only", "R41", "quota")
         assert "is guaranteed 1 h100; this needs 2" in found.sentence
-        assert found.alternatives == [{"tier": "flex", "name": "Flex"}]
+        assert found.alternatives == [
+            {"tier": "flex", "name": "Flex"},
+            {"count": 1, "gpu_class": "h100"},
+        ]
         assert found.owner == "operator", "its organisation is guaranteed no more"
         assert requested_booking(lab, an_ask(2), "flex").state == "requested"
 
