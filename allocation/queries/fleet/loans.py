@@ -23,10 +23,12 @@ def longest_loan(tier: str) -> int:
 
 
 def loans_text(tiers: Iterable[Tier]) -> str:
-    """The tiers that may borrow although they are never paused: `Standard for 4 h`."""
+    """The tiers that may borrow although they are never paused: `Standard for at most 4 h`."""
     found = (
         (tier.name, longest_loan(tier.slug))
         for tier in tiers
         if tier.counts_against_guarantee and not tier.pausable
     )
-    return ", ".join(f"{name} for {duration_words(seconds)}" for name, seconds in found if seconds)
+    return ", ".join(
+        f"{name} for at most {duration_words(seconds)}" for name, seconds in found if seconds
+    )

@@ -72,7 +72,8 @@ def test_the_page_says_for_how_long_a_tier_that_is_never_paused_borrows(
     a_tier("standard")
     a_tier("flex", pausable=True)
     a_policy(borrow_windows={"*": 4 * 3_600})
-    assert "can borrow, too: Standard for 4 h." in _text(admin.get("/t/own/quotas").content)
+    page = _text(admin.get("/t/own/quotas").content)
+    assert "borrow for a limited time: Standard for at most 4 h." in page
 
 
 def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(
