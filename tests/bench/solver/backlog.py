@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -104,20 +104,23 @@ def product_run(jobs: list[Job]) -> Outcome:
     )
     tiers = tuple(TIERS.values())
     drawn = Drawn(Policy(1), fleet, (), tiers, limits, tuple(jobs), (), is_plain=True)
-    world = World.of_drawn(drawn)
-    outcome, began = Outcome(), time.perf_counter()
-    open_since: dict[str, int] = {}
-    count = {job.name: job.ask.count for job in jobs}
-    tenant = {job.name: job.tenant for job in jobs}
+    return world_play(World.of_drawn(drawn), jobs)
+
+
+def world_play(world: World, jobs: Iterable[Job]) -> Outcome:
+    """Plays a world to its end."""
+    outcome, began = Outcome(), time.process_time()
+    of = {job.name: job for job in jobs}
+    since: dict[str, int] = {}
     for turn in world.turns():
         outcome.pauses += len(turn.plan.pauses)
         running = {row.booking for row in world.rows if row.started}
-        for name in running - set(open_since):
-            open_since[name] = world.now
-        for name in set(open_since) - running:
-            span = (tenant[name], count[name], open_since.pop(name), world.now)
+        for name in running - set(since):
+            since[name] = world.now
+        for name in set(since) - running:
+            span = (of[name].tenant, of[name].ask.count, since.pop(name), world.now)
             outcome.spans.append(span)
-    outcome.seconds = time.perf_counter() - began
+    outcome.seconds = time.process_time() - began
     outcome.started, outcome.ended = dict(world.started), dict(world.ended)
     return outcome
 
@@ -308,7 +311,7 @@ def figures(name: str, jobs: list[Job], outcome: Outcome) -> dict[str, object]:
         if job.name in outcome.started:
             minutes = (outcome.started[job.name] - job.at) / 60
             waits.setdefault(job.tier.slug, []).append(minutes)
-            if _was_inside(job, jobs, outcome):
+            if was_inside(job, jobs, outcome, GUARANTEES[job.tenant]):
                 waits.setdefault("inside a guarantee", []).append(minutes)
     return {
         "policy": name,
@@ -332,8 +335,9 @@ def figures(name: str, jobs: list[Job], outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _was_inside(job: Job, jobs: list[Job], outcome: Outcome) -> bool:
-    """All counted work of its tenant that ran or waited when it was asked for fits with it."""
+def was_inside(job: Job, jobs: list[Job], outcome: Outcome, guaranteed: int) -> bool:
+    """All counted work of its tenant that ran or waited when it was asked for fits with it into so
+    many GPUs."""
     there = sum(
         each.ask.count
         for each in jobs
@@ -341,7 +345,7 @@ def _was_inside(job: Job, jobs: list[Job], outcome: Outcome) -> bool:
         and each.tier.counts
         and each.at <= job.at < outcome.ended.get(each.name, each.at + 10**9)
     )
-    return job.tier.counts and there <= GUARANTEES[job.tenant]
+    return job.tier.counts and there <= guaranteed
 
 
 def plot(rows: list[dict[str, object]], path: Path) -> None:

@@ -25,7 +25,7 @@ from random import Random
 
 from allocation.solver import Ask, Policy, Tier
 from tests.bench.machine import machine
-from tests.bench.solver.backlog import Outcome
+from tests.bench.solver.backlog import Outcome, was_inside, world_play
 from tests.bench.solver.trace import Row, pods_of
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.draw import Drawn
@@ -88,25 +88,7 @@ def product_run(jobs: list[Job], policy: Policy) -> Outcome:
     fleet = tuple(gpu for n in range(NODES) for gpu in gpus(8, node=f"n{n}", rack=f"r{n % 2}"))
     limits = tuple(a_limit(t, GPUS // 4, borrow=None, weight=1) for t in ASKING)
     drawn = Drawn(policy, fleet, (), tuple(TIERS.values()), limits, tuple(jobs), (), is_plain=True)
-    return _played(World.of_drawn(drawn), jobs)
-
-
-def _played(world: World, jobs: Iterable[Job]) -> Outcome:
-    """Plays a world to its end."""
-    outcome, began = Outcome(), time.process_time()
-    of = {job.name: job for job in jobs}
-    since: dict[str, int] = {}
-    for turn in world.turns():
-        outcome.pauses += len(turn.plan.pauses)
-        running = {row.booking for row in world.rows if row.started}
-        for name in running - set(since):
-            since[name] = world.now
-        for name in set(since) - running:
-            span = (of[name].tenant, of[name].ask.count, since.pop(name), world.now)
-            outcome.spans.append(span)
-    outcome.seconds = time.process_time() - began
-    outcome.started, outcome.ended = dict(world.started), dict(world.ended)
-    return outcome
+    return world_play(World.of_drawn(drawn), jobs)
 
 
 def backfill_run(jobs: list[Job], reserved: int | None) -> Outcome:
@@ -171,7 +153,7 @@ def figures(name: str, jobs: list[Job], outcome: Outcome) -> dict[str, object]:
         if job.name in outcome.started:
             minutes = (outcome.started[job.name] - job.at) / 60
             waits.setdefault(job.tier.slug, []).append(minutes)
-            if _was_inside(job, jobs, outcome):
+            if was_inside(job, jobs, outcome, GPUS // 4):
                 waits.setdefault("inside", []).append(minutes)
     return {
         "policy": name,
@@ -182,18 +164,6 @@ def figures(name: str, jobs: list[Job], outcome: Outcome) -> dict[str, object]:
         "pauses": outcome.pauses,
         "seconds": round(outcome.seconds, 1),
     }
-
-
-def _was_inside(job: Job, jobs: list[Job], outcome: Outcome) -> bool:
-    """All counted work of its organisation that ran or waited when it came fits with it."""
-    there = sum(
-        each.ask.count
-        for each in jobs
-        if each.tenant == job.tenant
-        and each.tier.counts
-        and each.at <= job.at < outcome.ended.get(each.name, each.at + 10**9)
-    )
-    return job.tier.counts and there <= GPUS // 4
 
 
 def policy_of(seconds: int, tiers: Iterable[str]) -> Policy:
@@ -224,7 +194,7 @@ def worlds_run(options: argparse.Namespace, say: Callable[[dict[str, object]], N
                 world.drawn.policy, borrow_windows=policy_of(seconds, tiers).borrow_windows
             )
             world = World.of_drawn(replace(world.drawn, policy=policy))
-            outcome = _played(world, world.drawn.jobs)
+            outcome = world_play(world, world.drawn.jobs)
             pauses += outcome.pauses
             used += sum(count * (to - since) for _, count, since, to in outcome.spans)
             for job in world.drawn.jobs:
