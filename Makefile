@@ -10,7 +10,9 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/installed-runtime
 TESTING := $(VENV)/installed-test
 ENGINES := .venv-engines
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The pip of Python 3.11 refuses a locked package that another one asks for with its extras.
+INSTALLER := pip==26.3
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 # Chooses the quarter of the tests marked `turn` (tests/turns.py); without git, all of them run.
 TURN := $(if $(shell git rev-parse HEAD 2>/dev/null),--turn $(shell git rev-parse HEAD 2>/dev/null))
@@ -123,12 +125,14 @@ $(BIN)/python:
 
 $(RUNTIME): requirements.lock | $(BIN)/python
 	@echo "Installing Python packages into $(VENV), about a minute …"
-	@$(PIP) -r requirements.lock
+	@$(INSTALL) $(INSTALLER)
+	@$(INSTALL) --require-hashes -r requirements.lock
 	@touch $@
 
 $(TESTING): requirements-test.lock | $(BIN)/python
 	@echo "Installing Python packages into $(VENV), about a minute …"
-	@$(PIP) -r requirements-test.lock
+	@$(INSTALL) $(INSTALLER)
+	@$(INSTALL) --require-hashes -r requirements-test.lock
 	@touch $@ $(RUNTIME)
 
 $(ENGINES)/installed: requirements-engines.lock

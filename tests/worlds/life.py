@@ -374,16 +374,15 @@ class World:
     def _notices(self) -> Iterator[Notice]:
         """The others that were given notice for a booking."""
         for name, run in sorted(self.runs.items()):
-            is_idle = name in self.operators.leaving  # It leaves whatever its beneficiary does.
-            if run.notified is None or not run.beneficiary or is_idle:
+            # An idle booking leaves whatever its beneficiary does.
+            if run.notified is None or not run.beneficiary or name in self.operators.leaving:
                 continue
             if not self._is_unneeded(name, run):
                 yield Notice(name, run.beneficiary, run.notified)
 
     def _is_unneeded(self, name: str, run: Run) -> bool:
-        at = self.rows_of(name)[0].ends
+        at, rows = self.rows_of(name)[0].ends, self.rows_of(run.beneficiary)
         is_lifted = not run.beneficiary and name in self.operators.lifted
-        rows = self.rows_of(run.beneficiary)
         is_early = any(row.starts < at and not row.pausing for row in rows)
         return run.beneficiary in self.ended or is_lifted or is_early
 
