@@ -12,6 +12,7 @@ COPY portal portal
 COPY tenants tenants
 COPY billing billing
 COPY allocation allocation
+COPY solver solver
 COPY templates templates
 COPY static static
 

@@ -9,9 +9,9 @@ from django.db.models import F, Q
 
 from allocation.models.arrays import BookingArray
 from allocation.models.series import NO_LABELS, Series
-from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.states import State
 from billing.models import MONEY, Campaign
+from solver.reasons.catalogue import UNPROVEN
 from tenants.models import Project, Tenant, Tier
 
 

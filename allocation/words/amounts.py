@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from allocation.reasons.reason import Fact
 from allocation.rules.ask.words.times import duration_words
+from solver.reasons.reason import Fact
 
 UNITS_PER_GPU = 56_000
 LEVELS = {

@@ -3,8 +3,8 @@
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
-from allocation.reasons.reason import Fact
 from allocation.words.amounts import Facts
+from solver.reasons.reason import Fact
 
 
 def note_text(code: str, /, **facts: Fact) -> str:

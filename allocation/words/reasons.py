@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from allocation.reasons.reason import Reason
 from allocation.words.amounts import Facts
 from allocation.words.reason_sentences import sentence_of
+from solver.reasons.reason import Reason
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 

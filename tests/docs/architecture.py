@@ -25,7 +25,7 @@ def page_drawn(text: str) -> str:
 def _floors() -> str:
     contracts = _contracts()
     drawn = [
-        _drawn(container, contract["layers"])
+        _drawn(container, contract["layers"], container or contract["name"])
         for contract in contracts
         if contract["type"] == "layers"
         for container in contract.get("containers", [""])
@@ -40,11 +40,10 @@ def _contracts() -> list[dict[str, Any]]:
     return contracts
 
 
-def _drawn(container: str, layers: list[str]) -> str:
+def _drawn(container: str, layers: list[str], title: str) -> str:
     floors = [rows for layer in layers if (rows := list(_rows(container, layer)))]
     width = max(len(name) for rows in floors for name, _ in rows)
     texts = ["\n".join(f"│ {name:<{width}}  {does}".rstrip() for name, does in f) for f in floors]
-    title = container or "the four packages"
     return f"```text\n┌ {title}\n" + "\n├──\n".join(texts) + "\n└──\n```\n"
 
 

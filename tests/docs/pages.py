@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("portal", "tenants", "billing", "allocation", "gpu_client", "tests")
+PACKAGES = ("portal", "tenants", "billing", "allocation", "solver", "gpu_client", "tests")
 # A path of the repository, in a sentence or a command: `allocation/wire/`.
 _PATH = re.compile(
     rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)}|docs|deploy|static|templates)/[\w*./-]*[\w*/]"
@@ -55,7 +55,7 @@ def commands(text: str) -> list[str]:
 
 
 def names(text: str) -> list[str]:
-    """The dotted Python names in backticks: `allocation.solver.cycle.solve.solve`."""
+    """The dotted Python names in backticks: `solver.cycle.solve.solve`."""
     return [name for name in _DOTTED.findall(text) if not _NO_NAME.fullmatch(name)]
 
 

@@ -24,7 +24,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.leading import CYCLE_LOCK, stalled_turn_end
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.runs.end import generations_raise
-from allocation.solver import Plan, solve
+from solver import Plan, solve
 from tests.builders_allocation import (
     NOW,
     a_booking_request,

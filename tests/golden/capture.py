@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import allocation.solver
-from allocation.solver import Availability, Plan, Policy, Quote, QuoteRequest, Snapshot
-from allocation.solver.cycle.compaction import Proposal, propose
+import solver
+from solver import Availability, Plan, Policy, Quote, QuoteRequest, Snapshot
+from solver.cycle.compaction import Proposal, propose
 from tests.golden.documents import Kind
 
 MOST = 400
@@ -48,7 +48,7 @@ class Recorder:
 
     def install(self) -> None:
         """Record from now on, for as long as this process lives."""
-        _replace(allocation.solver.solve, self._solve)
+        _replace(solver.solve, self._solve)
         _replace(propose, self._propose)
         really_load, really_quote = Availability.__init__, Availability.quote
         sites: dict[int, tuple[Snapshot, Policy]] = {}
@@ -92,7 +92,10 @@ def _replace(known: Any, made: Callable[[Any], Any]) -> None:  # noqa: ANN401  a
     """Put another function in the place of a known one, in every module that has it."""
     another = made(known)
     for name, module in list(sys.modules.items()):
-        if name.split(".")[0] in ("allocation", "tests") and name != "tests.golden.documents":
+        if (
+            name.split(".")[0] in ("allocation", "solver", "tests")
+            and name != "tests.golden.documents"
+        ):
             for attribute, value in list(vars(module).items()):
                 if value is known:
                     setattr(module, attribute, another)

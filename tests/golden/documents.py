@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from allocation.solver import (
+from solver import (
     Ask,
     Availability,
     Plan,
@@ -26,7 +26,7 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.cycle.compaction import propose
+from solver.cycle.compaction import propose
 
 FOLDER = Path(__file__).parent / "data"
 WIDTH = 100

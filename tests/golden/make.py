@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from allocation import solver
-from allocation.solver import Policy, Snapshot, decode, encode
+import solver
+from solver import Policy, Snapshot, decode, encode
 from tests.golden import sites
 from tests.golden.capture import Asked, Recorder
 from tests.golden.documents import Golden, canonical, golden_read, names

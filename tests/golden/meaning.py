@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allocation.solver.model.format_1 import lowered, raised
+from solver.model.format_1 import lowered, raised
 from tests.golden.documents import FOLDER, difference, names
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from random import Random
 
-from allocation.solver import (
+from solver import (
     UNITS_PER_GPU,
     Ask,
     Availability,

@@ -9,7 +9,7 @@ from tests.mutants.mutations import ROOT, AmbiguousMutation, Mutation, mutations
 
 MUTATIONS = mutations()
 PACKAGES = {
-    "allocation/solver": 15,
+    "solver": 15,
     "allocation/services": 12,
     "allocation/agent": 6,
     "allocation/rules": 4,

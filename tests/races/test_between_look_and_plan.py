@@ -18,7 +18,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
 from allocation.services.plans import assignments
 from allocation.services.plans.plan_diff import Changes, changes_of
-from allocation.solver import Assign, Plan
+from solver import Assign, Plan
 from tests.builders_allocation import (
     HOUR,
     NOW,

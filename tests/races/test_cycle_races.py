@@ -14,8 +14,8 @@ from allocation.services.decide import cycle, leading
 from allocation.services.decide.cycle import CycleResult, cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.runs.end import allocation_empty
-from allocation.solver import Plan
 from billing.models import Transfer
+from solver import Plan
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import (
     HOUR,

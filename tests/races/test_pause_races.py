@@ -17,7 +17,7 @@ from allocation.services.plans import transactions
 from allocation.services.plans.assignments import PlanStale
 from allocation.services.runs import transition
 from allocation.services.runs.pause_choices import booking_saved
-from allocation.solver import Plan
+from solver import Plan
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import (

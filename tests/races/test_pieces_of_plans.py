@@ -18,7 +18,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
 from allocation.services.plans import transactions
 from allocation.services.plans.plan_diff import Changes, changes_of
-from allocation.solver import Plan
+from solver import Plan
 from tests.builders_allocation import (
     HOUR,
     NOW,

@@ -1,6 +1,6 @@
 """The catalogue of rules: whole, unambiguous, with a meaning for every fact."""
 
-from allocation.reasons.catalogue import BY_CODE, BY_ID, FACTS, RULES
+from solver.reasons.catalogue import BY_CODE, BY_ID, FACTS, RULES
 
 
 def test_ids_and_codes_are_there_once() -> None:

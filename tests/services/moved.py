@@ -3,13 +3,13 @@
 from datetime import datetime
 
 from allocation.models import Booking
-from allocation.reasons.reason import reason
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.record.places import place_of_row
 from allocation.services.snapshot.snapshot import seconds
-from allocation.solver import Move, Place
+from solver import Move, Place
+from solver.reasons.reason import reason
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant, rows_of

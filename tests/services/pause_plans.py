@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta
 
 from allocation.models import Allocation, Booking, Pause, PolicyVersion, SolverState
-from allocation.reasons.reason import reason
 from allocation.services.decide.decision_log import DecisionLog
 from allocation.services.plans.plan_diff import changes_of
 from allocation.services.plans.transactions import plan_apply
 from allocation.services.snapshot.snapshot import seconds, snapshot_take
-from allocation.solver import Assign, Place, Plan, Waiting
-from allocation.solver import Pause as Notice
+from solver import Assign, Place, Plan, Waiting
+from solver import Pause as Notice
+from solver.reasons.reason import reason
 from tests.roles import as_system
 
 GRACE = timedelta(minutes=10)

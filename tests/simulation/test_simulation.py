@@ -19,7 +19,7 @@ from allocation.agent.plan import reconcile, targets
 from allocation.agent.simulated.programs import SimulatedOpenFiles
 from allocation.agent.state.store import Store
 from allocation.rules.nodes import leases
-from allocation.solver import Snapshot
+from solver import Snapshot
 from tests.servers.servers import ROOT
 from tests.simulation.model import (
     healing,

@@ -3,7 +3,7 @@
 Times are seconds from NOON; models carry the geometry of the real cards.
 """
 
-from allocation.solver import (
+from solver import (
     Ask,
     Cap,
     Extension,
@@ -21,7 +21,7 @@ from allocation.solver import (
     Tier,
     Used,
 )
-from allocation.solver.model.inputs import Change, Mode, Strength, Together
+from solver.model.inputs import Change, Mode, Strength, Together
 
 NOON = 1_800_014_400
 HOUR = 3_600

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from allocation.solver import Ask, Extension, Gpu, Held, Host, Limit, Place, Request, Snapshot
-from allocation.solver.model.inputs import Mode, Together
+from solver import Ask, Extension, Gpu, Held, Host, Limit, Place, Request, Snapshot
+from solver.model.inputs import Mode, Together
 from tests.solver.builders import HOUR, NOON, a_limit, a_request, a_snapshot, gpus
 
 TENANTS = ("lab", "firm", "inst")

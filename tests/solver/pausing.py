@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from allocation.solver import Held, Place, Plan, PlannedStart, Request, Snapshot, Tier
+from solver import Held, Place, Plan, PlannedStart, Request, Snapshot, Tier
 from tests.solver.builders import HOUR, NOON, a_held, a_request, a_snapshot, an_ask
 
 GRACE = 120

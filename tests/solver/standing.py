@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from allocation.solver import Limit, Model, Place
+from solver import Limit, Model, Place
 
 UNITS = 56_000
 Level = tuple[int, bool]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from allocation.solver import (
+from solver import (
     Ask,
     Extension,
     Gpu,
@@ -16,7 +16,7 @@ from allocation.solver import (
     Request,
     Snapshot,
 )
-from allocation.solver.model.inputs import Held, Mode
+from solver.model.inputs import Held, Mode
 from tests.solver.builders import HOUR, NOON, a_limit, a_request, a_snapshot, an_ask, gpus
 from tests.solver.world import level_of, moved
 

@@ -12,22 +12,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from allocation.solver.cycle import planned_starts
-from allocation.solver.cycle.extending import extensions
-from allocation.solver.fleet import mig_geometry
-from allocation.solver.fleet import pool as topology
-from allocation.solver.fleet.mig_geometry import Geometry
-from allocation.solver.fleet.pool import Bools, Pool
-from allocation.solver.model import codec
-from allocation.solver.model.inputs import Model
-from allocation.solver.preemption import victims
-from allocation.solver.preemption.victim_rules import VictimRules
-from allocation.solver.preemption.victims import VictimSearch
-from allocation.solver.quota.quota import Quota
-from allocation.solver.state.running import RunningBooking
-from allocation.solver.timeline.gpu_calendar import GpuCalendar
-from allocation.solver.timeline.host_calendar import HostCalendar
-from allocation.solver.timeline.share_calendar import ShareCalendar
+from solver.cycle import planned_starts
+from solver.cycle.extending import extensions
+from solver.fleet import mig_geometry
+from solver.fleet import pool as topology
+from solver.fleet.mig_geometry import Geometry
+from solver.fleet.pool import Bools, Pool
+from solver.model import codec
+from solver.model.inputs import Model
+from solver.preemption import victims
+from solver.preemption.victim_rules import VictimRules
+from solver.preemption.victims import VictimSearch
+from solver.quota.quota import Quota
+from solver.state.running import RunningBooking
+from solver.timeline.gpu_calendar import GpuCalendar
+from solver.timeline.host_calendar import HostCalendar
+from solver.timeline.share_calendar import ShareCalendar
 from tests.solver.builders import POLICY
 from tests.solver.cycle.test_properties import DENSE, DRAWS, two_cycles
 from tests.solver.preemption.test_preemption_properties import WORLDS, lived

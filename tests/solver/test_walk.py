@@ -1,6 +1,6 @@
 """A cycle stays readable: its walk through the modules has no more returns than it has now."""
 
-from allocation.solver import solve
+from solver import solve
 from tests.golden.documents import golden_read
 from tests.solver.walk import SNAPSHOT, returns, walk
 

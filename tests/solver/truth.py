@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from allocation.solver import Ask, Assign, Place, Plan, Request, Snapshot, Tier, Waiting
-from allocation.solver.model.inputs import Held, Limit, Model, Together
+from solver import Ask, Assign, Place, Plan, Request, Snapshot, Tier, Waiting
+from solver.model.inputs import Held, Limit, Model, Together
 
 Row = tuple[Place, int, int]
 

@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
-import allocation.solver
-from allocation.solver import solve
+import solver
+from solver import solve
 from tests.golden.documents import golden_read
 
-ROOT = str(Path(allocation.solver.__file__).parent)
+ROOT = str(Path(solver.__file__).parent)
 SNAPSHOT = "quota-lender-starts"
 
 Step = tuple[str, str]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from random import Random
 
-from allocation.solver import (
+from solver import (
     Ask,
     Held,
     Host,
@@ -19,7 +19,7 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.model.inputs import Together
+from solver.model.inputs import Together
 from tests.solver import truth
 from tests.solver.builders import H100, HOUR, NOON, a_limit, gpus
 from tests.solver.pausing import GRACE, PRIORITY, a_claim, a_site

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from allocation.reasons.catalogue import Owner
+from solver.reasons.catalogue import Owner
 from tenants.platform.errors import Refused
 
 

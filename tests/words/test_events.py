@@ -13,11 +13,11 @@ from django.utils.formats import date_format
 from django.utils.translation import override, trans_real
 
 from allocation.models import Booking, BookingEvent
-from allocation.reasons.reason import reason
 from allocation.services.record.history import Event
 from allocation.words import events, quotes, refusals
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
+from solver.reasons.reason import reason
 from tests.builders_allocation import NOW
 from tests.words.test_reasons import Backwards
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from django.utils.translation import override, trans_real
 
-from allocation.reasons.catalogue import BY_CODE
-from allocation.reasons.reason import Fact, reason
 from allocation.words.reasons import reason_shown, sentence, stored_sentence
+from solver.reasons.catalogue import BY_CODE
+from solver.reasons.reason import Fact, reason
 
 WORDS = Path(__file__).resolve().parents[2] / "allocation/words"
 # How many arguments of each function are texts.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from allocation.solver import Tier
+from solver import Tier
 from tests.solver.standing import UNITS
 from tests.worlds.life import EVERY, Turn, World
 

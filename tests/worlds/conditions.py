@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from allocation.solver import Cap, Limit, Policy, Tier
-from allocation.solver.model.policy import ORDER_KEYS, VICTIM_RULES
+from solver import Cap, Limit, Policy, Tier
+from solver.model.policy import ORDER_KEYS, VICTIM_RULES
 from tests.solver.builders import L40S, NOON
 from tests.worlds.draw import Drawn, Event
 from tests.worlds.jobs import DAY, HOUR, Job, owners_of

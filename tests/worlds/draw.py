@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from allocation.solver import Ask, Cap, Gpu, Host, Limit, Policy, Tier
-from allocation.solver.model.inputs import Together
+from solver import Ask, Cap, Gpu, Host, Limit, Policy, Tier
+from solver.model.inputs import Together
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.jobs import HOUR, Job
 from tests.worlds.mixed import is_large, is_mixed, jobs_mix

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from allocation.solver import Request, Snapshot
+from solver import Request, Snapshot
 from tests.solver import truth
 from tests.solver.standing import UNITS, Block, units_of
 from tests.worlds.life import Turn

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from allocation.solver import Ask, Tier
+from solver import Ask, Tier
 
 HOUR, DAY = 3_600, 86_400
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from allocation.reasons.catalogue import UNPROVEN
-from allocation.solver import (
+from solver import (
     Ask,
     Cooling,
     Extension,
@@ -23,8 +22,9 @@ from allocation.solver import (
     Waiting,
     solve,
 )
-from allocation.solver.model.rows import rows_of
-from allocation.solver.state.kept import QuietClasses
+from solver.model.rows import rows_of
+from solver.reasons.catalogue import UNPROVEN
+from solver.state.kept import QuietClasses
 from tests.solver.builders import MODELS, NOON
 from tests.solver.standing import units_of
 from tests.worlds.conditions import with_conditions

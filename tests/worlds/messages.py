@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from allocation.rules.start_range import start_range
-from allocation.solver import Waiting
+from solver import Waiting
 from tests.worlds.life import Turn
 
 MOST_PER_BOOKING = 0.25

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from random import Random
 
-from allocation.solver import Ask, Limit, Tier
+from solver import Ask, Limit, Tier
 from tests.worlds.jobs import Job
 
 OFTEN = 0.8

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from allocation.solver import Order, Place, Plan, Policy, Snapshot, encode, solve
+from solver import Order, Place, Plan, Policy, Snapshot, encode, solve
 from tests.solver import truth
 from tests.worlds.life import Turn, World
 from tests.worlds.queue import is_proven

@@ -5,9 +5,9 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from allocation.solver import Held, Order, Place, Plan, Relocation, Request, Snapshot
-from allocation.solver.cycle.compaction import propose
-from allocation.solver.model.leaving import Idle
+from solver import Held, Order, Place, Plan, Relocation, Request, Snapshot
+from solver.cycle.compaction import propose
+from solver.model.leaving import Idle
 from tests.solver.builders import MODELS
 from tests.worlds.operations import Idleness, Look, Operations, OrderedPause
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from allocation.solver import Ask, Held, Limit, Pause, Place, Plan, Request, Snapshot, Waiting
+from solver import Ask, Held, Limit, Pause, Place, Plan, Request, Snapshot, Waiting
 from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import Block, inside_of, potential_of, units_of

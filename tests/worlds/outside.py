@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from allocation.solver import Maintenance
+from solver import Maintenance
 from tests.worlds.draw import Event
 from tests.worlds.jobs import HOUR
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from allocation.solver import Held, Plan, PlannedStart, Request
-from allocation.solver.model.inputs import Change, Entry, Override, Strength
-from allocation.solver.model.plan import ChangeAnswer, Offered
+from solver import Held, Plan, PlannedStart, Request
+from solver.model.inputs import Change, Entry, Override, Strength
+from solver.model.plan import ChangeAnswer, Offered
 from tests.solver.truth import count_of
 from tests.worlds.jobs import Job
 from tests.worlds.requests import Edit, Requests

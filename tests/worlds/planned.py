@@ -6,7 +6,7 @@ The next cycle would find what does not, and say a reason that has nothing to do
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from allocation.solver import Cap, Place, Waiting
+from solver import Cap, Place, Waiting
 from tests.solver import truth
 from tests.solver.builders import MODELS
 from tests.solver.standing import units_of

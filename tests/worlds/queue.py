@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from allocation.reasons.catalogue import UNPROVEN
-from allocation.solver import Request, Waiting
+from solver import Request, Waiting
+from solver.reasons.catalogue import UNPROVEN
 from tests.worlds.life import Turn
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from random import Random
 
-from allocation.solver import Ask, Availability, Plan, Policy, Request, Snapshot, Waiting, solve
+from solver import Ask, Availability, Plan, Policy, Request, Snapshot, Waiting, solve
 from tests.solver import truth
 from tests.solver.cycle.test_quote_pauses import as_asked, is_still, without_its_own_weight
 from tests.worlds.life import Turn

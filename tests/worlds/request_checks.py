@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from allocation.solver import Held, Place, Plan, Policy, Request, Snapshot, encode, solve
+from solver import Held, Place, Plan, Policy, Request, Snapshot, encode, solve
 from tests.solver import truth
 from tests.worlds.life import Turn, World
 from tests.worlds.people import Weakened

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal
 
-from allocation.solver import LabLimit, Limit, PersonLimit, Tier
-from allocation.solver.model.inputs import Override
+from solver import LabLimit, Limit, PersonLimit, Tier
+from solver.model.inputs import Override
 from tests.worlds.jobs import HOUR, Job
 
 Answer = Literal["accept", "decline", "none"]

@@ -6,9 +6,9 @@ from typing import Literal
 
 import pytest
 
-from allocation.reasons.reason import reason
-from allocation.solver import Policy, Snapshot, Waiting
-from allocation.solver.model.plan import IdleRelease
+from solver import Policy, Snapshot, Waiting
+from solver.model.plan import IdleRelease
+from solver.reasons.reason import reason
 from tests.solver.builders import HOUR, NOON, a_limit, an_ask, gpus
 from tests.solver.claims.story import TIERS, asks
 from tests.worlds.draw import Drawn, Event

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.reasons.reason import reason
-from allocation.solver import Held, Pause, Place, Plan, PlannedStart, Waiting
-from allocation.solver.model.inner_limits import PersonLimits
-from allocation.solver.preemption.victim_rules import VictimRules
-from allocation.solver.quota import quota
-from allocation.solver.quota.gpu_hour_caps import GpuHourCaps
-from allocation.solver.quota.tree import Tree
+from solver import Held, Pause, Place, Plan, PlannedStart, Waiting
+from solver.model.inner_limits import PersonLimits
+from solver.preemption.victim_rules import VictimRules
+from solver.quota import quota
+from solver.quota.gpu_hour_caps import GpuHourCaps
+from solver.quota.tree import Tree
+from solver.reasons.reason import reason
 from tests.solver.builders import NOON, a_limit
 from tests.solver.standing import Block
 from tests.worlds.__main__ import world_check

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from allocation.reasons.reason import reason
-from allocation.solver import Pause, Plan, Policy, Snapshot, Waiting, solve
-from allocation.solver.model.plan import ChangeAnswer
+from solver import Pause, Plan, Policy, Snapshot, Waiting, solve
+from solver.model.plan import ChangeAnswer
+from solver.reasons.reason import reason
 from tests.solver.builders import HOUR, NOON, a_limit, gpus
 from tests.solver.claims.story import TIERS, asks
 from tests.worlds import request_checks

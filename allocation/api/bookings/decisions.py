@@ -12,9 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import Booking, BookingChange
-from allocation.reasons.catalogue import BY_ID
 from allocation.words.reasons import stored_sentence
 from allocation.words.refusals import refusal_text
+from solver.reasons.catalogue import BY_ID
 from tenants.platform.errors import Refused
 
 # Less than 60 s, when common proxies time out and the claim on an idempotency key ends.

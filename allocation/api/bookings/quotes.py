@@ -18,8 +18,8 @@ from allocation.services.bookings.dependencies import parents_read
 from allocation.services.bookings.request_text import QuoteReader
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quotes import Quote, cheapest_class, cheapest_first, quote_make
-from allocation.solver import Runs
 from allocation.words.refusals import refusal_text
+from solver import Runs
 from tenants.access import Actor
 from tenants.api.base import ApiView
 from tenants.platform.costly import costly

@@ -33,10 +33,10 @@ from allocation.queries.bookings.series import (
     failed_dates_of,
     series_shown,
 )
-from allocation.reasons.catalogue import BY_CODE
 from allocation.services.bookings.change.series import series_patch, series_tag
 from allocation.services.bookings.series import series_cancel, series_request
 from allocation.words.refusals import refusal_text
+from solver.reasons.catalogue import BY_CODE
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait

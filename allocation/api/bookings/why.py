@@ -12,11 +12,11 @@ from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
-from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import TERMINAL
 from allocation.services.overrides.waiting import more_for
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.words.reasons import reason_shown
+from solver.reasons.catalogue import BY_ID
 
 CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
 

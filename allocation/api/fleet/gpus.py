@@ -14,9 +14,9 @@ from allocation.api.operators import OperatorView
 from allocation.models import Gpu, GpuModel
 from allocation.services.nodes.gpu_modes import mode_pin
 from allocation.services.operate.drain import gpu_return
-from allocation.solver.fleet.mig_geometry import units_of
-from allocation.solver.model.inputs import Model, Placement
 from billing.price_books import current_prices
+from solver.fleet.mig_geometry import units_of
+from solver.model.inputs import Model, Placement
 from tenants.api.base import ApiView, list_response
 from tenants.models import GpuClass
 from tenants.platform.errors import missing

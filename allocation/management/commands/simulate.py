@@ -24,11 +24,11 @@ from allocation.services.decide.simulate import (
     spec_read,
 )
 from allocation.services.gc_paused import gc_paused
-from allocation.solver import Request, Snapshot
-from allocation.solver.simulation.metrics import Result
-from allocation.solver.simulation.simulate import simulate
-from allocation.solver.simulation.workload import trace_arrivals, workload_arrivals
 from billing.rules import LEDGER_STEP
+from solver import Request, Snapshot
+from solver.simulation.metrics import Result
+from solver.simulation.simulate import simulate
+from solver.simulation.workload import trace_arrivals, workload_arrivals
 
 DAY = 86_400
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from django.db import connection
 
 from allocation.models import Booking, PlannedStrength
-from allocation.solver import Criterion, criterion_at
 from allocation.words.queue import ahead_text
+from solver import Criterion, criterion_at
 
 _AHEAD = """
 SELECT own, number, differs_at, band, strength, fixed, bookings

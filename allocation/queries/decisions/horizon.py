@@ -1,8 +1,8 @@
 """The planning horizon of the live policy, which limits what tiers allow."""
 
 from allocation.models import PolicyVersion
-from allocation.solver import Policy
 from allocation.words.refusals import refusal_text
+from solver import Policy
 from tenants.services.input_values import seconds_text
 
 

@@ -10,7 +10,7 @@ from django.db.models import Max
 from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
 from allocation.rules.ask.words.names import gigabytes_labelled
-from allocation.solver import Model, Placement, Shape, units_of
+from solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass, Tier
 from tenants.platform.reference import by_version
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Count, Min, Q
 
 from allocation.models import Booking, EventCounter, MovedStart, Pause
-from allocation.reasons.catalogue import BY_ID
+from solver.reasons.catalogue import BY_ID
 from tenants.models import Tenant, Tier
 
 DROPPED = "pauses_dropped:"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from allocation.models import PolicyVersion
 from allocation.rules.ask.words.times import duration_words
-from allocation.solver.model.policy import ANY_TIER
+from solver.model.policy import ANY_TIER
 from tenants.models import Tier
 from tenants.platform.reference import by_version
 

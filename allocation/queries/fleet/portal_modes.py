@@ -7,8 +7,8 @@ from django.db import connection
 from django.utils.timezone import localtime
 
 from allocation.models import Backup, Booking, PortalMode
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.states import State
+from solver.reasons.catalogue import BY_CODE
 
 RULE = BY_CODE["decisions_frozen"]
 STOPPED = (State.REQUESTED, State.QUEUED, State.SCHEDULED, State.PAUSED)

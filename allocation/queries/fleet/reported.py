@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from allocation import wire
 from allocation.models import GpuModel, NodeInventory
 from allocation.rules.site.known_models import KnownModel, known_catalogue
-from allocation.solver.fleet.mig_geometry import is_expressible
-from allocation.solver.model.inputs import SLOTS_PER_GPU, Placement
+from solver.fleet.mig_geometry import is_expressible
+from solver.model.inputs import SLOTS_PER_GPU, Placement
 
 
 @dataclass(frozen=True, slots=True)

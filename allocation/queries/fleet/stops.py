@@ -9,10 +9,10 @@ from django.db.models import Q
 from django.utils.timezone import localtime
 
 from allocation.models import Booking, Stop
-from allocation.reasons.reason import Reason, reason
 from allocation.rules.ask import classes_asked
 from allocation.rules.states import State
 from allocation.words.reasons import reason_data, reason_shown
+from solver.reasons.reason import Reason, reason
 from tenants.platform.reference import by_version
 
 # A run that is handed over already continues; a paused one does not resume.

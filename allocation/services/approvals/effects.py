@@ -18,7 +18,7 @@ from allocation.services.quotes.moves import (
 )
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.snapshot.snapshot import instant, requests_of, snapshot_read
-from allocation.solver import Policy, Snapshot, solve
+from solver import Policy, Snapshot, solve
 
 
 @dataclass(frozen=True, slots=True)

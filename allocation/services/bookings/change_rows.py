@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 from allocation.models import Approval, Booking, BookingChange, Decision
-from allocation.reasons.reason import Reason
 from allocation.rules.states import State
 from allocation.services.record.history import Event
 from allocation.services.record.terms import Terms
@@ -16,6 +15,7 @@ from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from billing.services import hold_release
+from solver.reasons.reason import Reason
 from tenants.access import Actor
 from tenants.models import Tier
 

@@ -12,7 +12,6 @@ from django.db.models import Q, QuerySet
 
 from allocation.access import access_booking
 from allocation.models import Booking, Dependency
-from allocation.reasons.reason import reason
 from allocation.rules.states import TERMINAL, WAITING, State
 from allocation.services.bookings.results import REPORTED_WITHIN
 from allocation.services.bookings.withdrawals import booking_withdraw
@@ -21,6 +20,7 @@ from allocation.services.runs.transition import booking_change, booking_lock, bo
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
 from allocation.words.refusals import refusal_text
+from solver.reasons.reason import reason
 from tenants.access import Actor
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid

@@ -14,10 +14,10 @@ from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_end
 from allocation.services.runs.late_shares import late_fee, late_fee_take
 from allocation.services.runs.transition import booking_lock, booking_move, planned_rows_supersede
-from allocation.solver import Policy
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text, rest_in_cents
+from solver import Policy
 from tenants.access import Actor
 from tenants.audit import actor_record
 from tenants.outbox import task_request

@@ -11,7 +11,6 @@ from django.db import transaction
 
 from allocation.errors import AskError
 from allocation.models import Series
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.recurrence import Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
 from allocation.services.bookings.checks.admission import Asker, admission_at, admission_check
@@ -24,6 +23,7 @@ from allocation.services.bookings.requests import BookingRequest
 from allocation.words.refusals import coded_text, refusal_text
 from billing.price_books import PriceShelf
 from billing.services import campaign_to_charge
+from solver.reasons.catalogue import BY_CODE
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import actor_record
 from tenants.platform.errors import Refused, invalid

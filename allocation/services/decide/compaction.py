@@ -14,9 +14,9 @@ from allocation.services.policy.policies import policy_of
 from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.compaction_orders import order_document
 from allocation.services.snapshot.snapshot import snapshot_read
-from allocation.solver import Place, solve
-from allocation.solver.cycle.compaction import Proposal, propose
 from allocation.words.refusals import refusal_text
+from solver import Place, solve
+from solver.cycle.compaction import Proposal, propose
 from tenants.audit import audit_record, platform_record
 from tenants.models import User
 from tenants.outbox import task_request

@@ -66,8 +66,8 @@ from allocation.services.shards import decide_of, shards_count
 from allocation.services.snapshot.intake import open_bookings_lock
 from allocation.services.snapshot.kept import drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
-from allocation.solver import LEFT, Kept, Part, Plan, Snapshot, digest, solve
-from allocation.solver.model.rows import Rows
+from solver import LEFT, Kept, Part, Plan, Snapshot, digest, solve
+from solver.model.rows import Rows
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
 

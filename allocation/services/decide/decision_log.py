@@ -18,9 +18,9 @@ from django.conf import settings
 from django.db.models import Q
 
 from allocation.models import Decision, PolicyVersion
-from allocation.solver import Plan, Snapshot, decode, digest, encode
-from allocation.solver.model.codec import plain_of
-from allocation.solver.model.rows import (
+from solver import Plan, Snapshot, decode, digest, encode
+from solver.model.codec import plain_of
+from solver.model.rows import (
     Rows,
     RowsDigest,
     advance,

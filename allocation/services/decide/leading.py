@@ -23,9 +23,9 @@ from allocation.services.plans.transactions import leads
 from allocation.services.policy.policies import policy_of
 from allocation.services.record.counters import counter_add
 from allocation.services.snapshot.kept import Taken
-from allocation.solver import Plan
-from allocation.solver.model.instants import next_instant
-from allocation.solver.state.kept import QuietClasses
+from solver import Plan
+from solver.model.instants import next_instant
+from solver.state.kept import QuietClasses
 
 logger = logging.getLogger(__name__)
 

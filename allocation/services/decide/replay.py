@@ -13,8 +13,8 @@ from allocation.services.decide.decision_log import (
 )
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import policy_of
-from allocation.solver import digest, digest_of, encode, solve
-from allocation.solver.model.format_1 import is_format_1, is_same_meaning
+from solver import digest, digest_of, encode, solve
+from solver.model.format_1 import is_format_1, is_same_meaning
 
 
 @dataclass(frozen=True, slots=True)

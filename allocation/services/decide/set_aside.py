@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from allocation.services.policy.policies import SOLVER_FAULTS
-from allocation.solver import Plan, Request, Snapshot
+from solver import Plan, Request, Snapshot
 
 logger = logging.getLogger(__name__)
 

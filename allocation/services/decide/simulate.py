@@ -10,11 +10,11 @@ from allocation.services.policy.policies import policy_of
 from allocation.services.snapshot.hardware import models_read
 from allocation.services.snapshot.quota_rows import tiers_read
 from allocation.services.snapshot.snapshot import snapshot_take
-from allocation.solver import UNITS_PER_GPU, Gpu, Limit, Model, Policy, Snapshot, Tier
-from allocation.solver.simulation.metrics import Rates
-from allocation.solver.simulation.workload import Workload
 from billing.price_books import current_prices
 from billing.rules import LEDGER_STEP
+from solver import UNITS_PER_GPU, Gpu, Limit, Model, Policy, Snapshot, Tier
+from solver.simulation.metrics import Rates
+from solver.simulation.workload import Workload
 
 # A synthetic site begins at the same second each time: 5 January 2026, a Monday.
 SYNTHETIC_START = 1_767_571_200

@@ -25,13 +25,13 @@ from allocation.services.operate.site_defaults import (
 )
 from allocation.services.policy.policies import policy_publish
 from allocation.services.record.workloads import speeds_set
-from allocation.solver.model.policy import ANY_TIER
 from allocation.words.refusals import refusal_text
 from billing.models import Budget, PriceBook
 from billing.price_books import prices_of
 from billing.queries import budget_figures
 from billing.rules import Period, month_of
 from billing.services import budget_set, peaks_kept, price_book_publish, slices_kept
+from solver.model.policy import ANY_TIER
 from tenants.access import Actor
 from tenants.models import GpuClass, Membership, Project, Quota, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused

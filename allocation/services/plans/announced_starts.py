@@ -13,13 +13,13 @@ from uuid import UUID
 
 from allocation.models import Booking, Decision, MovedStart, PlannedStrength
 from allocation.queries.bookings.outcomes import start_history
-from allocation.reasons.reason import Reason
 from allocation.rules.start_range import StartRange, start_range
 from allocation.rules.states import PLANNED_TIMES
 from allocation.services.record.history import Event
-from allocation.solver.model.inputs import Strength
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
+from solver.model.inputs import Strength
+from solver.reasons.reason import Reason
 from tenants.platform.wall import tenant_tx
 
 UNPLANNED: Mapping[str, None] = dict.fromkeys(PLANNED_TIMES[2:])

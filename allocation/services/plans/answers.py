@@ -45,7 +45,11 @@ from allocation.services.runs.transition import (
 )
 from allocation.services.snapshot.compaction_orders import order_answer
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import (
+from allocation.words.events import event_text
+from allocation.words.reasons import reason_data
+from billing.rules import money_text, rest_in_cents
+from billing.services import holds_release
+from solver import (
     Move,
     OrderAnswer,
     Place,
@@ -53,10 +57,6 @@ from allocation.solver import (
     Refuse,
     Waiting,
 )
-from allocation.words.events import event_text
-from allocation.words.reasons import reason_data
-from billing.rules import money_text, rest_in_cents
-from billing.services import holds_release
 
 
 def moved_rows_supersede(booking: Booking, move: Move) -> bool:

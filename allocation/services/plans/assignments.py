@@ -13,7 +13,6 @@ from uuid import UUID, uuid4
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart, PauseCause
-from allocation.reasons.catalogue import BY_ID
 from allocation.rules.states import State
 from allocation.services.bookings.checks.offers import peak_facts, rate_of_class
 from allocation.services.plans.announced_starts import Announcement, PlannedAnew, start_announce
@@ -22,7 +21,11 @@ from allocation.services.record.history import Event, events_add
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.transition import Change, bookings_change
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import (
+from allocation.words.events import event_text
+from allocation.words.reasons import reason_data
+from billing.rates import Rate
+from billing.services import HoldRequest, holds_move
+from solver import (
     Assign,
     Move,
     Part,
@@ -34,10 +37,7 @@ from allocation.solver import (
     Waiting,
     units_of,
 )
-from allocation.words.events import event_text
-from allocation.words.reasons import reason_data
-from billing.rates import Rate
-from billing.services import HoldRequest, holds_move
+from solver.reasons.catalogue import BY_ID
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.errors import Refused
 from tenants.platform.rows import rows_insert_free

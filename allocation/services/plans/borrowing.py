@@ -12,8 +12,8 @@ from allocation.rules.states import OPEN
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import Change, bookings_change
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import Plan
 from allocation.words.events import event_text
+from solver import Plan
 from tenants.platform.database.compiled import Compiled
 
 

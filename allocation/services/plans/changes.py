@@ -11,7 +11,6 @@ from django.db import transaction
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 
 from allocation.models import Allocation, Approval, Booking, BookingChange, Decision
-from allocation.reasons.reason import reason
 from allocation.rules.ask.words.document import time_text
 from allocation.rules.states import EXTENDABLE, PLANNED_TIMES, TERMINAL, State
 from allocation.services.bookings.change.series_cuts import series_facts
@@ -42,10 +41,11 @@ from allocation.services.runs.transition import (
     planned_rows_supersede,
 )
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import Alternative, Assign, ChangeAnswer, Extend, Plan, Waiting
 from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from billing.services import hold_exchange
+from solver import Alternative, Assign, ChangeAnswer, Extend, Plan, Waiting
+from solver.reasons.reason import reason
 
 _OPEN = BookingChange.State.ASKED
 

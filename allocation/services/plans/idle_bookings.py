@@ -13,9 +13,9 @@ from allocation.services.record.counters import counter_add
 from allocation.services.record.history import Event
 from allocation.services.runs.idle_use import IDLE_RULE
 from allocation.services.runs.transition import booking_lock, booking_move
-from allocation.solver import Plan
-from allocation.solver.model.plan import IdleRelease
 from allocation.words.events import event_text
+from solver import Plan
+from solver.model.plan import IdleRelease
 from tenants.models import Tier
 from tenants.outbox import task_request
 

@@ -31,9 +31,9 @@ from allocation.services.runs.transition import (
     planned_rows_supersede,
 )
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import Assign, Plan, Snapshot
-from allocation.solver.model.plan import Offered, SoftPlace
 from allocation.words.events import event_text
+from solver import Assign, Plan, Snapshot
+from solver.model.plan import Offered, SoftPlace
 from tenants.outbox import task_request
 
 _NONE: dict[str, object] = {

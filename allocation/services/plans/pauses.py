@@ -18,7 +18,6 @@ from allocation.models import (
     PauseRelation,
     PolicyVersion,
 )
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.states import State
 from allocation.services.plans.assignments import PlanStale
@@ -28,9 +27,10 @@ from allocation.services.record.open_pauses import OPEN, pauses_to_extend, pause
 from allocation.services.runs.end import STARTED, generations_raise
 from allocation.services.runs.interrupt import place_withdraw
 from allocation.services.runs.transition import booking_change, booking_lock, booking_move
-from allocation.solver import Reason
 from allocation.words.events import EventText, event_text
 from allocation.words.reasons import sentence
+from solver import Reason
+from solver.reasons.catalogue import BY_CODE
 from tenants.models import Membership, Tier
 
 # A beneficiary that starts this soon keeps its planned start.

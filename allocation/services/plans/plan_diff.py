@@ -6,7 +6,6 @@ from datetime import datetime
 from uuid import UUID
 
 from allocation.models import Booking, BookingChange, CompactionOrder
-from allocation.reasons.catalogue import UNPROVEN
 from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.states import EXTENDABLE, TERMINAL, WAITING, State
 from allocation.services.plans.borrowing import BorrowingMark, borrowing_marks
@@ -15,7 +14,8 @@ from allocation.services.record.open_pauses import pauses_withdrawable
 from allocation.services.record.places import place_data
 from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import (
+from allocation.words.reasons import reason_data
+from solver import (
     CHANGED,
     LEFT,
     NEEDED,
@@ -26,7 +26,7 @@ from allocation.solver import (
     Snapshot,
     Waiting,
 )
-from allocation.words.reasons import reason_data
+from solver.reasons.catalogue import UNPROVEN
 from tenants.platform.database.compiled import Compiled
 
 # Only what is compared here: a booking has a hundred columns.

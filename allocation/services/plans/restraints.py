@@ -23,7 +23,6 @@ from allocation.queries.fleet.stops import (
     stops_in_force,
     stops_of,
 )
-from allocation.reasons.reason import Reason, reason
 from allocation.rules.states import PLANNED_TIMES, State
 from allocation.services.plans.pauses import budget_pause_begin
 from allocation.services.record.history import Event
@@ -35,6 +34,7 @@ from allocation.words.reasons import reason_data
 from billing.models import Guardrail
 from billing.queries import budget_name
 from billing.services.guardrails import STOPPING, restraining_rungs
+from solver.reasons.reason import Reason, reason
 from tenants.outbox import task_request
 
 Action = Guardrail.Action

@@ -19,7 +19,7 @@ from allocation.services.plans.assignments import (
 from allocation.services.plans.borrowing import BorrowingMark, borrowing_marks_write
 from allocation.services.plans.plan_diff import Changes, parts_stale, revisions_of
 from allocation.services.publish.live import decided_hint
-from allocation.solver import (
+from solver import (
     CONFLICT,
     ROOM_FREED,
     Assign,

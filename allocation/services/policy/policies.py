@@ -14,9 +14,9 @@ from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.unbooked_use import escalations_from_policy
 from allocation.services.record.site_events import policy_event
 from allocation.services.snapshot.snapshot import snapshot_read
-from allocation.solver import Plan, Policy, solve
-from allocation.solver.model.policy import ANY_TIER, ORDER_KEYS, VICTIM_RULES
 from allocation.words.refusals import refusal_text
+from solver import Plan, Policy, solve
+from solver.model.policy import ANY_TIER, ORDER_KEYS, VICTIM_RULES
 from tenants.audit import platform_record
 from tenants.models import Tier
 from tenants.platform.errors import Refused, invalid, missing

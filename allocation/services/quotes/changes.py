@@ -28,9 +28,9 @@ from allocation.services.snapshot.snapshot import (
     instant,
     seconds,
 )
-from allocation.solver import Availability
 from allocation.words.reasons import sentence
 from billing.services.holds import more_money_refusal
+from solver import Availability
 from tenants.access import Actor
 from tenants.platform.errors import Refused
 from tenants.platform.rows import rows_in_turn

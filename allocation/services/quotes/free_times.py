@@ -14,7 +14,7 @@ from allocation.models import PolicyVersion
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.snapshot.snapshot import instant, seconds, snapshot_read
-from allocation.solver import Availability
+from solver import Availability
 
 Stretch = tuple[datetime, datetime]
 MIN_FREE_TIME = timedelta(hours=1)

@@ -13,7 +13,7 @@ from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.snapshot.snapshot import instant
-from allocation.solver import Change, Extension, Plan, solve
+from solver import Change, Extension, Plan, solve
 
 MOST_ROWS = 2_000
 """Rows of the calendar up to which it is computed; a larger site would make the page slow."""

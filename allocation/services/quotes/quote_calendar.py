@@ -20,7 +20,7 @@ from allocation.services.snapshot.snapshot import (
     held_until,
     seconds,
 )
-from allocation.solver import Held, Limit, Place, Policy, Snapshot
+from solver import Held, Limit, Place, Policy, Snapshot
 
 _OTHERS = "others"
 _SLICE = "busy"

@@ -19,13 +19,13 @@ from allocation.rules.start_range import start_range
 from allocation.services.bookings.checks.admission import Admission
 from allocation.services.bookings.checks.offers import most_of, priced_from, rate_for, rate_of_all
 from allocation.services.snapshot.snapshot import instant, seconds
-from allocation.solver import QUARTER, Option, Shape
-from allocation.solver.model.inputs import Strength
 from allocation.words.planned_starts import mover_text
 from allocation.words.quotes import note_text
 from billing.price_books import CurrentPrice, PriceShelf
 from billing.rates import Rate
 from billing.rules import LEDGER_STEP, UNITS_PER_GPU, ledger_amount
+from solver import QUARTER, Option, Shape
+from solver.model.inputs import Strength
 from tenants.models import Tier
 
 DAY, HOUR = 86_400, 3600

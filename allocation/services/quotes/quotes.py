@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units
-from allocation.reasons.reason import Reason
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
 from allocation.services.bookings.checks.offers import most_of, priced_from, rate_for
@@ -23,19 +22,20 @@ from allocation.services.record.workloads import classes_by_cost, is_cheapest_fi
 from allocation.services.requirements.checks import requirement_missing
 from allocation.services.snapshot.demands import solver_ask
 from allocation.services.snapshot.snapshot import instant, seconds
-from allocation.solver import (
-    Availability,
-    Option,
-    QuoteRequest,
-    Runs,
-    best_options,
-)
 from allocation.words.quotes import note_text
 from allocation.words.reasons import sentence
 from billing.price_books import PriceShelf
 from billing.queries import BudgetFigures, tightest_figures
 from billing.services import campaign_to_charge
 from billing.services.guardrails import STOPPING, new_bookings_refusal, restraints_of
+from solver import (
+    Availability,
+    Option,
+    QuoteRequest,
+    Runs,
+    best_options,
+)
+from solver.reasons.reason import Reason
 from tenants.access import Actor, access_project_to_book
 from tenants.models import Project, Tier
 from tenants.services.policy_hooks.live import hook_decides

@@ -10,8 +10,8 @@ from allocation.queries.bookings.holders import Holder, holders_of
 from allocation.queries.bookings.queue_ahead import Ahead, queue_ahead
 from allocation.rules.states import WAITING, State
 from allocation.services.policy.policies import policy_of
-from allocation.solver import Policy
 from allocation.words.queue import change_text
+from solver import Policy
 from tenants.models import Quota, Tier
 
 DAY = 86_400

@@ -12,9 +12,9 @@ from uuid import UUID
 from django.db.models import F
 
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node
-from allocation.reasons.catalogue import BY_CODE
 from allocation.services.record.counters import counter_add
 from allocation.words.fleet import FleetText, fleet_text
+from solver.reasons.catalogue import BY_CODE
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from django.db import connection
 
-from allocation.solver import Part, Plan
+from solver import Part, Plan
 
 # Prefixes of counter names; the reason follows.
 DROPPED, WITHHELD = "plans_dropped:", "answers_withheld:"

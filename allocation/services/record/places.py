@@ -3,7 +3,7 @@
 from typing import Any
 
 from allocation.models import Allocation
-from allocation.solver import Place
+from solver import Place
 
 
 def place_of(data: dict[str, Any]) -> Place:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from allocation.reasons.catalogue import BY_CODE
+from solver.reasons.catalogue import BY_CODE
 from tenants.platform.errors import Kind, Refused
 
 

@@ -16,7 +16,6 @@ from django.db.models import Max, Q
 
 from allocation.models import Booking, GpuSample
 from allocation.queries.fleet.portal_modes import decisions_frozen
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.nodes.no_shows import PresencePolicy
 from allocation.rules.states import State
 from allocation.services.record.history import Event
@@ -29,6 +28,7 @@ from allocation.services.runs.no_shows import (
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
+from solver.reasons.catalogue import BY_CODE
 from tenants.access import Actor
 from tenants.failures import each_apart
 from tenants.models import Tier

@@ -10,8 +10,6 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import Allocation, Booking, Node
-from allocation.reasons.catalogue import BY_CODE, BY_ID
-from allocation.reasons.reason import reason
 from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
 from allocation.rules.states import State
@@ -30,6 +28,8 @@ from allocation.services.runs.transition import (
 from allocation.words.events import event_text
 from allocation.words.fleet import fleet_text
 from allocation.words.reasons import reason_data
+from solver.reasons.catalogue import BY_CODE, BY_ID
+from solver.reasons.reason import reason
 from tenants.outbox import task_request
 
 logger = logging.getLogger(__name__)

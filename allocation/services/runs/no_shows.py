@@ -16,7 +16,6 @@ from django.db.models import Max, Min, Q
 
 from allocation.models import Allocation, Booking, GpuSample, PolicyVersion
 from allocation.queries.fleet.portal_modes import decisions_frozen
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.charging import no_show_after, no_show_fee
 from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_expected
 from allocation.rules.states import State
@@ -25,6 +24,7 @@ from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change, booking_lock, booking_move
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
+from solver.reasons.catalogue import BY_CODE
 from tenants.access import Actor
 from tenants.failures import each_apart
 from tenants.outbox import task_request

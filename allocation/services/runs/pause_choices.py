@@ -5,11 +5,11 @@ from datetime import datetime
 from django.db import transaction
 
 from allocation.models import Booking, Pause
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pause_acknowledge, pause_open
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.refusals import refusal_text
+from solver.reasons.catalogue import BY_CODE
 from tenants.access import Actor
 from tenants.audit import actor_record
 from tenants.models import Tier

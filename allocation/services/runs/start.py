@@ -13,7 +13,6 @@ from psycopg.types.json import Jsonb
 
 from allocation.models import Allocation, Booking, GpuEvent, Node, Occupancy
 from allocation.queries.fleet.stops import bookings_covered, stops_in_force
-from allocation.reasons.reason import reason
 from allocation.rules.states import State
 from allocation.services.nodes.fleet import node_policy
 from allocation.services.nodes.leases import lease_possible
@@ -31,6 +30,7 @@ from allocation.services.runs.transition import (
 from allocation.words.events import event_text
 from allocation.words.fleet import fleet_text
 from allocation.words.reasons import reason_data
+from solver.reasons.reason import reason
 from tenants.failures import each_apart
 from tenants.platform.database.compiled import Compiled
 

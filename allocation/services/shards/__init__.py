@@ -7,8 +7,8 @@ from django.conf import settings
 from allocation.services.record.counters import SHARDS, counters_add
 from allocation.services.shards.processes import ShardWorkers
 from allocation.services.shards.queue import ShardQueue
-from allocation.solver import Snapshot
-from allocation.solver.sharding.shards import SPLIT_FROM, Decide, size_of
+from solver import Snapshot
+from solver.sharding.shards import SPLIT_FROM, Decide, size_of
 
 
 def decide_of(snapshot: Snapshot) -> Decide | None:

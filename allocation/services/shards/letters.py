@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-import allocation.reasons
-import allocation.solver
-from allocation.solver import Plan, Policy, Snapshot, decode, digest_of, encode
+import solver
+from solver import Plan, Policy, Snapshot, decode, digest_of, encode
 
 # A site with a million bookings is smaller. A longer answer is none.
 MOST_PLAIN = 1 << 30
@@ -39,10 +38,9 @@ class Sealed:
 def _code() -> str:
     """The digest of all sources that decide, and of the libraries that compute for them."""
     found = sha256(f"{platform.python_version()} {np.__version__} {version('ortools')}".encode())
-    for package in (allocation.reasons, allocation.solver):
-        root = Path(package.__path__[0])
-        for path in sorted(root.rglob("*.py")):
-            found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    root = Path(solver.__path__[0])
+    for path in sorted(root.rglob("*.py")):
+        found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return found.hexdigest()[:32]
 
 

@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection, wait
 from socket import SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET, socketpair
 from struct import pack
 
-from allocation.solver import Plan, Policy, Snapshot
-from allocation.solver.cycle.solve import solve as solve_whole
-from allocation.solver.sharding.shards import size_of
+from solver import Plan, Policy, Snapshot
+from solver.cycle.solve import solve as solve_whole
+from solver.sharding.shards import size_of
 
 logger = logging.getLogger(__name__)
 

@@ -30,9 +30,9 @@ from allocation.services.shards.task import (
     key_of,
     shards_app,
 )
-from allocation.solver import Plan, Policy, Snapshot
-from allocation.solver.cycle.solve import solve as solve_whole
-from allocation.solver.sharding.shards import size_of
+from solver import Plan, Policy, Snapshot
+from solver.cycle.solve import solve as solve_whole
+from solver.sharding.shards import size_of
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from allocation.services.gc_paused import gc_paused
 from allocation.services.shards.letters import CODE, answered, opened
-from allocation.solver.cycle.solve import solve as solve_whole
+from solver.cycle.solve import solve as solve_whole
 from tenants.platform.broker import broker_transport_register
 from tenants.platform.watchdog.workers import QueuePulse
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from allocation.models import CompactionOrder, Decision
 from allocation.services.record.places import place_data, place_of
-from allocation.solver import Order, OrderAnswer, Relocation
-from allocation.solver.cycle.compaction import Proposal
 from allocation.words.reasons import sentence
+from solver import Order, OrderAnswer, Relocation
+from solver.cycle.compaction import Proposal
 
 
 def orders_read() -> tuple[Order, ...]:

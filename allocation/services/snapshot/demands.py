@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocation.rules.ask import AskDocument, AskGroup
-from allocation.solver import Ask
+from solver import Ask
 
 
 def solver_ask(document: AskDocument) -> Ask:

@@ -13,10 +13,10 @@ from allocation.models import Gpu, GpuModel, Maintenance, MigPlacement, Node
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.gpu_modes import changes_modes
-from allocation.solver import Gpu as SolverGpu
-from allocation.solver import Host, Model, Placement
-from allocation.solver import Maintenance as SolverBlackout
-from allocation.solver.model.inputs import Mode
+from solver import Gpu as SolverGpu
+from solver import Host, Model, Placement
+from solver import Maintenance as SolverBlackout
+from solver.model.inputs import Mode
 
 EVERYWHERE = Q()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from allocation.solver import FOREVER, LabLimit, Override, PersonLimit
+from solver import FOREVER, LabLimit, Override, PersonLimit
 from tenants.lab_queries import times_of
 from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow
 from tenants.rules.limit_times import FOREVER as NEVER

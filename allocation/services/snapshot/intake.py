@@ -14,7 +14,7 @@ from django.db.models import Q
 from allocation.models import Booking, WaitEntry, WaitMode, WaitOffer
 from allocation.rules.states import OPEN, State
 from allocation.rules.waiting import MOST_EXPIRED
-from allocation.solver.model.inputs import Entry, Request
+from solver.model.inputs import Entry, Request
 
 
 def deferred_bookings(most: int) -> frozenset[UUID]:

@@ -48,8 +48,8 @@ from allocation.services.snapshot.snapshot import (
     snapshot_read,
     unneeded_read,
 )
-from allocation.solver import Snapshot
-from allocation.solver.model.rows import Delta, Key, Rows, advance, document_of, rows_of, table_of
+from solver import Snapshot
+from solver.model.rows import Delta, Key, Rows, advance, document_of, rows_of, table_of
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from django.db.models import Q
 from allocation.models import Override as OverrideRow
 from allocation.rules.states import TERMINAL
 from allocation.services.snapshot.quota_rows import GPU_HOUR
-from allocation.solver import Override
+from solver import Override
 
 _KINDS = (*OverrideRow.OF_QUOTA, OverrideRow.Kind.GPU_HOURS)
 

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from django.db import connection
 
-from allocation.solver import UNITS_PER_GPU, Cap, LabLimit, Limit, Tier, Used
-from allocation.solver.model.rows import Key
+from solver import UNITS_PER_GPU, Cap, LabLimit, Limit, Tier, Used
+from solver.model.rows import Key
 from tenants.models import LabQuota, Quota
 from tenants.models import Tier as TierRow
 

@@ -12,8 +12,8 @@ from allocation.models import Allocation, Booking, Pause
 from allocation.rules.nodes.suspending import why_not_suspendable
 from allocation.rules.states import State
 from allocation.services.snapshot.rows.of_bookings import Bookings, suspendable_rows
-from allocation.solver import Place, Request
-from allocation.solver.model.leaving import Idle
+from solver import Place, Request
+from solver.model.leaving import Idle
 from tenants.models import Tier
 
 _HERE = (Allocation.State.ACTIVE, Allocation.State.RELEASING)

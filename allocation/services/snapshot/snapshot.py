@@ -10,7 +10,6 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from allocation.models import Allocation, Booking, BookingChange, Pause
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument, classes_asked
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pauses_unneeded, pauses_withdrawable
@@ -56,7 +55,7 @@ from allocation.services.snapshot.running import (
     running_on,
     with_original_gpus,
 )
-from allocation.solver import (
+from solver import (
     Change,
     Cooling,
     Extension,
@@ -67,7 +66,8 @@ from allocation.solver import (
     Snapshot,
     Used,
 )
-from allocation.solver.model.inputs import AFTER_ALL, Entry, Strength, Together
+from solver.model.inputs import AFTER_ALL, Entry, Strength, Together
+from solver.reasons.catalogue import BY_CODE
 from tenants.models import Tier
 
 # A released device is cleared within seconds. One that takes longer is expected to need as long

@@ -7,13 +7,13 @@ from allocation.rules.states import State
 from allocation.services.record.costs import cancellation_cost
 from allocation.services.runs.idle_use import MOST_VETOES, is_idle_warned
 from allocation.services.runs.no_shows import no_show_limit, presence_policy
-from allocation.solver import UNITS_PER_GPU
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.notice import paused_words
 from allocation.web.parts.planned_start import mover_words, waiting_words
 from allocation.web.parts.times import clock, length_words, moment_words
 from allocation.words.reasons import stored_sentence
 from billing.rules import money_text
+from solver import UNITS_PER_GPU
 from tenants.models import Tier
 
 OUTCOMES = {

@@ -8,7 +8,6 @@ from urllib.parse import quote, urlencode
 
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import NodePlace
-from allocation.reasons.catalogue import BY_ID
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
     alternative_text,
@@ -37,6 +36,7 @@ from allocation.web.parts.times import length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
 from billing.peak_text import peak_words
 from billing.rules import money_text, rest_in_cents
+from solver.reasons.catalogue import BY_ID
 from tenants.platform.words import more_text
 
 CHECKS = (

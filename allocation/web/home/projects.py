@@ -34,7 +34,6 @@ from allocation.queries.bookings.money.spending import (
 from allocation.queries.bookings.money.statements import StatementOf
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
-from allocation.solver.model.inputs import UNITS_PER_GPU
 from allocation.web.home.remedies import remedies_of
 from allocation.web.money.budget_chart import days_address
 from allocation.web.money.budget_page import label_fields
@@ -43,6 +42,7 @@ from allocation.web.parts.burndown import Burndown, burndown
 from billing.queries import project_budget
 from billing.rules import Period, money_text, rest_in_cents
 from billing.web.budget_bar import BudgetBar, budget_bar
+from solver.model.inputs import UNITS_PER_GPU
 from tenants.access import Actor, access_project
 from tenants.models import GpuClass, Project, Role
 from tenants.platform.errors import Refused

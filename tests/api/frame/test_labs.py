@@ -8,7 +8,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from allocation.services.snapshot.snapshot import rules_read
-from allocation.solver import LabLimit, PersonLimit
+from solver import LabLimit, PersonLimit
 from tenants.models import AuditEntry, QuotaWindow
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, row_counts, said

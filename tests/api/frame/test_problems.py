@@ -9,8 +9,8 @@ from django.db import DataError, IntegrityError, InterfaceError, OperationalErro
 from django.test import Client
 
 from allocation.api.bookings import bookings
-from allocation.reasons.catalogue import RULES
 from portal.api.errors import STATUS_BY_CODE
+from solver.reasons.catalogue import RULES
 from tests.api.builders import Site, a_site, said
 from tests.servers.servers import Servers
 

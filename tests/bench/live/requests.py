@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import httpx
 
-from allocation.solver import Policy
+from solver import Policy
 from tests.bench.machine import machine, spread
 from tests.bench.site import Site, bench_run, site_options
 from tests.solver.builders import HOUR, NOON, gpus

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from allocation.solver import Ask, Policy, Tier
+from solver import Ask, Policy, Tier
 from tests.bench.machine import machine
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.draw import Drawn

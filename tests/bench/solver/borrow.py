@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from allocation.solver import Ask, Policy, Tier
+from solver import Ask, Policy, Tier
 from tests.bench.machine import machine
 from tests.bench.solver.backlog import Outcome, was_inside, world_play
 from tests.bench.solver.trace import Row, pods_of

@@ -18,7 +18,7 @@ from dataclasses import replace
 from allocation.services.gc_paused import gc_paused
 from allocation.services.shards.processes import ShardWorkers
 from allocation.services.shards.queue import ShardQueue
-from allocation.solver import (
+from solver import (
     Ask,
     Gpu,
     Held,
@@ -32,7 +32,7 @@ from allocation.solver import (
     Tier,
     solve,
 )
-from allocation.solver.sharding.shards import Decide
+from solver.sharding.shards import Decide
 from tests.bench.machine import machine
 from tests.solver.builders import MODELS, NOON, gpus
 

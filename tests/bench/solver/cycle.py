@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from allocation.services.gc_paused import gc_paused
-from allocation.solver import (
+from solver import (
     Ask,
     Assign,
     Gpu,
@@ -36,9 +36,9 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.cycle.quote import Availability
-from allocation.solver.model.demand import demands_of
-from allocation.solver.model.inputs import Mode, Together
+from solver.cycle.quote import Availability
+from solver.model.demand import demands_of
+from solver.model.inputs import Mode, Together
 from tests.solver.builders import DAY, H100, HOUR, L40S, MODELS, NOON, a_held, gpus
 
 CLASSES = (("h100", "h100-80gb"), ("h200", "h200-141gb"), ("a100", "a100-40gb"), ("l40s", "l40s"))

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver.fleet.demand_mix import Mix
-from allocation.solver.fleet.pool import Pool, pools_of
-from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Place
-from allocation.solver.placement.gang import place
-from allocation.solver.placement.repack import make_room, pack
+from solver.fleet.demand_mix import Mix
+from solver.fleet.pool import Pool, pools_of
+from solver.model.demand import Demand
+from solver.model.inputs import Place
+from solver.placement.gang import place
+from solver.placement.repack import make_room, pack
 from tests.bench.solver.peers import peers_of
 from tests.solver.builders import H100, gpus
 

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from allocation.solver import Assign, Held, Policy, Request, Snapshot
+from solver import Assign, Held, Policy, Request, Snapshot
 from tests.bench.solver.cycle import decided
 from tests.solver.builders import HOUR, a_request, a_snapshot, an_ask, gpus
 from tests.solver.world import level_of, moved

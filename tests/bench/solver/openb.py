@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver import UNITS_PER_GPU, Ask, Policy, Request, Snapshot
-from allocation.solver.fleet.mig_geometry import WHOLE_SHARE
-from allocation.solver.model.demand import Demand, Fit, demands_of
-from allocation.solver.model.ordering import in_order
-from allocation.solver.rebinding.rebinding import Rebinding
-from allocation.solver.state.cycle_state import CycleState
+from solver import UNITS_PER_GPU, Ask, Policy, Request, Snapshot
+from solver.fleet.mig_geometry import WHOLE_SHARE
+from solver.model.demand import Demand, Fit, demands_of
+from solver.model.ordering import in_order
+from solver.rebinding.rebinding import Rebinding
+from solver.state.cycle_state import CycleState
 from tests.bench.solver.peers import peers_of
 from tests.bench.solver.trace import (
     ORDERS,

@@ -12,7 +12,7 @@ import random
 import sys
 from dataclasses import replace
 
-from allocation.solver import Ask, Held, Limit, Place, Policy, Request, Snapshot, Tier, solve
+from solver import Ask, Held, Limit, Place, Policy, Request, Snapshot, Tier, solve
 from tests.bench.solver.cycle import decided, timed
 from tests.solver.builders import HOUR, MODELS, NOON, gpus
 

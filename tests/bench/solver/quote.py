@@ -13,8 +13,8 @@ import sys
 import time
 from dataclasses import replace
 
-from allocation.solver import Ask, Gpu, Held, Place, Policy, QuoteRequest, Snapshot
-from allocation.solver.cycle.quote import Availability
+from solver import Ask, Gpu, Held, Place, Policy, QuoteRequest, Snapshot
+from solver.cycle.quote import Availability
 from tests.bench.machine import machine, spread
 from tests.bench.solver.cycle import CLASSES, a_fleet, a_request_of, timed
 from tests.solver.builders import DAY, HOUR, MODELS, NOON

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allocation.solver.model.demand import demands_of
+from solver.model.demand import demands_of
 from tests.bench.solver import openb
 from tests.bench.solver.trace import Row, arrivals, ask_of, nodes_of, pods_of
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from allocation.solver import Ask, Gpu, Host, Model
-from allocation.solver.fleet.mig_geometry import WHOLE_SHARE
+from solver import Ask, Gpu, Host, Model
+from solver.fleet.mig_geometry import WHOLE_SHARE
 
 Row = dict[str, str]
 

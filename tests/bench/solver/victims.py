@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from allocation.solver.fleet.pool import Bools
-from allocation.solver.preemption.victims import VictimSearch
-from allocation.solver.state.running import RunningBooking
+from solver.fleet.pool import Bools
+from solver.preemption.victims import VictimSearch
+from solver.state.running import RunningBooking
 from tests.bench.machine import spread
 from tests.solver.preemption.test_victims import cases, chosen, least
 

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.creation import booking_request
@@ -16,6 +15,7 @@ from allocation.services.quotes.earlier import Change, earlier_options, earlier_
 from allocation.services.quotes.quotes import Quote, quote_make
 from allocation.services.snapshot.snapshot import snapshot_take
 from allocation.words.reasons import stored_sentence
+from solver.reasons.catalogue import BY_CODE
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, a_node, an_ask

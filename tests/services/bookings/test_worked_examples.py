@@ -10,7 +10,7 @@ from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.runs.start import allocations_ready
 from allocation.services.snapshot.snapshot import snapshot_take
-from allocation.solver.model.inputs import Held
+from solver.model.inputs import Held
 from tenants.models import Quota
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_tier

@@ -7,11 +7,11 @@ import pytest
 from django.db import DatabaseError, transaction
 
 from allocation.models import Booking, BookingEvent, Decision, Gpu, MovedStart
-from allocation.reasons.reason import reason
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.snapshot.snapshot import seconds, snapshot_take
-from allocation.solver import Place, Plan, Waiting
-from allocation.solver.model.inputs import AFTER_ALL, Strength
+from solver import Place, Plan, Waiting
+from solver.model.inputs import AFTER_ALL, Strength
+from solver.reasons.reason import reason
 from tenants.models import OutboxMessage
 from tenants.platform.wall import tenant_tx
 from tenants.rules.notifications import TYPE_OF_KIND

@@ -13,8 +13,8 @@ from allocation.services.publish.desired import desired_documents
 from allocation.services.record.costs import run_is_broken
 from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.snapshot.snapshot import snapshot_take
-from allocation.solver import Cooling, Policy
 from allocation.words.events import event_text
+from solver import Cooling, Policy
 from tenants.platform.errors import Refused
 from tests.builders import a_tier
 from tests.builders_allocation import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from allocation.services.gc_paused import gc_paused
-from allocation.solver import Snapshot, encode, solve
+from solver import Snapshot, encode, solve
 from tests.servers.servers import ROOT
 from tests.solver.builders import POLICY, a_request, a_snapshot, gpus, whole
 from tests.solver.pausing import a_claim, a_site, running

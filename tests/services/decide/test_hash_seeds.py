@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 HASHED = """
-from allocation.solver import digest, solve
+from solver import digest, solve
 from tests.bench.solver.cycle import a_site, the_next
 from tests.solver.builders import POLICY
 from tests.solver.state.test_planned_rows_properties import SEARCHED, worlds

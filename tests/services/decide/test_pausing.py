@@ -14,7 +14,7 @@ from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.plans.assignments import PlanStale
 from allocation.services.snapshot.quota_rows import used_read
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS, seconds, snapshot_take
-from allocation.solver import Plan, Refuse
+from solver import Plan, Refuse
 from tenants.models import Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx

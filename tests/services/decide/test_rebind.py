@@ -13,7 +13,7 @@ from allocation.services.plans.assignments import PlanStale
 from allocation.services.snapshot import snapshot
 from allocation.services.snapshot.kept import snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_take
-from allocation.solver import Plan
+from solver import Plan
 from tenants.platform.wall import operator_tx
 from tests.builders import an_operator
 from tests.builders_allocation import HOUR, Lab, a_lab, a_node, an_ask

@@ -25,7 +25,7 @@ from allocation.services.decide.decision_log import (
     decision_rebuild,
 )
 from allocation.services.decide.replay import decision_replay
-from allocation.solver import Plan, decode, digest, digest_of, encode
+from solver import Plan, decode, digest, digest_of, encode
 from tests.builders_allocation import HOUR, NOW, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers

@@ -11,7 +11,7 @@ from allocation.services.bookings.creation import booking_request
 from allocation.services.decide import cycle, leading
 from allocation.services.decide.leading import LONGEST_SECONDS, MOST_PART, MOST_SECONDS, Rest
 from allocation.services.snapshot.kept import Taken
-from allocation.solver import Snapshot, solve
+from solver import Snapshot, solve
 from tenants.models import Quota
 from tests.builders_allocation import a_booking_request, a_lab, an_ask
 from tests.roles import as_system

@@ -10,7 +10,7 @@ from allocation.services.bookings.release import booking_release
 from allocation.services.decide import cycle, leading
 from allocation.services.decide.decision_log import decision_chain, decision_rebuild
 from allocation.services.decide.replay import decision_replay
-from allocation.solver.state.kept import QuietClasses
+from solver.state.kept import QuietClasses
 from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.services.plant import Plant

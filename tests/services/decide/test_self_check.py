@@ -14,7 +14,7 @@ from allocation.services.decide import cycle
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.replay import decision_replay
 from allocation.services.decide.self_check import invariants_run
-from allocation.solver import Plan, Snapshot, solve
+from solver import Plan, Snapshot, solve
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.servers.servers import Servers

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from allocation.services.decide.set_aside import MOST_TRIES, decided_without
-from allocation.solver import Plan, Policy, Request, Snapshot, solve
+from solver import Plan, Policy, Request, Snapshot, solve
 from tests.solver.builders import HOUR, a_planned_start, a_request, a_snapshot, whole
 
 POLICY = Policy(1)

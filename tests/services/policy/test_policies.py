@@ -24,8 +24,8 @@ from allocation.services.policy.policies import (
     tier_seconds_read,
     tier_seconds_text,
 )
-from allocation.solver import Policy
-from allocation.solver.model.policy import VICTIM_RULES
+from solver import Policy
+from solver.model.policy import VICTIM_RULES
 from tenants.models import Quota
 from tenants.platform.errors import Refused
 from tenants.platform.reference import reference_tx

@@ -7,7 +7,7 @@ import pytest
 
 from allocation.rules.ask import AskDocument
 from allocation.services.quotes.quote_options import losses
-from allocation.solver import Option
+from solver import Option
 from tenants.models import Tier
 
 SIZES = MappingProxyType({"h100": 80, "a100-40": 40, "l40s": 48})

@@ -18,8 +18,8 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quotes import quote_make
-from allocation.solver import Policy
 from billing.models import Price, PriceBook
+from solver import Policy
 from tenants.models import Quota, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx

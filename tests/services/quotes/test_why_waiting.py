@@ -12,8 +12,8 @@ from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.leading import queue_places
 from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
-from allocation.solver.model.policy import ORDER_KEYS
 from billing.models import Price, PriceBook
+from solver.model.policy import ORDER_KEYS
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_project, a_tier

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from allocation.services.shards.processes import ShardWorkers
-from allocation.solver import Policy, Snapshot, encode
-from allocation.solver import solve as solve_any
+from solver import Policy, Snapshot, encode
+from solver import solve as solve_any
 from tests.bench.solver.crowded import one_more, site_of, the_next
 
 pytestmark = pytest.mark.turn

@@ -22,12 +22,12 @@ from allocation.services.shards import queue as leader
 from allocation.services.shards.letters import BadLetter, answered, opened, sealed
 from allocation.services.shards.queue import ShardQueue
 from allocation.services.shards.task import key_of, shard_decide
-from allocation.solver import Plan, Policy, Snapshot, encode
-from allocation.solver import solve as solve_any
-from allocation.solver.cycle.solve import solve as solve_whole
 from portal.launch.embedded import free_port
 from portal.launch.processes import Program, group_kill, start
 from portal.launch.programs import SHARD_PROGRAM
+from solver import Plan, Policy, Snapshot, encode
+from solver import solve as solve_any
+from solver.cycle.solve import solve as solve_whole
 from tests.bench.solver.crowded import site_of
 from tests.roles import as_system
 from tests.servers.servers import ROOT, Servers

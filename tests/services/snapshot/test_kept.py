@@ -20,8 +20,8 @@ from allocation.services.snapshot import changes, kept
 from allocation.services.snapshot.changes import changes_read, horizon_read
 from allocation.services.snapshot.kept import SnapshotKeeper
 from allocation.services.snapshot.snapshot import snapshot_take
-from allocation.solver import encode
 from billing.services import price_book_publish
+from solver import encode
 from tenants.models import Quota, Tier
 from tenants.platform.errors import Refused
 from tests.builders import a_tier

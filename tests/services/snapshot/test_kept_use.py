@@ -7,8 +7,8 @@ import pytest
 
 from allocation.models import Allocation, Booking, Gpu
 from allocation.services.snapshot.quota_rows import KeptUse, used_read
-from allocation.solver import Snapshot
-from allocation.solver.model.rows import table_of
+from solver import Snapshot
+from solver.model.rows import table_of
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_lab, an_allocation
 from tests.roles import as_system
 

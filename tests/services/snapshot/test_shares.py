@@ -11,7 +11,7 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.snapshot import snapshot_take
-from allocation.solver import Policy
+from solver import Policy
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import (
     HOUR,

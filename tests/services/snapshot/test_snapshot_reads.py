@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 from allocation.models import Booking, Gpu, Maintenance
 from allocation.services.snapshot.snapshot import snapshot_read
-from allocation.solver import Snapshot
+from solver import Snapshot
 from tests.builders_allocation import NOW, Lab, a_booking, a_lab, an_allocation
 from tests.roles import as_system
 

@@ -3,7 +3,7 @@
 from allocation import wire
 from allocation.rules.nodes.fencing import STARTED
 from allocation.rules.nodes.health import Action, finding_of
-from allocation.solver import Place
+from solver import Place
 from tests.simulation.model import lifecycle
 from tests.simulation.model.maintenance import is_away, planned
 from tests.simulation.tables.accounts import granted_seconds, run_saved_seconds

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from allocation.solver import Maintenance
+from solver import Maintenance
 from tests.simulation.tables.rows import MaintenanceRow, Row, Site, Tables
 
 

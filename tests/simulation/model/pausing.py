@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from allocation.rules.nodes.fencing import STARTED
-from allocation.solver import Pause as SolverPause
+from solver import Pause as SolverPause
 from tests.simulation.model import lifecycle
 from tests.simulation.tables.accounts import granted_seconds
 from tests.simulation.tables.calendar import is_excluded

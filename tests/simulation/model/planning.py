@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from allocation.reasons.catalogue import BY_ID, UNPROVEN
-from allocation.solver import (
+from solver import (
     CONFLICT,
     Assign,
     Extend,
@@ -22,6 +21,7 @@ from allocation.solver import (
     in_halves,
     narrowed,
 )
+from solver.reasons.catalogue import BY_ID, UNPROVEN
 from tests.simulation.model import stale
 from tests.simulation.model.pausing import pause_begin, pause_withdraw
 from tests.simulation.requests.changes import changes_write, extension_drop

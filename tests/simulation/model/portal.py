@@ -14,8 +14,8 @@ from allocation import wire
 from allocation.rules.nodes.fencing import STARTED
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
-from allocation.solver import LEFT, Order, Plan, Policy, Relocation, Snapshot, solve
-from allocation.solver.cycle.compaction import propose
+from solver import LEFT, Order, Plan, Policy, Relocation, Snapshot, solve
+from solver.cycle.compaction import propose
 from tests.simulation.model import (
     healing,
     inbox,

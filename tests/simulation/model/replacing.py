@@ -2,7 +2,7 @@
 
 from allocation.rules.nodes.fencing import STARTED
 from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
-from allocation.solver import Reason
+from solver import Reason
 from tests.simulation.model import healing, lifecycle
 from tests.simulation.tables.accounts import SHORTEST, granted_seconds, run_seconds, time_remaining
 from tests.simulation.tables.rows import Booking, Row, Site, Tables

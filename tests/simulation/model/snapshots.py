@@ -4,7 +4,7 @@ import dataclasses
 import uuid
 from typing import cast
 
-from allocation.solver import (
+from solver import (
     Change,
     Cooling,
     Extension,
@@ -15,7 +15,7 @@ from allocation.solver import (
     Request,
     Snapshot,
 )
-from allocation.solver.model.inputs import AFTER_ALL, Entry, Strength, Together
+from solver.model.inputs import AFTER_ALL, Entry, Strength, Together
 from tests.simulation.model import maintenance
 from tests.simulation.model.pausing import is_unneeded, is_withdrawable
 from tests.simulation.model.planning import EXTENDABLE

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from allocation.solver import (
+from solver import (
     CHANGED,
     LEFT,
     NEEDED,

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from allocation.solver import ChangeAnswer, Plan, units_of
+from solver import ChangeAnswer, Plan, units_of
 from tests.simulation.requests.tables import ChangeRow, Edit
 from tests.simulation.tables.accounts import granted_seconds
 from tests.simulation.tables.people import UserRequest

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from allocation.rules.waiting import MOST_EXPIRED
-from allocation.solver import Assign, Plan
+from solver import Assign, Plan
 from tests.simulation.requests.tables import EntryRow, OfferRow, Waits
 from tests.simulation.tables.rows import Booking, Tables
 

@@ -14,9 +14,9 @@ from allocation.agent.act.leases import Leases
 from allocation.agent.act.suspensions import Suspensions
 from allocation.agent.state import store
 from allocation.rules.nodes.leases import TTL_SECONDS, LongLeases
-from allocation.solver.cycle import relocation_orders
-from allocation.solver.model import demand
-from allocation.solver.state import held_space
+from solver.cycle import relocation_orders
+from solver.model import demand
+from solver.state import held_space
 from tests.simulation.model import inbox
 from tests.simulation.model.portal import ModelPortal
 

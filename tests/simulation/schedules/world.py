@@ -10,8 +10,8 @@ from typing import Protocol
 from allocation import wire
 from allocation.agent.ports import link as links
 from allocation.agent.state.enrol import Identity
-from allocation.solver import Gpu, Host, Model, Placement, units_of
-from allocation.solver.model.inputs import Limit
+from solver import Gpu, Host, Model, Placement, units_of
+from solver.model.inputs import Limit
 from tests.simulation.model.portal import ModelPortal
 from tests.simulation.nodes.node import SimNode
 from tests.simulation.requests.invariants import RequestsLook

@@ -56,7 +56,7 @@ from allocation.services.runs.lost_runs import node_bookings_requeue
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.services.snapshot import quota_rows
 from allocation.services.snapshot import snapshot as snapshots
-from allocation.solver import Plan, Snapshot, digest
+from solver import Plan, Snapshot, digest
 from tenants.access import Actor
 from tenants.models import Project, User
 from tenants.platform.errors import Refused

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allocation import wire
-from allocation.solver import Ask, Tier
+from solver import Ask, Tier
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from allocation import wire
-from allocation.solver import Gpu, Host, Limit, Model, Order, Place, Reason, Tier
+from solver import Gpu, Host, Limit, Model, Order, Place, Reason, Tier
 from tests.simulation.requests.tables import ArrayRow, ChangeRow, EntryRow, OfferRow
 from tests.simulation.tables.people import BORROWER, SERVICES, Party, Service, UserRequest
 

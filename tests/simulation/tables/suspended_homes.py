@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from allocation import wire
-from allocation.solver import Place, Request
+from solver import Place, Request
 from tests.simulation.tables.rows import Booking, Pause, Row, Tables
 
 OriginalGpus = tuple[tuple[Place, ...], float, float | None]

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from allocation.solver import Limit, Plan, Policy, Tier
+from solver import Limit, Plan, Policy, Tier
 from tests.solver.builders import DAY, HOUR, NOON, an_ask, gpus
 from tests.worlds.draw import Drawn
 from tests.worlds.jobs import Job

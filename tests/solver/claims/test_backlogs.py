@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Assign,
     Availability,
     Cap,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Cooling,
     Held,
     Limit,
@@ -16,7 +16,7 @@ from allocation.solver import (
     Tier,
     solve,
 )
-from allocation.solver.model.inputs import Change
+from solver.model.inputs import Change
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_snapshot, an_ask, gpus, whole
 from tests.solver.pausing import given, later, notices, rest_of, rules
 from tests.solver.pausing import running as running_of

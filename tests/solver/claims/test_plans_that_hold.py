@@ -3,10 +3,10 @@ may."""
 
 from dataclasses import replace
 
-from allocation.solver import Cap, Request, Snapshot, solve
-from allocation.solver.model.inputs import Strength
-from allocation.solver.rebinding.rebinding import Rebinding
-from allocation.solver.state.cycle_state import CycleState
+from solver import Cap, Request, Snapshot, solve
+from solver.model.inputs import Strength
+from solver.rebinding.rebinding import Rebinding
+from solver.state.cycle_state import CycleState
 from tests.solver import truth
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_planned_start, gpus, whole
 from tests.solver.pausing import a_claim, a_site, given, later, rest_of, running

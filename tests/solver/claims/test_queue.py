@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Policy, Snapshot, solve
-from allocation.solver.model.inputs import Strength
+from solver import Policy, Snapshot, solve
+from solver.model.inputs import Strength
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, a_snapshot, gpus, whole
 from tests.solver.claims.story import MINUTE, TIERS, asks, many, story_of
 from tests.solver.pausing import a_claim, a_site, given, later, running

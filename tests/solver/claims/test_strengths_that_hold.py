@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocation.solver import Plan, Policy, Snapshot, solve
+from solver import Plan, Policy, Snapshot, solve
 from tests.bench.solver.crowded import site_of, the_next
 
 CYCLES = 4

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Assign,
     Maintenance,
     Plan,
@@ -15,7 +15,7 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.model.inputs import Change, Held, Strength
+from solver.model.inputs import Change, Held, Strength
 from tests.solver.builders import (
     HOUR,
     NOON,

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from allocation.solver import Assign, Held, Place, Snapshot, Tier, solve
-from allocation.solver.cycle.compaction import RESUME_SECONDS, Proposal, propose
-from allocation.solver.model.inputs import Change
-from allocation.solver.model.plan import ChangeAnswer
+from solver import Assign, Held, Place, Snapshot, Tier, solve
+from solver.cycle.compaction import RESUME_SECONDS, Proposal, propose
+from solver.model.inputs import Change
+from solver.model.plan import ChangeAnswer
 from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_request, a_snapshot, an_ask, gpus
 
 FLEX = Tier("flex", pausable=True, counts=True, grace=120, protected=600)

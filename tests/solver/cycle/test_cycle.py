@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Extension, Place, Plan, Policy, Refuse, Request, Waiting, solve
-from allocation.solver.model.inputs import Held, Strength
+from solver import Extension, Place, Plan, Policy, Refuse, Request, Waiting, solve
+from solver.model.inputs import Held, Strength
 from tests.solver.builders import (
     DAY,
     HOUR,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import Limit, Plan, Policy, Request, Snapshot, encode, solve
+from solver import Limit, Plan, Policy, Request, Snapshot, encode, solve
 from tests.bench.solver.crowded import the_next
 from tests.solver.builders import HOUR, NOON, a_limit, a_request, a_snapshot, an_ask, gpus
 from tests.solver.pausing import TIERS

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Extension, Plan, Request, Snapshot, decode, encode, solve
-from allocation.solver.model.inputs import Strength
+from solver import Extension, Plan, Request, Snapshot, decode, encode, solve
+from solver.model.inputs import Strength
 from tests.solver.builders import (
     HOUR,
     NOON,

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from allocation.solver import Gpu
-from allocation.solver.cycle.quote import Availability
+from solver import Gpu
+from solver.cycle.quote import Availability
 from tests.rings import holds_for
 from tests.solver.builders import DAY, HOUR, MODELS, NOON, POLICY, a_held, a_snapshot, gpus
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from allocation.solver import Held, Plan, Snapshot, solve
-from allocation.solver.model.leaving import Idle
+from solver import Held, Plan, Snapshot, solve
+from solver.model.leaving import Idle
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, running
 

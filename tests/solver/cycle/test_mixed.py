@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Ask,
     Held,
     Host,
@@ -17,8 +17,8 @@ from allocation.solver import (
     Snapshot,
     solve,
 )
-from allocation.solver.model.codec import decode, encode
-from allocation.solver.model.inputs import Change
+from solver.model.codec import decode, encode
+from solver.model.inputs import Change
 from tests.solver.builders import (
     HOUR,
     NOON,

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from allocation.solver import Plan, Request, Snapshot, encode, solve
-from allocation.solver.cycle.offers import LONGEST, SHORTEST
-from allocation.solver.model.inputs import Entry
+from solver import Plan, Request, Snapshot, encode, solve
+from solver.cycle.offers import LONGEST, SHORTEST
+from solver.model.inputs import Entry
 from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_limit, gpus
 from tests.solver.pausing import a_claim, a_site
 from tests.solver.world import a_world, after, an_arrival, running_requests

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import strategies as st
 
-from allocation.solver import (
+from solver import (
     Assign,
     Extension,
     Plan,
@@ -21,11 +21,11 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.fleet.mig_geometry import Geometry
-from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Demand
-from allocation.solver.quota.quota import Quota
-from allocation.solver.timeline.gpu_calendar import GpuCalendar
+from solver.fleet.mig_geometry import Geometry
+from solver.fleet.pool import Pool
+from solver.model.demand import Demand
+from solver.quota.quota import Quota
+from solver.timeline.gpu_calendar import GpuCalendar
 from tests.rings import holds_for
 from tests.solver import truth
 from tests.solver.builders import (
@@ -225,8 +225,8 @@ class TestControls:
         ask = an_ask(2, profile="1g.10gb+me")
         site = a_snapshot(a_request(ask=ask, hours=1), fleet=gpus(1))
         assert solve(site, POLICY).refusals
-        monkeypatch.setattr("allocation.solver.fleet.pool.geometry_of", Geometry)
-        monkeypatch.setattr("allocation.solver.fleet.mig_geometry._tokens", lambda *_: {})
+        monkeypatch.setattr("solver.fleet.pool.geometry_of", Geometry)
+        monkeypatch.setattr("solver.fleet.mig_geometry._tokens", lambda *_: {})
         assert truth.too_many_media_engines(site, solve(site, POLICY)) != []
 
     def test_without_the_mode_a_gpu_fixed_to_whole_is_sliced(
@@ -244,7 +244,7 @@ class TestControls:
         fleet = gpus(1, node="n1") + gpus(1, node="n2")
         site = a_snapshot(a_request(ask=ask), fleet=fleet)
         assert truth.torn(site, solve(site, POLICY)) == []
-        monkeypatch.setattr("allocation.solver.model.demand.demand_of", _anywhere)
+        monkeypatch.setattr("solver.model.demand.demand_of", _anywhere)
         assert truth.torn(site, solve(site, POLICY)) == ["b1"]
 
     def test_without_the_quota_s_rows_a_tenant_gets_over_its_limit(
@@ -272,7 +272,7 @@ class TestControls:
         site = a_snapshot(a_request("a"), a_request("b"), held=(a_held("n1-0"),))
         other = replace(site, requests=site.requests[::-1])
         assert encode(site) == encode(other)
-        monkeypatch.setattr("allocation.solver.model.codec.in_order", lambda snapshot: snapshot)
+        monkeypatch.setattr("solver.model.codec.in_order", lambda snapshot: snapshot)
         assert encode(site) != encode(other)
 
 

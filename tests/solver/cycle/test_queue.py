@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import Plan, Used, solve
-from allocation.solver.cycle.order.queue import decayed
-from allocation.solver.quota.limits import Claimant, split, split_to_projects
+from solver import Plan, Used, solve
+from solver.cycle.order.queue import decayed
+from solver.quota.limits import Claimant, split, split_to_projects
 from tests.solver.builders import (
     DAY,
     HOUR,

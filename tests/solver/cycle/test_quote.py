@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from allocation.solver import Ask, Availability, Option, Policy, Quote, QuoteRequest, quote
-from allocation.solver.model.inputs import Gpu, Held
+from solver import Ask, Availability, Option, Policy, Quote, QuoteRequest, quote
+from solver.model.inputs import Gpu, Held
 from tests.solver.builders import (
     DAY,
     HOUR,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import (
+from solver import (
     Availability,
     Option,
     Plan,
@@ -21,11 +21,11 @@ from allocation.solver import (
     Used,
     solve,
 )
-from allocation.solver.cycle.order.guaranteed_use import GuaranteedUse
-from allocation.solver.cycle.quote import QuoteWalk
-from allocation.solver.fleet.demand_mix import HeldKind, Mix, mixes_of
-from allocation.solver.model.inputs import Strength
-from allocation.solver.preemption.search import Preemption
+from solver.cycle.order.guaranteed_use import GuaranteedUse
+from solver.cycle.quote import QuoteWalk
+from solver.fleet.demand_mix import HeldKind, Mix, mixes_of
+from solver.model.inputs import Strength
+from solver.preemption.search import Preemption
 from tests.solver import truth
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_request, a_snapshot, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, later, running
@@ -115,7 +115,7 @@ def without_its_own_weight(newcomer: str) -> Iterator[None]:
     def mixes(held: Mapping[HeldKind, int], requests: Iterable[Request]) -> dict[str, Mix]:
         return mixes_of(held, [each for each in requests if each.booking != newcomer])
 
-    with patch("allocation.solver.state.held_space.mixes_of", mixes):
+    with patch("solver.state.held_space.mixes_of", mixes):
         yield
 
 

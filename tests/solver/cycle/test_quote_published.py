@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from allocation.solver import Availability, Held, Limit, Place, Request, Snapshot, solve
+from solver import Availability, Held, Limit, Place, Request, Snapshot, solve
 from tests.solver import truth
 from tests.solver.cycle.test_quote_pauses import as_asked, is_still, without_its_own_weight
 from tests.solver.preemption.test_preemption_properties import cycles

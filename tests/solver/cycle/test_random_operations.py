@@ -10,13 +10,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from allocation.solver import Ask, Host, Place, Policy, Snapshot
-from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Demand, Fit, demands_of
-from allocation.solver.model.inputs import Mode, Model
-from allocation.solver.placement.gang import place
-from allocation.solver.placement.repack import make_room
-from allocation.solver.state.cycle_state import CycleState
+from solver import Ask, Host, Place, Policy, Snapshot
+from solver.fleet.pool import Pool
+from solver.model.demand import Demand, Fit, demands_of
+from solver.model.inputs import Mode, Model
+from solver.placement.gang import place
+from solver.placement.repack import make_room
+from solver.state.cycle_state import CycleState
 from tests.solver.builders import A30, A100_40, H100, H200, HOUR, L40S, NOON, a_request, gpus
 
 MODELS = (H100, A100_40, H200, A30, L40S)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Extension,
     Held,
     Maintenance,
@@ -18,8 +18,8 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.cycle.compaction import Proposal, propose
-from allocation.solver.cycle.relocation_orders import GONE, LIMIT, MOVED, TAKEN, TOO_LATE
+from solver.cycle.compaction import Proposal, propose
+from solver.cycle.relocation_orders import GONE, LIMIT, MOVED, TAKEN, TOO_LATE
 from tests.solver.builders import (
     HOUR,
     NOON,

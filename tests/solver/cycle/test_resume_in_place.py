@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import Plan, Request, solve
+from solver import Plan, Request, solve
 from tests.solver.builders import (
     HOUR,
     NOON,

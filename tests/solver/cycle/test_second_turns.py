@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import Availability, Plan, Request, Snapshot, solve
+from solver import Availability, Plan, Request, Snapshot, solve
 from tests.solver.builders import (
     HOUR,
     NOON,

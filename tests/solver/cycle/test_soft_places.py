@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from allocation.solver import Place, Plan, PlannedStart, Request, Snapshot, encode, solve
-from allocation.solver.cycle.soft_places import MARGIN, MOST_UNITS
-from allocation.solver.model.plan import Assign, SoftPlace, Waiting
+from solver import Place, Plan, PlannedStart, Request, Snapshot, encode, solve
+from solver.cycle.soft_places import MARGIN, MOST_UNITS
+from solver.model.plan import Assign, SoftPlace, Waiting
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.pausing import a_claim, a_site, given, notices, running
 from tests.solver.standing import units_of

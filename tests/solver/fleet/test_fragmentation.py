@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from allocation.solver.fleet.demand_mix import Mix, mixes_of
-from allocation.solver.fleet.fragmentation import mismatch
-from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Place
-from allocation.solver.model.policy import Scoring
-from allocation.solver.placement.gang import place
-from allocation.solver.placement.repack import make_room, pack
-from allocation.solver.state.held_work import HeldWork
+from solver.fleet.demand_mix import Mix, mixes_of
+from solver.fleet.fragmentation import mismatch
+from solver.fleet.pool import Pool
+from solver.model.demand import Demand
+from solver.model.inputs import Place
+from solver.model.policy import Scoring
+from solver.placement.gang import place
+from solver.placement.repack import make_room, pack
+from solver.state.held_work import HeldWork
 from tests.solver.builders import H100, MODELS, a_held, a_request, an_ask, gpus
 
 

@@ -6,13 +6,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from allocation.solver.fleet import pool as topology
-from allocation.solver.fleet.fragmentation import Ints
-from allocation.solver.fleet.mig_geometry import Best, Geometry, geometry_of, units_of
-from allocation.solver.fleet.pool import Pool
-from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Model, Place, Placement
-from allocation.solver.placement.gang import place
+from solver.fleet import pool as topology
+from solver.fleet.fragmentation import Ints
+from solver.fleet.mig_geometry import Best, Geometry, geometry_of, units_of
+from solver.fleet.pool import Pool
+from solver.model.demand import Demand
+from solver.model.inputs import Model, Place, Placement
+from solver.placement.gang import place
 from tests.solver.builders import A30, A100_40, H100, H200, L40S, gpus
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from allocation.solver import Policy, Snapshot, decode, encode
+from solver import Policy, Snapshot, decode, encode
 from tests.solver.builders import POLICY, a_planned_start, a_request, a_snapshot, whole
 
 SITE = a_snapshot(a_request(planned=a_planned_start(60, 1, whole("n1-0"))))

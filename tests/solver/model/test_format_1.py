@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from allocation.solver import Plan, decode, encode
-from allocation.solver.model.format_1 import is_format_1, is_same_meaning, raised
+from solver import Plan, decode, encode
+from solver.model.format_1 import is_format_1, is_same_meaning, raised
 
 STORED = Path(__file__).with_name("plan_of_format_1.json").read_bytes()
 """The bytes of a decision that a portal with plan format 1 has stored."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from allocation.solver import Plan, Policy, Snapshot, solve
-from allocation.solver.model.instants import next_instant
+from solver import Plan, Policy, Snapshot, solve
+from solver.model.instants import next_instant
 from tests.solver.world import World, a_world, after, an_arrival, running_requests
 
 STEP, REST, TURNS = 15, 60, 80

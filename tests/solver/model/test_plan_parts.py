@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     CHANGED,
     CONFLICT,
     LEFT,

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Cap, Plan, Snapshot, encode, solve
-from allocation.solver.model.ordering import in_order
-from allocation.solver.model.plan import DroppedPause
-from allocation.solver.model.rows import (
+from solver import Cap, Plan, Snapshot, encode, solve
+from solver.model.ordering import in_order
+from solver.model.plan import DroppedPause
+from solver.model.rows import (
     Rows,
     RowsDigest,
     advance,

@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from allocation.solver.fleet.mig_geometry import Masks
-from allocation.solver.fleet.pool import Pool, pools_of
-from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Place
-from allocation.solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
+from solver.fleet.mig_geometry import Masks
+from solver.fleet.pool import Pool, pools_of
+from solver.model.demand import Demand
+from solver.model.inputs import Place
+from solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
 from tests.solver.builders import MODELS, gpus
 
 ONE, TWO, THREE = "1g.10gb", "2g.20gb", "3g.40gb"

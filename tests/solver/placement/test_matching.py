@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Assign,
     Plan,
     QuoteRequest,

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Place,
     Plan,
     Policy,
@@ -17,7 +17,7 @@ from allocation.solver import (
     quote,
     solve,
 )
-from allocation.solver.cycle.compaction import propose
+from solver.cycle.compaction import propose
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,

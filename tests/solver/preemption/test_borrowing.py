@@ -3,10 +3,10 @@
 from dataclasses import replace
 from random import Random
 
-from allocation.solver import Limit, Tier
-from allocation.solver.preemption.borrowing import Row, guarantee_order, units_borrowed
-from allocation.solver.quota.quota import Quota
-from allocation.solver.quota.use import Use
+from solver import Limit, Tier
+from solver.preemption.borrowing import Row, guarantee_order, units_borrowed
+from solver.quota.quota import Quota
+from solver.quota.use import Use
 from tests.solver.builders import HOUR, NOON, a_limit, a_snapshot
 
 GPU = 56_000

@@ -1,8 +1,8 @@
 """What is in place is read again when it changes, and only then."""
 
-from allocation.solver.model.demand import Fit, demand_of
-from allocation.solver.preemption.in_place import InPlace
-from allocation.solver.state.cycle_state import CycleState
+from solver.model.demand import Fit, demand_of
+from solver.preemption.in_place import InPlace
+from solver.state.cycle_state import CycleState
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, an_ask, gpus, whole
 from tests.solver.pausing import GRACE, a_site, running
 

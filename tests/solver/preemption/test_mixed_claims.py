@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from allocation.solver import Ask, Plan, Request, Snapshot, encode, solve
-from allocation.solver.model.inputs import Held
+from solver import Ask, Plan, Request, Snapshot, encode, solve
+from solver.model.inputs import Held
 from tests.solver.builders import (
     H100,
     HOUR,

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from allocation.solver import Ask, Plan, Request, solve
-from allocation.solver.model.inputs import Held, Limit, Place
-from allocation.solver.preemption.search import Preemption
-from allocation.solver.preemption.victim_rules import VictimRules
-from allocation.solver.quota.quota import Quota
+from solver import Ask, Plan, Request, solve
+from solver.model.inputs import Held, Limit, Place
+from solver.preemption.search import Preemption
+from solver.preemption.victim_rules import VictimRules
+from solver.quota.quota import Quota
 from tests.solver.builders import HOUR, NOON, a_limit, an_ask, gpus
 from tests.solver.pausing import TIERS, a_claim, a_site, notices, rest_of
 from tests.solver.truth import given_by

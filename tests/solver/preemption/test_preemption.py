@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Extension, Place, PlannedStart, Policy, Request, Snapshot, solve
-from allocation.solver.model.policy import VICTIM_RULES
+from solver import Extension, Place, PlannedStart, Policy, Request, Snapshot, solve
+from solver.model.policy import VICTIM_RULES
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, an_ask, gpus, whole
 from tests.solver.pausing import (
     GRACE,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import Host, Snapshot, solve
+from solver import Host, Snapshot, solve
 from tests.solver import truth
 from tests.solver.builders import HOUR, POLICY, a_held, a_limit, an_ask, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, given, notices, running

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from allocation.solver import PlannedStart, Request, Snapshot, solve
+from solver import PlannedStart, Request, Snapshot, solve
 from tests.solver.builders import DAY, HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, given, later, notices, rest_of, running
 

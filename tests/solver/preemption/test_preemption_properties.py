@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import Snapshot, decode, encode, solve
-from allocation.solver.model.plan import Plan
-from allocation.solver.preemption.victim_rules import VictimRules
-from allocation.solver.state.running import RunningBooking
+from solver import Snapshot, decode, encode, solve
+from solver.model.plan import Plan
+from solver.preemption.victim_rules import VictimRules
+from solver.state.running import RunningBooking
 from tests.rings import holds_for
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.cycle.test_properties import mixed
@@ -127,10 +127,8 @@ class TestControls:
         site = replace(self.site("lab"), limits=limits)
         plan = solve(site, POLICY)
         assert [is_needed(site, plan, pause.booking) for pause in plan.pauses] == [True]
-        monkeypatch.setattr(
-            "allocation.solver.preemption.victims._filled_back", lambda _, gone, __: gone
-        )
-        monkeypatch.setattr("allocation.solver.preemption.victims.VictimSearch.sets", lambda *_: ())
+        monkeypatch.setattr("solver.preemption.victims._filled_back", lambda _, gone, __: gone)
+        monkeypatch.setattr("solver.preemption.victims.VictimSearch.sets", lambda *_: ())
         plan = solve(site, POLICY)
         assert not all(is_needed(site, plan, pause.booking) for pause in plan.pauses)
 

@@ -8,12 +8,12 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from allocation.solver.fleet.pool import Bools, Pool, pools_of
-from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import Place, Tier, Together
-from allocation.solver.preemption.victims import VictimSearch, victims
-from allocation.solver.quota.use import Use
-from allocation.solver.state.running import RunningBooking
+from solver.fleet.pool import Bools, Pool, pools_of
+from solver.model.demand import Demand
+from solver.model.inputs import Place, Tier, Together
+from solver.preemption.victims import VictimSearch, victims
+from solver.quota.use import Use
+from solver.state.running import RunningBooking
 from tests.solver.builders import H100, NOON, gpus
 
 SPOT = Tier("spot", pausable=True, counts=False)

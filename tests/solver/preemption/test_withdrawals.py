@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Extension, Held, Limit, Notice, Plan, Request, Snapshot, solve
+from solver import Extension, Held, Limit, Notice, Plan, Request, Snapshot, solve
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_planned_start, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, given, notices, running
 

@@ -4,7 +4,7 @@ hour, from all bookings anew."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from allocation.solver import LabLimit, Limit, Override, PersonLimit
+from solver import LabLimit, Limit, Override, PersonLimit
 
 NEVER_FULL = 1 << 50
 

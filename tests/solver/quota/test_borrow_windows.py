@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Extension, Held, Policy, Request, Snapshot, decode, encode, solve
-from allocation.solver.model.policy import ANY_TIER
+from solver import Extension, Held, Policy, Request, Snapshot, decode, encode, solve
+from solver.model.policy import ANY_TIER
 from tests.solver.builders import (
     HOUR,
     NOON,

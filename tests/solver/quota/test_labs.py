@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
-from allocation.solver import (
+from solver import (
     Cap,
     LabLimit,
     Override,
@@ -17,11 +17,11 @@ from allocation.solver import (
     Used,
     solve,
 )
-from allocation.solver.model.codec import decode, encode
-from allocation.solver.model.inner_limits import FOREVER, PersonLimits
-from allocation.solver.quota.gpu_hour_caps import GpuHourCaps
-from allocation.solver.quota.limits import guarantee_tree, lending_tree, with_labs
-from allocation.solver.quota.use import Block
+from solver.model.codec import decode, encode
+from solver.model.inner_limits import FOREVER, PersonLimits
+from solver.quota.gpu_hour_caps import GpuHourCaps
+from solver.quota.limits import guarantee_tree, lending_tree, with_labs
+from solver.quota.use import Block
 from tests.rings import holds_for
 from tests.solver.builders import (
     HOUR,

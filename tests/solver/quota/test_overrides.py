@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from allocation.solver import Cap, Override, Snapshot, solve
-from allocation.solver.quota.limits import lending_tree
-from allocation.solver.quota.tree import Exceptions, Tree
-from allocation.solver.timeline.grid import Grid
+from solver import Cap, Override, Snapshot, solve
+from solver.quota.limits import lending_tree
+from solver.quota.tree import Exceptions, Tree
+from solver.timeline.grid import Grid
 from tests.rings import holds_for
 from tests.solver.builders import (
     HOUR,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from allocation.solver import (
+from solver import (
     Assign,
     Cap,
     Limit,
@@ -17,10 +17,10 @@ from allocation.solver import (
     Waiting,
     solve,
 )
-from allocation.solver.model.inputs import Held
-from allocation.solver.quota.limits import guarantee_tree, lending_tree
-from allocation.solver.quota.tree import PLATFORM, Node, Tree
-from allocation.solver.timeline.grid import Grid
+from solver.model.inputs import Held
+from solver.quota.limits import guarantee_tree, lending_tree
+from solver.quota.tree import PLATFORM, Node, Tree
+from solver.timeline.grid import Grid
 from tests.rings import holds_for
 from tests.solver.builders import (
     DAY,
@@ -276,7 +276,7 @@ class TestTiers:
         site = a_snapshot(request, held=held, limits=limits, fleet=fleet)
         assert starts(solve(site, POLICY)) == {"b1": 0}
         nothing = lambda rows: guarantee_tree([replace(row, guaranteed=0) for row in rows])  # noqa: E731
-        monkeypatch.setattr("allocation.solver.quota.limits.guarantee_tree", nothing)
+        monkeypatch.setattr("solver.quota.limits.guarantee_tree", nothing)
         assert starts(solve(site, POLICY)) != {"b1": 0}
 
 

@@ -5,10 +5,10 @@ from random import Random
 from types import SimpleNamespace
 from typing import cast
 
-from allocation.solver.model.demand import Demand, Fit
-from allocation.solver.model.inputs import Place
-from allocation.solver.rebinding.movable import MovableReservations, Rows
-from allocation.solver.state.cycle_state import CycleState
+from solver.model.demand import Demand, Fit
+from solver.model.inputs import Place
+from solver.rebinding.movable import MovableReservations, Rows
+from solver.state.cycle_state import CycleState
 from tests.solver.builders import HOUR, NOON
 
 HELD = ("h0", "h1", "h2")

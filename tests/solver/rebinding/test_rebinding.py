@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from allocation.solver import Place, Plan, Request, Snapshot, encode, solve
-from allocation.solver.model.demand import Fit, demand_of
-from allocation.solver.rebinding.rebinding import Rebinding, neighbourhoods
-from allocation.solver.rebinding.strategies import proven, rebind_with
-from allocation.solver.state.cycle_state import CycleState
+from solver import Place, Plan, Request, Snapshot, encode, solve
+from solver.model.demand import Fit, demand_of
+from solver.rebinding.rebinding import Rebinding, neighbourhoods
+from solver.rebinding.strategies import proven, rebind_with
+from solver.state.cycle_state import CycleState
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,

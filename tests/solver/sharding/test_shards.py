@@ -3,10 +3,10 @@
 from dataclasses import fields, replace
 from typing import Any
 
-from allocation.solver import Plan, Policy, Snapshot, encode, solve
-from allocation.solver.cycle.solve import solve as solve_whole
-from allocation.solver.model.ordering import in_order
-from allocation.solver.sharding.shards import shards_of
+from solver import Plan, Policy, Snapshot, encode, solve
+from solver.cycle.solve import solve as solve_whole
+from solver.model.ordering import in_order
+from solver.sharding.shards import shards_of
 from tests.bench.solver.crowded import site_of
 from tests.solver.builders import an_ask
 from tests.worlds.draw import world_draw

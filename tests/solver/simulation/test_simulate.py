@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Held, Host, Limit, Plan, Policy, Request, Snapshot
-from allocation.solver.simulation.metrics import TierResult
-from allocation.solver.simulation.simulate import Simulation, simulate
-from allocation.solver.simulation.workload import (
+from solver import Held, Host, Limit, Plan, Policy, Request, Snapshot
+from solver.simulation.metrics import TierResult
+from solver.simulation.simulate import Simulation, simulate
+from solver.simulation.workload import (
     RandomSource,
     Workload,
     trace_arrivals,

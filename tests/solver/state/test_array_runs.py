@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Availability, Held, LastRun, Limit, QuoteRequest, Runs
-from allocation.solver.state.array_runs import MOST_PLACED
+from solver import Availability, Held, LastRun, Limit, QuoteRequest, Runs
+from solver.state.array_runs import MOST_PLACED
 from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_limit, a_snapshot, an_ask, gpus
 from tests.solver.cycle.test_quote import a_question
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
-from allocation.solver.model.demand import Demand
-from allocation.solver.model.inputs import UNITS_PER_GPU, Place
-from allocation.solver.preemption.after_pauses import RoomAfterPauses
-from allocation.solver.quota.quota import Quota
-from allocation.solver.quota.use import Use
-from allocation.solver.rebinding import strategies
-from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.room_search import NoRoomCache
-from allocation.solver.timeline.gpu_calendar import GpuCalendar
-from allocation.solver.timeline.grid import Grid
+from solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
+from solver.model.demand import Demand
+from solver.model.inputs import UNITS_PER_GPU, Place
+from solver.preemption.after_pauses import RoomAfterPauses
+from solver.quota.quota import Quota
+from solver.quota.use import Use
+from solver.rebinding import strategies
+from solver.state.cycle_state import CycleState
+from solver.state.room_search import NoRoomCache
+from solver.timeline.gpu_calendar import GpuCalendar
+from solver.timeline.grid import Grid
 from tests.bench.solver import crowded
 from tests.bench.solver.cycle import CLASSES, a_request_of, a_site
 from tests.bench.solver.cycle import the_next as next_of_bench

@@ -7,11 +7,11 @@ from unittest.mock import patch
 
 import pytest
 
-from allocation.solver import Held, Kept, Limit, Plan, Policy, Snapshot, encode, solve
-from allocation.solver.model.ordering import in_order
-from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.state.held_work import Piece, Series
-from allocation.solver.state.kept import COMPARE_EVERY
+from solver import Held, Kept, Limit, Plan, Policy, Snapshot, encode, solve
+from solver.model.ordering import in_order
+from solver.state.cycle_state import CycleState
+from solver.state.held_work import Piece, Series
+from solver.state.kept import COMPARE_EVERY
 from tests.solver.builders import HOUR, NOON, a_held, a_snapshot, gpus
 from tests.worlds.life import World
 

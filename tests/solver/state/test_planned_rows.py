@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Extension,
     Held,
     Host,
@@ -16,7 +16,7 @@ from allocation.solver import (
     encode,
     solve,
 )
-from allocation.solver.model.inputs import Maintenance, Together
+from solver.model.inputs import Maintenance, Together
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,
@@ -189,7 +189,7 @@ def test_more_slices_than_are_moved_one_by_one_are_packed_closer(
     plan = checked(site)
     assert refused(plan) == []
     assert len(plan.moves) >= 12
-    monkeypatch.setattr("allocation.solver.rebinding.rebinding.packed", lambda *_: None)
+    monkeypatch.setattr("solver.rebinding.rebinding.packed", lambda *_: None)
     assert refused(checked(site)) == ["new"]
 
 

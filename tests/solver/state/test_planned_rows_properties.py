@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from allocation.solver import Held, Host, Place, Plan, Request, Snapshot, encode, solve
-from allocation.solver.rebinding.rebinding import Rebinding
+from solver import Held, Host, Place, Plan, Request, Snapshot, encode, solve
+from solver.rebinding.rebinding import Rebinding
 from tests.solver import truth
 from tests.solver.builders import (
     H100,
@@ -178,7 +178,7 @@ def test_where_no_simple_way_is_enough_the_search_finds_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert list(outcomes(SEARCHED)) == ["moved"]
-    monkeypatch.setattr("allocation.solver.rebinding.rebinding.proven", lambda *_: None)
+    monkeypatch.setattr("solver.rebinding.rebinding.proven", lambda *_: None)
     with pytest.raises(AssertionError, match="world"):
         list(outcomes(SEARCHED))
 

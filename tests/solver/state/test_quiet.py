@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Held, Limit, Request, Snapshot, solve
-from allocation.solver.model.rows import rows_of
-from allocation.solver.state import kept
-from allocation.solver.state.kept import EVERY, QuietClasses
+from solver import Held, Limit, Request, Snapshot, solve
+from solver.model.rows import rows_of
+from solver.state import kept
+from solver.state.kept import EVERY, QuietClasses
 from tests.solver.builders import (
     HOUR,
     NOON,

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation.solver import PlannedStart, solve
-from allocation.solver.model.demand import demands_of
-from allocation.solver.model.ordering import in_order
-from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.timeline.grid import Grid
+from solver import PlannedStart, solve
+from solver.model.demand import demands_of
+from solver.model.ordering import in_order
+from solver.state.cycle_state import CycleState
+from solver.timeline.grid import Grid
 from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_request, a_snapshot, an_ask, gpus
 
 SECONDS = st.integers(0, 100 * HOUR)

@@ -4,10 +4,10 @@ from random import Random
 
 import numpy as np
 
-from allocation.solver import Place
-from allocation.solver.fleet.pool import pools_of
-from allocation.solver.timeline.gpu_calendar import GpuCalendar
-from allocation.solver.timeline.grid import Grid
+from solver import Place
+from solver.fleet.pool import pools_of
+from solver.timeline.gpu_calendar import GpuCalendar
+from solver.timeline.grid import Grid
 from tests.solver.builders import MODELS, gpus, whole
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import Extension, Maintenance, Snapshot, decode, encode, solve
+from solver import Extension, Maintenance, Snapshot, decode, encode, solve
 from tests.solver.builders import (
     HOUR,
     NOON,

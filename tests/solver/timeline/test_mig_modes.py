@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from allocation.solver import (
+from solver import (
     Assign,
     Extension,
     Gpu,
@@ -18,10 +18,10 @@ from allocation.solver import (
     digest,
     solve,
 )
-from allocation.solver.cycle.quote import Availability, quote
-from allocation.solver.model.inputs import Held
-from allocation.solver.model.quote import QuoteRequest
-from allocation.solver.timeline.mig_modes import ModeCalendar
+from solver.cycle.quote import Availability, quote
+from solver.model.inputs import Held
+from solver.model.quote import QuoteRequest
+from solver.timeline.mig_modes import ModeCalendar
 from tests.rings import holds_for
 from tests.solver import truth
 from tests.solver.builders import (

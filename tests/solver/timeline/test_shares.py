@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.solver import (
+from solver import (
     Ask,
     Assign,
     Host,
@@ -16,12 +16,12 @@ from allocation.solver import (
     Waiting,
     solve,
 )
-from allocation.solver.model.demand import demands_of
-from allocation.solver.model.inputs import Held
-from allocation.solver.model.ordering import in_order
-from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.timeline.gpu_calendar import GpuCalendar
-from allocation.solver.timeline.host_calendar import HostCalendar
+from solver.model.demand import demands_of
+from solver.model.inputs import Held
+from solver.model.ordering import in_order
+from solver.state.cycle_state import CycleState
+from solver.timeline.gpu_calendar import GpuCalendar
+from solver.timeline.host_calendar import HostCalendar
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,

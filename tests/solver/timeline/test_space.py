@@ -5,11 +5,11 @@ from random import Random
 
 import numpy as np
 
-from allocation.solver.fleet.pool import pools_of
-from allocation.solver.model.demand import demands_of
-from allocation.solver.model.ordering import in_order
-from allocation.solver.state.cycle_state import CycleState
-from allocation.solver.timeline.share_calendar import ShareCalendar
+from solver.fleet.pool import pools_of
+from solver.model.demand import demands_of
+from solver.model.ordering import in_order
+from solver.state.cycle_state import CycleState
+from solver.timeline.share_calendar import ShareCalendar
 from tests.solver.builders import (
     H100,
     HOUR,

@@ -11,7 +11,6 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking, BookingChange, Maintenance, Node, Series
-from allocation.reasons.reason import reason
 from allocation.rules.changes import Strength
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
@@ -23,6 +22,7 @@ from allocation.services.record.terms import terms_of
 from allocation.web.bookings.booking_pages import page_context
 from allocation.web.changes.change_form import ChangeForm
 from allocation.web.changes.change_page import preview_of
+from solver.reasons.reason import reason
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_booking_request, an_ask

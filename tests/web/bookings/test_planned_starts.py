@@ -10,11 +10,11 @@ from django.utils import timezone
 from allocation.api.bookings.shapes import booking_data
 from allocation.api.bookings.why import why
 from allocation.models import Booking, MovedStart, PolicyVersion, QueuePlace
-from allocation.reasons.reason import reason
 from allocation.rules.start_range import StartRange
 from allocation.rules.states import State
 from allocation.web.parts.planned_start import start_words
 from allocation.words.reasons import reason_data
+from solver.reasons.reason import reason
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project
 from tests.builders_pauses import a_decision

@@ -7,10 +7,10 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking, BookingEvent, EventCounter, MovedStart
-from allocation.reasons.reason import reason
 from allocation.rules.states import State
 from allocation.web.decisions.ops_decisions import ClaimsRow, claims_block
 from allocation.words.reasons import reason_data
+from solver.reasons.reason import reason
 from tenants.models import Membership
 from tests.builders import a_member, a_project, a_tenant, a_tier, an_operator
 from tests.builders_pauses import a_decision, a_pause

@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from allocation.models import Decision, EnrolmentToken, Gpu, Node, NodeExamination, PolicyVersion
-from allocation.reasons.reason import reason
-from allocation.solver.model.codec import encode
-from allocation.solver.model.plan import Assign, Plan, Refuse
+from solver.model.codec import encode
+from solver.model.plan import Assign, Plan, Refuse
+from solver.reasons.reason import reason
 from tests.builders import a_member, a_project, a_tenant, an_operator
 from tests.roles import as_system
 from tests.web.flat import flat

@@ -17,7 +17,7 @@ from allocation.api.bookings.room.periods import PeriodQuery, period_check
 from allocation.models import Gpu
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.services.quotes.free_times import Stretch, free_times_read
-from allocation.solver.model.inputs import SLOTS_PER_GPU
+from solver.model.inputs import SLOTS_PER_GPU
 from tenants.api.base import ApiView
 from tenants.models import GpuClass
 from tenants.platform.costly import costly

@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 
 from allocation.access import access_approval, deciding_for, deciding_refusal
 from allocation.models import Approval, ApprovalAct, Booking, BookingChange
-from allocation.reasons.reason import reason as reason_of
 from allocation.rules.states import State
 from allocation.services.bookings.approval.open_counters import counters_replace
 from allocation.services.bookings.approval.requests import decide_by, digest_now
@@ -23,6 +22,7 @@ from allocation.services.runs.transition import booking_change, booking_lock, bo
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text, rest_in_cents
+from solver.reasons.reason import reason as reason_of
 from tenants.access import Actor, may_still_book, require_open
 from tenants.audit import audit_entry, audit_write
 from tenants.outbox import task_request

@@ -26,8 +26,8 @@ from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
 from allocation.services.requirements.checks import requirements_check
 from allocation.services.snapshot.hardware import gpus_read, models_read
-from allocation.solver.fleet.pool import pools_of
 from allocation.words.refusals import refusal_text
+from solver.fleet.pool import pools_of
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.text import whole_number

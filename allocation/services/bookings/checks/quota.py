@@ -23,10 +23,10 @@ from allocation.services.snapshot.quota_rows import (
     rolling_caps_of,
     tiers_of,
 )
-from allocation.solver import MIXED, Block, Policy, Quota, Snapshot, Use
-from allocation.solver import Override as QuotaOverride
-from allocation.solver import Tier as SolverTier
 from allocation.words.refusals import refusal_text
+from solver import MIXED, Block, Policy, Quota, Snapshot, Use
+from solver import Override as QuotaOverride
+from solver import Tier as SolverTier
 from tenants.models import Lab, Project, Tier
 from tenants.models import Quota as QuotaRow
 from tenants.platform.errors import Refused

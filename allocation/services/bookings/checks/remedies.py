@@ -7,7 +7,7 @@ from typing import Any
 
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.document import MIN_DURATION_SECONDS
-from allocation.solver import Policy
+from solver import Policy
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused
 

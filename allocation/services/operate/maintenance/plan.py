@@ -31,10 +31,10 @@ from allocation.services.runs.end import STARTED
 from allocation.services.runs.interrupt import Interruption, drain_notify
 from allocation.services.snapshot.hardware import maintenance_rows
 from allocation.services.snapshot.snapshot import instant, requests_of, seconds, snapshot_read
-from allocation.solver import Plan, Snapshot, solve
 from allocation.words.events import event_text
 from allocation.words.fleet import FleetText, fleet_text
 from allocation.words.refusals import coded_text, refusal_text
+from solver import Plan, Snapshot, solve
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request

@@ -6,7 +6,6 @@ from datetime import datetime
 from urllib.parse import quote
 
 from allocation.models import Booking, Pause, PauseRelation
-from allocation.reasons.catalogue import BY_CODE
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import duration_text, shape_text
 from allocation.rules.states import State
@@ -14,6 +13,7 @@ from allocation.web.bookings.costs import CostLine
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import clock, length_words, moment_words
 from billing.rules import money_text
+from solver.reasons.catalogue import BY_CODE
 from tenants.models import Tier
 from tenants.platform.errors import Refused
 

@@ -10,10 +10,10 @@ from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
 from allocation.rules.ask import Parsed
 from allocation.rules.ask.line.arrays import array_text
 from allocation.services.arrays.arrays import parallel_usual
-from allocation.solver import Runs
 from allocation.web.bookings.request_panel.request_form import RequestFields
 from allocation.web.parts.times import moment_words
 from billing.rules import money_text
+from solver import Runs
 from tenants.platform.coded import coded
 from tenants.platform.text import whole_number
 from tenants.web.frame import zone_of

@@ -1,0 +1,460 @@
+"""The queue: one total order over all who wait, whether they have a planned start or not.
+
+It is computed once, before anything of it is placed. Each booking counts as use of its owners as
+soon as it is passed, so that a flood of one owner does not stand in one block.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.cycle.order.guaranteed_use import GuaranteedUse
+from solver.cycle.order.strengths import Unlent
+from solver.fleet.fragmentation import Ints
+from solver.model.demand import demand_on
+from solver.model.inputs import MILLION, Ask, Limit, Request, Shape, Snapshot
+from solver.model.policy import Policy
+from solver.quota.limits import split_to_projects
+from solver.state.cycle_state import CycleState
+from solver.state.held_space import HeldUses
+
+_ALL = 2**62
+INSIDE, AGED, BORROWED, SPOT = range(4)
+"""Bands of the queue: inside the guarantee or never borrowing, waiting too long, borrowed, spot."""
+
+Key = tuple[int, int, int, int, int, int, int, int, str]
+"""Order of the queue: the band, the keys of the policy's `order`, submitted earlier, id.
+
+The keys are: higher priority of the tier; of borrowers, under the weighted share (`part`) before
+over it; lower recent dominant share of the `tenant`, the `project` and the `person`; more whole
+steps of waiting (`age`). Of the aged only time of submission and id count.
+"""
+
+
+Owner = str | tuple[str, str]
+"""A tenant or a project by id, a person as (tenant, account)."""
+
+# round(2**16 * 2**(-i / 32)): the rest of 65,536 after i thirty-seconds of a half-life.
+_LEFT = (
+    65536, 64132, 62757, 61413, 60097, 58809, 57549, 56316,
+    55109, 53928, 52773, 51642, 50535, 49452, 48393, 47356,
+    46341, 45348, 44376, 43425, 42495, 41584, 40693, 39821,
+    38968, 38133, 37316, 36516, 35734, 34968, 34219, 33486,
+)  # fmt: skip
+
+
+def decayed(amount: int, age: int, half_life: int) -> int:
+    """The rest of an amount after `age` seconds, rounded down."""
+    halves, rest = divmod(max(0, age) * len(_LEFT) // half_life, len(_LEFT))
+    return (amount * _LEFT[rest]) >> (16 + halves)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A request with its place in the queue. `inside`: it is inside its tenant's guarantee if it
+    starts as requested."""
+
+    request: Request
+    key: Key
+    inside: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The key without the id."""
+        return self.key[:-1]
+
+
+@dataclass(slots=True)
+class Waiter:
+    """A request and what the order needs of it. `gpu_class` is the first that can serve it; None:
+    no class can. With `counted` its use counts already. A mixed one has `more` classes, with the
+    units of each."""
+
+    request: Request
+    gpu_class: str | None
+    units: int
+    seconds: int
+    owners: tuple[Owner, ...]
+    age: tuple[int, int, str]
+    counted: bool
+    more: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def uses(self) -> tuple[tuple[str, int], ...]:
+        """Units of each class that it needs."""
+        return () if self.gpu_class is None else ((self.gpu_class, self.units), *self.more)
+
+
+Queue = deque[Waiter]
+Queues = dict[tuple[int, str, str, str], Queue]
+
+
+class BookingQueue:
+    """The order of all who wait. Held work and firm starts count as use from the beginning."""
+
+    def __init__(self, state: CycleState, snapshot: Snapshot, guarantees: GuaranteedUse) -> None:
+        """`guarantees` have held work alone."""
+        self._state, self._policy, self._guarantees = state, state.policy, guarantees
+        self._shares = DominantShares(snapshot, state.capacity, state.policy)
+        self._in_use: dict[tuple[str, str], int] = {}
+        self._uses: dict[str, int] = {}
+        self._limits: dict[str, list[Limit]] = {}
+        for row in snapshot.limits:
+            self._limits.setdefault(row.gpu_class, []).append(row)
+        self._count_held(state.held_uses)
+        self._served: dict[tuple[tuple[str, ...], Shape, int], tuple[str | None, int]] = {}
+        # Parts by class and owner, of borrowed work without what is asked for as spot.
+        self._fair: dict[int, dict[str, dict[str, int]]] = {BORROWED: {}, SPOT: {}}
+        self._first_shares, self._first_in_use = self._shares, self._in_use
+        self._first_uses, self._rows = self._uses, list[Waiter]()
+        # By band, class and owner: the most use under its part, and the least over it.
+        self._edges: dict[tuple[int, str, str], tuple[int, int]] = {}
+        self._left: dict[tuple[str, str, str, int], int] = {}
+        self._passed: dict[tuple[str, str], list[tuple[int, int, int, str]]] = {}
+        self._unlent = Unlent(state, snapshot, guarantees)
+        self._wanted: dict[int, dict[str, dict[str, int]]] = {BORROWED: {}, SPOT: {}}
+        self._taken_now: dict[tuple[str, str], int] = {}
+
+    def turns(self, requests: Iterable[Request], granted: Container[str] = ()) -> list[Turn]:
+        """All requests in order. Bookings in `granted` have their use already."""
+        rows = [self._waiting(each, counted=each.booking in granted) for each in requests]
+        for row in rows:
+            for name, units in row.uses if row.counted else ():
+                self._count(row.owners, name, units, row.seconds)
+        self._rows = rows
+        return self._ordered(rows)
+
+    def _ordered(self, rows: list[Waiter]) -> list[Turn]:
+        self._first_shares, self._first_in_use = self._shares.copy(), dict(self._in_use)
+        self._first_uses = dict(self._uses)
+        self._wanted = dict.fromkeys((BORROWED, SPOT), self._demanded(rows))
+        self._fair = dict.fromkeys((BORROWED, SPOT), self._fair_shares(self._wanted[SPOT]))
+        tiers = {row.request.quota_tier for row in rows}
+        counts = {tier for tier in tiers if self._state.quota.tier(tier).counts}
+        lasting = [row for row in rows if row.request.quota_tier in counts]
+        if len(lasting) < len(rows):
+            self._wanted[BORROWED] = self._demanded(lasting)
+            self._fair[BORROWED] = self._fair_shares(self._wanted[BORROWED])
+        inside, others = list[Turn](), list[Waiter]()
+        for row, key in self._merged(lasting, INSIDE):
+            fits = self._is_inside(row)
+            if fits or self._stays_inside(row):
+                self._pass(row, inside=fits)
+                inside.append(Turn(row.request, key, fits))
+            else:
+                others.append(row)
+        return [*inside, *self._outside(rows, others)]
+
+    def turn(self, request: Request) -> Turn:
+        """The place of one more request, computed after `turns`. Only what its owners hold counts
+        as their use, not what they wait for."""
+        later = self._shares, self._in_use
+        self._shares, self._in_use = self._first_shares, self._first_in_use
+        row, counts = self._waiting(request), self._state.quota.tier(request.quota_tier).counts
+        fits = counts and self._is_inside(row)
+        if fits or self._stays_inside(row):
+            key = self._key(row, INSIDE)
+        elif counts and self._is_aged(row):
+            key = _aged(row)
+        else:
+            key = self._key(row, BORROWED if counts else SPOT)
+        self._shares, self._in_use = later
+        return Turn(request, key, fits)
+
+    def _stays_inside(self, row: Waiter) -> bool:
+        """True when it never borrows, so it waits for its own guarantee alone."""
+        return self._state.quota.stays_inside(row.request.quota_tier, row.seconds)
+
+    def _outside(self, rows: Iterable[Waiter], others: Iterable[Waiter]) -> Iterator[Turn]:
+        """All who are not in the first band."""
+        borrowers = list[Waiter]()
+        aged = list[Waiter]()
+        for row in others:
+            (aged if self._is_aged(row) else borrowers).append(row)
+        for row in sorted(aged, key=lambda each: each.age[1:]):
+            self._pass(row)
+            yield Turn(row.request, _aged(row))
+        spot = [row for row in rows if not self._state.quota.tier(row.request.quota_tier).counts]
+        for band, waiting in ((BORROWED, borrowers), (SPOT, spot)):
+            for row, key in self._merged(waiting, band):
+                self._pass(row)
+                yield Turn(row.request, key)
+
+    def _merged(self, rows: Iterable[Waiter], band: int) -> Iterator[tuple[Waiter, Key]]:
+        """Merge the queues by the keys of their heads. Keys only get worse, so a head whose key has
+        changed goes back into the heap. The caller passes each row, or not, before the next."""
+        queues: Queues = {}
+        for row in sorted(rows, key=lambda each: each.age):
+            request = row.request
+            whose = (-request.priority, request.tenant, request.project, request.owner)
+            queues.setdefault(whose, deque()).append(row)
+        uses = self._uses
+        heads = [
+            (self._key(queue[0], band), whose, uses.get(whose[1], 0))
+            for whose, queue in queues.items()
+        ]
+        heapq.heapify(heads)
+        while heads:
+            key, whose, known = heapq.heappop(heads)
+            queue = queues[whose]
+            if known != uses.get(whose[1], 0):
+                now = self._key(queue[0], band)
+                if now > key and heads and now > heads[0][0]:
+                    heapq.heappush(heads, (now, whose, uses.get(whose[1], 0)))
+                    continue
+                key = now
+            if band >= BORROWED:
+                self._note_edges(queue[0], band)
+            yield queue.popleft(), key
+            if queue:
+                head = (self._key(queue[0], band), whose, uses.get(whose[1], 0))
+                heapq.heappush(heads, head)
+
+    def _key(self, row: Waiter, band: int) -> Key:
+        step, dominant, owners = self._policy.share_step, self._shares.dominant, row.owners
+        waited, submitted, booking = row.age
+        keys = {
+            "tier": -row.request.priority,
+            "part": int(band >= BORROWED and self._is_over_share(row, band)),
+            "tenant": dominant(owners[0]) // step,
+            "project": dominant(owners[1]) // step,
+            "person": dominant(owners[2]) // step if len(owners) > 2 else 0,
+            "age": waited,
+        }
+        first, second, third, fourth, fifth, sixth = (keys[name] for name in self._policy.order)
+        return (band, first, second, third, fourth, fifth, sixth, submitted, booking)
+
+    def _waiting(self, request: Request, *, counted: bool = False) -> Waiter:
+        name, units = self._served_by(request.ask)
+        more = [self._served_by(each) for each in request.ask.groups]
+        others = tuple((other, needed) for other, needed in more if other is not None)
+        name = None if len(others) < len(more) else name
+        age = age_order(request, self._policy)
+        owners = owners_of(request.tenant, request.project, request.owner)
+        seconds = request.duration if name is None else request.length_on(name)
+        return Waiter(request, name, units, seconds, owners, age, counted, others)
+
+    def _served_by(self, ask: Ask) -> tuple[str | None, int]:
+        what = (ask.classes, ask.shape, ask.count)
+        if what not in self._served:
+            self._served[what] = self._serving(*what)
+        return self._served[what]
+
+    def _serving(
+        self, classes: tuple[str, ...], shape: Shape, count: int
+    ) -> tuple[str | None, int]:
+        """The first class that can ever serve a demand, and its units."""
+        for name in classes:
+            pool = self._state.pools.get(name)
+            if pool is not None and pool.serves(shape) and pool.most(shape, "any") >= count:
+                return name, pool.units(shape) * count
+        return None, 0
+
+    def _is_inside(self, row: Waiter) -> bool:
+        """True when it fits its tenant's guarantee at its requested start, next to what is held and
+        what the tenant has ahead of it inside."""
+        return bool(row.uses) and all(self._is_inside_of(row, *each) for each in row.uses)
+
+    def _is_inside_of(self, row: Waiter, name: str, units: int) -> bool:
+        """The same for one of its classes."""
+        request = row.request
+        if not self._guarantees.guaranteed(request.tenant, name):
+            return False
+        now = self._state.now
+        starts = max(request.earliest, now)
+        key = (request.tenant, name, request.quota_tier, starts)
+        if key not in self._left:
+            window = (starts, starts + 1)
+            self._left[key] = self._guarantees.left(
+                request.tenant, name, request.quota_tier, window
+            )
+        if units > self._left[key]:
+            return False
+        whose = (request.tenant, name)
+        taken = self._taken_now.get(whose, 0)
+        if starts > now:
+            ahead = self._passed.get(whose, ())
+            taken = sum(needed for since, until, needed, _ in ahead if since <= starts < until)
+        return units <= self._left[key] - taken - self._kept_from(request, name, starts)
+
+    def _kept_from(self, request: Request, name: str, starts: int) -> int:
+        """What other projects of its tenant do not lend it, next to what these have ahead."""
+        whose, passed = (request.tenant, name), dict[str, int]()
+        if not self._unlent.is_kept(*whose):
+            return 0
+        for since, until, needed, project in self._passed.get(whose, ()):
+            if since <= starts < until:
+                passed[project] = passed.get(project, 0) + needed
+        level = self._guarantees.level(request.quota_tier)
+        return self._unlent.kept_from(whose, request.project, level, starts, passed)
+
+    def _is_aged(self, row: Waiter) -> bool:
+        """True when it has waited too long, and not for a limit of its own."""
+        request, now = row.request, self._state.now
+        since = max(request.submitted, request.earliest)
+        if row.gpu_class is None or now - since < self._policy.patience:
+            return False
+        block = self._state.over(demand_on(request, row.gpu_class), now)
+        return block is None or block.kind == "lent"
+
+    def _is_over_share(self, row: Waiter, band: int) -> bool:
+        request, fair = row.request, self._fair[band]
+        return any(
+            owner in fair.get(name, {})
+            and self._in_use.get((owner, name), 0) + units > fair[name][owner]
+            for name, units in row.uses
+            for owner in (request.tenant, request.project)
+        )
+
+    def _note_edges(self, row: Waiter, band: int) -> None:
+        """Note how far the parts of its owners can move before it is on the other side."""
+        request, fair = row.request, self._fair[band]
+        for name, units in row.uses:
+            for owner in (request.tenant, request.project):
+                if owner in fair.get(name, {}):
+                    use = self._in_use.get((owner, name), 0) + units
+                    under, over = self._edges.get((band, name, owner), (0, _ALL))
+                    if use > fair[name][owner]:
+                        over = min(over, use)
+                    else:
+                        under = max(under, use)
+                    self._edges[band, name, owner] = (under, over)
+
+    def _demanded(self, rows: Iterable[Waiter]) -> dict[str, dict[str, int]]:
+        """Units in use and asked for, by class and owner."""
+        found: dict[str, dict[str, int]] = {name: {} for name in self._limits}
+        for (owner, gpu_class), units in self._in_use.items():
+            if gpu_class in found:
+                found[gpu_class][owner] = units
+        for row in rows:
+            add_demand(found, row)
+        return found
+
+    def _fair_shares(self, demanded: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+        return {
+            name: split_to_projects(self._limits[name], each, self._state.capacity.get(name, 0))
+            for name, each in demanded.items()
+        }
+
+    def _pass(self, row: Waiter, *, inside: bool = False) -> None:
+        """Count a request that the order has passed as use."""
+        request = row.request
+        starts = max(request.earliest, self._state.now)
+        for name, units in row.uses:
+            if not row.counted:
+                self._count(row.owners, name, units, row.seconds)
+            if inside:
+                whose = (request.tenant, name)
+                ahead = self._passed.setdefault(whose, [])
+                ahead.append((starts, starts + max(1, row.seconds), units, request.project))
+                if starts == self._state.now:
+                    self._taken_now[whose] = self._taken_now.get(whose, 0) + units
+
+    def _count_held(self, held: HeldUses) -> None:
+        """Count what is held, kind by kind."""
+        seconds = held.ends - np.maximum(held.starts, self._state.now)
+        for kind, rows in held.by_kind:
+            tenant, project = kind.quota_owners[:2]
+            units, name = held.units[rows], kind.gpu_class
+            self._shares.add_all(owners_of(tenant, project, kind.owner), name, units, seconds[rows])
+            self._uses[tenant] = self._uses.get(tenant, 0) + len(units)
+            for owner in (tenant, project):
+                self._in_use[owner, name] = self._in_use.get((owner, name), 0) + int(units.sum())
+
+    def _count(self, owners: tuple[Owner, ...], gpu_class: str, units: int, seconds: int) -> None:
+        self._shares.add(owners, gpu_class, units, seconds)
+        self._uses[str(owners[0])] = self._uses.get(str(owners[0]), 0) + 1
+        for owner in owners[:2]:
+            key = (str(owner), gpu_class)
+            self._in_use[key] = self._in_use.get(key, 0) + units
+
+
+def add_demand(found: dict[str, dict[str, int]], row: Waiter) -> None:
+    for name, units in row.uses if not row.counted else ():
+        wanted = found.get(name, {})
+        for owner in (row.request.tenant, row.request.project):
+            wanted[owner] = wanted.get(owner, 0) + units
+
+
+def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
+    """Order within one project, person and priority: the last three criteria of `Key`.
+
+    Waiting counts from submission or from the requested start, whichever is later. All have the
+    same present, so the earlier step is the older.
+    """
+    since = max(request.submitted, request.earliest)
+    return (since // policy.age_step, request.submitted, request.booking)
+
+
+def _aged(row: Waiter) -> Key:
+    _, submitted, booking = row.age
+    return (AGED, 0, 0, 0, 0, 0, 0, submitted, booking)
+
+
+class DominantShares:
+    """Each owner's dominant share: its largest share of any class, recent and booked.
+
+    Recent use is read at the last full `epoch`, so that it changes no order in between. Booked use
+    counts at once, at most one half-life of it, so that a burst of bookings does not pass for
+    little use.
+    """
+
+    def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int], policy: Policy) -> None:
+        self._capacity = capacity
+        self._half_life = policy.half_life
+        self._weights: dict[tuple[Owner, str], int] = {
+            (row.owner, row.gpu_class): row.weight for row in snapshot.limits
+        }
+        self._amounts: dict[tuple[Owner, str], int] = {}
+        self._wholes: dict[tuple[Owner, str], int] = {}
+        self._dominant: dict[Owner, int] = {}
+        epoch = snapshot.now // policy.epoch * policy.epoch
+        for row in snapshot.used:
+            amount = decayed(row.unit_seconds, epoch - row.day, policy.half_life)
+            self._more(owners_of(row.tenant, row.project, row.owner), row.gpu_class, amount)
+
+    def copy(self) -> "DominantShares":
+        """The same shares, which change on their own from now on."""
+        twin = copy(self)
+        twin._amounts = dict(self._amounts)
+        twin._dominant = dict(self._dominant)
+        return twin
+
+    def add(self, owners: Iterable[Owner], gpu_class: str, units: int, seconds: int) -> None:
+        """Count units that are in use or booked for `seconds` more."""
+        self._more(owners, gpu_class, units * max(0, min(seconds, self._half_life)))
+
+    def add_all(self, owners: Iterable[Owner], gpu_class: str, units: Ints, seconds: Ints) -> None:
+        """`add` for many of one kind."""
+        amounts = units * np.clip(seconds, 0, self._half_life)
+        self._more(owners, gpu_class, int(amounts.sum()))
+
+    def dominant(self, owner: Owner) -> int:
+        """Millionths of a class over a half-life, divided by weight."""
+        return self._dominant.get(owner, 0)
+
+    def _whole(self, owner: Owner, gpu_class: str) -> int:
+        """The divisor of an amount; larger for more weight."""
+        weight = max(1, self._weights.get((owner, gpu_class), 1))
+        return max(1, self._capacity.get(gpu_class, 0)) * self._half_life * weight
+
+    def _more(self, owners: Iterable[Owner], gpu_class: str, amount: int) -> None:
+        for owner in owners:
+            key = (owner, gpu_class)
+            whole = self._wholes.get(key)
+            if whole is None:
+                whole = self._wholes[key] = self._whole(owner, gpu_class)
+            amounts = self._amounts[key] = self._amounts.get(key, 0) + amount
+            # Amounts only grow, so the largest share does, too.
+            share = amounts * MILLION // whole
+            if share > self._dominant.get(owner, -1):
+                self._dominant[owner] = share
+
+
+def owners_of(tenant: str, project: str, account: str) -> tuple[Owner, ...]:
+    """Tenant, project and, if the account is known, person."""
+    return (tenant, project, (tenant, account)) if account else (tenant, project)

@@ -1,0 +1,177 @@
+"""Other ways to serve a request: spread, fewer for longer, another class, a smaller slice."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from solver.model.demand import Demand, Fit
+from solver.model.inputs import UNITS_PER_GPU
+from solver.model.plan import Alternative
+from solver.model.quote import Kind
+from solver.state.cycle_state import CycleState
+
+Lengths = Mapping[str, int]
+"""Duration of the work in seconds on each class; empty when it is the same on all."""
+
+_SLICES_OFFERED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A changed demand, not yet placed."""
+
+    kind: Kind
+    demand: Demand
+
+
+def variants(
+    state: CycleState, demands: tuple[Demand, ...], lengths: Lengths | None = None
+) -> Iterator[Variant]:
+    """Demands that differ from the request in one thing, nearest first; only possible ones.
+
+    With `lengths` the work has a fixed amount, so fewer or slower GPUs need longer.
+    """
+    lengths = lengths or {}
+    for demand in demands:
+        yield from _apart(demand)
+    for demand in demands[:1]:
+        if lengths and demand.count > 1:
+            yield Variant("fewer", fewer(demand))
+        for name in sorted(set(state.pools) - {demand.gpu_class for demand in demands}):
+            profile = _same_profile(state, demand, name)
+            known = not lengths or name in lengths
+            if known and (demand.profile is None or profile is not None):
+                seconds = lengths.get(name, demand.duration)
+                other = replace(demand, gpu_class=name, profile=profile, duration=seconds)
+                yield Variant("other_class", other)
+    for demand in demands:
+        for profile in _smaller(state, demand):
+            # Slices have no NVLink.
+            level = "node" if demand.level == "domain" else demand.level
+            smaller = replace(demand, profile=profile, share=None, level=level)
+            seconds = _stretched(state, demand, smaller) if lengths else demand.duration
+            yield Variant("slice", replace(smaller, duration=seconds))
+
+
+def fewer(demand: Demand) -> Demand:
+    """Half of the gang for twice as long; assumes that the work divides evenly."""
+    count = demand.count // 2
+    return replace(demand, count=count, duration=_minutes(demand.duration * demand.count, count))
+
+
+def next_free(state: CycleState, able: tuple[Demand, ...], starts: int) -> Fit | None:
+    """The first window from `starts` on, within the horizon, in which one of the demands fits."""
+    return state.earliest(able, starts, state.now + state.policy.horizon)
+
+
+def alternatives(
+    state: CycleState,
+    asked: tuple[Demand, ...],
+    later: Fit | None,
+    starts: int,
+    lengths: Lengths | None = None,
+) -> tuple[Alternative, ...]:
+    """Windows for a refused request: `later`, then variants at `starts`."""
+    found = [later] if later else []
+    if starts > state.now + state.policy.horizon:
+        # No window so far ahead is planned, of whichever class.
+        return tuple(alternative_of(each) for each in found)
+    for variant in variants(state, one_class(state, asked), lengths):
+        if len(found) >= state.policy.alternatives:
+            break
+        demand, pool = variant.demand, state.pools[variant.demand.gpu_class]
+        if pool.serves(demand.shape) and pool.most(demand.shape, demand.level) >= demand.count:
+            other = state.at(variant.demand, starts)
+            found += [other] if other else []
+    return tuple(alternative_of(each) for each in found)
+
+
+def in_fleet(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
+    """The demands whose class the fleet has; of a mixed one, all of them."""
+    return tuple(
+        demand for demand in demands if all(each.gpu_class in state.pools for each in demand.parts)
+    )
+
+
+def one_class(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
+    """Those of which variants exist: another class or slice of one group of a mixed demand would
+    have to suit the others."""
+    return tuple(each for each in in_fleet(state, demands) if not each.groups)
+
+
+def alternative_of(found: Fit) -> Alternative:
+    """The fit as an alternative of a plan."""
+    demand = found.demand
+    return Alternative(
+        demand.gpu_class,
+        demand.profile,
+        demand.count,
+        found.starts,
+        found.ends,
+        demand.share,
+        demand.pin,
+        demand.groups,
+    )
+
+
+def compute_of(state: CycleState, demand: Demand) -> int:
+    """Thousandths of compute slices of one unit of the shape.
+
+    KeyError: the class has no such slice.
+    """
+    for geometry, _ in state.pools[demand.gpu_class].kinds:
+        if geometry.serves(demand.profile):
+            whole = geometry.model.compute_slices
+            slices = {place.profile: place.compute for place in geometry.model.placements}
+            each = whole if demand.profile is None else slices[demand.profile]
+            return each * (1000 if demand.share is None else demand.share)
+    raise KeyError(demand.profile)
+
+
+def _apart(demand: Demand) -> Iterator[Variant]:
+    """The gang with a looser level, or without its pin."""
+    if demand.pin:
+        yield Variant("unpinned", replace(demand, pin=()))
+    if demand.level == "domain":
+        yield Variant("without_nvlink", replace(demand, level="node"))
+    if demand.level != "any":
+        yield Variant("split", replace(demand, level="any"))
+
+
+def _stretched(state: CycleState, demand: Demand, smaller: Demand) -> int:
+    """Seconds on a slice with a part of the compute."""
+    share = compute_of(state, smaller)
+    try:
+        asked = compute_of(state, demand)
+    except KeyError:
+        return demand.duration
+    return _minutes(demand.duration * asked, share)
+
+
+def _minutes(seconds: int, part: int) -> int:
+    """`seconds` / `part`, rounded up to whole minutes."""
+    return -(-seconds // (part * 60)) * 60
+
+
+def _same_profile(state: CycleState, demand: Demand, gpu_class: str) -> str | None:
+    """The other class's profile of the same hardware id: names differ by memory."""
+    if demand.profile is None:
+        return None
+    for geometry, _ in state.pools[demand.gpu_class].kinds:
+        if geometry.serves(demand.profile):
+            number = geometry.profile_id(demand.profile)
+            return state.pools[gpu_class].kinds[0][0].profile_with_id(number)
+    return None
+
+
+def _smaller(state: CycleState, demand: Demand) -> list[str]:
+    """The largest smaller slices without extras such as media engines."""
+    pool = state.pools[demand.gpu_class]
+    most = pool.units(demand.shape) or UNITS_PER_GPU
+    found: list[str] = []
+    sizes: set[int] = set()
+    for profile in pool.kinds[0][0].common_profiles:
+        units = pool.units(profile)
+        if units < most and units not in sizes and pool.serves(profile):
+            sizes.add(units)
+            found.append(profile)
+    return found[:_SLICES_OFFERED]

@@ -1,0 +1,172 @@
+"""The mutable state of a cycle, built from a snapshot."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from solver.model.demand import Fit
+from solver.model.inputs import Gpu, Held, Snapshot
+from solver.model.policy import Policy
+from solver.state.kept import Kept
+from solver.state.room_search import RoomSearch
+from solver.timeline.gpu_calendar import GpuCalendar
+
+
+class CycleState(RoomSearch):
+    """Calendars in three layers (`all`, `firm`, `held`), quota use and pausable bookings.
+
+    `all` has everything held and reserved, `firm` the same without pausable work (only in classes
+    that have some), `held` what was held when the cycle began.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> None:
+        """Load all held work, from what is `kept` of it. KeyError: unknown model."""
+        if not policy.mode_changes:
+            snapshot = replace(snapshot, gpus=tuple(map(_with_current_mode, snapshot.gpus)))
+        snapshot = replace(snapshot, tiers=policy.with_borrow_windows(snapshot.tiers))
+        work = (kept or Kept()).held_work(snapshot.gpus, snapshot.models, snapshot.held)
+        super().__init__(snapshot, policy, work)
+        self.frees: dict[str, int] = {}
+        """By class, a number that changes when room has become free."""
+        self._freed_last = 0
+
+    def end_of(self, held: Held) -> int:
+        """When its room opens: overdue work stays for one more grid step."""
+        return self.grid.end(self.free_from(held.ends))
+
+    def is_free(self, fit: Fit) -> bool:
+        """True when its places, and what comes with them, are free for the whole window."""
+        parts = self.parts(fit)
+        if not all(self.all.is_free(part) for part in parts):
+            return False
+        return len(parts) == 1 or self._has_hosts_for(parts)
+
+    def _has_hosts_for(self, parts: Iterable[Fit]) -> bool:
+        """True when the nodes have the cores and memory of all parts together."""
+        with self._host_use() as take:
+            for part in parts:
+                has = self.all.hosts.has(part.places, part.demand.host_resources, part.window)
+                if not has:
+                    return False
+                take(part)
+        return True
+
+    def reserve(self, fit: Fit) -> None:
+        """Take room and quota. ValueError: the room is not free."""
+        for part in self.parts(fit):
+            name = part.demand.gpu_class
+            layer = self.firm if fit.victims and name in self.firm.gpus else self.all
+            layer.gpus[name].must_be_free(part.places, *part.window)
+        self.take(fit)
+        for use in self.uses(fit.demand):
+            self.quota.add(use, fit.window)
+
+    def take(self, fit: Fit) -> None:
+        """Take room that is known to be free and whose quota is already counted."""
+        parts = self.parts(fit)
+        for part in parts:
+            for calendar in self._gpu_layers(part.demand.gpu_class):
+                calendar.add(part.places, *part.window)
+        for booking in fit.victims:
+            self._leaves(booking, self.running.add_preemptor, fit.starts)
+        for part in parts:
+            if fit.victims:
+                self.running.add_start(part)
+            self._add_resources(part, 1)
+
+    def free(self, fit: Fit) -> None:
+        """Undo `reserve`."""
+        parts = self.parts(fit)
+        for part in parts:
+            for calendar in self._gpu_layers(part.demand.gpu_class):
+                calendar.remove(part.places, *part.window)
+            if fit.victims:
+                self.running.remove_start(part)
+        for booking in fit.victims:
+            self._leaves(booking, self.running.remove_preemptor, fit.starts)
+        for part in parts:
+            name = part.demand.gpu_class
+            if fit.victims and name in self.firm.gpus:
+                self._refresh_columns(name, {place.gpu for place in part.places})
+            self._freed(name, fit.starts)
+            self._add_resources(part, -1)
+            self.quota.add(self.use(part.demand), fit.window, -1)
+
+    def lift(self, fit: Fit) -> None:
+        """Free what a booking has; maintenance of its GPUs stays."""
+        self.free(fit)
+        for part in self.parts(fit):
+            gpus = {place.gpu for place in part.places}
+            for calendar in self._gpu_layers(part.demand.gpu_class):
+                self.maintenance.add(part.demand.gpu_class, calendar, gpus)
+
+    def put_back(self, fit: Fit) -> None:
+        """Take quota, and room that is known to be free. Undoes `lift` also where its GPUs are in
+        maintenance."""
+        self.take(fit)
+        for use in self.uses(fit.demand):
+            self.quota.add(use, fit.window)
+
+    def notify(self, booking: str, instant: int) -> None:
+        """Give a running booking notice to leave at that second; its room is free from then on."""
+        until = self.running.ends(self.running[booking])
+        self._leaves(booking, self.running.notify, instant)
+        for part in self.running.parts(booking):
+            self._refresh_columns(part.use.gpu_class, {place.gpu for place in part.places})
+            self._freed(part.use.gpu_class, instant)
+            if instant < until:
+                self.all.hosts.add(part.places, part.host_resources, (instant, until), -1)
+
+    def _freed(self, gpu_class: str, since: int) -> None:
+        self._freed_last += 1
+        self.frees[gpu_class] = self._freed_last
+        self.no_room.forget(gpu_class, since)
+
+    @contextmanager
+    def trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
+        """Restore what is known of a class at the end, unless the yielded function was called: then
+        what was freed inside has not been taken again."""
+        before, kept = self.frees.get(gpu_class, 0), list[bool]()
+        with self.no_room.trial(gpu_class) as keep:
+            yield lambda: kept.append(True)
+            if kept:
+                keep()
+            else:
+                self.frees[gpu_class] = before
+
+    def _gpu_layers(self, gpu_class: str) -> list[GpuCalendar]:
+        layers = (self.all, self.firm)
+        return [layer.gpus[gpu_class] for layer in layers if gpu_class in layer.gpus]
+
+    def _add_resources(self, fit: Fit, sign: int) -> None:
+        # Until its victims have notice both count on the host: too little is free, never too much.
+        places, window, demand = fit.places, fit.window, fit.demand
+        self.all.shares.add(places, demand.owner, window, sign)
+        self.all.modes.add(self.pools[demand.gpu_class], places, window, sign)
+        self.all.hosts.add(places, demand.host_resources, window, sign)
+        if self.firm.gpus:
+            self.firm.hosts.add(places, demand.host_resources, window, sign)
+
+    def _leaves(self, booking: str, change: Callable[[str, int], None], instant: int) -> None:
+        """Update quota when `change` alters the second at which a booking leaves."""
+        runner = self.running[booking]
+        before = self.running.leaves(runner)
+        change(booking, instant)
+        after = self.running.leaves(runner)
+        if before != after:
+            window, sign = ((after, before), -1) if after < before else ((before, after), 1)
+            for part in self.running.parts(booking):
+                self.quota.add(part.use, window, sign, part.until)
+
+    def _refresh_columns(self, gpu_class: str, gpus: Iterable[str]) -> None:
+        """Redraw these GPUs: firm work, and over it the bookings that may still be paused."""
+        calendar = self.all.gpus[gpu_class]
+        columns = sorted(calendar.pool.column[gpu] for gpu in gpus)
+        calendar.copy_columns(columns, self.firm.gpus[gpu_class])
+        for runner in self.running.on(gpu_class, columns).values():
+            calendar.add(runner.places, self.now, self.running.ends(runner))
+
+
+def _with_current_mode(gpu: Gpu) -> Gpu:
+    """The GPU as it is planned without changes of mode."""
+    return gpu if gpu.stands is None else replace(gpu, mode=gpu.stands, pinned=False)
