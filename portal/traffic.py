@@ -13,7 +13,7 @@ from functools import lru_cache
 import redis
 from django.conf import settings
 
-from allocation.wire.exposition import Metric, Value
+from wire.exposition import Metric, Value
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from allocation import wire
+import wire
 from allocation.agent.host.device_nodes import DriverDeviceNodes
 from allocation.agent.host.machine import (
     Host,

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from allocation import wire
+import wire
 from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.mps_units import MpsUnits
 from allocation.agent.owner.shares import NodeContext

@@ -11,7 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy, ngettext_lazy
 from django.utils.translation import gettext as _
 
-from allocation import wire
+import wire
 
 MODE_WORDS = {"whole": gettext_lazy("whole GPU"), "sliced": gettext_lazy("slices")}
 LONGEST_FACT = 200

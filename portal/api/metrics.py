@@ -17,12 +17,12 @@ from allocation.queries.decisions.samples import replay_metrics
 from allocation.queries.fleet.metrics import database_size_metrics, delay_metrics, metrics_of
 from allocation.services.decide.self_check import self_check_read
 from allocation.services.record.liveness import PROGRAMS, programs_read, reader_lag_read
-from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 from portal.traffic import traffic_read
 from tenants.api.auth import TokenAuthentication
 from tenants.platform.wall import operator_tx
 from tenants.platform.watchdog.notes import ends_read, silent_read
 from tenants.queries import mails_counted, outbox_waiting, webhooks_lag
+from wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 
 QUEUES = ("default", "solver")
 # kombu adds its prefix before the name of the queue.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import NAMESPACE_DNS, uuid5
 
-from allocation import wire
+import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.nvml.gpu import NvmlGpu
 from allocation.agent.simulated.hardware import Hardware

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from allocation import wire
+import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.nvml.watch import NvmlWatch

@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from allocation import wire
+import wire
 from tests.agent.builders import KEY, KEYS, NODE
 
 

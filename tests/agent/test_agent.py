@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.ports.link import Connected
 from allocation.agent.simulated.programs import SimulatedUsers

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from allocation import wire
+import wire
 from allocation.services.nodes.redis_accounts import (
     account_password,
     account_url,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent import run
 from allocation.agent.owner.booking_files import BookingFiles
 from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings

@@ -23,7 +23,7 @@ from tests.servers.servers import ROOT
 pytestmark = pytest.mark.turn
 
 NEVER = ("django", "rest_framework", "celery", "numpy", "ortools", "psycopg", "portal", "tenants")
-SOURCES = ("allocation", "billing", "gpu_client", "portal", "tenants")
+SOURCES = ("allocation", "billing", "gpu_client", "portal", "solver", "tenants", "wire")
 
 
 def needed(extra: str, requirements: Iterable[str]) -> Iterator[metadata.Distribution]:
@@ -101,12 +101,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 def test_the_wheel_has_the_agent_its_data_and_nothing_of_the_portal(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     code = {name for name in names if ".dist-info/" not in name}
-    kinds = ("allocation/agent/", "allocation/wire/", "allocation/__init__.py", "gpu_client/")
+    kinds = ("allocation/agent/", "wire/", "allocation/__init__.py", "gpu_client/")
     assert {name for name in code if not name.startswith(kinds)} == set()
     here = {
         str(path.relative_to(ROOT))
-        for kind in ("agent", "wire")
-        for path in (ROOT / "allocation" / kind).rglob("*")
+        for kind in ("allocation/agent", "wire")
+        for path in (ROOT / kind).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     client = {str(path.relative_to(ROOT)) for path in (ROOT / "gpu_client").glob("*.py")}
@@ -128,9 +128,10 @@ def test_every_module_loads_without_the_server_s_packages(installed: Installed) 
     assert installed.packages - {"async-timeout"} == {"nvidia-ml-py", "redis", "hiredis"}
     reported = installed.run(
         "python", "-I", "-c",
-        "import allocation, importlib, json, pkgutil, sys\n"
-        "found = pkgutil.walk_packages(allocation.__path__, 'allocation.')\n"
-        "for each in found: importlib.import_module(each.name)\n"
+        "import allocation, importlib, json, pkgutil, sys, wire\n"
+        "for package in (allocation, wire):\n"
+        "    found = pkgutil.walk_packages(package.__path__, f'{package.__name__}.')\n"
+        "    for each in found: importlib.import_module(each.name)\n"
         "print(json.dumps([allocation.__file__, sorted(sys.modules)]))",
     )  # fmt: skip
     origin, modules = json.loads(reported)

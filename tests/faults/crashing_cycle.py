@@ -21,7 +21,7 @@ POINTS = {
     "in the middle of starts": ("allocation.services.runs.start", "_begin", 1),
     "when starts are nearly written": ("allocation.services.runs.start", "bookings_change", 1),
     "before nodes are notified": ("allocation.services.decide.cycle", "publish_due", 1),
-    "while a node is notified": ("allocation.wire", "seal", 1),
+    "while a node is notified": ("wire", "seal", 1),
 }
 # Where it dies if it moves something.
 OF_MOVES = {

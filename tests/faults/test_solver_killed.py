@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, BookingEvent, Decision, Gpu
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_release

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import Booking, Gpu, GpuEvent
 from allocation.rules.states import TERMINAL, State
 from allocation.services.bookings.change.changes import booking_extend

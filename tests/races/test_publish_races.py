@@ -7,7 +7,7 @@ from threading import Event
 import psycopg
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import Gpu, Node
 from allocation.services.nodes.redis_accounts import agents_redis
 from allocation.services.publish.publish import publish_due

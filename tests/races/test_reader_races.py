@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 
-from allocation import wire
+import wire
 from allocation.models import Gpu, GpuSample, Node, SolverState
 from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.nodes.restores import epoch_raise, nodes_ahead

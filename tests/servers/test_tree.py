@@ -9,7 +9,7 @@ import pytest
 
 from tests.servers.servers import ROOT
 
-PACKAGES = ("portal", "tenants", "billing", "allocation", "solver", "gpu_client", "tests")
+PACKAGES = ("portal", "tenants", "billing", "allocation", "solver", "wire", "gpu_client", "tests")
 LINES_MAX = 500
 MODULES_MAX = 15
 # Each of them is where a library has no types. The list may only get shorter.

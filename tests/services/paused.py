@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from allocation import wire
+import wire
 from allocation.models import Booking, BookingEvent
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.creation import booking_request

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from allocation import wire
+import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.node import Node as AgentNode
 from allocation.agent.nvml.watch import NvmlWatch

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from allocation import wire
+import wire
 from allocation.models import Node
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol
 from tests.builders_allocation import NOW

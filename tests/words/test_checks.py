@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.utils.translation import override, trans_real
 
-from allocation import wire
+import wire
 from allocation.words.fleet import check_text
 from tests.words.test_reasons import Backwards
 from tests.words.test_refusals import literals, name_of

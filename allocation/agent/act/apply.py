@@ -14,7 +14,7 @@ from allocation.agent.ports.gpu import PERMANENT, GpuError, GpuPort, Truth
 from allocation.agent.ports.handover import Handover
 from allocation.agent.state.records import Records
 from allocation.agent.state.store import StoreError
-from allocation.wire import Mode
+from wire import Mode
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.suspender import LIMIT_S, Program, living
 from allocation.agent.state.records import Records
 from allocation.agent.state.store import StoreError
-from allocation.wire import DesiredAllocation, PauseMethod
+from wire import DesiredAllocation, PauseMethod
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 
-from allocation import wire
+import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.plan.reconcile import State
 from allocation.agent.plan.targets import GpuTarget, Record

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from allocation import wire
+import wire
 from allocation.agent.plan import steps
 from allocation.agent.plan.targets import GpuTarget
 from allocation.agent.ports.clock import Clock

@@ -10,7 +10,7 @@ A program with locked CUDA calls can't end in order, so it is resumed before TER
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from allocation import wire
+import wire
 from allocation.agent.owner.shares import ActiveBooking, ResumedAllocation
 from allocation.agent.plan.targets import Record
 from allocation.agent.ports.gpu import GpuPort

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
-from allocation import wire
+import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.plan.targets import Record, place_of
 from allocation.agent.ports.gpu import FoundInstance, GpuError, GpuPort, Place, Truth
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.suspender import Program
-from allocation.wire import DesiredAllocation
+from wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from allocation import wire
+import wire
 
 State = wire.CheckState
 LIMIT_S = 4.0

@@ -24,7 +24,7 @@ from allocation.agent.ports.host_cores import numa_node
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.nvml import installed
 from allocation.agent.simulated.programs import simulated_port
-from allocation.wire import InventoryGpu
+from wire import InventoryGpu
 
 _OLDEST = 535
 _SUSPENDS = 550

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from allocation import wire
+import wire
 from allocation.agent import VERSION
 from allocation.agent.ports.gpu import GpuPort
 from allocation.agent.ports.host_cores import numa_node

@@ -25,7 +25,7 @@ from allocation.agent.nvml.processes import DevicePrograms, Processes, lists_scr
 from allocation.agent.nvml.reset import gpu_reset
 from allocation.agent.owner.cdi import DeviceNodes
 from allocation.agent.ports.gpu import FoundInstance, GpuError, Place, Reading, Truth, watched
-from allocation.wire import InventoryGpu, Mode, Peer, Placement
+from wire import InventoryGpu, Mode, Peer, Placement
 
 log = logging.getLogger(__name__)
 

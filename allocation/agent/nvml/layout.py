@@ -13,7 +13,7 @@ from math import gcd
 
 import pynvml
 
-from allocation import wire
+import wire
 from allocation.agent.nvml.calls import (
     REFUSALS,
     Handle,
@@ -24,7 +24,7 @@ from allocation.agent.nvml.calls import (
     reading,
     with_retry,
 )
-from allocation.wire import PciePath, Peer
+from wire import PciePath, Peer
 
 _SWITCH = "switch"
 _PATHS: dict[int, PciePath] = {

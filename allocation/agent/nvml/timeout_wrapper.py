@@ -24,7 +24,7 @@ from allocation.agent.ports.worker_threads import (
     OPEN_LIMIT_S,
     WorkerThreads,
 )
-from allocation.wire import InventoryGpu, Mode
+from wire import InventoryGpu, Mode
 
 ALL_GPUS = "all GPUs"
 _FILES = "device files"

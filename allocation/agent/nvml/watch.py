@@ -12,7 +12,7 @@ import pynvml
 
 from allocation.agent.nvml.calls import REFUSALS, Handle, attempt, code_of, field_value
 from allocation.agent.ports.gpu import FoundError
-from allocation.wire import Recovery
+from wire import Recovery
 
 log = logging.getLogger(__name__)
 

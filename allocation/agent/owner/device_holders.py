@@ -10,7 +10,7 @@ from allocation.agent.plan.targets import place_of
 from allocation.agent.ports.gpu import GpuPort
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
-from allocation.wire import DesiredAllocation
+from wire import DesiredAllocation
 
 AccountOf = Callable[[str], str | None]
 """The local account of a member of the portal."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from allocation import wire
+import wire
 from allocation.agent.host.network import Network
 from allocation.agent.ports.handover import booking_full_name, exports, host_environment
 from allocation.agent.ports.host_cores import CoreTopology, cores_text

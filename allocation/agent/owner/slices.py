@@ -18,7 +18,7 @@ from allocation.agent.ports.handover import booking_full_name, write_atomic
 from allocation.agent.ports.host_cores import cores_text
 from allocation.agent.ports.programs import Programs
 from allocation.agent.ports.systemd import Units, booking_of, unit_of
-from allocation.wire import DesiredAllocation
+from wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
 

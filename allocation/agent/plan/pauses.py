@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from allocation.wire import Mode, Notice, PauseMethod
+from wire import Mode, Notice, PauseMethod
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

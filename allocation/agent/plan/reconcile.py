@@ -19,7 +19,7 @@ from allocation.agent.plan.steps import (
 )
 from allocation.agent.plan.targets import GpuTarget, Task, collide
 from allocation.agent.ports.gpu import FoundInstance, Place, Truth
-from allocation.wire import AllocationState, Mode
+from wire import AllocationState, Mode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

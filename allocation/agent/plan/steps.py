@@ -3,7 +3,7 @@
 import dataclasses
 
 from allocation.agent.ports.gpu import Place
-from allocation.wire import DesiredAllocation, Mode, PauseMethod
+from wire import DesiredAllocation, Mode, PauseMethod
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from allocation.agent.ports.gpu import Place
-from allocation.wire import Desired, DesiredAllocation, Mode
+from wire import Desired, DesiredAllocation, Mode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol
 
-from allocation.wire import InventoryGpu, Mode, Recovery
+from wire import InventoryGpu, Mode, Recovery
 
 Fault = Literal[
     "in_use", "no_room", "invalid", "unsupported", "lost", "reset_required", "hangs", "driver"

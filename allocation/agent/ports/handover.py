@@ -17,7 +17,7 @@ from typing import Protocol
 
 from allocation.agent.ports.host_cores import CoreTopology, cores_text
 from allocation.agent.ports.readable import FILE, folder_readable
-from allocation.wire import DesiredAllocation
+from wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.client import PubSub
 from redis.retry import Retry
 
-from allocation import wire
+import wire
 
 log = logging.getLogger(__name__)
 

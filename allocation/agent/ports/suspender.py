@@ -17,7 +17,7 @@ from typing import Protocol
 from allocation.agent.ports.checkpoint_tool import Answer, Call, CheckpointTool
 from allocation.agent.ports.handover import booking_full_name
 from allocation.agent.ports.programs import Programs
-from allocation.wire import DesiredAllocation
+from wire import DesiredAllocation
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from allocation.agent.ports.gpu import GpuError
-from allocation.wire import NOT_ANSWERING
+from wire import NOT_ANSWERING
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocation import wire
+import wire
 
 log = logging.getLogger(__name__)
 

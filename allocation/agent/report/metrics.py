@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from allocation import wire
+import wire
 from allocation.agent import VERSION
 from allocation.agent.act.apply import Outcome
 from allocation.agent.state.store import Store
-from allocation.wire.exposition import CONTENT_TYPE, Metric, Value, exposition
+from wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 
 _SIGNALS = (
     ("utilisation", "utilisation_percent", "Busy time."),

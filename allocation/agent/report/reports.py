@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from allocation import wire
+import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.act.step_times import StepTimes
 from allocation.agent.owner.notices import saved_at

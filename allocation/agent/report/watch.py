@@ -5,7 +5,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 
-from allocation import wire
+import wire
 from allocation.agent.act.apply import Outcome
 from allocation.agent.act.unbooked_processes import UnbookedProcess, UnbookedProcesses
 from allocation.agent.plan.targets import Record, place_of

@@ -15,7 +15,7 @@ from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes, capabi
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.models import HardwareFault
 from allocation.agent.simulated.processes import Process
-from allocation.wire import DesiredAllocation
+from wire import DesiredAllocation
 
 
 def program(hardware: Hardware, pid: int) -> Process | None:

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 from pathlib import Path
 
-from allocation import wire
+import wire
 from allocation.agent.state.enrol import Identity, identity_save
 from allocation.agent.state.store import Store
 

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from allocation import wire
+import wire
 from allocation.agent.state.store import write_synced
 
 _TIMEOUT_S = 20.0

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from allocation.agent.plan.targets import Record
 from allocation.agent.ports.readable import folder_ensure
 from allocation.agent.ports.suspender import Suspended
-from allocation.wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
-from allocation.wire.strict import build
+from wire import Desired, DesiredAllocation, Envelope, WireError, open_desired
+from wire.strict import build
 
 # How far the number on disk is ahead of the last one used: many more than are used between two
 # saves, so that numbers rise over a restart even if the clock was set back.

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import Count, Max
 
 from allocation.models import DecisionReplay
-from allocation.wire.exposition import Metric, Value
+from wire.exposition import Metric, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from allocation.models import (
 from allocation.queries.fleet.fleet import UNREACHABLE_AFTER
 from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
 from allocation.rules.states import State
-from allocation.wire.exposition import Metric, Value
 from solver import Snapshot
+from wire.exposition import Metric, Value
 
 _COUNTED = (
     ("stale_dropped", "Outdated messages of agents, dropped."),

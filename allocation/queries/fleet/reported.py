@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from allocation import wire
+import wire
 from allocation.models import GpuModel, NodeInventory
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from solver.fleet.mig_geometry import is_expressible

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from allocation.wire import Heartbeat, Report
+from wire import Heartbeat, Report
 
 STARTED = ("starting", "active")
 # A report lists every allocation on its node, and most of it is known already. Only these states

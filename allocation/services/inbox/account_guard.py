@@ -16,7 +16,7 @@ from typing import Any
 import redis
 from django.db import DatabaseError, connections
 
-from allocation import wire
+import wire
 from allocation.models import Node
 from allocation.services.inbox.report_streams import (
     enrolled_names,

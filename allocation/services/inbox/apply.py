@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import F
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Booking, Node
 from allocation.rules.nodes.fencing import (
     PortalState,

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from django.db import OperationalError
 from django.db.models import F
 
-from allocation import wire
+import wire
 from allocation.models import Node
 from allocation.services.inbox.apply import message_apply
 from allocation.services.inbox.heartbeats import Received, received_store

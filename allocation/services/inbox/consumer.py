@@ -12,7 +12,7 @@ from uuid import UUID
 import redis
 from django.db import OperationalError, close_old_connections
 
-from allocation import wire
+import wire
 from allocation.rules.nodes.leases import LeaseWatch, LongLeases
 from allocation.rules.nodes.unreachable import AnswerWatch
 from allocation.services.inbox.account_guard import AccountGuard

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from allocation import wire
+import wire
 from allocation.models import GpuEvent, Node, SolverState
 from allocation.rules.nodes.fencing import follows_newer
 from allocation.rules.nodes.leases import lease_seconds

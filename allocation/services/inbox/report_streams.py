@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from allocation import wire
+import wire
 from allocation.models import Node
 from allocation.services.nodes.redis_accounts import agents_redis
 from tenants.platform.database.compiled import Compiled

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 
-from allocation import wire
+import wire
 from allocation.models import (
     EnrolmentToken,
     Gpu,

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node, Occupancy
 from allocation.services.nodes.fleet import (
     agent_supports,

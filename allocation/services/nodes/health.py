@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Gpu, GpuEvent, Node
 from allocation.rules.nodes.health import Action, finding_of
 from allocation.services.record.site_events import gpu_event

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from allocation import wire
+import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeExamination, NodeInventory
 from allocation.queries.fleet.reported import inventory_read, is_plannable, model_of
 from allocation.rules.nodes.health import essential_failed

@@ -7,7 +7,7 @@ from uuid import UUID
 import redis
 from django.db.models import Q
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Booking, Node, PortalMode
 from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.rules.states import State

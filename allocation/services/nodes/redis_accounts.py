@@ -18,7 +18,7 @@ import redis
 from django.conf import settings
 from django.db import transaction
 
-from allocation import wire
+import wire
 from allocation.models import Node
 
 logger = logging.getLogger(__name__)

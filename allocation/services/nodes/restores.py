@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Max
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Node, SolverState
 from allocation.services.nodes.redis_accounts import agents_redis
 from tenants.audit import platform_record

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import F, Max, Min
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Node
 from allocation.queries.fleet.telemetry import (
     ROLLUP_STEP,

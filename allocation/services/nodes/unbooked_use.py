@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from django.db import transaction
 
-from allocation import wire
+import wire
 from allocation.models import GpuEvent, Node
 from allocation.rules.nodes.node_policy import NodePolicy, is_escalation_valid
 from allocation.services.nodes.fleet import (

@@ -12,7 +12,7 @@ from typing import Literal
 
 from django.db import transaction
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Node, PortalMode
 from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.rules.ask.words.numbers import length_of

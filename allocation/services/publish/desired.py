@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Count
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Gpu, MigPlacement, Node, Pause
 from allocation.models.bookings import booking_node_name
 from allocation.services.nodes.fleet import agent_supports, node_key

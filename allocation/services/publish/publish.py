@@ -11,7 +11,7 @@ import redis
 from django.db import transaction
 from django.db.models import F, QuerySet
 
-from allocation import wire
+import wire
 from allocation.models import Node
 from allocation.services.nodes.fleet import node_key
 from allocation.services.nodes.redis_accounts import agents_redis

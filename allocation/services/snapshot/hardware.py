@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from allocation import wire
+import wire
 from allocation.models import Gpu, GpuModel, Maintenance, MigPlacement, Node
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.services.nodes.fleet import agent_supports

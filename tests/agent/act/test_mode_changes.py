@@ -7,7 +7,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.act.apply import LONGEST_PAUSE_S, STUCK_S
 from allocation.agent.nvml.reset import gpu_reset
 from allocation.agent.ports.gpu import GpuError, Place

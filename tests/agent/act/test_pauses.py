@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.act.endings import KILL_AFTER_NOTICE_S
 from allocation.agent.owners import LISTEN_EVERY_S
 from allocation.agent.state import store

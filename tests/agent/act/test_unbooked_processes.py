@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.act.unbooked_processes import KILL_AFTER_S, WARNED_BEFORE_S, UnbookedProcesses
 from allocation.agent.host.other_owners import OtherSchedulers
 from allocation.agent.ports.clock import Clock

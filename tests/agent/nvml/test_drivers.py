@@ -5,7 +5,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.ports.gpu import GpuError, Place
 from allocation.agent.simulated.drivers import DEFAULT, DRIVERS, driver_named
 from tests.agent import driver_noise

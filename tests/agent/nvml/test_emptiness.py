@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.host.machine import process_signal
 from allocation.agent.host.open_files import HostOpenFiles
 from allocation.agent.nvml.processes import lists_scrambled

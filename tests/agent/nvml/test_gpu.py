@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.host.machine import process_signal
 from allocation.agent.nvml import calls, layout, measure, processes, watch
 from allocation.agent.nvml import gpu as nvml_gpu

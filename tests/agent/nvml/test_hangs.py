@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from allocation import wire
+import wire
 from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.act.leases import MARGIN_S
 from allocation.agent.nvml.timeout_wrapper import TimeoutGpu, TimeoutWatch

@@ -7,8 +7,8 @@ import pytest
 from allocation.agent.host.machine import process_signal
 from allocation.agent.nvml.gpu import NvmlGpu
 from allocation.agent.ports.gpu import GpuPort
-from allocation.wire import Peer
 from tests.agent.nvml.test_gpu import HARDWARE, simulate
+from wire import Peer
 
 
 @pytest.fixture(params=HARDWARE)

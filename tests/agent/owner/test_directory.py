@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.act.leases import MARGIN_S
 from allocation.agent.act.unbooked_processes import UnbookedProcesses
 from allocation.agent.node import Node

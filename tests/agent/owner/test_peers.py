@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent import run
 from allocation.agent.host.network import Network, default_interface, network_find
 from allocation.agent.owner.shares import (

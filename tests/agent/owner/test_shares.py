@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.owner.device_holders import share_holders
 from allocation.agent.owner.shares import NodeContext, active_bookings, environment
 from allocation.agent.ports.programs import ProcessOwner

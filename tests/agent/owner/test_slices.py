@@ -25,7 +25,6 @@ from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
 from allocation.agent.simulated.hardware import Hardware
 from allocation.agent.simulated.programs import SimulatedPrograms
 from allocation.agent.unit import SLICES, unit_text
-from allocation.wire import DesiredAllocation
 from tests.agent.builders import (
     HOUR,
     NOW,
@@ -38,6 +37,7 @@ from tests.agent.builders import (
     noticed,
 )
 from tests.agent.owner.systemd_fake import ADA, EVE, UNIT, Fake
+from wire import DesiredAllocation
 
 UNITS = Path(agent.__file__).with_name("units")
 COMMON = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")

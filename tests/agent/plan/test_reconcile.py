@@ -16,8 +16,8 @@ from allocation.agent.plan.steps import (
 )
 from allocation.agent.plan.targets import Record, gpu_targets, records_of
 from allocation.agent.ports.gpu import FoundInstance, Place, Truth
-from allocation.wire import DesiredAllocation, Mode
 from tests.agent.builders import HOUR, NOW, a_document, a_slice, a_whole, cases
+from wire import DesiredAllocation, Mode
 
 GPU = "GPU-1"
 SLICE = a_slice("a1")

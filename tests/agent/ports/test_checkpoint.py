@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.act.endings import KILL_AFTER_NOTICE_S
 from allocation.agent.ports.checkpoint_tool import Answer, Call
 from allocation.agent.ports.suspender import LIMIT_S

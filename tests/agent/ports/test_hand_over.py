@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings
 from allocation.agent.state.store import folder_locked
 from tests.agent.builders import (

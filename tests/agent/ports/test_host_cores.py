@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation import wire
+import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.owner.cgroups import OWN, Cgroups, CgroupsUnavailable, subtree_prepare
 from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings, environment

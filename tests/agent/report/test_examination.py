@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.options import options_parse
 from allocation.agent.ports.link import Connected
 from allocation.agent.report.examination import (

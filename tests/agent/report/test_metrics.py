@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from allocation.agent.options import options_parse
 from allocation.agent.report.metrics import MetricsBoard, address_parse, metrics_serve
 from allocation.agent.simulated.programs import SimulatedUsers
-from allocation.wire.exposition import Metric, Value, exposition
 from tests.agent.builders import a_document, a_rig, a_slice, a_whole
+from wire.exposition import Metric, Value, exposition
 
 _LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)')

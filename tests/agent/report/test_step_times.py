@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from allocation import wire
+import wire
 from tests.agent.builders import NOW, Rig, a_document, a_slice
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from tests.agent.builders import NOW, Rig, a_document, a_rig, a_slice, a_whole, cases
 
 

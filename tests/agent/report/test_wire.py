@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation import wire
-from allocation.wire import envelope
+import wire
 from tests.agent.builders import KEY, KEYS, NOW, a_document, a_slice, a_whole, cases, signed
+from wire import envelope
 
 INVENTORY = wire.Inventory(
     hostname="n1",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.agent.act.endings import KILL_AFTER_S
 from allocation.agent.act.leases import MARGIN_S
 from allocation.agent.plan.targets import Record, gpu_targets

@@ -22,7 +22,7 @@ from typing import Any
 
 import redis
 
-from allocation import wire
+import wire
 from allocation.agent.state.enrol import Identity, identity_save
 from tests.agent.builders import KEY, NODE, a_document, a_whole
 from tests.bench.machine import ROOT, machine, report, spread

@@ -17,7 +17,7 @@ from typing import Any
 
 import redis
 
-from allocation import wire
+import wire
 from tests.bench.live.inside import (
     Member,
     nodes_add,

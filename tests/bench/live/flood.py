@@ -20,7 +20,7 @@ from typing import Any
 
 import redis
 
-from allocation import wire
+import wire
 from tests.bench.live.agents import SimulatedSender
 from tests.bench.live.inside import nodes_add, program_pid, site_enter
 from tests.bench.machine import machine, spread

@@ -44,7 +44,7 @@ def nodes_add(prefix: str, count: int, gpus: int) -> list[Member]:
     from django.db import transaction  # noqa: PLC0415
     from django.db.models import Max  # noqa: PLC0415
 
-    from allocation import wire  # noqa: PLC0415
+    import wire  # noqa: PLC0415
     from allocation.models import Gpu, Node, Rack  # noqa: PLC0415
     from allocation.services.nodes.redis_accounts import agent_accounts_ensure  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from typing import Any
 import pynvml
 import redis
 
-from allocation import wire
+import wire
 from allocation.agent.host.machine import host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.owner.booking_files import BookingFiles

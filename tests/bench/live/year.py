@@ -34,7 +34,7 @@ from tests.bench.machine import machine, report
 from tests.servers.servers import DATABASE, Servers
 
 if TYPE_CHECKING:
-    from allocation import wire
+    import wire
     from allocation.services.inbox.batch import StreamMessage
     from portal.demo.history import TimedAction
     from portal.demo.nodes import DemoFleet, DemoNode
@@ -172,7 +172,7 @@ def readings(fleet: "DemoFleet", now: datetime) -> None:
 
 
 def _words(node: "DemoNode", now: datetime) -> "Iterator[StreamMessage]":
-    from allocation import wire  # noqa: PLC0415
+    import wire  # noqa: PLC0415
 
     first = int((now - BATCH).timestamp())
     for at in range(first + EVERY_S, int(now.timestamp()) + 1, EVERY_S):
@@ -204,7 +204,7 @@ def _samples(node: "DemoNode", at: int) -> "Iterator[wire.Sample]":
 def _sample(
     gpu: str, key: str | None, slot: int | None, size: int | None, at: int
 ) -> "wire.Sample":
-    from allocation import wire  # noqa: PLC0415
+    import wire  # noqa: PLC0415
 
     busy = key is not None
     return wire.Sample(

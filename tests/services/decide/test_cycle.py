@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from allocation import wire
+import wire
 from allocation.models import Booking, BookingEvent, Decision, Gpu, Node, Occupancy
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.change.changes import booking_extend

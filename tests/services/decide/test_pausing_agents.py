@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Booking, BookingEvent, Node
 from allocation.services.bookings.release import booking_cancel, booking_release
 from allocation.services.nodes.redis_accounts import agents_redis

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Booking, EventCounter, Gpu, GpuSample, Node, SolverState
 from allocation.services.inbox import apply, consumer, heartbeats
 from allocation.services.inbox.apply import message_apply

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import Booking, GpuSample, Node
 from allocation.rules.nodes.plausibility import is_implausible
 from allocation.services.bookings.creation import booking_request

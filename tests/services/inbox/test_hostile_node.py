@@ -10,7 +10,7 @@ import pytest
 import redis
 from django.db import OperationalError
 
-from allocation import wire
+import wire
 from allocation.models import Node
 from allocation.services.inbox import account_guard, report_streams
 from allocation.services.inbox.account_guard import AccountGuard

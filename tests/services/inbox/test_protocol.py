@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import Gpu, GpuSample, Node, NodeExamination
 from allocation.rules.nodes.plausibility import clock_is_wrong
 from allocation.services.bookings.creation import booking_request

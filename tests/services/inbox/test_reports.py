@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import OperationalError
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, Booking, Gpu, GpuEvent, Node, Occupancy
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel, booking_release

@@ -11,7 +11,7 @@ import redis
 from django.conf import settings
 from django.core.management import call_command
 
-from allocation import wire
+import wire
 from allocation.models import Node, SolverState
 from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check

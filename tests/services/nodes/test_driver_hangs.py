@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import Gpu, GpuEvent
 from allocation.services.bookings.creation import booking_request
 from tests.builders_allocation import Lab, a_booking_request, a_lab

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from allocation import wire
+import wire
 from allocation.models import Node, NodeExamination
 from allocation.queries.fleet.nodes import examination_of
 from allocation.services.nodes.fleet import enrolment_token_create, node_approve, node_enrol

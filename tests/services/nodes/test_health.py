@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.db import IntegrityError, transaction
 
-from allocation import wire
+import wire
 from allocation.models import Booking, Gpu, GpuEvent, Node
 from allocation.rules.states import State
 from allocation.services.bookings.creation import booking_request

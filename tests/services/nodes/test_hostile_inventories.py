@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import EnrolmentToken, Gpu, Node
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol
 from allocation.services.nodes.inventories import inventory_apply
-from allocation.wire import envelope
 from tenants.platform.errors import Refused
 from tests.builders_allocation import NOW, a_model
 from tests.roles import as_system
 from tests.services.reported import a_gpu, an_inventory, enrolled, there
+from wire import envelope
 
 pytestmark = pytest.mark.django_db
 KEY = b"k" * 32

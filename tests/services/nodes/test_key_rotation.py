@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
-from allocation import wire
+import wire
 from allocation.agent.state.enrol import identity_load
 from allocation.models import Node
 from allocation.services.bookings.creation import booking_request

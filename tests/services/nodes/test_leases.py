@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 import redis
 
-from allocation import wire
+import wire
 from allocation.agent.act.leases import Leases
 from allocation.agent.plan.targets import Record
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState

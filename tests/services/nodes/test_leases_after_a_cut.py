@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS
 from allocation.services.nodes.leases import leases_grant
 from allocation.services.nodes.redis_accounts import agents_redis

@@ -10,7 +10,7 @@ import pytest
 import redis
 from django.db import transaction
 
-from allocation import wire
+import wire
 from allocation.models import EnrolmentToken, Node
 from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes import redis_accounts

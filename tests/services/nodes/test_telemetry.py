@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, IntegrityError, transaction
 
-from allocation import wire
+import wire
 from allocation.models import Allocation, EventCounter, Gpu, GpuSample, GpuUse
 from allocation.queries.fleet.telemetry import (
     UseCurve,

@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError
 from django.test import Client
 
-from allocation import wire
+import wire
 from allocation.models import EventCounter, Gpu, GpuEvent, Node
 from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.fleet import enrolment_token_create

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from allocation import wire
+import wire
 from allocation.agent.act.leases import MARGIN_S, Leases
 from allocation.models import Node, PortalMode
 from allocation.queries.fleet.portal_modes import mode_in_force

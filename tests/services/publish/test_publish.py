@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from allocation import wire
+import wire
 from allocation.models import Booking, Gpu, Node
 from allocation.services.bookings.creation import booking_request
 from allocation.services.inbox.consumer import Reader

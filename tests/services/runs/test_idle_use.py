@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import Booking, Node, Pause
 from allocation.services.record.open_pauses import pauses_withdrawable
 from allocation.services.runs.idle_use import VETO_TIME, booking_still_needed, idle_watch

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from allocation import wire
+import wire
 from allocation.models import Booking, Node
 from allocation.rules.charging import no_show_after
 from allocation.rules.nodes.no_shows import PresencePolicy, presence_policy_of, warnings_expected

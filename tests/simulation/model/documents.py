@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from allocation import wire
+import wire
 from tests.simulation.model.suspended_work import resumes_on, runs_of, suspended_on
 from tests.simulation.tables.rows import STARTED_STATES, Row, Site, Tables
 

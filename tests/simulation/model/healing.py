@@ -1,6 +1,6 @@
 """The model's hardware that fails: see allocation/services/nodes/health.py and healing.py."""
 
-from allocation import wire
+import wire
 from allocation.rules.nodes.fencing import STARTED
 from allocation.rules.nodes.health import Action, finding_of
 from solver import Place

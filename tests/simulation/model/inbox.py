@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from allocation import wire
+import wire
 from allocation.rules.nodes.fencing import (
     STARTED,
     PortalState,

@@ -14,8 +14,8 @@ from allocation.agent.simulated.hardware import Gpu, Hardware, Instance
 from allocation.agent.simulated.models import HardwareFault, fleet_parse
 from allocation.agent.simulated.processes import Process
 from allocation.agent.simulated.programs import program, program_change, program_toggle
-from allocation.wire import NOT_ANSWERING, DesiredAllocation
 from tests.simulation.nodes.occupancy import is_foreign
+from wire import NOT_ANSWERING, DesiredAllocation
 
 if TYPE_CHECKING:
     from tests.simulation.nodes.node import SimNode

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pynvml
 
-from allocation import wire
+import wire
 from allocation.agent.host.machine import Host, host_simulated, inventory_take
 from allocation.agent.node import Node
 from allocation.agent.nvml.gpu import NvmlGpu
@@ -32,7 +32,6 @@ from allocation.agent.state import store
 from allocation.agent.state.documents import Keys
 from allocation.agent.state.enrol import Identity
 from allocation.agent.state.store import Store
-from allocation.wire import DesiredAllocation
 from tests.simulation.nodes.disk import Disk
 from tests.simulation.nodes.machine import (
     Machine,
@@ -42,6 +41,7 @@ from tests.simulation.nodes.machine import (
     WatchedHandover,
 )
 from tests.simulation.nodes.occupancy import Occupancy, is_foreign
+from wire import DesiredAllocation
 
 CRASH_POINTS = (
     "before the state is on disk",

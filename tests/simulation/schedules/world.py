@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from allocation import wire
+import wire
 from allocation.agent.ports import link as links
 from allocation.agent.state.enrol import Identity
 from solver import Gpu, Host, Model, Placement, units_of

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from allocation import wire
+import wire
 from allocation.agent.state.enrol import Identity
 from allocation.models import (
     Booking,

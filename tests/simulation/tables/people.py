@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from allocation import wire
+import wire
 from solver import Ask, Tier
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from allocation import wire
+import wire
 from solver import Gpu, Host, Limit, Model, Order, Place, Reason, Tier
 from tests.simulation.requests.tables import ArrayRow, ChangeRow, EntryRow, OfferRow
 from tests.simulation.tables.people import BORROWER, SERVICES, Party, Service, UserRequest

@@ -4,7 +4,7 @@ services/snapshot_homes.py."""
 import dataclasses
 from collections.abc import Sequence
 
-from allocation import wire
+import wire
 from solver import Place, Request
 from tests.simulation.tables.rows import Booking, Pause, Row, Tables
 

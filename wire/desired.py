@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
-from allocation.wire.fields import ADDED, VERSION, Mode, Name, PauseMethod
+from wire.fields import ADDED, VERSION, Mode, Name, PauseMethod
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from allocation.wire.desired import Desired, Lease
-from allocation.wire.fields import VERSION
-from allocation.wire.reports import FromAgent, Inventory
-from allocation.wire.strict import WireError, as_bytes, build, load
+from wire.desired import Desired, Lease
+from wire.fields import VERSION
+from wire.reports import FromAgent, Inventory
+from wire.strict import WireError, as_bytes, build, load
 
 MAX_BYTES = 1 << 20
 Message = Desired | Lease | FromAgent

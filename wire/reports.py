@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
-from allocation.wire.fields import (
+from wire.fields import (
     ADDED,
     VERSION,
     AllocationState,

@@ -23,8 +23,8 @@ Redis: ``desired_key`` and ``lease_key`` hold one envelope each (``Envelope.to_j
 envelopes as fields (``Envelope.to_fields``).
 """
 
-from allocation.wire.check_words import CHECK_TEXTS
-from allocation.wire.desired import (
+from wire.check_words import CHECK_TEXTS
+from wire.desired import (
     Desired,
     DesiredAllocation,
     DesiredGpu,
@@ -35,7 +35,7 @@ from allocation.wire.desired import (
     Notice,
     Rotation,
 )
-from allocation.wire.envelope import (
+from wire.envelope import (
     MAX_BYTES,
     Envelope,
     Message,
@@ -49,7 +49,7 @@ from allocation.wire.envelope import (
     open_report,
     seal,
 )
-from allocation.wire.fields import (
+from wire.fields import (
     CHECK_FACTS_MAX,
     CHECKS_MAX,
     LEASE_EXPIRED,
@@ -67,7 +67,7 @@ from allocation.wire.fields import (
     Recovery,
     StepName,
 )
-from allocation.wire.reports import (
+from wire.reports import (
     CheckFact,
     CheckResult,
     Enforcement,
@@ -88,7 +88,7 @@ from allocation.wire.reports import (
     Telemetry,
     UnbookedDevice,
 )
-from allocation.wire.strict import WireError
+from wire.strict import WireError
 
 __all__ = [
     "ADDED_FIELDS_SINCE",
