@@ -13,6 +13,7 @@ COPY tenants tenants
 COPY billing billing
 COPY allocation allocation
 COPY solver solver
+COPY agent agent
 COPY wire wire
 COPY templates templates
 COPY static static

@@ -18,7 +18,7 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 TURN := $(if $(shell git rev-parse HEAD 2>/dev/null),--turn $(shell git rev-parse HEAD 2>/dev/null))
 # Files with tests that kill processes.
 FAULTS = $(shell grep -rl --include='test_*.py' 'mark\.faults' tests)
-CODE := portal tenants billing allocation solver wire gpu_client tests manage.py
+CODE := portal tenants billing allocation solver agent wire gpu_client tests manage.py
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 

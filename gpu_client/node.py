@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from allocation.agent import run as agent_run
+from agent import run as agent_run
 from gpu_client.api import Client, Document
 from gpu_client.config import NotSignedIn, config_load
 from gpu_client.output import line_print

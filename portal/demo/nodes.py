@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from uuid import NAMESPACE_DNS, uuid5
 
 import wire
-from allocation.agent.host.machine import host_simulated, inventory_take
-from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.models import fleet_parse
-from allocation.agent.simulated.nvml import installed
+from agent.host.machine import host_simulated, inventory_take
+from agent.nvml.gpu import NvmlGpu
+from agent.simulated.hardware import Hardware
+from agent.simulated.models import fleet_parse
+from agent.simulated.nvml import installed
 from allocation.models import Node, SolverState
 from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_key

@@ -13,7 +13,7 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import Max
 
-from allocation.agent.simulated.models import Model, models_load
+from agent.simulated.models import Model, models_load
 from allocation.models import Booking, BookingEvent, GpuModel, WorkSpeed
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from billing.models import PriceBook

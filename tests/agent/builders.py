@@ -10,30 +10,30 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 import wire
-from allocation.agent.host.machine import host_simulated, inventory_take
-from allocation.agent.node import Node
-from allocation.agent.nvml.watch import NvmlWatch
-from allocation.agent.owner.booking_files import BookingFiles
-from allocation.agent.owner.cdi import Cdi
-from allocation.agent.owner.slices import Slices
-from allocation.agent.ports.clock import Clock
-from allocation.agent.ports.handover import Handover, HandoverObserver
-from allocation.agent.ports.link import Delivered, DocumentRead, Outgoing
-from allocation.agent.ports.suspender import Suspender
-from allocation.agent.process import Agent
-from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
-from allocation.agent.simulated.drivers import DEFAULT
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.models import fleet_parse
-from allocation.agent.simulated.nvml import SimulatedNvml, installed
-from allocation.agent.simulated.programs import (
+from agent.host.machine import host_simulated, inventory_take
+from agent.node import Node
+from agent.nvml.watch import NvmlWatch
+from agent.owner.booking_files import BookingFiles
+from agent.owner.cdi import Cdi
+from agent.owner.slices import Slices
+from agent.ports.clock import Clock
+from agent.ports.handover import Handover, HandoverObserver
+from agent.ports.link import Delivered, DocumentRead, Outgoing
+from agent.ports.suspender import Suspender
+from agent.process import Agent
+from agent.simulated.device_nodes import SimulatedDeviceNodes
+from agent.simulated.drivers import DEFAULT
+from agent.simulated.hardware import Hardware
+from agent.simulated.models import fleet_parse
+from agent.simulated.nvml import SimulatedNvml, installed
+from agent.simulated.programs import (
     SimulatedPrograms,
     SimulatedSuspender,
     simulated_port,
 )
-from allocation.agent.state.documents import Keys
-from allocation.agent.state.enrol import Identity
-from allocation.agent.state.store import Store
+from agent.state.documents import Keys
+from agent.state.enrol import Identity
+from agent.state.store import Store
 
 NODE = "node-1"
 KEY = b"k" * 32

@@ -15,11 +15,11 @@ from typing import get_args
 
 import pynvml
 
-from allocation.agent.host.machine import host_simulated, inventory_take
-from allocation.agent.ports.gpu import GpuError
-from allocation.agent.simulated.drivers import DRIVERS
-from allocation.agent.simulated.processes import Kind
-from allocation.agent.simulated.programs import simulated_port
+from agent.host.machine import host_simulated, inventory_take
+from agent.ports.gpu import GpuError
+from agent.simulated.drivers import DRIVERS
+from agent.simulated.processes import Kind
+from agent.simulated.programs import simulated_port
 from tests.agent.builders import NOW, Rig, a_document, a_rig, a_slice, a_whole
 
 CODES = (

@@ -94,7 +94,7 @@ class Portal:
 
 
 class Process:
-    """`python -m allocation.agent`, restartable."""
+    """`python -m agent`, restartable."""
 
     def __init__(self, portal: Portal, state: Path) -> None:
         self.portal = portal
@@ -102,7 +102,7 @@ class Process:
         self.running: subprocess.Popen[bytes] | None = None
 
     def start(
-        self, *more: str, program: str = "allocation.agent", **environment: str
+        self, *more: str, program: str = "agent", **environment: str
     ) -> "subprocess.Popen[bytes]":
         options = {
             "PATH": os.environ["PATH"],

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import wire
-from allocation.agent.act.endings import KILL_AFTER_S
-from allocation.agent.ports.link import Connected
-from allocation.agent.simulated.programs import SimulatedUsers
+from agent.act.endings import KILL_AFTER_S
+from agent.ports.link import Connected
+from agent.simulated.programs import SimulatedUsers
 from tests.agent.builders import (
     HOUR,
     KEY,

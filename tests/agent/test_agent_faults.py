@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.ports.link import DocumentRead
-from allocation.agent.state import store
+from agent.ports.link import DocumentRead
+from agent.state import store
 from tests.agent.builders import (
     NOW,
     Rig,

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.plan.targets import Record
-from allocation.agent.ports import handover
-from allocation.agent.ports.gpu import GpuError, Place
-from allocation.agent.ports.link import DocumentRead
-from allocation.agent.state import store
-from allocation.agent.state.store import Store, StoreError
+from agent.nvml.gpu import NvmlGpu
+from agent.plan.targets import Record
+from agent.ports import handover
+from agent.ports.gpu import GpuError, Place
+from agent.ports.link import DocumentRead
+from agent.state import store
+from agent.state.store import Store, StoreError
 from tests.agent.builders import (
     KEYS,
     NOW,
@@ -132,7 +132,7 @@ def test_an_agent_that_dies_while_it_hands_over_leaves_no_file_behind(
         really(path, text)
 
     for module in ("ports.handover", "owner.booking_files"):
-        monkeypatch.setattr(f"allocation.agent.{module}.write_atomic", dies)
+        monkeypatch.setattr(f"agent.{module}.write_atomic", dies)
     with pytest.raises(Died), a_rig(tmp_path) as rig:
         rig.desire(a_document({rig.gpu: [a_slice()]}))
     monkeypatch.undo()

@@ -132,7 +132,7 @@ def test_a_booking_reaches_containers_hooks_and_programs(
         "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES",
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "allocation.agent", "run", *program],
+        [sys.executable, "-m", "agent", "run", *program],
         env={"PATH": os.environ["PATH"], "GPU_AGENT_STATE": str(agent.state)},
         capture_output=True,
         text=True,
@@ -173,7 +173,7 @@ def test_a_pause_is_announced_answered_and_carried_out(
     seen(lambda: said() == ["start", "notice"])
     seen(lambda: portal.reports()[-1].allocations[0].noticed is not None)
     subprocess.run(
-        [sys.executable, "-m", "allocation.agent", "saved", "biology.BK-7"],
+        [sys.executable, "-m", "agent", "saved", "biology.BK-7"],
         env={"PATH": os.environ["PATH"], "GPU_AGENT_STATE": str(agent.state)},
         check=True,
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent import run
-from allocation.agent.owner.booking_files import BookingFiles
-from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings
+from agent import run
+from agent.owner.booking_files import BookingFiles
+from agent.owner.shares import ActiveBooking, NodeContext, active_bookings
 from tests.agent.builders import NODE, NOW, a_document, a_whole, cases
 from tests.agent.ports.test_hand_over import GANG, NAME
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.turn
 
 def ran(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "allocation.agent", "run", "--state", str(state), *arguments],
+        [sys.executable, "-m", "agent", "run", "--state", str(state), *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -181,7 +181,7 @@ def test_an_mpi_launcher_finds_the_hosts_of_the_gang(tmp_path: Path) -> None:
 
 def said_saved(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "allocation.agent", "saved", "--state", str(state), *arguments],
+        [sys.executable, "-m", "agent", "saved", "--state", str(state), *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from allocation.agent.state.enrol import Identity, identity_save
+from agent.state.enrol import Identity, identity_save
 from tests.agent.builders import KEYS, NODE
 from tests.servers.servers import ROOT
 
 pytestmark = pytest.mark.turn
 
 NEVER = ("django", "rest_framework", "celery", "numpy", "ortools", "psycopg", "portal", "tenants")
-SOURCES = ("allocation", "billing", "gpu_client", "portal", "solver", "tenants", "wire")
+SOURCES = ("agent", "allocation", "billing", "gpu_client", "portal", "solver", "tenants", "wire")
 
 
 def needed(extra: str, requirements: Iterable[str]) -> Iterator[metadata.Distribution]:
@@ -101,16 +101,16 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 def test_the_wheel_has_the_agent_its_data_and_nothing_of_the_portal(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     code = {name for name in names if ".dist-info/" not in name}
-    kinds = ("allocation/agent/", "wire/", "allocation/__init__.py", "gpu_client/")
+    kinds = ("agent/", "wire/", "gpu_client/")
     assert {name for name in code if not name.startswith(kinds)} == set()
     here = {
         str(path.relative_to(ROOT))
-        for kind in ("allocation/agent", "wire")
+        for kind in ("agent", "wire")
         for path in (ROOT / kind).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     client = {str(path.relative_to(ROOT)) for path in (ROOT / "gpu_client").glob("*.py")}
-    assert code == here | client | {"allocation/__init__.py"}
+    assert code == here | client
 
 
 def test_the_command_names_what_a_node_does_not_have(installed: Installed) -> None:
@@ -128,15 +128,15 @@ def test_every_module_loads_without_the_server_s_packages(installed: Installed) 
     assert installed.packages - {"async-timeout"} == {"nvidia-ml-py", "redis", "hiredis"}
     reported = installed.run(
         "python", "-I", "-c",
-        "import allocation, importlib, json, pkgutil, sys, wire\n"
-        "for package in (allocation, wire):\n"
+        "import agent, importlib, json, pkgutil, sys, wire\n"
+        "for package in (agent, wire):\n"
         "    found = pkgutil.walk_packages(package.__path__, f'{package.__name__}.')\n"
         "    for each in found: importlib.import_module(each.name)\n"
-        "print(json.dumps([allocation.__file__, sorted(sys.modules)]))",
+        "print(json.dumps([agent.__file__, sorted(sys.modules)]))",
     )  # fmt: skip
     origin, modules = json.loads(reported)
-    assert Path(origin).parent == installed.site / "allocation"
-    assert "allocation.agent.__main__" in modules
+    assert Path(origin).parent == installed.site / "agent"
+    assert "agent.__main__" in modules
     assert {name.partition(".")[0] for name in modules}.isdisjoint(NEVER)
 
 
@@ -145,7 +145,7 @@ def test_doctor_and_units_come_with_it(installed: Installed) -> None:
         "python", "-I", "-c",
         "import runpy, sys\n"
         "sys.argv = ['gpu-agent', 'doctor', '--json', '--simulate', 'h100:2']\n"
-        "sys.exit(0 if runpy.run_module('allocation.agent')['main'](sys.argv[1:], {}) < 2 else 2)",
+        "sys.exit(0 if runpy.run_module('agent')['main'](sys.argv[1:], {}) < 2 else 2)",
     )  # fmt: skip
     checks = {each["name"]: each for each in json.loads(reported)["checks"]}
     assert checks["driver"]["state"] == checks["NVML binding"]["state"] == "ok"

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("portal", "tenants", "billing", "allocation", "solver", "wire", "gpu_client", "tests")
+PACKAGES = (
+    "portal",
+    "tenants",
+    "billing",
+    "allocation",
+    "solver",
+    "agent",
+    "wire",
+    "gpu_client",
+    "tests",
+)
 # A path of the repository, in a sentence or a command: `wire/`.
 _PATH = re.compile(
     rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)}|docs|deploy|static|templates)/[\w*./-]*[\w*/]"

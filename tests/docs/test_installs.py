@@ -6,8 +6,10 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT
 
-FOLDERS = ("allocation", "billing", "deploy", "docs", "gpu_client", "integrations", "portal",
-           "solver", "templates", "tenants", "wire")  # fmt: skip
+FOLDERS = (
+    "agent", "allocation", "billing", "deploy", "docs", "gpu_client", "integrations", "portal",
+    "solver", "templates", "tenants", "wire",
+)  # fmt: skip
 # The package is in no index: it is installed from a checkout or from a file.
 BY_NAME = re.compile(
     r"\b(?:install|uvx|add|run|requires?)\b[^\n|]*[\s'\"`]gpu[-_]portal(?:\[|[\s'\"`=]|$)"

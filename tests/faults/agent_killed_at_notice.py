@@ -1,14 +1,14 @@
 """The agent, killed when a notice of a pause is on its disk and nobody was notified of it yet.
 
-Options as for `python -m allocation.agent`.
+Options as for `python -m agent`.
 """
 
 import os
 import signal
 import sys
 
-from allocation.agent.__main__ import main
-from allocation.agent.owners import OwnerChannel
+from agent.__main__ import main
+from agent.owners import OwnerChannel
 
 tell = OwnerChannel.files_sync
 

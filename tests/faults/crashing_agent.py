@@ -1,14 +1,14 @@
 """The agent, killed in the middle of its first MIG slice: the instance is there, unusable yet.
 
-Options as for `python -m allocation.agent`.
+Options as for `python -m agent`.
 """
 
 import os
 import signal
 import sys
 
-from allocation.agent.__main__ import main
-from allocation.agent.simulated.hardware import Gpu, Hardware, Instance
+from agent.__main__ import main
+from agent.simulated.hardware import Gpu, Hardware, Instance
 
 
 def dies(_: Hardware, __: Gpu, ___: Instance, ____: int | None = None) -> None:

@@ -11,7 +11,7 @@ MUTATIONS = mutations()
 PACKAGES = {
     "solver": 15,
     "allocation/services": 12,
-    "allocation/agent": 6,
+    "agent": 6,
     "allocation/rules": 4,
     "billing": 4,
     "tenants": 4,

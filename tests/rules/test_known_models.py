@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from allocation.agent.simulated.models import models_load
+from agent.simulated.models import models_load
 from allocation.rules.site.known_models import known_catalogue
 from tenants.services import TierTerms
 from tenants.services.platform import LIMITS

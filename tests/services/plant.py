@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import wire
-from allocation.agent.host.machine import host_simulated, inventory_take
-from allocation.agent.node import Node as AgentNode
-from allocation.agent.nvml.watch import NvmlWatch
-from allocation.agent.owner.booking_files import BookingFiles
-from allocation.agent.ports.clock import Clock
-from allocation.agent.ports.handover import Handover
-from allocation.agent.ports.link import Delivered, DocumentRead, LeaseRead, Outgoing
-from allocation.agent.process import Agent
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.models import fleet_parse
-from allocation.agent.simulated.nvml import SimulatedNvml, installed
-from allocation.agent.simulated.programs import simulated_port
-from allocation.agent.state.documents import Keys
-from allocation.agent.state.enrol import Identity
-from allocation.agent.state.store import Store
+from agent.host.machine import host_simulated, inventory_take
+from agent.node import Node as AgentNode
+from agent.nvml.watch import NvmlWatch
+from agent.owner.booking_files import BookingFiles
+from agent.ports.clock import Clock
+from agent.ports.handover import Handover
+from agent.ports.link import Delivered, DocumentRead, LeaseRead, Outgoing
+from agent.process import Agent
+from agent.simulated.hardware import Hardware
+from agent.simulated.models import fleet_parse
+from agent.simulated.nvml import SimulatedNvml, installed
+from agent.simulated.programs import simulated_port
+from agent.state.documents import Keys
+from agent.state.enrol import Identity
+from agent.state.store import Store
 from allocation.models import Allocation, Booking, Node
 from allocation.services.decide.cycle import CycleResult, cycle_run
 from allocation.services.inbox.apply import message_apply

@@ -11,13 +11,13 @@ from unittest import mock
 import pynvml
 import pytest
 
-from allocation.agent.act.leases import Leases
-from allocation.agent.host.open_files import Openers
-from allocation.agent.nvml import processes
-from allocation.agent.nvml.processes import DevicePrograms, Processes
-from allocation.agent.plan import reconcile, targets
-from allocation.agent.simulated.programs import SimulatedOpenFiles
-from allocation.agent.state.store import Store
+from agent.act.leases import Leases
+from agent.host.open_files import Openers
+from agent.nvml import processes
+from agent.nvml.processes import DevicePrograms, Processes
+from agent.plan import reconcile, targets
+from agent.simulated.programs import SimulatedOpenFiles
+from agent.state.store import Store
 from allocation.rules.nodes import leases
 from solver import Snapshot
 from tests.servers.servers import ROOT
@@ -147,7 +147,7 @@ def test_an_agent_that_follows_its_clock_back_in_time_is_seen() -> None:
         }
         return really(desired, again, now)
 
-    with mock.patch("allocation.agent.process.gpu_targets", forgetful):
+    with mock.patch("agent.process.gpu_targets", forgetful):
         assert is_found("P2", prepare=clock_set_back)
 
 
@@ -176,7 +176,7 @@ def test_an_agent_that_pauses_at_the_notice_is_seen() -> None:
             for target in really(desired, held, now)
         ]
 
-    with mock.patch("allocation.agent.process.gpu_targets", hasty):
+    with mock.patch("agent.process.gpu_targets", hasty):
         assert is_found("P12", says="before the end of its grace")
 
 
@@ -243,7 +243,7 @@ def test_an_agent_that_takes_what_strangers_made_for_its_own_is_seen() -> None:
             for target in really(desired, held, now)
         ]
 
-    with mock.patch("allocation.agent.process.gpu_targets", grasping):
+    with mock.patch("agent.process.gpu_targets", grasping):
         assert is_found("P2", says="foreign", first=37)
 
 

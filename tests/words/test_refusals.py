@@ -30,7 +30,7 @@ RAISED = {
     "_refused_time", "_rule_refusal", "fault",
 }  # fmt: skip
 # Programs of operators write to their own console, and the parsers of its file are theirs.
-CONSOLES = {"agent", "management", "migrations", "checks", "site"}
+CONSOLES = {"management", "migrations", "checks", "site"}
 OWNERS = {"the platform"}
 # Mails, notifications and comments have texts of their own, which nobody raises.
 TEXTS = {"mail", "notifications", "jira"}

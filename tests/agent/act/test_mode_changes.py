@@ -8,10 +8,10 @@ import pynvml
 import pytest
 
 import wire
-from allocation.agent.act.apply import LONGEST_PAUSE_S, STUCK_S
-from allocation.agent.nvml.reset import gpu_reset
-from allocation.agent.ports.gpu import GpuError, Place
-from allocation.agent.simulated.hardware import Gpu
+from agent.act.apply import LONGEST_PAUSE_S, STUCK_S
+from agent.nvml.reset import gpu_reset
+from agent.ports.gpu import GpuError, Place
+from agent.simulated.hardware import Gpu
 from tests.agent.builders import NOW, Rig, a_document, a_rig, a_slice, a_whole
 
 

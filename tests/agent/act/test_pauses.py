@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent.act.endings import KILL_AFTER_NOTICE_S
-from allocation.agent.owners import LISTEN_EVERY_S
-from allocation.agent.state import store
+from agent.act.endings import KILL_AFTER_NOTICE_S
+from agent.owners import LISTEN_EVERY_S
+from agent.state import store
 from tests.agent.builders import (
     HOUR,
     NOW,

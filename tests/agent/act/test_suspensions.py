@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent.act.endings import KILL_AFTER_NOTICE_S
-from allocation.agent.ports.gpu import Truth
-from allocation.agent.ports.suspender import LIMIT_S, CudaCheckpoint
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.programs import SimulatedSuspender, program, program_toggle
-from allocation.agent.state import store
+from agent.act.endings import KILL_AFTER_NOTICE_S
+from agent.ports.gpu import Truth
+from agent.ports.suspender import LIMIT_S, CudaCheckpoint
+from agent.simulated.hardware import Hardware
+from agent.simulated.programs import SimulatedSuspender, program, program_toggle
+from agent.state import store
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_rig, a_slice, a_whole, noticed
 
 FREEZE = noticed(a_whole(), method="suspend")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent.act.unbooked_processes import KILL_AFTER_S, WARNED_BEFORE_S, UnbookedProcesses
-from allocation.agent.host.other_owners import OtherSchedulers
-from allocation.agent.ports.clock import Clock
-from allocation.agent.ports.programs import HostPrograms, terminal_write
-from allocation.agent.process import Agent
+from agent.act.unbooked_processes import KILL_AFTER_S, WARNED_BEFORE_S, UnbookedProcesses
+from agent.host.other_owners import OtherSchedulers
+from agent.ports.clock import Clock
+from agent.ports.programs import HostPrograms, terminal_write
+from agent.process import Agent
 from tests.agent.builders import Rig, a_document, a_slice, a_whole
 from tests.servers.waiting import wait_until
 

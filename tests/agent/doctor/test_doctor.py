@@ -12,11 +12,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from allocation.agent.doctor import command
-from allocation.agent.doctor.checks import Check, Finding, said
-from allocation.agent.doctor.driver import _not_opened, driver_checks
-from allocation.agent.doctor.host import HostOptions, host_checks
-from allocation.agent.simulated.drivers import DRIVERS
+from agent.doctor import command
+from agent.doctor.checks import Check, Finding, said
+from agent.doctor.driver import _not_opened, driver_checks
+from agent.doctor.host import HostOptions, host_checks
+from agent.simulated.drivers import DRIVERS
 
 
 def reported(

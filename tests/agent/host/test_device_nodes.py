@@ -8,9 +8,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from allocation.agent.host.device_nodes import DriverDeviceNodes
-from allocation.agent.owner.cdi import driver_edits
-from allocation.agent.ports.gpu import GpuError
+from agent.host.device_nodes import DriverDeviceNodes
+from agent.owner.cdi import driver_edits
+from agent.ports.gpu import GpuError
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pynvml
 import pytest
 
 import wire
-from allocation.agent.ports.gpu import GpuError, Place
-from allocation.agent.simulated.drivers import DEFAULT, DRIVERS, driver_named
+from agent.ports.gpu import GpuError, Place
+from agent.simulated.drivers import DEFAULT, DRIVERS, driver_named
 from tests.agent import driver_noise
 from tests.agent.builders import Rig, a_document, a_rig, a_slice, a_whole
 

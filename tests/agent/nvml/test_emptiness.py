@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent.host.machine import process_signal
-from allocation.agent.host.open_files import HostOpenFiles
-from allocation.agent.nvml.processes import lists_scrambled
-from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.programs import HostPrograms
-from allocation.agent.simulated.processes import Kind
+from agent.host.machine import process_signal
+from agent.host.open_files import HostOpenFiles
+from agent.nvml.processes import lists_scrambled
+from agent.ports.gpu import GpuError
+from agent.ports.programs import HostPrograms
+from agent.simulated.processes import Kind
 from tests.agent.builders import Rig, a_document, a_rig, a_slice, a_whole
 
 GARBAGE = 0xFFFFFFFF

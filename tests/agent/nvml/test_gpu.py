@@ -13,22 +13,22 @@ import pynvml
 import pytest
 
 import wire
-from allocation.agent.host.machine import process_signal
-from allocation.agent.nvml import calls, layout, measure, processes, watch
-from allocation.agent.nvml import gpu as nvml_gpu
-from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.nvml.layout import slot_step
-from allocation.agent.ports.gpu import Fault, GpuError, GpuPort, Place
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.models import (
+from agent.host.machine import process_signal
+from agent.nvml import calls, layout, measure, processes, watch
+from agent.nvml import gpu as nvml_gpu
+from agent.nvml.gpu import NvmlGpu
+from agent.nvml.layout import slot_step
+from agent.ports.gpu import Fault, GpuError, GpuPort, Place
+from agent.simulated.hardware import Hardware
+from agent.simulated.models import (
     ALL_SLICES,
     HardwareFault,
     Profile,
     fleet_parse,
     models_load,
 )
-from allocation.agent.simulated.nvml import SimulatedNvml, installed
-from allocation.agent.simulated.programs import program_toggle, simulated_port
+from agent.simulated.nvml import SimulatedNvml, installed
+from agent.simulated.programs import program_toggle, simulated_port
 from tests.agent.builders import FakeTime, cases
 
 MODELS = models_load()

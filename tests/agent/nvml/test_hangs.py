@@ -13,20 +13,20 @@ import pytest
 import redis
 
 import wire
-from allocation.agent.act.endings import KILL_AFTER_S
-from allocation.agent.act.leases import MARGIN_S
-from allocation.agent.nvml.timeout_wrapper import TimeoutGpu, TimeoutWatch
-from allocation.agent.ports import worker_threads
-from allocation.agent.ports.clock import Clock
-from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.link import LeaseRead
-from allocation.agent.ports.worker_threads import (
+from agent.act.endings import KILL_AFTER_S
+from agent.act.leases import MARGIN_S
+from agent.nvml.timeout_wrapper import TimeoutGpu, TimeoutWatch
+from agent.ports import worker_threads
+from agent.ports.clock import Clock
+from agent.ports.gpu import GpuError
+from agent.ports.link import LeaseRead
+from agent.ports.worker_threads import (
     HANGS_AFTER_S,
     CallTimeout,
     WorkerThread,
     WorkerThreads,
 )
-from allocation.agent.process import Agent
+from agent.process import Agent
 from allocation.rules.nodes.leases import TTL_SECONDS
 from allocation.services.nodes.redis_accounts import (
     account_password,

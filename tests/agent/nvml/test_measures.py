@@ -7,10 +7,10 @@ from itertools import pairwise
 import pynvml
 import pytest
 
-from allocation.agent.host.machine import process_signal
-from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.ports.gpu import GpuPort, Place, Reading
-from allocation.agent.simulated.processes import kind_of, load_of
+from agent.host.machine import process_signal
+from agent.nvml.gpu import NvmlGpu
+from agent.ports.gpu import GpuPort, Place, Reading
+from agent.simulated.processes import kind_of, load_of
 from tests.agent.nvml.test_gpu import HARDWARE, Simulated, simulate
 
 PERCENTS = ("utilisation", "bandwidth", "tensor")
@@ -118,7 +118,7 @@ def test_a_driver_without_a_symbol_leaves_its_value_unknown(whole: Simulated) ->
 def test_a_metric_that_can_not_be_told_is_unknown(
     whole: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("allocation.agent.nvml.measure._METRICS", {"bandwidth": 9999})
+    monkeypatch.setattr("agent.nvml.measure._METRICS", {"bandwidth": 9999})
     whole.port.readings(whole.gpu)
     (reading,) = whole.port.readings(whole.gpu)
     assert reading.bandwidth is None

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from allocation.agent.host.machine import process_signal
-from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.ports.gpu import GpuPort
+from agent.host.machine import process_signal
+from agent.nvml.gpu import NvmlGpu
+from agent.ports.gpu import GpuPort
 from tests.agent.nvml.test_gpu import HARDWARE, simulate
 from wire import Peer
 

@@ -3,11 +3,11 @@
 import shutil
 from pathlib import Path
 
-from allocation.agent.owner.slices import Slices, SliceSettings
-from allocation.agent.ports.systemd import Systemd
-from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.programs import SimulatedPrograms
+from agent.owner.slices import Slices, SliceSettings
+from agent.ports.systemd import Systemd
+from agent.simulated.device_nodes import SimulatedDeviceNodes
+from agent.simulated.hardware import Hardware
+from agent.simulated.programs import SimulatedPrograms
 from tests.agent.builders import (
     FakeTime,
 )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.owner import accounts
-from allocation.agent.owner.accounts import FOUND_FOR_S, MISSING_FOR_S, LoginProgram
-from allocation.agent.owner.booking_files import BookingFiles
-from allocation.agent.owner.device_acls import DeviceAcls
-from allocation.agent.owner.shares import SAVED, ActiveBooking, NodeContext, active_bookings
-from allocation.agent.run import NotNow, booking_find
-from allocation.agent.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
+from agent.owner import accounts
+from agent.owner.accounts import FOUND_FOR_S, MISSING_FOR_S, LoginProgram
+from agent.owner.booking_files import BookingFiles
+from agent.owner.device_acls import DeviceAcls
+from agent.owner.shares import SAVED, ActiveBooking, NodeContext, active_bookings
+from agent.run import NotNow, booking_find
+from agent.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from tests.agent.builders import NODE, NOW, FakeTime, Rig, a_document, a_slice, cases
 from tests.servers.waiting import wait_until
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent.act.leases import MARGIN_S
-from allocation.agent.act.unbooked_processes import UnbookedProcesses
-from allocation.agent.node import Node
-from allocation.agent.nvml.timeout_wrapper import TimeoutGpu
-from allocation.agent.owner import accounts
-from allocation.agent.owner.accounts import FOUND_FOR_S, MISSING_FOR_S, AccountDirectory
-from allocation.agent.owner.booking_files import BookingFiles
-from allocation.agent.owner.device_holders import share_holders
-from allocation.agent.ports.programs import HostPrograms, ProcessOwner
-from allocation.agent.ports.worker_threads import WorkerThreads
-from allocation.agent.process import Agent
+from agent.act.leases import MARGIN_S
+from agent.act.unbooked_processes import UnbookedProcesses
+from agent.node import Node
+from agent.nvml.timeout_wrapper import TimeoutGpu
+from agent.owner import accounts
+from agent.owner.accounts import FOUND_FOR_S, MISSING_FOR_S, AccountDirectory
+from agent.owner.booking_files import BookingFiles
+from agent.owner.device_holders import share_holders
+from agent.ports.programs import HostPrograms, ProcessOwner
+from agent.ports.worker_threads import WorkerThreads
+from agent.process import Agent
 from tests.agent.builders import KEY, NODE, FakeTime, Rig, a_document, a_whole
 from tests.servers.waiting import wait_until
 
@@ -199,7 +199,7 @@ def test_nobody_is_ended_for_a_name_that_is_not_known(rig: Rig, served: Node) ->
 def test_the_first_look_at_gpus_that_sleep_may_take_seconds(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("allocation.agent.nvml.timeout_wrapper.CHANGE_LIMIT_S", 0.05)
+    monkeypatch.setattr("agent.nvml.timeout_wrapper.CHANGE_LIMIT_S", 0.05)
     rig.driver.delays["nvmlDeviceGetName"] = 0.1
     port = TimeoutGpu(rig.node.port, WorkerThreads())
     assert len(port.inventory()) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.owner.hooks import Environments, Hooks, Step, lifecycle_steps, notice_steps
+from agent.owner.hooks import Environments, Hooks, Step, lifecycle_steps, notice_steps
 from tests.servers.waiting import wait_until
 
 BOOKING = {"biology.BK-7": {"GPU_BOOKING": "BK-7", "GPU_BOOKING_OWNER": "ada"}}

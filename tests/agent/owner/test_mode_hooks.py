@@ -8,11 +8,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from allocation.agent.owner.cdi import Cdi
-from allocation.agent.owner.hooks import ModeHooks
-from allocation.agent.ports.gpu import GpuError
-from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
-from allocation.agent.simulated.programs import simulated_port
+from agent.owner.cdi import Cdi
+from agent.owner.hooks import ModeHooks
+from agent.ports.gpu import GpuError
+from agent.simulated.device_nodes import SimulatedDeviceNodes
+from agent.simulated.programs import simulated_port
 from tests.agent.builders import Rig, a_document, a_slice, a_whole
 
 

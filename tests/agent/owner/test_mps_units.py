@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
-from allocation.agent.owner.device_acls import DeviceAcls
-from allocation.agent.owner.mps_units import MpsUnits
-from allocation.agent.owner.shares import ActiveBooking
+from agent.owner.device_acls import DeviceAcls
+from agent.owner.mps_units import MpsUnits
+from agent.owner.shares import ActiveBooking
 from tests.agent.builders import HOUR, NOW, Rig, a_rig
 from tests.agent.owner.test_shares import a_share, shared
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent import run
-from allocation.agent.host.network import Network, default_interface, network_find
-from allocation.agent.owner.shares import (
+from agent import run
+from agent.host.network import Network, default_interface, network_find
+from agent.owner.shares import (
     ActiveBooking,
     NodeContext,
     active_bookings,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import wire
-from allocation.agent.owner.device_holders import share_holders
-from allocation.agent.owner.shares import NodeContext, active_bookings, environment
-from allocation.agent.ports.programs import ProcessOwner
+from agent.owner.device_holders import share_holders
+from agent.owner.shares import NodeContext, active_bookings, environment
+from agent.ports.programs import ProcessOwner
 from tests.agent.builders import HOUR, NOW, Rig, a_document, a_rig, a_whole, cases, noticed
 
 

@@ -2,8 +2,8 @@
 
 import subprocess
 
-from allocation.agent.ports.systemd import unit_of
-from allocation.agent.unit import unit_text
+from agent.ports.systemd import unit_of
+from agent.unit import unit_text
 from tests.agent.owner.systemd_fake import Fake
 
 

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation.agent import __main__ as agent
-from allocation.agent.options import options_parse
-from allocation.agent.owner.slices import Claim, Slices
-from allocation.agent.ports.gpu import GpuError
-from allocation.agent.ports.programs import ProcessOwner
-from allocation.agent.ports.systemd import Systemd, available_mb, booking_of, is_inside, unit_of
-from allocation.agent.run import NotNow, slice_reached
-from allocation.agent.simulated.device_nodes import SimulatedDeviceNodes
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.programs import SimulatedPrograms
-from allocation.agent.unit import SLICES, unit_text
+from agent import __main__ as agent
+from agent.options import options_parse
+from agent.owner.slices import Claim, Slices
+from agent.ports.gpu import GpuError
+from agent.ports.programs import ProcessOwner
+from agent.ports.systemd import Systemd, available_mb, booking_of, is_inside, unit_of
+from agent.run import NotNow, slice_reached
+from agent.simulated.device_nodes import SimulatedDeviceNodes
+from agent.simulated.hardware import Hardware
+from agent.simulated.programs import SimulatedPrograms
+from agent.unit import SLICES, unit_text
 from tests.agent.builders import (
     HOUR,
     NOW,

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from allocation.agent.plan.reconcile import Plan, Problem, plan
-from allocation.agent.plan.steps import (
+from agent.plan.reconcile import Plan, Problem, plan
+from agent.plan.steps import (
     Create,
     Destroy,
     EndProcesses,
@@ -14,8 +14,8 @@ from allocation.agent.plan.steps import (
     Step,
     TakeBack,
 )
-from allocation.agent.plan.targets import Record, gpu_targets, records_of
-from allocation.agent.ports.gpu import FoundInstance, Place, Truth
+from agent.plan.targets import Record, gpu_targets, records_of
+from agent.ports.gpu import FoundInstance, Place, Truth
 from tests.agent.builders import HOUR, NOW, a_document, a_slice, a_whole, cases
 from wire import DesiredAllocation, Mode
 

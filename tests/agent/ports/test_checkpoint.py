@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent.act.endings import KILL_AFTER_NOTICE_S
-from allocation.agent.ports.checkpoint_tool import Answer, Call
-from allocation.agent.ports.suspender import LIMIT_S
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.programs import (
+from agent.act.endings import KILL_AFTER_NOTICE_S
+from agent.ports.checkpoint_tool import Answer, Call
+from agent.ports.suspender import LIMIT_S
+from agent.simulated.hardware import Hardware
+from agent.simulated.programs import (
     NOT_READY,
     UNSUPPORTED,
     SimulatedSuspender,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import wire
-from allocation.agent.owner.shares import ActiveBooking, NodeContext, active_bookings
-from allocation.agent.state.store import folder_locked
+from agent.owner.shares import ActiveBooking, NodeContext, active_bookings
+from agent.state.store import folder_locked
 from tests.agent.builders import (
     HOUR,
     NODE,

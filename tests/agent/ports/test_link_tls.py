@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from allocation.agent.ports.link import Arrival, Connected, Link
+from agent.ports.link import Arrival, Connected, Link
 from allocation.services.nodes.redis_accounts import agent_account_open
 from tests.agent.builders import NODE
 from tests.faults.proxy import Proxy

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.ports.handover import Handover
+from agent.ports.handover import Handover
 from tests.agent.builders import NOW, a_whole
 
 

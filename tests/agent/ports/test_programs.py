@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.ports.checkpoint_tool import Answer, Call, CheckpointTool
-from allocation.agent.ports.programs import HostPrograms, account_name
-from allocation.agent.ports.suspender import LIMIT_S, CudaCheckpoint
+from agent.ports.checkpoint_tool import Answer, Call, CheckpointTool
+from agent.ports.programs import HostPrograms, account_name
+from agent.ports.suspender import LIMIT_S, CudaCheckpoint
 from tests.agent.builders import FakeTime
 from tests.servers.waiting import wait_until
 
@@ -148,7 +148,7 @@ def test_a_call_of_an_agent_that_was_killed_is_never_met_by_a_second_one(tmp_pat
     os.mkfifo(tmp_path / "go")
     agent = (
         "from pathlib import Path\n"
-        "from allocation.agent.ports.checkpoint_tool import CheckpointTool\n"
+        "from agent.ports.checkpoint_tool import CheckpointTool\n"
         f"here = Path({str(tmp_path)!r})\n"
         "CheckpointTool(here / 'cuda-checkpoint', here / 'locks').start(123, ['--toggle'])\n"
         "import os; os._exit(9)"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import wire
-from allocation.agent.options import options_parse
-from allocation.agent.ports.link import Connected
-from allocation.agent.report.examination import (
+from agent.options import options_parse
+from agent.ports.link import Connected
+from agent.report.examination import (
     ExaminationDone,
     Examiner,
     checks_read,
@@ -82,7 +82,7 @@ def test_doctor_is_called_with_the_options_of_the_agent(tmp_path: Path) -> None:
         ["--state", str(tmp_path), "--simulate", "h100:2", "--interface", "ib0", "--token", "t"], {}
     )
     command = doctor_command(options)
-    assert command[1:5] == ["-m", "allocation.agent", "doctor", "--json"]
+    assert command[1:5] == ["-m", "agent", "doctor", "--json"]
     assert command[5:] == [
         *("--state", str(tmp_path), "--simulate-driver", "580"),
         *("--interface", "ib0", "--simulate", "h100:2"),

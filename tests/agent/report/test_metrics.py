@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation.agent.options import options_parse
-from allocation.agent.report.metrics import MetricsBoard, address_parse, metrics_serve
-from allocation.agent.simulated.programs import SimulatedUsers
+from agent.options import options_parse
+from agent.report.metrics import MetricsBoard, address_parse, metrics_serve
+from agent.simulated.programs import SimulatedUsers
 from tests.agent.builders import a_document, a_rig, a_slice, a_whole
 from wire.exposition import Metric, Value, exposition
 

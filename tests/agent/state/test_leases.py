@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import wire
-from allocation.agent.act.endings import KILL_AFTER_S
-from allocation.agent.act.leases import MARGIN_S
-from allocation.agent.plan.targets import Record, gpu_targets
-from allocation.agent.ports.link import LeaseRead
-from allocation.agent.simulated.programs import SimulatedUsers
+from agent.act.endings import KILL_AFTER_S
+from agent.act.leases import MARGIN_S
+from agent.plan.targets import Record, gpu_targets
+from agent.ports.link import LeaseRead
+from agent.simulated.programs import SimulatedUsers
 from allocation.rules.nodes import leases as portal
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_rig, a_slice, cases
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.plan.targets import Record
-from allocation.agent.ports.suspender import Suspended
-from allocation.agent.state.documents import DocumentFollower, Keys
-from allocation.agent.state.enrol import Identity
-from allocation.agent.state.store import Store, StoreError, folder_locked
+from agent.plan.targets import Record
+from agent.ports.suspender import Suspended
+from agent.state.documents import DocumentFollower, Keys
+from agent.state.enrol import Identity
+from agent.state.store import Store, StoreError, folder_locked
 from tests.agent.builders import (
     KEYS,
     NODE,

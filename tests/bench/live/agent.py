@@ -23,7 +23,7 @@ from typing import Any
 import redis
 
 import wire
-from allocation.agent.state.enrol import Identity, identity_save
+from agent.state.enrol import Identity, identity_save
 from tests.agent.builders import KEY, NODE, a_document, a_whole
 from tests.bench.machine import ROOT, machine, report, spread
 from tests.servers.servers import Servers
@@ -104,7 +104,7 @@ def launched() -> Iterator[Site]:
             state = Path(folder)
             identity = Identity(NODE, {1: KEY}, 1, f"{servers.agents_access.url}/0")
             identity_save(state / "identity.json", identity)
-            command = ["-m", "allocation.agent", "--state", folder, "--simulate", f"h100:{GPUS}"]
+            command = ["-m", "agent", "--state", folder, "--simulate", f"h100:{GPUS}"]
             with (state / "log").open("wb") as log:
                 process = subprocess.Popen([sys.executable, *command], stderr=log, cwd=ROOT)
             try:

@@ -19,20 +19,20 @@ import pynvml
 import redis
 
 import wire
-from allocation.agent.host.machine import host_simulated, inventory_take
-from allocation.agent.node import Node
-from allocation.agent.owner.booking_files import BookingFiles
-from allocation.agent.ports.handover import Handover
-from allocation.agent.ports.link import Connected, Delivered, DocumentRead, LeaseRead, Outgoing
-from allocation.agent.ports.programs import Programs
-from allocation.agent.process import Agent
-from allocation.agent.simulated.hardware import Hardware
-from allocation.agent.simulated.models import fleet_parse
-from allocation.agent.simulated.nvml import SimulatedNvml
-from allocation.agent.simulated.programs import SimulatedPrograms, SimulatedUsers, simulated_port
-from allocation.agent.state.documents import Keys
-from allocation.agent.state.enrol import Identity
-from allocation.agent.state.store import Store
+from agent.host.machine import host_simulated, inventory_take
+from agent.node import Node
+from agent.owner.booking_files import BookingFiles
+from agent.ports.handover import Handover
+from agent.ports.link import Connected, Delivered, DocumentRead, LeaseRead, Outgoing
+from agent.ports.programs import Programs
+from agent.process import Agent
+from agent.simulated.hardware import Hardware
+from agent.simulated.models import fleet_parse
+from agent.simulated.nvml import SimulatedNvml
+from agent.simulated.programs import SimulatedPrograms, SimulatedUsers, simulated_port
+from agent.state.documents import Keys
+from agent.state.enrol import Identity
+from agent.state.store import Store
 
 IDLE_S = 0.5
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.owner.mps_units import FOLDER
-from allocation.agent.unit import hidden, unit_text, units
+from agent.owner.mps_units import FOLDER
+from agent.unit import hidden, unit_text, units
 from portal.launch.programs import PROGRAMS, SHARD_PROGRAM, PortalProgram
 from tests.servers.servers import ROOT
 

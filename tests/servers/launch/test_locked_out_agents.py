@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from allocation.agent.state.store import Store
+from agent.state.store import Store
 from portal.launch.programs import AGENTS, Demo
 from portal.local import prepare
 from tests.agent.builders import KEYS, NOW, a_document, a_slice, signed

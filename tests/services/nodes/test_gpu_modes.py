@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.db import transaction
 
-from allocation.agent.act.apply import STUCK_S
+from agent.act.apply import STUCK_S
 from allocation.models import Booking, Gpu, GpuEvent, GpuModel
 from allocation.rules.states import State
 from allocation.services.bookings.creation import booking_request

@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
 import wire
-from allocation.agent.state.enrol import identity_load
+from agent.state.enrol import identity_load
 from allocation.models import Node
 from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.fleet import node_key, node_key_rotate

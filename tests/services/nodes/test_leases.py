@@ -7,8 +7,8 @@ import pytest
 import redis
 
 import wire
-from allocation.agent.act.leases import Leases
-from allocation.agent.plan.targets import Record
+from agent.act.leases import Leases
+from agent.plan.targets import Record
 from allocation.models import Booking, Gpu, Node, Occupancy, SolverState
 from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.leases import LEASE_EXPIRY_SECONDS

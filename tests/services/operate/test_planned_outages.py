@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 import wire
-from allocation.agent.act.leases import MARGIN_S, Leases
+from agent.act.leases import MARGIN_S, Leases
 from allocation.models import Node, PortalMode
 from allocation.queries.fleet.portal_modes import mode_in_force
 from allocation.rules.nodes.leases import (

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from unittest import mock
 
-from allocation.agent.state import store
+from agent.state import store
 
 
 class Disk:

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from allocation.agent.nvml.timeout_wrapper import ALL_GPUS
-from allocation.agent.nvml.watch import NvmlWatch
-from allocation.agent.ports.gpu import FoundError, GpuError
-from allocation.agent.ports.handover import Handover
-from allocation.agent.ports.worker_threads import HANGS_AFTER_S, WorkerThreads
-from allocation.agent.simulated.hardware import Gpu, Hardware, Instance
-from allocation.agent.simulated.models import HardwareFault, fleet_parse
-from allocation.agent.simulated.processes import Process
-from allocation.agent.simulated.programs import program, program_change, program_toggle
+from agent.nvml.timeout_wrapper import ALL_GPUS
+from agent.nvml.watch import NvmlWatch
+from agent.ports.gpu import FoundError, GpuError
+from agent.ports.handover import Handover
+from agent.ports.worker_threads import HANGS_AFTER_S, WorkerThreads
+from agent.simulated.hardware import Gpu, Hardware, Instance
+from agent.simulated.models import HardwareFault, fleet_parse
+from agent.simulated.processes import Process
+from agent.simulated.programs import program, program_change, program_toggle
 from tests.simulation.nodes.occupancy import is_foreign
 from wire import NOT_ANSWERING, DesiredAllocation
 

@@ -12,26 +12,26 @@ from unittest import mock
 import pynvml
 
 import wire
-from allocation.agent.host.machine import Host, host_simulated, inventory_take
-from allocation.agent.node import Node
-from allocation.agent.nvml.gpu import NvmlGpu
-from allocation.agent.nvml.timeout_wrapper import ALL_GPUS, TimeoutGpu, TimeoutWatch
-from allocation.agent.owner import booking_files
-from allocation.agent.owner.booking_files import BookingFiles
-from allocation.agent.ports import handover
-from allocation.agent.ports import link as links
-from allocation.agent.ports.clock import Clock
-from allocation.agent.ports.gpu import GpuError, GpuPort
-from allocation.agent.process import Agent
-from allocation.agent.report import reports
-from allocation.agent.simulated.drivers import DRIVERS
-from allocation.agent.simulated.nvml import SimulatedNvml
-from allocation.agent.simulated.processes import Kind
-from allocation.agent.simulated.programs import SimulatedPrograms, simulated_port
-from allocation.agent.state import store
-from allocation.agent.state.documents import Keys
-from allocation.agent.state.enrol import Identity
-from allocation.agent.state.store import Store
+from agent.host.machine import Host, host_simulated, inventory_take
+from agent.node import Node
+from agent.nvml.gpu import NvmlGpu
+from agent.nvml.timeout_wrapper import ALL_GPUS, TimeoutGpu, TimeoutWatch
+from agent.owner import booking_files
+from agent.owner.booking_files import BookingFiles
+from agent.ports import handover
+from agent.ports import link as links
+from agent.ports.clock import Clock
+from agent.ports.gpu import GpuError, GpuPort
+from agent.process import Agent
+from agent.report import reports
+from agent.simulated.drivers import DRIVERS
+from agent.simulated.nvml import SimulatedNvml
+from agent.simulated.processes import Kind
+from agent.simulated.programs import SimulatedPrograms, simulated_port
+from agent.state import store
+from agent.state.documents import Keys
+from agent.state.enrol import Identity
+from agent.state.store import Store
 from tests.simulation.nodes.disk import Disk
 from tests.simulation.nodes.machine import (
     Machine,

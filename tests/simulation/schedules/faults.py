@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
-from allocation.agent.ports.link import Connected
-from allocation.agent.simulated.hardware import Gpu
-from allocation.agent.simulated.models import HardwareFault
-from allocation.agent.simulated.processes import Kind
+from agent.ports.link import Connected
+from agent.simulated.hardware import Gpu
+from agent.simulated.models import HardwareFault
+from agent.simulated.processes import Kind
 from tests.simulation.nodes.machine import unbooked_on
 from tests.simulation.nodes.node import COMMON_POINTS, RARE_POINTS, SimNode
 from tests.simulation.nodes.occupancy import FOREIGN

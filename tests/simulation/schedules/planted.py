@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from allocation.agent.act.leases import Leases
-from allocation.agent.act.suspensions import Suspensions
-from allocation.agent.state import store
+from agent.act.leases import Leases
+from agent.act.suspensions import Suspensions
+from agent.state import store
 from allocation.rules.nodes.leases import TTL_SECONDS, LongLeases
 from solver.cycle import relocation_orders
 from solver.model import demand

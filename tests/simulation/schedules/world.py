@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 import wire
-from allocation.agent.ports import link as links
-from allocation.agent.state.enrol import Identity
+from agent.ports import link as links
+from agent.state.enrol import Identity
 from solver import Gpu, Host, Model, Placement, units_of
 from solver.model.inputs import Limit
 from tests.simulation.model.portal import ModelPortal

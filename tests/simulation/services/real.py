@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 import wire
-from allocation.agent.state.enrol import Identity
+from agent.state.enrol import Identity
 from allocation.models import (
     Booking,
     Gpu,

@@ -1,0 +1,211 @@
+"""Assembles the agent of a node from its options, its identity and its hardware."""
+
+import argparse
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.hardware import NodeHardware
+from agent.host.network import network_find
+from agent.host.other_owners import OtherSchedulers
+from agent.node import Node
+from agent.owner.accounts import AccountDirectory, LoginProgram
+from agent.owner.booking_files import BookingFiles
+from agent.owner.cdi import Cdi
+from agent.owner.cgroups import Cgroups
+from agent.owner.device_acls import DeviceAcls
+from agent.owner.hooks import Hooks
+from agent.owner.mps_units import FOLDER, MpsUnits
+from agent.owner.shares import NodeContext, cuda_order
+from agent.owner.slices import (
+    LOGINS_FOLDER,
+    Account,
+    Slices,
+    SliceSettings,
+)
+from agent.ports.handover import Handover
+from agent.ports.host_cores import core_topology_read, core_topology_simulated
+from agent.ports.systemd import unit_of
+from agent.report.metrics import MetricsBoard, metrics_serve
+from agent.state.documents import Keys
+from agent.state.enrol import (
+    Identity,
+)
+from agent.state.store import Store
+
+log = logging.getLogger(__name__)
+
+IDENTITY = "identity.json"
+_LOGIN = "login"
+
+
+def node_assemble(
+    options: argparse.Namespace,
+    identity: Identity,
+    hardware: NodeHardware,
+    directory: AccountDirectory,
+    stack: contextlib.ExitStack,
+) -> Node:
+    """Returns the parts of the agent; `stack` stops them.
+
+    Raises GpuError, StoreError, OSError and ValueError.
+    """
+    state: Path = options.state
+    store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
+    account_of = _login_program(options, directory)
+    slices = _slices(options, hardware, directory, account_of or directory.account)
+    context = _context(options, identity, hardware)
+    if account_of is not None:
+        context = dataclasses.replace(context, account_of=account_of)
+    if slices is not None:
+        context = dataclasses.replace(context, slice_of=_unit_of(directory))
+    handover = Handover(context.root, hardware.owners, context.share, context.topology, slices)
+    return Node(
+        keys=Keys(identity, state / IDENTITY),
+        port=hardware.port,
+        store=store,
+        handover=handover,
+        bookings=_booking_files(options, hardware, directory, context.root, stack),
+        inventory=hardware.inventory,
+        watch=hardware.watch,
+        board=_metrics_board(options, identity, stack),
+        place=context,
+        programs=hardware.programs,
+        suspender=hardware.suspender,
+        pause_signal=options.pause_signal,
+        one_account=not options.many_accounts,
+        may_end=_may_end(options),
+        mps=_mps(options, stack),
+        account_of=account_of or directory.account,
+        slices=slices,
+        available_mb=_available_memory(slices, hardware.cgroups),
+    )
+
+
+def _context(
+    options: argparse.Namespace, identity: Identity, hardware: NodeHardware
+) -> NodeContext:
+    gpus = hardware.inventory().gpus
+    near = {gpu.uuid: gpu.numa for gpu in gpus}
+    topology = core_topology_read(near)
+    if options.simulate:
+        topology = core_topology_simulated(hardware.host.cores, near)
+    return NodeContext(
+        identity.node,
+        options.state.absolute() / "bookings",
+        options.mps,
+        {gpu.uuid: gpu.memory_mb for gpu in gpus},
+        order=cuda_order(gpus),
+        hidden=options.device_permissions != "off",
+        network=None if options.simulate else network_find(options.interface),
+        topology=topology,
+    )
+
+
+def _booking_files(
+    options: argparse.Namespace,
+    hardware: NodeHardware,
+    directory: AccountDirectory,
+    root: Path,
+    stack: contextlib.ExitStack,
+) -> BookingFiles:
+    hooks = Hooks(options.hooks, options.state) if options.hooks else None
+    if hooks is not None:
+        stack.callback(hooks.stop)
+    device_acls = None
+    if "acl" in options.device_permissions:
+        rights = options.state / "doors.json"
+        device_acls = DeviceAcls(hardware.nodes, hardware.access(), rights, directory.uid)
+    return BookingFiles(
+        root,
+        cdi=Cdi(options.cdi, hardware.nodes, hardware.driver()) if options.cdi else None,
+        device_acls=device_acls,
+        hooks=hooks,
+        cgroups=hardware.cgroups,
+        uid_of=directory.uid,
+    )
+
+
+def _metrics_board(
+    options: argparse.Namespace, identity: Identity, stack: contextlib.ExitStack
+) -> MetricsBoard | None:
+    if not options.metrics:
+        return None
+    board = MetricsBoard(identity.node)
+    port, stop = metrics_serve(board, options.metrics)
+    stack.callback(stop)
+    log.info("metrics on port %d", port)
+    return board
+
+
+def _mps(options: argparse.Namespace, stack: contextlib.ExitStack) -> MpsUnits | None:
+    """Returns the MPS units if enabled. Raises OSError, ValueError."""
+    if not options.mps_units:
+        return None
+    if options.mps != FOLDER:
+        raise ValueError(f"with --mps-units the daemons listen in {FOLDER}: leave --mps out")
+    units = MpsUnits()
+    stack.callback(units.stop)
+    return units
+
+
+def _slices(
+    options: argparse.Namespace,
+    hardware: NodeHardware,
+    directory: AccountDirectory,
+    account_of: Callable[[str], str | None],
+) -> Slices | None:
+    """Returns the slices if enabled. Raises OSError if this node can't enforce their rules."""
+    if "slice" not in options.device_permissions:
+        return None
+
+    def account(member: str) -> Account | None:
+        name = account_of(member)
+        uid = None if name is None else directory.uid(name)
+        return None if name is None or uid is None else (name, uid)
+
+    logins = options.state / "logins" if options.simulate else LOGINS_FOLDER
+    settings = SliceSettings(
+        hardware.nodes, account, options.slice_devices, logins, hardware.number_of
+    )
+    return Slices(hardware.units(), settings, hardware.programs)
+
+
+def _unit_of(directory: AccountDirectory) -> Callable[[str, str], str]:
+    """Returns a function that names the slice of an account's booking; empty for unknown
+    accounts."""
+
+    def unit(account: str, booking: str) -> str:
+        uid = directory.uid(account)
+        return "" if uid is None else unit_of(uid, booking)
+
+    return unit
+
+
+def _available_memory(
+    slices: Slices | None, cgroups: Cgroups | None
+) -> Callable[[str], int | None]:
+    """Returns a reader of the memory that a booking's limit leaves."""
+    if slices is not None:
+        return slices.available_mb
+    return cgroups.available_mb if cgroups is not None else lambda booking: None
+
+
+def _may_end(options: argparse.Namespace) -> Callable[[], bool]:
+    """Returns a check of whether unbooked processes may be ended."""
+    if options.never_end_unbooked:
+        return lambda: False
+    return (lambda: True) if options.simulate else OtherSchedulers().none
+
+
+def _login_program(
+    options: argparse.Namespace, directory: AccountDirectory
+) -> Callable[[str], str | None] | None:
+    """Returns the look-up by the site's program `login`, if there is one."""
+    program = options.hooks / _LOGIN if options.hooks else None
+    if program is None or not program.is_file():
+        return None
+    return LoginProgram(program, uid_of=directory.uid).account_of

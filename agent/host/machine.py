@@ -1,0 +1,63 @@
+"""The host of the GPUs: its inventory, and signals to its processes."""
+
+import dataclasses
+import os
+import signal
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import wire
+from agent import VERSION
+from agent.ports.gpu import GpuPort
+from agent.ports.host_cores import numa_node
+from agent.ports.programs import signal_send
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_SIMULATED_CORES_PER_GPU = 12
+_SIMULATED_MEMORY_MB_PER_GPU = 128 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """The host. `numa` returns the NUMA node next to a GPU, None when unknown."""
+
+    name: str
+    boot: str
+    cores: int
+    memory_mb: int
+    limits: wire.HostLimits = "counted"
+    limits_note: str = ""
+    numa: Callable[[wire.InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
+
+
+def host_read(name: str) -> Host:
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return Host(name, _BOOT_ID.read_text().strip(), os.cpu_count() or 1, pages * size >> 20)
+
+
+def host_simulated(name: str, gpus: int) -> Host:
+    """Returns a host that depends on the name only, not on the real machine."""
+    boot = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+    cores, memory = gpus * _SIMULATED_CORES_PER_GPU, gpus * _SIMULATED_MEMORY_MB_PER_GPU
+    return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus)
+
+
+def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
+    """Raises GpuError."""
+    return wire.Inventory(
+        hostname=host.name,
+        driver=port.driver(),
+        agent=VERSION,
+        boot=host.boot,
+        cores=host.cores,
+        memory_mb=host.memory_mb,
+        gpus=tuple(dataclasses.replace(gpu, numa=host.numa(gpu)) for gpu in port.inventory()),
+        limits=host.limits,
+        limits_note=host.limits_note[:200],
+    )
+
+
+def process_signal(pid: int, *, force: bool) -> None:
+    """Sends TERM, or KILL with `force`. An ended process is no error. Raises PermissionError."""
+    signal_send(pid, signal.SIGKILL if force else signal.SIGTERM)

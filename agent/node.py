@@ -1,0 +1,53 @@
+"""The parts of one node's agent."""
+
+import dataclasses
+from collections.abc import Callable
+
+import wire
+from agent.owner.booking_files import BookingFiles
+from agent.owner.mps_units import MpsUnits
+from agent.owner.shares import NodeContext
+from agent.owner.slices import Slices
+from agent.ports.gpu import GpuPort, WatchPort
+from agent.ports.handover import Handover
+from agent.ports.programs import Programs, account_same
+from agent.ports.suspender import Suspender
+from agent.report.metrics import MetricsBoard
+from agent.state.documents import Keys
+from agent.state.store import Store
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The parts of one node's agent.
+
+    `inventory` reads the hardware again. `place` is the node's place among its peers, for programs.
+    Without `programs` no program is warned or suspended. `pause_signal` is the signal that
+    announces a pause. `one_account`: a shared GPU serves one account at a time. Without a `watch`
+    no errors of the driver are reported. `board` holds the metrics for Prometheus. `alive` is
+    called at least every 5 s by the main loop. `account_of` returns the local account of a member
+    of the portal. Unless `may_end` returns true, no unbooked program is ended, whatever the portal
+    orders. `mps` manages the MPS daemons of shared GPUs through systemd. `slices` restrict
+    programs to the devices of their booking. `available_mb` returns the memory that a booking's own
+    limit leaves for a pause, in MiB.
+    """
+
+    keys: Keys
+    port: GpuPort
+    store: Store
+    handover: Handover
+    bookings: BookingFiles
+    inventory: Callable[[], wire.Inventory]
+    watch: WatchPort | None = None
+    board: MetricsBoard | None = None
+    place: NodeContext | None = None
+    programs: Programs | None = None
+    suspender: Suspender | None = None
+    pause_signal: int | None = None
+    one_account: bool = True
+    alive: Callable[[], None] = lambda: None
+    account_of: Callable[[str], str | None] = account_same
+    may_end: Callable[[], bool] = lambda: True
+    mps: MpsUnits | None = None
+    slices: Slices | None = None
+    available_mb: Callable[[str], int | None] = lambda booking: None

@@ -1,0 +1,277 @@
+"""The agent's loop: follows the newest document, ends allocations on time, sends reports."""
+
+import contextlib
+import dataclasses
+import logging
+import queue
+from collections.abc import Callable, Collection
+
+from agent.act.apply import Applier, Outcome
+from agent.act.endings import Endings
+from agent.act.leases import Leases, lapsed_mark_failed, lapsed_of
+from agent.act.step_times import StepTimes
+from agent.act.suspensions import Suspensions
+from agent.act.unbooked_processes import UnbookedProcesses
+from agent.node import Node
+from agent.owners import OwnerChannel
+from agent.plan.targets import GpuTarget, gpu_targets, records_of
+from agent.ports import link as links
+from agent.ports.clock import Clock
+from agent.ports.gpu import GpuError
+from agent.report import reports
+from agent.report.examination import ExaminationDone
+from agent.report.reports import Outbox, ReportSender
+from agent.report.watch import Watch
+from agent.state.documents import DocumentFollower
+from agent.state.records import Records
+from agent.state.store import StoreError
+
+log = logging.getLogger(__name__)
+
+RECONCILE_EVERY_S = 5.0
+HEARTBEAT_EVERY_S = 5.0
+TELEMETRY_EVERY_S = 10.0
+_PROCESS_POLL_S = 0.25
+
+
+class Stop:
+    """Ends the loop when it is in the inbox."""
+
+
+class Agent:
+    """Only `inbox` may be touched from other threads or signal handlers."""
+
+    def __init__(self, node: Node, clock: Clock | None = None) -> None:
+        self.inbox: queue.SimpleQueue[links.Arrival | ExaminationDone | Stop] = queue.SimpleQueue()
+        self._node = node
+        self._store = node.store
+        self._clock = clock or Clock()
+        self._follower = DocumentFollower(node.keys, node.store)
+        self._times = StepTimes(self._clock)
+        self._reports = ReportSender(node.keys, node.store, self._clock.steady(), self._times)
+        records = Records(node.store)
+        self._suspensions = Suspensions(
+            port=node.port,
+            records=records,
+            programs=node.programs,
+            suspender=node.suspender,
+            limit_mb=node.available_mb,
+        )
+        self._owners = OwnerChannel(node, records, self._suspensions)
+        self._endings = Endings(
+            port=node.port,
+            records=records,
+            suspensions=self._suspensions,
+            programs=node.programs,
+            monotonic=self._clock.steady,
+        )
+        self._applier = Applier(
+            port=node.port,
+            handover=node.handover,
+            records=records,
+            endings=self._endings,
+            look=self._owners.look,
+            times=self._times,
+        )
+        inventory = node.inventory()
+        self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
+        self._leases = Leases(node.keys, node.store, boot=inventory.boot)
+        self._store_error: str | None = None
+        with contextlib.suppress(StoreError):
+            # Reserve the sequence numbers of this process before the first message.
+            self._store.save()
+        self._files_error: str | None = None
+        self._slices_error: str | None = None
+        self._outcomes: list[Outcome] = []
+        self._examined: tuple[ExaminationDone, int] | None = None
+        self._watch = Watch(node.port, node.watch, _unbooked_processes(node, self._clock.steady))
+        start = self._clock.steady()
+        self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
+
+    def run(self, sender: Outbox) -> None:
+        """Runs until a Stop arrives. Programs on the GPUs continue."""
+        while True:
+            self.turn(sender)
+            self._node.alive()
+            try:
+                arrivals = [self.inbox.get(timeout=self.wait_s())]
+            except queue.Empty:
+                continue
+            while not self.inbox.empty():
+                arrivals.append(self.inbox.get())
+            for arrival in arrivals:
+                if isinstance(arrival, Stop):
+                    return
+                self.handle(arrival, sender)
+
+    def handle(self, arrival: links.Arrival | ExaminationDone, sender: Outbox) -> None:
+        """Takes in one arrival; what follows from it is done in the next `turn`."""
+        match arrival:
+            case ExaminationDone():
+                self._examined = (arrival, int(self._clock.wall()))
+                self._send_examination(sender)
+            case links.DocumentRead(raw):
+                self._document(raw)
+            case links.LeaseRead(raw):
+                if self._leases.read(raw, self._clock.steady()):
+                    self._due["reconcile"] = self._clock.steady()
+            case links.Connected():
+                self._reports.resend()
+                self._take_inventory(sender)
+                self._send_examination(sender)
+                self._due["reconcile"] = self._due["heartbeat"] = self._clock.steady()
+            case links.Delivered(seq):
+                self._reports.delivered(seq)
+
+    def _document(self, raw: bytes) -> None:
+        before = self._store.desired
+        if self._follower.read(raw):
+            self._due["reconcile"] = self._clock.steady()
+        if self._store.desired is not before:
+            self._applier.retry_all()
+
+    def _take_inventory(self, sender: Outbox) -> None:
+        try:
+            inventory = self._node.inventory()
+        except GpuError as error:
+            # The old list is kept: bookings must end on time even without an inventory.
+            log.warning("no inventory: %s", error)
+            return
+        self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
+        self._reports.inventory(sender, inventory)
+
+    def _send_examination(self, sender: Outbox) -> None:
+        if self._examined is not None:
+            found, at = self._examined
+            self._reports.examination(sender, found.checks, at)
+
+    def turn(self, sender: Outbox) -> None:
+        """Does what is due now."""
+        now = self._clock.steady()
+        if now >= self._due["reconcile"]:
+            self._due["reconcile"] = now + RECONCILE_EVERY_S
+            self._reconcile()
+            self._report(sender)
+        if now >= self._due["listen"]:
+            self._due["listen"] = now + self._owners.listen_interval_s
+            if self._owners.listen(self._clock.wall()):
+                self._report(sender)
+        if now >= self._due["heartbeat"]:
+            self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
+            left = self._leases.remaining(now)
+            self._leases.sent(self._reports.heartbeat(sender, self._clock.wall(), left), now)
+        if now >= self._due["telemetry"]:
+            self._due["telemetry"] = now + TELEMETRY_EVERY_S
+            self._telemetry(sender)
+
+    def _report(self, sender: Outbox) -> None:
+        problems = (
+            self._follower.problem,
+            self._store_error,
+            self._files_error,
+            self._slices_error,
+        )
+        escalation = self._store.desired.ladder if self._store.desired else None
+        seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), escalation)
+        self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen)
+
+    def wait_s(self) -> float:
+        """Returns the seconds until the next task on the steady clock, or start or end on the
+        wall's."""
+        steady = self._clock.steady()
+        sooner = [self._due["reconcile"]]
+        edge = self._next_boundary()
+        if edge is not None:
+            sooner.append(steady + edge - self._clock.wall())
+        fence = self._leases.expires_at(self._store.held)
+        if fence is not None:
+            sooner.append(fence)
+        if self._endings.is_waiting:
+            sooner.append(steady + _PROCESS_POLL_S)
+        self._due["reconcile"] = min(sooner)
+        return max(0.0, min(self._due.values()) - steady)
+
+    def _next_boundary(self) -> int | None:
+        desired = self._store.desired
+        if desired is None:
+            return None
+        now = self._clock.wall()
+        edges = (e for g in desired.gpus for a in g.allocations for e in (a.starts, a.ends))
+        return min((edge for edge in edges if edge > now), default=None)
+
+    # Applying the document.
+
+    def _reconcile(self) -> None:
+        now = self._clock.wall()
+        # The file with the owner's report is removed with the booking.
+        self._owners.listen(now)
+        self._owners.suspended_resume(now)
+        before = self._store.held
+        targets = self._targets(now)
+        named = {target.gpu for target in targets}
+        targets += [GpuTarget(gpu, None, ()) for gpu in self._gpus if gpu not in named]
+        # The files of an ending booking are removed before its device is taken.
+        self._files_error = self._owners.files_sync(now)
+        self._slices_error = self._owners.slices_sync(targets)
+        self._owners.notices_signal(before)
+        # An owner may respond to a notice from now on.
+        self._due["listen"] = self._clock.steady() + self._owners.listen_interval_s
+        self._endings.retain({t.allocation.id for each in targets for t in each.tasks if t.ending})
+        self._outcomes = [self._applier.turn(target) for target in targets]
+        lapsed_mark_failed(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
+        for outcome in self._outcomes:
+            for name, state in outcome.states.items():
+                ready = state.state == "ready"
+                since = self._node.handover.given.get(name) if ready else None
+                self._reports.entered(name, state.state, since.since if since else int(now))
+        self._times.retain(self._store.held)
+        self._files_error = self._owners.files_sync(now)
+        self._slices_error = self._owners.slices_sync(targets)
+        self._owners.suspended_resume(now)
+
+    def _targets(self, now: float) -> list[GpuTarget]:
+        desired = self._store.desired
+        if desired is None:
+            return []
+        steady = self._clock.steady()
+        fenced = self._leases.fence(self._store.held, steady)
+        self._store.held = records_of(desired, fenced, now, remembers=self._store.remembers)
+        try:
+            self._store.save()
+        except StoreError as error:
+            # Without a record nothing new may begin. Running allocations continue and end on time.
+            self._store_error = str(error)
+            log.error("%s", self._store_error)  # noqa: TRY400 - the message says it all
+            self._store.held = self._leases.fence(self._store.held, steady)
+            known = gpu_targets(desired, self._store.held, now)
+            return [_started_only(target, self._node.handover.devices()) for target in known]
+        self._store_error = None
+        self._follower.settle()
+        self._suspensions.discard_unwanted(desired)
+        targets = [
+            dataclasses.replace(target, one_account=self._node.one_account)
+            for target in gpu_targets(desired, self._store.held, now)
+        ]
+        return self._leases.without_leased(targets, steady)
+
+    def _telemetry(self, sender: Outbox) -> None:
+        owners = reports.owners_of(self._store.held)
+        samples = reports.samples_take(self._node.port, self._gpus, owners)
+        self._reports.telemetry(sender, samples, self._clock.wall())
+        if self._node.board is not None:
+            self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
+
+
+def _unbooked_processes(node: Node, steady: Callable[[], float]) -> UnbookedProcesses | None:
+    if node.programs is None:
+        return None
+    return UnbookedProcesses(
+        node.port, node.programs, node.account_of, steady, may_end=node.may_end
+    )
+
+
+def _started_only(target: GpuTarget, there: Collection[str]) -> GpuTarget:
+    """Returns the target with ending and handed allocations only, and the mode that they need."""
+    tasks = tuple(task for task in target.tasks if task.ending or task.allocation.id in there)
+    mode = next((task.mode for task in tasks if not task.ending), None)
+    return dataclasses.replace(target, mode=mode, tasks=tasks)
