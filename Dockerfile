@@ -1,5 +1,5 @@
 # One image for every process of the portal; the command says which one it is.
-FROM python:3.11-slim-bookworm
+FROM python:3.11-slim-bookworm AS portal
 
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 STATIC_COLLECTED=1
 WORKDIR /app
@@ -34,3 +34,9 @@ ENV PORTAL_COMMIT=$PORTAL_COMMIT
 
 USER portal
 EXPOSE 8000
+
+# Demo data and simulated nodes, for docker-compose.yml: `docker build --target devtools`.
+FROM portal AS devtools
+COPY devtools devtools
+
+FROM portal

@@ -18,7 +18,7 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 TURN := $(if $(shell git rev-parse HEAD 2>/dev/null),--turn $(shell git rev-parse HEAD 2>/dev/null))
 # Files with tests that kill processes.
 FAULTS = $(shell grep -rl --include='test_*.py' 'mark\.faults' tests)
-CODE := portal tenants billing allocation solver agent wire gpu_client tests manage.py
+CODE := portal tenants billing allocation solver agent wire gpu_client devtools tests manage.py
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -26,10 +26,10 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
-	@exec $(BIN)/python -m portal.local --var $(VAR) --host $(HOST) $(if $(PORT),--port $(PORT))
+	@exec $(BIN)/python -m devtools.local --var $(VAR) --host $(HOST) $(if $(PORT),--port $(PORT))
 
 clean-demo: $(RUNTIME)
-	$(BIN)/python -m portal.local --var $(VAR) --clean
+	$(BIN)/python -m devtools.local --var $(VAR) --clean
 
 # First what fails soon: linters and types, next to 200 random worlds that live for days and 1,000
 # seeded schedules of faults. Then the tests, and next to them, file by file, those that kill

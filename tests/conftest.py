@@ -11,8 +11,8 @@ import pytest
 import redis
 from pytest_django import DjangoDbBlocker, Settings
 
-from portal.launch.embedded import free_port
-from portal.launch.processes import Program, StartFailed, start, stop
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import Program, StartFailed, start, stop
 from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
 from tests.turns import deselected

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from portal.launch.embedded import free_port
+from devtools.launch.embedded import free_port
 from tests.bench.machine import ROOT, report
 
 READY = "The portal is ready"
@@ -95,7 +95,7 @@ def bench_run(
 def launched(var: Path) -> Iterator[Site]:
     """Starts a site in `var` as `make demo` does; removes it afterwards."""
     port, began = free_port(), time.monotonic()
-    command = [sys.executable, "-m", "portal.local", "--var", str(var), "--port", str(port)]
+    command = [sys.executable, "-m", "devtools.local", "--var", str(var), "--port", str(port)]
     environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
     # One program with one token represents hundreds of people.
     environment |= dict.fromkeys(("CALLS_PER_TOKEN", "CALLS_PER_ADDRESS"), "1000000")

@@ -30,11 +30,11 @@ from allocation.rules.ask import AskDocument, parse_ask
 from allocation.rules.states import State
 from allocation.services.decide.invariants import invariants_check
 from billing.queries import ledger_check, reference_totals
-from portal.demo import history as seed_past
-from portal.demo.nodes import inventory_of
-from portal.demo.people import credentials_write
-from portal.demo.site import seed
-from portal.launch.programs import AGENTS
+from devtools.demo import history as seed_past
+from devtools.demo.nodes import inventory_of
+from devtools.demo.people import credentials_write
+from devtools.demo.site import seed
+from devtools.launch.programs import AGENTS
 from portal.storage.audit_sources import SOURCES
 from tenants.models import ApiToken, AuditEntry, User
 from tenants.services import token_verify

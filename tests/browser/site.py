@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from portal.launch.embedded import free_port
+from devtools.launch.embedded import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TENANT = "helix"
@@ -55,7 +55,7 @@ def site() -> Iterator[Site]:
 @contextmanager
 def _launched(var: Path) -> Iterator[Site]:
     port = free_port()
-    command = [sys.executable, "-m", "portal.local", "--var", str(var), "--port", str(port)]
+    command = [sys.executable, "-m", "devtools.local", "--var", str(var), "--port", str(port)]
     # The addresses of the tests' own servers would be taken for the site's.
     environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
     process = subprocess.Popen(

@@ -104,13 +104,16 @@ class Engine:
         shutil.rmtree(root)
 
     def portal_build(self) -> None:
-        """Build the portal's image, with the machine's own settings of pip."""
+        """Build the images of the portal and of its demo, with the machine's settings of pip."""
         mounts = [
             f"--volume={path}:{path}:ro"
             for path in ("/etc/pip.conf", "/etc/ssl/certs")
             if Path(path).exists()
         ]
-        self.podman("build", "--network=host", *mounts, "--tag", "gpu-portal", str(ROOT))
+        build = ("build", "--network=host", *mounts)
+        self.podman(*build, "--tag", "gpu-portal", str(ROOT))
+        tools = ("--target", "devtools", "--tag", "gpu-portal-devtools")
+        self.podman(*build, *tools, str(ROOT))
 
 
 def engine_here() -> Engine:

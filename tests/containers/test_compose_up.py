@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from portal.launch.embedded import free_port
+from devtools.launch.embedded import free_port
 from tests.containers.composed import Composed
 from tests.containers.engine import NoEngine, engine_here
 from tests.servers.deploy.test_compose import SECRETS

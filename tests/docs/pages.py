@@ -15,6 +15,7 @@ PACKAGES = (
     "agent",
     "wire",
     "gpu_client",
+    "devtools",
     "tests",
 )
 # A path of the repository, in a sentence or a command: `wire/`.
@@ -35,7 +36,8 @@ _NO_NAME = re.compile(r"portal\.([EW]\d+|tenant|dump)")
 def pages() -> list[Path]:
     """Every page that people read, without the changelog: it names what existed then."""
     top = [page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md"]
-    return sorted([*top, *(ROOT / "docs").rglob("*.md"), ROOT / "tests/golden/README.md"])
+    rooms = (*ROOT.glob("*/README.md"), ROOT / "tests/golden/README.md")
+    return sorted([*top, *(ROOT / "docs").rglob("*.md"), *rooms])
 
 
 def links(text: str) -> list[str]:

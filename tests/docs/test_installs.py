@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.docs.pages import ROOT
 
 FOLDERS = (
-    "agent", "allocation", "billing", "deploy", "docs", "gpu_client", "integrations", "portal",
-    "solver", "templates", "tenants", "wire",
+    "agent", "allocation", "billing", "deploy", "devtools", "docs", "gpu_client", "integrations",
+    "portal", "solver", "templates", "tenants", "wire",
 )  # fmt: skip
 # The package is in no index: it is installed from a checkout or from a file.
 BY_NAME = re.compile(

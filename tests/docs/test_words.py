@@ -26,7 +26,17 @@ _EXEMPT = re.compile(
     r"`[^`\n]*`|\]\([^)\n]*\)|\.(?:told|deeds)\b|\b(?:told|deeds)(?:=|:)|\"told\""
     r"|\bRandom\(f\"[^\n]*\"\)"
 )
-CODE = ("portal", "tenants", "billing", "allocation", "solver", "agent", "wire", "gpu_client")
+CODE = (
+    "portal",
+    "tenants",
+    "billing",
+    "allocation",
+    "solver",
+    "agent",
+    "wire",
+    "gpu_client",
+    "devtools",
+)
 SUFFIXES = {".py", ".html", ".txt", ".js", ".css", ".yml", ".json", ".conf", ".service", ".toml"}
 
 

@@ -6,7 +6,7 @@ import threading
 from enum import Enum
 from types import TracebackType
 
-from portal.launch.embedded import free_port
+from devtools.launch.embedded import free_port
 
 _CHUNK = 65_536
 _DELAY_S = 0.5

@@ -8,7 +8,7 @@ import pytest
 
 from allocation.models import Node, SolverState
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure
-from portal.launch.processes import Program, start, stop
+from devtools.launch.processes import Program, start, stop
 from tests.bench.live.agents import SimulatedSender
 from tests.bench.live.flood import ReportSenders, account, flood, peak_mb
 from tests.bench.live.inside import nodes_add

@@ -20,7 +20,7 @@ from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.nodes.fleet import enrolment_token_create
 from allocation.services.nodes.redis_accounts import agents_redis
-from portal.launch.processes import Program, start, stop
+from devtools.launch.processes import Program, start, stop
 from tests.builders_allocation import (
     Lab,
     a_booking_request,

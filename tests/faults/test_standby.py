@@ -17,8 +17,8 @@ import httpx
 import psycopg
 import pytest
 
-from portal.launch.embedded import free_port, postgres_answers
-from portal.launch.processes import Program, identity_options, start, stop
+from devtools.launch.embedded import free_port, postgres_answers
+from devtools.launch.processes import Program, identity_options, start, stop
 from tests.servers.live import web_program, worker_program
 from tests.servers.servers import DATABASE, ROOT, Servers
 from tests.servers.waiting import wait_until
@@ -106,9 +106,9 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
         found.close()
 
 
-def _manage(pair: Pair, role: str, *command: str, **environment: str) -> str:
+def _python(pair: Pair, role: str, *command: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "manage.py", *command], cwd=ROOT, text=True, check=True,
+        [sys.executable, *command], cwd=ROOT, text=True, check=True,
         env={**os.environ, "DATABASE_URL": pair.dsn(role), **environment}, stdout=subprocess.PIPE,
     )  # fmt: skip
     return done.stdout
@@ -134,7 +134,8 @@ def _is_decided(client: httpx.Client, booking: str) -> bool:
 
 def test_the_portal_goes_on_with_a_promoted_standby(pair: Pair, tmp_path: Path) -> None:
     port, keys = free_port(), tmp_path / "demo.json"
-    _manage(pair, "portal_owner", "seed_demo", DEMO_FILE=str(keys))
+    prepared = ("-m", "devtools.demo.prepare", str(tmp_path / "tokens"))
+    _python(pair, "portal_owner", *prepared, DEMO_FILE=str(keys))
     token = json.loads(keys.read_text())["tokens"]["researcher"]
     client = httpx.Client(
         base_url=f"http://127.0.0.1:{port}/api/v1", timeout=30,
@@ -151,4 +152,4 @@ def test_the_portal_goes_on_with_a_promoted_standby(pair: Pair, tmp_path: Path) 
         assert None not in accepted
         assert len(set(accepted)) == ACCEPTED_BEFORE + ACCEPTED_AFTER
         wait_until(lambda: all(_is_decided(client, str(b)) for b in accepted), seconds=60)
-    _manage(pair, "portal_system", "invariants")
+    _python(pair, "portal_system", "manage.py", "invariants")

@@ -18,8 +18,8 @@ from django.core.management import call_command
 
 from allocation.models import Booking, BookingEvent, Node
 from allocation.rules.nodes.leases import MARGIN_SECONDS, TTL_SECONDS
-from portal.launch.embedded import free_port
-from portal.launch.processes import start
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import start
 from tenants.models import Tier
 from tests.builders import a_tier, an_operator
 from tests.builders_allocation import an_ask

@@ -17,8 +17,8 @@ from django.db import connections
 from allocation.models import Booking
 from allocation.services.decide.invariants import invariants_check
 from billing.models import Transfer
-from portal.launch.embedded import free_port, http_answers
-from portal.launch.processes import Program, start, stop
+from devtools.launch.embedded import free_port, http_answers
+from devtools.launch.processes import Program, start, stop
 from tests.api.builders import Site, a_site
 from tests.faults.crashing_web import POINTS
 from tests.roles import as_system

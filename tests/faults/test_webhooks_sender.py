@@ -13,8 +13,8 @@ from pytest_django import Settings
 
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
+from devtools.launch.processes import Program, start, stop
 from portal.integrations.relay import outbox_relay
-from portal.launch.processes import Program, start, stop
 from tenants.platform.wall import tenant_tx
 from tenants.services.outgoing.webhooks import WebhookTerms, webhook_create
 from tests.builders import a_tenant_admin, a_user, actor_now

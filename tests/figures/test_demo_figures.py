@@ -8,7 +8,7 @@ from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
 from allocation.services.record.forecasts import forecasts_store
-from portal.demo.site import seed
+from devtools.demo.site import seed
 from tenants.models import Tenant, User
 from tests.api.builders import Api
 from tests.figures.places import World, differences

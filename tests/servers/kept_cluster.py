@@ -19,7 +19,7 @@ KEPT = ROOT / ".pytest_cache" / "postgres"
 MADE_FROM = (
     "*/migrations/**/*.py",
     "portal/storage/*.py",
-    "portal/launch/embedded.py",
+    "devtools/launch/embedded.py",
     "portal/settings.py",
     "tenants/platform/**/*.py",
     "tests/servers/*.py",

@@ -3,8 +3,8 @@
 import os
 import sys
 
-from portal.launch.embedded import http_answers
-from portal.launch.processes import Program
+from devtools.launch.embedded import http_answers
+from devtools.launch.processes import Program
 from tests.servers.servers import ROOT, Servers
 
 

@@ -19,7 +19,7 @@ import psycopg
 import redis
 from psycopg import sql
 
-from portal.launch.embedded import (
+from devtools.launch.embedded import (
     Home,
     ValkeyAccess,
     free_port,
@@ -27,7 +27,7 @@ from portal.launch.embedded import (
     server_home_make,
     valkey_prepare,
 )
-from portal.launch.processes import Program, start, stop
+from devtools.launch.processes import Program, start, stop
 from portal.storage.database import Passwords, database_dsn, database_rights, roles_ensure
 from tests.servers.kept_cluster import KeptCluster
 from tests.servers.renewal import MOST_RENEWALS, Renewal

@@ -11,8 +11,8 @@ from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport
 from redis.exceptions import ConnectionError as NoConnection
 
+from devtools.launch.processes import Program, group_kill, start, stop
 from portal.celery import VISIBILITY_TIMEOUT, app
-from portal.launch.processes import Program, group_kill, start, stop
 from tenants.platform.broker import CountedTransport
 from tests.servers.live import worker_program
 from tests.servers.probe_app import probe

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import DataError, connection, transaction
 
 from allocation.models import Node
-from portal.launch.embedded import NOBODY, ValkeyAccess, redis_answers, server_home_folder
+from devtools.launch.embedded import NOBODY, ValkeyAccess, redis_answers, server_home_folder
 from portal.storage.database import MEMBERSHIPS, Passwords, roles_ensure
 from tests.builders_allocation import a_node
 from tests.roles import as_role, as_system

@@ -10,8 +10,8 @@ import django.db
 import psycopg
 import pytest
 
+from devtools.launch.processes import start, stop
 from portal.celery import app
-from portal.launch.processes import start, stop
 from portal.logs import OutageFilter
 from tests.servers.live import worker_program
 from tests.servers.servers import Servers

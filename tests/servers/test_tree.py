@@ -18,6 +18,7 @@ PACKAGES = (
     "agent",
     "wire",
     "gpu_client",
+    "devtools",
     "tests",
 )
 LINES_MAX = 500

@@ -16,8 +16,8 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.services.record.liveness import ALWAYS, PROGRAMS, program_seen
-from portal.launch.processes import Program, group_kill, spawn_options
-from portal.launch.programs import PROGRAMS as OUR_PROGRAMS
+from devtools.launch.processes import Program, group_kill, spawn_options
+from devtools.launch.programs import PROGRAMS as OUR_PROGRAMS
 from tenants.platform.watchdog.notes import ends_read, silent_note
 from tenants.platform.watchdog.process import IDLE_WEIGHT, START_LOOKS, STOPPED, Silence
 from tenants.platform.watchdog.pulses import RESTS

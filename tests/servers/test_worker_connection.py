@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
+from devtools.launch.processes import start, stop
 from portal.celery import app
-from portal.launch.processes import start, stop
 from tenants.models import OutboxMessage
 from tests.builders_allocation import NOW, Lab, a_lab
 from tests.roles import as_system

@@ -44,8 +44,7 @@ READING_COMMANDS = {
     "migrate",
     # By the owner of the tables, who writes a list of files of its own.
     "archive",
-    "audit_verify", "decision_replay", "invariants", "reports_reader", "seed_demo", "simulate",
-    "webhooks_sender",
+    "audit_verify", "decision_replay", "invariants", "reports_reader", "webhooks_sender",
 }  # fmt: skip
 
 

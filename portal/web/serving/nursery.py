@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from portal.launch.processes import end_with_parent
+from portal.parent import end_with_parent
 
 NICENESS = 5
 """Ordinary requests come first at the processor."""

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psycopg
 
-from portal.launch.embedded import free_port
-from portal.launch.programs import (
+from devtools.launch.embedded import free_port
+from devtools.launch.programs import (
     ROOT,
     SOLVER_PROGRAM,
     Demo,
@@ -27,8 +27,8 @@ from portal.launch.programs import (
     portal_programs,
     program_environment,
 )
-from portal.launch.supervisor import ProgramOutput, Supervisor
-from portal.local import secrets_load, stores_start
+from devtools.launch.supervisor import ProgramOutput, Supervisor
+from devtools.local import secrets_load, stores_start
 from portal.storage.database import Passwords, database_dsn, roles_ensure
 from tests.bench.machine import machine
 from tests.browser.chromium import chromium

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import httpx
 
-from portal.launch.processes import process_birth
+from devtools.launch.processes import process_birth
 from tests.bench.live.admissions import PROJECT, capacity_make
 from tests.bench.live.inside import site_enter
 from tests.bench.machine import machine, spread

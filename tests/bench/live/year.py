@@ -36,9 +36,9 @@ from tests.servers.servers import DATABASE, Servers
 if TYPE_CHECKING:
     import wire
     from allocation.services.inbox.batch import StreamMessage
-    from portal.demo.history import TimedAction
-    from portal.demo.nodes import DemoFleet, DemoNode
-    from portal.demo.week import People
+    from devtools.demo.history import TimedAction
+    from devtools.demo.nodes import DemoFleet, DemoNode
+    from devtools.demo.week import People
 
 UNTIL = datetime(2026, 11, 21, tzinfo=UTC)
 YEAR, GOAL_MB = 365, 5_000
@@ -138,9 +138,9 @@ def _life(
 ) -> "Iterator[TimedAction]":
     """Yields the actions of a booking, which is mostly used to its end."""
     from allocation.services.bookings.release import booking_cancel, booking_release  # noqa: PLC0415
-    from portal.demo.features import _booking_extends  # noqa: PLC0415
-    from portal.demo.history import TimedAction  # noqa: PLC0415
-    from portal.demo.week import NAMESPACE, ZONE, BookingText, owner_does  # noqa: PLC0415
+    from devtools.demo.features import _booking_extends  # noqa: PLC0415
+    from devtools.demo.history import TimedAction  # noqa: PLC0415
+    from devtools.demo.week import NAMESPACE, ZONE, BookingText, owner_does  # noqa: PLC0415
 
     hours, starts, text = dice.randint(*work.hours), at, ""
     if dice.random() < 0.15:
@@ -235,9 +235,9 @@ def site_make(since: datetime) -> None:
     from billing.models import Budget  # noqa: PLC0415
     from billing.rules import BudgetTerms, Period  # noqa: PLC0415
     from billing.services import budget_put  # noqa: PLC0415
-    from portal.demo.nodes import nodes_enrol  # noqa: PLC0415
-    from portal.demo.people import people_seed  # noqa: PLC0415
-    from portal.demo.site import catalogue_seed  # noqa: PLC0415
+    from devtools.demo.nodes import nodes_enrol  # noqa: PLC0415
+    from devtools.demo.people import people_seed  # noqa: PLC0415
+    from devtools.demo.site import catalogue_seed  # noqa: PLC0415
 
     catalogue_seed(since)
     people_seed(UNTIL.date(), since)
@@ -249,9 +249,9 @@ def site_make(since: datetime) -> None:
 
 def live(options: argparse.Namespace, servers: Servers) -> dict[str, Any]:
     """Simulates the days; returns sizes after the first half and at the end, and counts."""
-    from portal.demo.history import Intervals, TimedAction, history_simulate  # noqa: PLC0415
-    from portal.demo.nodes import DemoFleet  # noqa: PLC0415
-    from portal.demo.week import People  # noqa: PLC0415
+    from devtools.demo.history import Intervals, TimedAction, history_simulate  # noqa: PLC0415
+    from devtools.demo.nodes import DemoFleet  # noqa: PLC0415
+    from devtools.demo.week import People  # noqa: PLC0415
 
     since = UNTIL - timedelta(days=options.days)
     half, began = since + (UNTIL - since) / 2, time.perf_counter()

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from allocation.services.gc_paused import gc_paused
+from devtools.simulation.simulate import Simulation
 from solver import Ask, Gpu, Limit, Policy, Request, Snapshot, Tier
-from solver.simulation.simulate import Simulation
 from tests.bench.machine import machine
 from tests.solver.builders import L40S, NOON
 

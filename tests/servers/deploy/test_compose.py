@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from portal.launch.embedded import (
+from devtools.launch.embedded import (
     AGENTS_VALKEY_SETTINGS,
     BUILTIN_LOCALE,
     INITDB_OPTIONS,
     VALKEY_SETTINGS,
 )
-from portal.launch.programs import (
+from devtools.launch.programs import (
     PROGRAMS,
     SHARD_PROGRAM,
     Demo,
@@ -137,6 +137,17 @@ def test_no_container_is_root_or_writes_outside_its_volumes() -> None:
         assert one["security_opt"] == ["no-new-privileges:true"], name
         assert not {"privileged", "cap_add", "devices", "pid", "ipc"} & one.keys(), name
         assert all(re.match(r"[a-z0-9-]+:/", volume) for volume in one.get("volumes", [])), name
+
+
+def test_only_demo_data_and_simulated_nodes_have_the_tools_for_development() -> None:
+    with_tools = {name for name, one in SERVICES.items() if one["image"] == "gpu-portal-devtools"}
+    assert with_tools == {"setup", *AGENTS}
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    stages = re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
+    (tools,) = [stage for stage in stages if "COPY devtools" in stage]
+    assert tools.startswith("portal AS devtools\n")
+    assert stages[-1] == "portal\n", "the image that is built without a target"
+    assert "COPY . " not in text
 
 
 def test_only_the_web_is_reached_from_outside_and_from_this_machine_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from agent.owner.mps_units import FOLDER
 from agent.unit import hidden, unit_text, units
-from portal.launch.programs import PROGRAMS, SHARD_PROGRAM, PortalProgram
+from devtools.launch.programs import PROGRAMS, SHARD_PROGRAM, PortalProgram
 from tests.servers.servers import ROOT
 
 UNITS = ROOT / "deploy" / "systemd"

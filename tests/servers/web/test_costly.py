@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from django.utils import timezone
 
-from portal.launch.embedded import free_port
-from portal.launch.processes import start, stop
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import start, stop
 from portal.web.serving.gate import MOST_EACH
 from tenants.models import Project
 from tenants.services import token_create

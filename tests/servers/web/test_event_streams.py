@@ -18,9 +18,9 @@ from django.utils import timezone
 from allocation.models import Booking
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import start, stop
 from portal.integrations.relay import outbox_relay
-from portal.launch.embedded import free_port
-from portal.launch.processes import start, stop
 from portal.web.serving import streams
 from portal.web.serving.streams import MOST_OF_TOKEN, Follower, Streams
 from tenants.models import ApiToken

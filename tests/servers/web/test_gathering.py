@@ -18,8 +18,8 @@ from django.http.response import HttpResponseBase
 
 from allocation.models import Booking
 from billing.models import Transfer
-from portal.launch.embedded import free_port
-from portal.launch.processes import start, stop
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import start, stop
 from portal.web.serving import gathering
 from portal.web.serving.gathering import Answers, Gathering, InThread
 from tenants.api.gathered import GatheredResponse

@@ -14,8 +14,8 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Node
-from portal.launch.embedded import free_port
-from portal.launch.processes import start, stop
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import start, stop
 from tenants.models import SecondFactor, Session, User
 from tenants.services import token_create
 from tenants.services.sign_in.second_factor import factor_secret

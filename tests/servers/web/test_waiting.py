@@ -20,8 +20,8 @@ from django.utils import timezone
 from allocation.models import Booking
 from allocation.services.bookings.creation import booking_request
 from allocation.services.publish.live import DECIDED_CHANNEL
-from portal.launch.embedded import free_port
-from portal.launch.processes import start, stop
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import start, stop
 from portal.web.serving import waiting
 from portal.web.serving.waiting import Waiter, Waiting
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait

@@ -9,8 +9,8 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from portal.launch.embedded import free_port
-from portal.launch.processes import start, stop
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import start, stop
 from tests.servers.live import web_program
 from tests.servers.servers import Servers
 

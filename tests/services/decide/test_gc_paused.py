@@ -88,12 +88,13 @@ def _name(call: ast.Call) -> str:
 
 
 def test_every_caller_of_the_solver_pauses_the_collector() -> None:
-    folders = (ROOT / "allocation" / name for name in ("services", "management"))
+    folders = (ROOT / "allocation" / "services", ROOT / "devtools" / "simulation")
     callers = {
         path: path.read_text(encoding="utf-8")
         for folder in folders
         for path in sorted(folder.rglob("*.py"))
         if re.search(r"\b(solve|simulate)\(", path.read_text(encoding="utf-8"))
+        and path.name != "simulate.py"
     }
     assert len(callers) >= 6
     found = [f"{path}:{line}" for path in callers for line in _unpaused(ast.parse(callers[path]))]

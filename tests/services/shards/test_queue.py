@@ -22,9 +22,9 @@ from allocation.services.shards import queue as leader
 from allocation.services.shards.letters import BadLetter, answered, opened, sealed
 from allocation.services.shards.queue import ShardQueue
 from allocation.services.shards.task import key_of, shard_decide
-from portal.launch.embedded import free_port
-from portal.launch.processes import Program, group_kill, start
-from portal.launch.programs import SHARD_PROGRAM
+from devtools.launch.embedded import free_port
+from devtools.launch.processes import Program, group_kill, start
+from devtools.launch.programs import SHARD_PROGRAM
 from solver import Plan, Policy, Snapshot, encode
 from solver import solve as solve_any
 from solver.cycle.solve import solve as solve_whole

@@ -12,8 +12,8 @@ import httpx
 from django.http import HttpResponse
 from django.test import Client
 
-from portal.launch.embedded import free_port, http_answers
-from portal.launch.processes import Program, start, stop
+from devtools.launch.embedded import free_port, http_answers
+from devtools.launch.processes import Program, start, stop
 from tests.servers.servers import ROOT
 
 SECONDS = 10

@@ -1,0 +1,253 @@
+"""The programs of a portal: arguments, database role and settings of each.
+
+The demo's launcher starts these. `docker-compose.yml` and the units in `deploy/systemd` repeat them
+in their own formats, and tests compare them with the table.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import psycopg
+
+from devtools.launch.embedded import free_port, http_answers
+from devtools.launch.processes import Program
+from portal.storage.database import database_dsn
+
+ROOT = Path(__file__).resolve().parents[2]
+# The simulated nodes of the demo, and their GPUs.
+AGENTS = {
+    "gpu-a1-01": "h100:8",
+    "gpu-a2-01": "a100:6,a100+mig:2",
+    "gpu-b1-01": "a100-40:4,a100-40+mig:4",
+    "gpu-c1-01": "l40s:4",
+}
+# Variables of the caller that the programs inherit.
+INHERITED_VARIABLES = (
+    "ALLOWED_HOSTS",
+    "DEBUG",
+    "CALLS_PER_TOKEN",
+    "CALLS_PER_ADDRESS",
+    "QUOTES_PER_PERSON",
+    "TRACES_URL",
+    "WATCHDOG_SECONDS",
+)
+
+# The launcher starts this program last.
+SOLVER_PROGRAM = "solver"
+_SERVER = ("-m", "portal.web.serving.server")
+_CELERY = ("-m", "celery", "--quiet", "-A", "portal")
+_WORKER = (*_CELERY, "worker", "--without-gossip", "--without-mingle", "--without-heartbeat")
+
+
+@dataclass(frozen=True)
+class PortalProgram:
+    """A program: arguments of the Python interpreter, database role, and environment variables.
+
+    A program that `listens` also gets `--host` and `--port`. `needs` names variables whose value
+    depends on the installation.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    role: str = "portal_system"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    listens: bool = False
+
+
+PROGRAMS = (
+    PortalProgram(
+        "operators",
+        _SERVER,
+        role="portal_operators",
+        settings={"SERVES_OPERATORS": "1", "WEB_THREADS": "4"},
+        listens=True,
+    ),
+    PortalProgram("web", _SERVER, role="portal_web", needs=("OPERATORS_URL",), listens=True),
+    PortalProgram("worker", (*_WORKER, "-Q", "default", "-c", "2", "-n", "worker@%h")),
+    PortalProgram(SOLVER_PROGRAM, (*_WORKER, "-Q", "solver", "-c", "1", "-n", "solver@%h")),
+    PortalProgram("beat", (*_CELERY, "beat", "--pidfile=")),
+    PortalProgram("reader", ("manage.py", "reports_reader", "--skip-checks")),
+    PortalProgram("sender", ("manage.py", "webhooks_sender", "--skip-checks")),
+)
+
+# A worker that decides shards of a large site, on any machine and as often as there are cores. A
+# demo starts none. It knows the address of Redis and nothing else, so it has no role.
+SHARD_PROGRAM = PortalProgram(
+    "shards",
+    (
+        *("-m", "celery", "--quiet", "-A", "portal.shards", "worker", "--without-gossip"),
+        *("--without-mingle", "--without-heartbeat", "-Q", "decide", "-n", "shards@%h"),
+    ),
+    role="",
+)
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The secrets of a demo, created on its first start and kept in var/secrets.json."""
+
+    django: str = field(repr=False)
+    agents_master: str = field(repr=False)
+    postgres: str = field(repr=False)
+    owner: str = field(repr=False)
+    web: str = field(repr=False)
+    operators: str = field(repr=False)
+    system: str = field(repr=False)
+    valkey: str = field(repr=False)
+    valkey_agents: str = field(repr=False)
+    valkey_port: int
+    # Stored, because agents keep the address that they got when they enrolled.
+    agents_port: int
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A demo: its folder and its address."""
+
+    var: Path
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    @property
+    def seeded(self) -> Path:
+        """The file that the seeds write: names, passwords and tokens."""
+        return self.var / "demo.json"
+
+    def agent_state(self, name: str) -> Path:
+        """The folder with the state of agent `name`."""
+        return self.var / "agents" / name
+
+    def identity(self, name: str) -> Path:
+        """The file that agent `name` has after it enrolled."""
+        return self.agent_state(name) / "identity.json"
+
+    def agent_forget(self, name: str) -> None:
+        """Removes who agent `name` was, and its record, which it can't read without its old key."""
+        for path in (self.identity(name), self.agent_state(name) / "state.json"):
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Addresses of PostgreSQL as superuser, and of both Redis servers with all rights."""
+
+    admin: str = field(repr=False)
+    redis: str = field(repr=False)
+    agents_redis: str = field(repr=False)
+
+
+def program_environment(demo: Demo, secrets: Secrets, stores: Stores, role: str) -> dict[str, str]:
+    """The environment of a portal process that connects as database role `role`."""
+    password = {
+        "portal_owner": secrets.owner,
+        "portal_web": secrets.web,
+        "portal_operators": secrets.operators,
+        "portal_system": secrets.system,
+    }[role]
+    return {
+        **_plain_environment(),
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "SECRET_KEY": secrets.django,
+        # A web process does not get the key of agents.
+        **({} if role == "portal_web" else {"AGENTS_MASTER_KEY": secrets.agents_master}),
+        "DATABASE_URL": database_dsn(stores.admin, "portal", user=role, password=password),
+        "REDIS_URL": stores.redis,
+        "AGENTS_REDIS_URL": stores.agents_redis,
+        "PUBLIC_URL": demo.url,
+        "COOKIE_PREFIX": f"portal-{demo.port}",
+        "MAIL_URL": f"file://{demo.var}/mail",
+        # A demo's webhooks may reach programs on this machine.
+        "WEBHOOK_ALLOW": os.environ.get("WEBHOOK_ALLOW", "127.0.0.0/8,::1/128"),
+        "SIGN_ON_ALLOW": os.environ.get("SIGN_ON_ALLOW", "127.0.0.0/8,::1/128"),
+        "DEMO_FILE": str(demo.seeded),
+        "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
+        **{name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ},
+    }
+
+
+def portal_programs(demo: Demo, secrets: Secrets, stores: Stores) -> list[Program]:
+    """Web, operators' process, workers, beat and reader, each with its database role."""
+    inner = free_port()
+    places = {"operators": ("127.0.0.1", inner), "web": (demo.host, demo.port)}
+    return [
+        _portal_program(
+            each,
+            {
+                **program_environment(demo, secrets, stores, each.role),
+                **dict.fromkeys(each.needs, f"http://127.0.0.1:{inner}"),
+            },
+            places.get(each.name),
+        )
+        for each in PROGRAMS
+    ]
+
+
+def _portal_program(
+    one: PortalProgram, environment: Mapping[str, str], place: tuple[str, int] | None
+) -> Program:
+    command = (sys.executable, *one.arguments)
+    # Celery warns about pickled tasks when a worker runs as root; ours accept JSON only.
+    quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
+    environment = {**environment, **one.settings, **quiet}
+    if place is None:
+        return Program(one.name, command, environment, ROOT)
+    host, port = place
+    return Program(
+        name=one.name,
+        command=(*command, "--host", host, "--port", str(port)),
+        environment=environment,
+        folder=ROOT,
+        is_ready=lambda: http_answers(port, "/healthz"),
+    )
+
+
+def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list[Program]:
+    """The simulated nodes, which know the portal's address and their token only.
+
+    A node is ready when the portal has received a message of it, which `database` shows.
+    """
+    programs = []
+    with psycopg.connect(database) as connection:
+        (begun,) = connection.execute("SELECT now()").fetchone() or (None,)
+    for name, hardware in AGENTS.items():
+        environment = {
+            **_plain_environment(),
+            **({"GPU_AGENT_TOKEN": tokens[name]} if name in tokens else {}),
+        }
+        options = ("--name", name, "--simulate", hardware, "--state", str(demo.agent_state(name)))
+        programs.append(
+            Program(
+                name=name,
+                command=(
+                    *(sys.executable, "-m", "agent", "--portal", demo.url),
+                    *options,
+                ),
+                environment=environment,
+                folder=ROOT,
+                is_ready=partial(_node_is_connected, database, name, begun),
+            )
+        )
+    return programs
+
+
+def _node_is_connected(database: str, name: str, begun: object) -> bool:
+    with psycopg.connect(database) as connection:
+        row = connection.execute(
+            "SELECT last_seen > %s FROM allocation_node WHERE name = %s", [begun, name]
+        )
+        return row.fetchone() == (True,)
+
+
+def _plain_environment() -> dict[str, str]:
+    """The variables of our environment that every program gets."""
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
+    return {**kept, "PYTHONUNBUFFERED": "1", "TZ": "UTC"}

@@ -1,0 +1,5 @@
+"""The fixtures of the simulation's tests."""
+
+from tests.services.conftest import plant
+
+__all__ = ["plant"]
