@@ -25,11 +25,11 @@ from allocation.consumers import websocket_urlpatterns
 from allocation.models import Decision, Node
 from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.cycle import cycle_run
+from devtools.launch import programs
+from devtools.launch.processes import Program, start, stop
 from portal.asgi import application
 from portal.integrations.live.push import beat
 from portal.integrations.relay import outbox_relay
-from portal.launch import programs
-from portal.launch.processes import Program, start, stop
 from tenants.models import WebhookDelivery
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_booking_request, a_lab
