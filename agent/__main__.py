@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from agent import run, unit
 from agent.assembly import IDENTITY, node_assemble
 from agent.doctor import command
-from agent.hardware import NodeHardware, hardware_open
+from agent.hardware import REAL, NodeHardware, Platform, hardware_open
 from agent.options import options_parse
 from agent.owner.accounts import AccountDirectory
 from agent.ports.gpu import GpuError
@@ -41,14 +41,17 @@ ACCOUNTS = "accounts.json"
 _LONGEST_RETRY_S = 30
 
 
-def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+def main(
+    arguments: Sequence[str], environment: Mapping[str, str], platform: Platform = REAL
+) -> int:
     """Returns 0 after a stop, 1 when the node can't be served."""
     if arguments[:1] == ["run"]:
         return run.main(arguments[1:], environment)
     if arguments[:1] == ["saved"]:
         return run.saved(arguments[1:], environment)
     if arguments[:1] == ["doctor"]:
-        return command.main(arguments[1:], environment)
+        simulated = platform.is_simulated
+        return command.main(arguments[1:], environment, platform.driver, is_simulated=simulated)
     if arguments[:1] == ["unit"]:
         return unit.main(arguments[1:])
     options = options_parse(arguments, environment)
@@ -59,12 +62,14 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
             directory = AccountDirectory(options.state / ACCOUNTS)
-            hardware = hardware_open(options, directory, stack)
+            hardware = hardware_open(platform, options, directory, stack)
             identity = _identity(options, hardware)
             supervisor = Supervisor(environment)
             node = node_assemble(options, identity, hardware, directory, stack)
             agent = Agent(dataclasses.replace(node, alive=supervisor.alive))
-            examiner = Examiner(doctor_command(options), environment, agent.inbox.put)
+            examiner = Examiner(
+                doctor_command(platform.doctor, options), environment, agent.inbox.put
+            )
             stack.callback(examiner.stop)
             _serve(agent, identity, supervisor, examiner)
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.hardware import NodeHardware
-from agent.host.network import network_find
-from agent.host.other_owners import OtherSchedulers
 from agent.node import Node
 from agent.owner.accounts import AccountDirectory, LoginProgram
 from agent.owner.booking_files import BookingFiles
@@ -21,13 +19,11 @@ from agent.owner.hooks import Hooks
 from agent.owner.mps_units import FOLDER, MpsUnits
 from agent.owner.shares import NodeContext, cuda_order
 from agent.owner.slices import (
-    LOGINS_FOLDER,
     Account,
     Slices,
     SliceSettings,
 )
 from agent.ports.handover import Handover
-from agent.ports.host_cores import core_topology_read, core_topology_simulated
 from agent.ports.systemd import unit_of
 from agent.report.metrics import MetricsBoard, metrics_serve
 from agent.state.documents import Keys
@@ -77,7 +73,7 @@ def node_assemble(
         suspender=hardware.suspender,
         pause_signal=options.pause_signal,
         one_account=not options.many_accounts,
-        may_end=_may_end(options),
+        may_end=(lambda: False) if options.never_end_unbooked else hardware.is_only_owner,
         mps=_mps(options, stack),
         account_of=account_of or directory.account,
         slices=slices,
@@ -90,9 +86,6 @@ def _context(
 ) -> NodeContext:
     gpus = hardware.inventory().gpus
     near = {gpu.uuid: gpu.numa for gpu in gpus}
-    topology = core_topology_read(near)
-    if options.simulate:
-        topology = core_topology_simulated(hardware.host.cores, near)
     return NodeContext(
         identity.node,
         options.state.absolute() / "bookings",
@@ -100,8 +93,8 @@ def _context(
         {gpu.uuid: gpu.memory_mb for gpu in gpus},
         order=cuda_order(gpus),
         hidden=options.device_permissions != "off",
-        network=None if options.simulate else network_find(options.interface),
-        topology=topology,
+        network=hardware.network(options.interface),
+        topology=hardware.topology(near),
     )
 
 
@@ -167,9 +160,8 @@ def _slices(
         uid = None if name is None else directory.uid(name)
         return None if name is None or uid is None else (name, uid)
 
-    logins = options.state / "logins" if options.simulate else LOGINS_FOLDER
     settings = SliceSettings(
-        hardware.nodes, account, options.slice_devices, logins, hardware.number_of
+        hardware.nodes, account, options.slice_devices, hardware.logins, hardware.number_of
     )
     return Slices(hardware.units(), settings, hardware.programs)
 
@@ -192,13 +184,6 @@ def _available_memory(
     if slices is not None:
         return slices.available_mb
     return cgroups.available_mb if cgroups is not None else lambda booking: None
-
-
-def _may_end(options: argparse.Namespace) -> Callable[[], bool]:
-    """Returns a check of whether unbooked processes may be ended."""
-    if options.never_end_unbooked:
-        return lambda: False
-    return (lambda: True) if options.simulate else OtherSchedulers().none
 
 
 def _login_program(

@@ -1,23 +1,25 @@
-"""The GPUs and the host of this node, real or simulated."""
+"""The GPUs and the host of this node, and the platform that they are from."""
 
 import argparse
 import contextlib
 import dataclasses
 import logging
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import wire
+from agent.doctor.driver import ExaminedDriver, driver_load
 from agent.host.device_nodes import DriverDeviceNodes
 from agent.host.machine import (
     Host,
     host_read,
-    host_simulated,
     inventory_take,
     process_signal,
 )
+from agent.host.network import Network, network_find
 from agent.host.open_files import HostOpenFiles
+from agent.host.other_owners import OtherSchedulers
 from agent.nvml.gpu import NvmlGpu
 from agent.nvml.timeout_wrapper import TimeoutDeviceNodes, driver_open
 from agent.nvml.watch import NvmlWatch, process_user
@@ -26,36 +28,21 @@ from agent.owner.cdi import DeviceNodes, driver_edits
 from agent.owner.cgroups import Cgroups, CgroupsUnavailable, subtree_prepare
 from agent.owner.device_acls import Access, SetFacl
 from agent.owner.hooks import ModeHooks
-from agent.owner.slices import (
-    device_number,
-)
+from agent.owner.slices import LOGINS_FOLDER, device_number
 from agent.ports.gpu import GpuPort, WatchPort, watched
 from agent.ports.handover import HandoverObserver
+from agent.ports.host_cores import CoreTopology, core_topology_read
 from agent.ports.programs import HostPrograms, Programs
 from agent.ports.suspender import Suspender, cuda_checkpoint_find
 from agent.ports.systemd import Systemd, Units, limits_refusal
 from agent.ports.worker_threads import WorkerThreads
-from agent.simulated.device_nodes import (
-    SimulatedAccess,
-    SimulatedDeviceNodes,
-    SimulatedUnits,
-)
-from agent.simulated.hardware import Hardware
-from agent.simulated.models import fleet_parse
-from agent.simulated.nvml import installed
-from agent.simulated.programs import (
-    SimulatedPrograms,
-    SimulatedSuspender,
-    SimulatedUsers,
-    simulated_port,
-)
 
 log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeHardware:
-    """The drivers of this node, or simulated ones with simulated users."""
+    """The drivers of this node, and the machine around them."""
 
     port: GpuPort
     watch: WatchPort
@@ -69,21 +56,17 @@ class NodeHardware:
     owners: tuple[HandoverObserver, ...] = ()
     driver: Callable[[], dict[str, Any]] = dict
     cgroups: Cgroups | None = None
+    topology: Callable[[Mapping[str, int | None]], CoreTopology] = core_topology_read
+    network: Callable[[str | None], Network | None] = network_find
+    logins: Path = LOGINS_FOLDER
+    slices_refusal: Callable[[], str] = limits_refusal
+    is_only_owner: Callable[[], bool] = dataclasses.field(
+        default_factory=lambda: OtherSchedulers().none
+    )
 
     def inventory(self) -> wire.Inventory:
         """Raises GpuError."""
         return inventory_take(self.host, self.port)
-
-
-def hardware_open(
-    options: argparse.Namespace, directory: AccountDirectory, stack: contextlib.ExitStack
-) -> NodeHardware:
-    """Returns the drivers that the options name; `stack` closes them.
-
-    Raises GpuError, ValueError, and OSError.
-    """
-    opened = _simulated if options.simulate else _real
-    return _limited(opened(options, directory, stack), options)
 
 
 def _real(
@@ -112,36 +95,35 @@ def _real(
     )
 
 
-def _simulated(
-    options: argparse.Namespace, _: AccountDirectory, stack: contextlib.ExitStack
+@dataclasses.dataclass(frozen=True, slots=True)
+class Platform:
+    """Where a node's hardware is from: its drivers, or what development puts in their place.
+
+    `doctor` is the module and the words that examine it.
+    """
+
+    hardware: Callable[
+        [argparse.Namespace, AccountDirectory, contextlib.ExitStack], NodeHardware
+    ] = _real
+    driver: Callable[[contextlib.ExitStack], ExaminedDriver] = driver_load
+    doctor: tuple[str, ...] = ("agent", "doctor")
+    is_simulated: bool = False
+
+
+REAL = Platform()
+
+
+def hardware_open(
+    platform: Platform,
+    options: argparse.Namespace,
+    directory: AccountDirectory,
+    stack: contextlib.ExitStack,
 ) -> NodeHardware:
-    models = fleet_parse(options.simulate)
-    hardware = Hardware(
-        options.name,
-        models,
-        state=options.state / "simulated.json",
-        clock=time.time,
-        driver=options.simulate_driver,
-    )
-    stack.enter_context(installed(hardware))
-    port, watch = driver_open(
-        WorkerThreads(),
-        lambda: simulated_port(hardware),
-        lambda: NvmlWatch(hardware.process_user),
-        stack,
-    )
-    return NodeHardware(
-        port,
-        watch,
-        host_simulated(options.name, len(models)),
-        SimulatedDeviceNodes(hardware),
-        SimulatedPrograms(hardware),
-        SimulatedSuspender(hardware),
-        access=SimulatedAccess,
-        units=SimulatedUnits,
-        number_of=lambda path: 0,
-        owners=(SimulatedUsers(hardware),),
-    )
+    """Returns the drivers of the platform; `stack` closes them.
+
+    Raises GpuError, ValueError, and OSError.
+    """
+    return _limited(platform.hardware(options, directory, stack), options)
 
 
 def _limited(machine: NodeHardware, options: argparse.Namespace) -> NodeHardware:
@@ -153,7 +135,7 @@ def _limited(machine: NodeHardware, options: argparse.Namespace) -> NodeHardware
     if "slice" in options.device_permissions:
         if option != "off":
             raise ValueError("slices keep bookings to cores and memory themselves: no --cgroup")
-        return _limited_by_slices(machine, simulated=bool(options.simulate))
+        return _limited_by_slices(machine)
     if option == "off":
         host = dataclasses.replace(machine.host, limits_note="the agent runs without --cgroup")
         return dataclasses.replace(machine, host=host)
@@ -167,8 +149,8 @@ def _limited(machine: NodeHardware, options: argparse.Namespace) -> NodeHardware
     return dataclasses.replace(machine, host=host, cgroups=cgroups)
 
 
-def _limited_by_slices(machine: NodeHardware, *, simulated: bool) -> NodeHardware:
-    note = "simulated slices limit nothing" if simulated else limits_refusal()
+def _limited_by_slices(machine: NodeHardware) -> NodeHardware:
+    note = machine.slices_refusal()
     limits: wire.HostLimits = "counted" if note else "enforced"
     host = dataclasses.replace(machine.host, limits=limits, limits_note=note)
     return dataclasses.replace(machine, host=host)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from agent.owner.mps_units import FOLDER
 from agent.report.metrics import address_parse
-from agent.simulated.drivers import DEFAULT, DRIVERS
 
 DESCRIPTION = (
     "Enrols this node and runs its agent until it is stopped. Other commands: `gpu-agent run`"
@@ -136,18 +135,6 @@ def _share_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
 
 def _metrics_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     default = environment.get
-    parser.add_argument(
-        "--simulate",
-        default=default("GPU_AGENT_SIMULATE"),
-        metavar="MODEL:COUNT[,…]",
-        help="simulated GPUs, as h100:8,l40s:4",
-    )
-    parser.add_argument(
-        "--simulate-driver",
-        default=default("GPU_AGENT_SIMULATE_DRIVER", DEFAULT),
-        metavar="BRANCH",
-        help=f"with --simulate: the driver's branch, one of {', '.join(DRIVERS)} ({DEFAULT})",
-    )
     parser.add_argument(
         "--metrics",
         type=address_parse,

@@ -143,7 +143,7 @@ CHECK_TEXTS = {
     "fix_reset_or_drain": gettext_noop("reset the GPU, or drain it"),
     "fix_residue": gettext_noop("reset the GPU: memory that no program has stays in use"),
     "fix_setfacl": gettext_noop("install it (package acl): --device-permissions acl needs it"),
-    "fix_simulate": gettext_noop("nothing; --simulate checks simulated GPUs"),
+    "fix_simulate": gettext_noop("nothing, unless this node has a GPU"),
     "fix_slow": gettext_noop(
         "turn persistence mode on: the agent takes a driver that needs more than 2 s for one "
         "that hangs"

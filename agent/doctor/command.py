@@ -19,11 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from agent.doctor.checks import Check, Finding, Said, State, said
-from agent.doctor.driver import driver_checks
+from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load
 from agent.doctor.host import HostOptions, host_checks
 from agent.run import state_option
-from agent.simulated.drivers import DEFAULT, DRIVERS
-from agent.simulated.models import fleet_parse
 
 ALL_S = 18.0
 # Errors that a check raises on an unusual machine. They are shown; the other checks continue.
@@ -32,17 +30,22 @@ _WORDS: dict[State, str] = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "unknown
 _ORDER: tuple[Literal["fail", "warn", "unknown", "ok"], ...] = ("fail", "warn", "unknown", "ok")
 
 
-def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+def main(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    driver: Callable[[contextlib.ExitStack], ExaminedDriver] = driver_load,
+    *,
+    is_simulated: bool = False,
+) -> int:
     """Prints the findings; returns the exit status."""
     options = _parser(environment).parse_args(arguments)
     logging.disable(logging.CRITICAL)  # what a check sees, it says itself
     began = time.monotonic()
-    simulated = bool(options.simulate)
-    asked = HostOptions(options.state, options.portal, options.interface, simulated)
+    asked = HostOptions(options.state, options.portal, options.interface, is_simulated)
     with contextlib.ExitStack() as stack:
         checks = [
             *host_checks(asked),
-            *driver_checks(options.simulate, options.simulate_driver, stack),
+            *driver_checks(driver, stack),
         ]
         found = list(checks_run(checks, ALL_S))
     sys.stdout.write(_json(found) if options.json else _text(found, time.monotonic() - began))
@@ -144,17 +147,4 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--portal", default=default("GPU_AGENT_PORTAL"), help="its address")
     parser.add_argument("--interface", default=default("GPU_AGENT_INTERFACE"), metavar="NAME")
-    parser.add_argument(
-        "--simulate", type=_fleet, default=default("GPU_AGENT_SIMULATE"), metavar="MODEL:COUNT[,…]"
-    )
-    parser.add_argument(
-        "--simulate-driver",
-        choices=tuple(DRIVERS),
-        default=default("GPU_AGENT_SIMULATE_DRIVER", DEFAULT),
-    )
     return parser
-
-
-def _fleet(text: str) -> list[str]:
-    """Raises ValueError."""
-    return fleet_parse(text)

@@ -1,18 +1,18 @@
-"""The checks of `doctor` that ask the driver, real or simulated. They only read."""
+"""The checks of `doctor` that ask the driver. They only read."""
 
 import contextlib
 import ctypes
+import dataclasses
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
 
 from agent.doctor.checks import Check, Finding, Said, State, found, said
 from agent.host.device_nodes import DriverDeviceNodes
-from agent.host.machine import host_simulated
 from agent.host.open_files import HostOpenFiles
 from agent.nvml.calls import REFUSALS, attempt
 from agent.nvml.gpu import NvmlGpu
@@ -21,9 +21,6 @@ from agent.nvml.watch import NvmlWatch
 from agent.owner.cdi import DeviceNodes
 from agent.ports.gpu import GpuError, GpuPort, Truth
 from agent.ports.host_cores import numa_node
-from agent.simulated.hardware import Hardware
-from agent.simulated.nvml import installed
-from agent.simulated.programs import simulated_port
 from wire import InventoryGpu
 
 _OLDEST = 535
@@ -34,12 +31,26 @@ _ASKS = "the driver"
 _NVIDIA = "0x10de"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExaminedDriver:
+    """An opened driver, and what is known of the machine around its GPUs."""
+
+    port: GpuPort
+    seen: Said
+    numa: Callable[[InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
+    has_files: bool = True
+
+
+def driver_load(_: contextlib.ExitStack) -> ExaminedDriver:
+    """Returns this machine's driver. Raises GpuError."""
+    return ExaminedDriver(NvmlGpu(_never, files=HostOpenFiles()), said("nvml_answers"))
+
+
 def driver_checks(
-    simulate: Sequence[str] | None, branch: str, stack: contextlib.ExitStack
+    opened: Callable[[contextlib.ExitStack], ExaminedDriver], stack: contextlib.ExitStack
 ) -> list[Check]:
-    """Returns the checks in the order of the report; `simulate` has models of simulated GPUs, which
-    are there until `stack` ends."""
-    examination = DriverExamination(simulate, branch, stack)
+    """Returns the checks in the order of the report; the driver is there until `stack` ends."""
+    examination = DriverExamination(opened, stack)
     late = said("fix_driver_hangs")
     first = Check("driver", examination.open, _ASKS, _OPEN_S, late)
     rest: list[tuple[str, Callable[[], Finding]]] = [
@@ -69,11 +80,13 @@ class DriverExamination:
     """One driver while it is examined."""
 
     def __init__(
-        self, simulate: Sequence[str] | None, branch: str, stack: contextlib.ExitStack
+        self,
+        opened: Callable[[contextlib.ExitStack], ExaminedDriver],
+        stack: contextlib.ExitStack,
     ) -> None:
-        self._simulate = simulate
-        self._branch = branch
+        self._opened = opened
         self._stack = stack
+        self._has_files = True
         self._port: GpuPort | None = None
         self._nodes: DeviceNodes = DriverDeviceNodes()
         self._gpus: tuple[InventoryGpu, ...] = ()
@@ -84,19 +97,14 @@ class DriverExamination:
 
     def open(self) -> Finding:
         """Loads the driver's library, and reads what there is."""
-        if self._simulate:
-            models = list(self._simulate)
-            hardware = Hardware("doctor", models, state=None, clock=time.time, driver=self._branch)
-            self._stack.enter_context(installed(hardware))
-            self._port = simulated_port(hardware)
-            self._numa = host_simulated("doctor", len(models)).numa
-            return Finding("ok", said("simulated", branch=self._branch))
         try:
-            self._port = NvmlGpu(_never, files=HostOpenFiles())
+            driver = self._opened(self._stack)
         except GpuError as error:
             self._why_not = said("no_driver")
             return _not_opened(str(error))
-        return Finding("ok", said("nvml_answers"))
+        self._port, self._numa = driver.port, driver.numa
+        self._has_files = driver.has_files
+        return Finding("ok", driver.seen)
 
     def guarded(self, look: Callable[[], Finding]) -> Callable[[], Finding]:
         """Returns the same for a driver that may refuse, or not be there."""
@@ -256,7 +264,7 @@ class DriverExamination:
         return found(good=not errors, seen=seen, do=said("fix_driver_errors"))
 
     def files(self) -> Finding:
-        if self._simulate:
+        if not self._has_files:
             return Finding("unknown", said("simulated_files"))
         paths = [path for gpu in self._gpus for path in self._nodes.of(gpu.uuid)]
         paths += self._nodes.common()

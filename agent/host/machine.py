@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import signal
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from agent.ports.host_cores import numa_node
 from agent.ports.programs import signal_send
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_SIMULATED_CORES_PER_GPU = 12
-_SIMULATED_MEMORY_MB_PER_GPU = 128 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,13 +31,6 @@ class Host:
 def host_read(name: str) -> Host:
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return Host(name, _BOOT_ID.read_text().strip(), os.cpu_count() or 1, pages * size >> 20)
-
-
-def host_simulated(name: str, gpus: int) -> Host:
-    """Returns a host that depends on the name only, not on the real machine."""
-    boot = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
-    cores, memory = gpus * _SIMULATED_CORES_PER_GPU, gpus * _SIMULATED_MEMORY_MB_PER_GPU
-    return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus)
 
 
 def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:

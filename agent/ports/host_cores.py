@@ -69,12 +69,6 @@ def core_topology_read(
     return CoreTopology({node: cores for node, cores in sorted(found.items()) if cores}, gpu_numa)
 
 
-def core_topology_simulated(cores: int, gpu_numa: Mapping[str, int | None]) -> CoreTopology:
-    """Two NUMA nodes of half the cores each."""
-    half = cores // 2
-    return CoreTopology({0: tuple(range(half)), 1: tuple(range(half, cores))}, gpu_numa)
-
-
 def cores_text(cores: Iterable[int]) -> str:
     """As the kernel writes lists: `0-3,8`."""
     runs: list[list[int]] = []

@@ -104,11 +104,10 @@ def checks_read(results: Mapping[str, Any]) -> tuple[wire.CheckResult, ...]:
     )
 
 
-def doctor_command(options: argparse.Namespace) -> list[str]:
-    """Returns the call of `doctor` that fits the agent's own options."""
-    command = [sys.executable, "-m", "agent", "doctor", "--json"]
-    command += ["--state", str(options.state), "--simulate-driver", options.simulate_driver]
-    for name in ("portal", "interface", "simulate"):
+def doctor_command(doctor: Sequence[str], options: argparse.Namespace) -> list[str]:
+    """Returns the call of the module and words `doctor` that fits the agent's own options."""
+    command = [sys.executable, "-m", *doctor, "--json", "--state", str(options.state)]
+    for name in ("portal", "interface"):
         value = getattr(options, name)
         if value:
             command += [f"--{name}", value]

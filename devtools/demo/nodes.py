@@ -12,16 +12,17 @@ from datetime import datetime, timedelta
 from uuid import NAMESPACE_DNS, uuid5
 
 import wire
-from agent.host.machine import host_simulated, inventory_take
+from agent.host.machine import inventory_take
 from agent.nvml.gpu import NvmlGpu
-from agent.simulated.hardware import Hardware
-from agent.simulated.models import fleet_parse
-from agent.simulated.nvml import installed
 from allocation.models import Node, SolverState
 from allocation.services.inbox.batch import StreamMessage, messages_apply
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol, node_key
 from allocation.services.nodes.redis_accounts import agents_redis
 from devtools.launch.programs import AGENTS
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.host import host_simulated
+from devtools.simulated.models import fleet_parse
+from devtools.simulated.nvml import installed
 
 MINUTE = timedelta(minutes=1)
 # The first program is seen on a device this long after the device was handed over.

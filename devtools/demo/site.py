@@ -13,7 +13,6 @@ from pathlib import Path
 from django.db import transaction
 from django.db.models import Max
 
-from agent.simulated.models import Model, models_load
 from allocation.models import Booking, BookingEvent, GpuModel, WorkSpeed
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from billing.models import PriceBook
@@ -33,6 +32,7 @@ from devtools.demo.history import history_simulate
 from devtools.demo.nodes import DemoFleet, nodes_enrol
 from devtools.demo.people import credentials_write, people_seed
 from devtools.demo.week import People, booking_actions, day_plans, opening_plans
+from devtools.simulated.models import Model, models_load
 from tenants.audit import audit_record
 from tenants.models import AuditEntry, GpuClass, Tenant, Tier
 from tenants.platform.errors import Refused

@@ -228,7 +228,7 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
             Program(
                 name=name,
                 command=(
-                    *(sys.executable, "-m", "agent", "--portal", demo.url),
+                    *(sys.executable, "-m", "devtools.simulated", "--portal", demo.url),
                     *options,
                 ),
                 environment=environment,

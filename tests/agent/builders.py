@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 import wire
-from agent.host.machine import host_simulated, inventory_take
+from agent.host.machine import inventory_take
 from agent.node import Node
 from agent.nvml.watch import NvmlWatch
 from agent.owner.booking_files import BookingFiles
@@ -21,19 +21,20 @@ from agent.ports.handover import Handover, HandoverObserver
 from agent.ports.link import Delivered, DocumentRead, Outgoing
 from agent.ports.suspender import Suspender
 from agent.process import Agent
-from agent.simulated.device_nodes import SimulatedDeviceNodes
-from agent.simulated.drivers import DEFAULT
-from agent.simulated.hardware import Hardware
-from agent.simulated.models import fleet_parse
-from agent.simulated.nvml import SimulatedNvml, installed
-from agent.simulated.programs import (
+from agent.state.documents import Keys
+from agent.state.enrol import Identity
+from agent.state.store import Store
+from devtools.simulated.device_nodes import SimulatedDeviceNodes
+from devtools.simulated.drivers import DEFAULT
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.host import host_simulated
+from devtools.simulated.models import fleet_parse
+from devtools.simulated.nvml import SimulatedNvml, installed
+from devtools.simulated.programs import (
     SimulatedPrograms,
     SimulatedSuspender,
     simulated_port,
 )
-from agent.state.documents import Keys
-from agent.state.enrol import Identity
-from agent.state.store import Store
 
 NODE = "node-1"
 KEY = b"k" * 32

@@ -15,11 +15,12 @@ from typing import get_args
 
 import pynvml
 
-from agent.host.machine import host_simulated, inventory_take
+from agent.host.machine import inventory_take
 from agent.ports.gpu import GpuError
-from agent.simulated.drivers import DRIVERS
-from agent.simulated.processes import Kind
-from agent.simulated.programs import simulated_port
+from devtools.simulated.drivers import DRIVERS
+from devtools.simulated.host import host_simulated
+from devtools.simulated.processes import Kind
+from devtools.simulated.programs import simulated_port
 from tests.agent.builders import NOW, Rig, a_document, a_rig, a_slice, a_whole
 
 CODES = (

@@ -1,7 +1,7 @@
 """The agent, with a driver that does not come back about the first GPU while there is a file `hang`
 in its folder.
 
-Options as for `python -m agent`.
+Options as for `python -m devtools.simulated`.
 """
 
 import os
@@ -9,9 +9,9 @@ import sys
 import threading
 from pathlib import Path
 
-from agent.__main__ import main
-from agent.simulated.calls import Calls
-from agent.simulated.hardware import Hardware
+from devtools.simulated.__main__ import main
+from devtools.simulated.calls import Calls
+from devtools.simulated.hardware import Hardware
 
 POLL_S = 0.05
 

@@ -94,7 +94,7 @@ class Portal:
 
 
 class Process:
-    """`python -m agent`, restartable."""
+    """`python -m devtools.simulated`, restartable."""
 
     def __init__(self, portal: Portal, state: Path) -> None:
         self.portal = portal
@@ -102,7 +102,7 @@ class Process:
         self.running: subprocess.Popen[bytes] | None = None
 
     def start(
-        self, *more: str, program: str = "agent", **environment: str
+        self, *more: str, program: str = "devtools.simulated", **environment: str
     ) -> "subprocess.Popen[bytes]":
         options = {
             "PATH": os.environ["PATH"],

@@ -10,7 +10,7 @@ import pytest
 import wire
 from agent.act.endings import KILL_AFTER_S
 from agent.ports.link import Connected
-from agent.simulated.programs import SimulatedUsers
+from devtools.simulated.programs import SimulatedUsers
 from tests.agent.builders import (
     HOUR,
     KEY,

@@ -107,7 +107,7 @@ def test_the_wheel_has_the_agent_its_data_and_nothing_of_the_portal(wheel: Path)
         str(path.relative_to(ROOT))
         for kind in ("agent", "wire")
         for path in (ROOT / kind).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.name != "README.md"
     }
     client = {str(path.relative_to(ROOT)) for path in (ROOT / "gpu_client").glob("*.py")}
     assert code == here | client
@@ -144,11 +144,11 @@ def test_doctor_and_units_come_with_it(installed: Installed) -> None:
     reported = installed.run(
         "python", "-I", "-c",
         "import runpy, sys\n"
-        "sys.argv = ['gpu-agent', 'doctor', '--json', '--simulate', 'h100:2']\n"
+        "sys.argv = ['gpu-agent', 'doctor', '--json']\n"
         "sys.exit(0 if runpy.run_module('agent')['main'](sys.argv[1:], {}) < 2 else 2)",
     )  # fmt: skip
     checks = {each["name"]: each for each in json.loads(reported)["checks"]}
-    assert checks["driver"]["state"] == checks["NVML binding"]["state"] == "ok"
+    assert checks["NVML binding"]["state"] == "ok"
     unit = installed.run("gpu-agent", "unit")
     assert f"ExecStart={installed.folder}/bin/gpu-agent\n" in unit
     assert "nvidia-cuda-mps-control" in installed.run("gpu-agent", "unit", "gpu-mps@.service")
@@ -156,16 +156,22 @@ def test_doctor_and_units_come_with_it(installed: Installed) -> None:
 
 
 def test_the_agent_serves_and_ends_when_it_is_told(installed: Installed, tmp_path: Path) -> None:
-    """As systemd starts it: it says when it serves, and that it ends."""
+    """As systemd starts it: it says when it serves, and that it ends.
+
+    The GPUs are simulated by a checkout's tools, which the wheel does not have.
+    """
+    tools = tmp_path / "tools"
+    shutil.copytree(ROOT / "devtools" / "simulated", tools / "devtools" / "simulated")
     state = tmp_path / "state"
     state.mkdir()
     identity_save(state / "identity.json", Identity(NODE, KEYS, 1, "redis://127.0.0.1:1/0"))
+    options = ("-m", "devtools.simulated", "--simulate", "h100:2", "--state", str(state))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind(str(tmp_path / "notify"))
         supervisor.settimeout(20)
         running = subprocess.Popen(
-            [installed.folder / "bin" / "gpu-agent", "--simulate", "h100:2", "--state", str(state)],
-            cwd=tmp_path,
+            [installed.folder / "bin" / "python", *options],
+            cwd=tools,
             env={"PATH": os.environ["PATH"], "NOTIFY_SOCKET": str(tmp_path / "notify")},
             stderr=subprocess.DEVNULL,
         )

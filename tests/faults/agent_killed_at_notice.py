@@ -1,14 +1,14 @@
 """The agent, killed when a notice of a pause is on its disk and nobody was notified of it yet.
 
-Options as for `python -m agent`.
+Options as for `python -m devtools.simulated`.
 """
 
 import os
 import signal
 import sys
 
-from agent.__main__ import main
 from agent.owners import OwnerChannel
+from devtools.simulated.__main__ import main
 
 tell = OwnerChannel.files_sync
 

@@ -1,14 +1,14 @@
 """The agent, killed in the middle of its first MIG slice: the instance is there, unusable yet.
 
-Options as for `python -m agent`.
+Options as for `python -m devtools.simulated`.
 """
 
 import os
 import signal
 import sys
 
-from agent.__main__ import main
-from agent.simulated.hardware import Gpu, Hardware, Instance
+from devtools.simulated.__main__ import main
+from devtools.simulated.hardware import Gpu, Hardware, Instance
 
 
 def dies(_: Hardware, __: Gpu, ___: Instance, ____: int | None = None) -> None:

@@ -65,7 +65,7 @@ class Site:
         )
         self.running[name] = (start(program), program)
 
-    def agent(self, module: str = "agent") -> None:
+    def agent(self, module: str = "devtools.simulated") -> None:
         options = ("--simulate", "h100:2", "--state", str(self.folder / "node"), "--name", NAME)
         self.start(
             "agent", "-m", module, *options, "--portal", self.url, GPU_AGENT_TOKEN=self.token

@@ -2,8 +2,8 @@
 
 from decimal import Decimal
 
-from agent.simulated.models import models_load
 from allocation.rules.site.known_models import known_catalogue
+from devtools.simulated.models import models_load
 from tenants.services import TierTerms
 from tenants.services.platform import LIMITS
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import wire
-from agent.host.machine import host_simulated, inventory_take
+from agent.host.machine import inventory_take
 from agent.node import Node as AgentNode
 from agent.nvml.watch import NvmlWatch
 from agent.owner.booking_files import BookingFiles
@@ -21,10 +21,6 @@ from agent.ports.clock import Clock
 from agent.ports.handover import Handover
 from agent.ports.link import Delivered, DocumentRead, LeaseRead, Outgoing
 from agent.process import Agent
-from agent.simulated.hardware import Hardware
-from agent.simulated.models import fleet_parse
-from agent.simulated.nvml import SimulatedNvml, installed
-from agent.simulated.programs import simulated_port
 from agent.state.documents import Keys
 from agent.state.enrol import Identity
 from agent.state.store import Store
@@ -34,6 +30,11 @@ from allocation.services.inbox.apply import message_apply
 from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol
 from allocation.services.nodes.redis_accounts import agents_redis
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.host import host_simulated
+from devtools.simulated.models import fleet_parse
+from devtools.simulated.nvml import SimulatedNvml, installed
+from devtools.simulated.programs import simulated_port
 from tests.builders_allocation import NOW
 from tests.roles import as_system
 

@@ -16,9 +16,9 @@ from agent.host.open_files import Openers
 from agent.nvml import processes
 from agent.nvml.processes import DevicePrograms, Processes
 from agent.plan import reconcile, targets
-from agent.simulated.programs import SimulatedOpenFiles
 from agent.state.store import Store
 from allocation.rules.nodes import leases
+from devtools.simulated.programs import SimulatedOpenFiles
 from solver import Snapshot
 from tests.servers.servers import ROOT
 from tests.simulation.model import (

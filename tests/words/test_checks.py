@@ -12,8 +12,12 @@ from allocation.words.fleet import check_text
 from tests.words.test_reasons import Backwards
 from tests.words.test_refusals import literals, name_of
 
-AGENT = Path(__file__).resolve().parents[2] / "agent"
-MODULES = (*sorted((AGENT / "doctor").glob("*.py")), AGENT / "report/examination.py")
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = (
+    *sorted((ROOT / "agent/doctor").glob("*.py")),
+    ROOT / "agent/report/examination.py",
+    ROOT / "devtools/simulated/platform.py",
+)
 # The names of checks and of what they ask are not texts about what was found.
 GIVERS = {"said", "_none"}
 

@@ -11,7 +11,7 @@ import wire
 from agent.act.apply import LONGEST_PAUSE_S, STUCK_S
 from agent.nvml.reset import gpu_reset
 from agent.ports.gpu import GpuError, Place
-from agent.simulated.hardware import Gpu
+from devtools.simulated.hardware import Gpu
 from tests.agent.builders import NOW, Rig, a_document, a_rig, a_slice, a_whole
 
 

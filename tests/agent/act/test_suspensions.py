@@ -9,9 +9,9 @@ import wire
 from agent.act.endings import KILL_AFTER_NOTICE_S
 from agent.ports.gpu import Truth
 from agent.ports.suspender import LIMIT_S, CudaCheckpoint
-from agent.simulated.hardware import Hardware
-from agent.simulated.programs import SimulatedSuspender, program, program_toggle
 from agent.state import store
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.programs import SimulatedSuspender, program, program_toggle
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_rig, a_slice, a_whole, noticed
 
 FREEZE = noticed(a_whole(), method="suspend")

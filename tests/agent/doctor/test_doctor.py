@@ -12,17 +12,21 @@ from typing import Any
 import pynvml
 import pytest
 
+from agent import __main__ as agent
 from agent.doctor import command
 from agent.doctor.checks import Check, Finding, said
 from agent.doctor.driver import _not_opened, driver_checks
 from agent.doctor.host import HostOptions, host_checks
-from agent.simulated.drivers import DRIVERS
+from devtools.simulated import __main__ as simulated
+from devtools.simulated.drivers import DRIVERS
+from devtools.simulated.platform import simulated_platform
 
 
 def reported(
     state: Path, capsys: pytest.CaptureFixture[str], *more: str
 ) -> dict[str, dict[str, Any]]:
-    command.main(["--json", "--state", str(state), *more], {})
+    run = simulated.main if more else agent.main
+    run(["doctor", "--json", "--state", str(state), *more], {})
     checks = json.loads(capsys.readouterr().out)["checks"]
     found = {each["name"]: each for each in checks}
     assert len(found) == len(checks) >= 30
@@ -116,7 +120,7 @@ def test_a_driver_that_refuses_is_told_for_each_check(monkeypatch: pytest.Monkey
         raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
 
     with ExitStack() as stack:
-        checks = driver_checks(["h100", "h100"], "580", stack)
+        checks = driver_checks(simulated_platform("h100:2", "580").driver, stack)
         monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lost)
         found = results(checks)
     assert found["driver"].state == "ok"
@@ -144,9 +148,9 @@ def test_other_owners_and_driver_settings_are_seen(tmp_path: Path) -> None:
 def test_the_exit_status_and_the_last_line_count_what_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--state", str(tmp_path), "--simulate", "h100:1"]
+    arguments = ["doctor", "--state", str(tmp_path), "--simulate", "h100:1"]
     closed = ["--portal", "http://127.0.0.1:1"]
-    assert command.main([*arguments, *closed], {}) == 1
+    assert simulated.main([*arguments, *closed], {}) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("FAIL    portal: 127.0.0.1:1") for line in lines)
     count = sum(line.startswith("FAIL") for line in lines)

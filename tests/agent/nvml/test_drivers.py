@@ -7,7 +7,7 @@ import pytest
 
 import wire
 from agent.ports.gpu import GpuError, Place
-from agent.simulated.drivers import DEFAULT, DRIVERS, driver_named
+from devtools.simulated.drivers import DEFAULT, DRIVERS, driver_named
 from tests.agent import driver_noise
 from tests.agent.builders import Rig, a_document, a_rig, a_slice, a_whole
 

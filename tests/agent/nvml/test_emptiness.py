@@ -13,7 +13,7 @@ from agent.host.open_files import HostOpenFiles
 from agent.nvml.processes import lists_scrambled
 from agent.ports.gpu import GpuError
 from agent.ports.programs import HostPrograms
-from agent.simulated.processes import Kind
+from devtools.simulated.processes import Kind
 from tests.agent.builders import Rig, a_document, a_rig, a_slice, a_whole
 
 GARBAGE = 0xFFFFFFFF

@@ -19,16 +19,16 @@ from agent.nvml import gpu as nvml_gpu
 from agent.nvml.gpu import NvmlGpu
 from agent.nvml.layout import slot_step
 from agent.ports.gpu import Fault, GpuError, GpuPort, Place
-from agent.simulated.hardware import Hardware
-from agent.simulated.models import (
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.models import (
     ALL_SLICES,
     HardwareFault,
     Profile,
     fleet_parse,
     models_load,
 )
-from agent.simulated.nvml import SimulatedNvml, installed
-from agent.simulated.programs import program_toggle, simulated_port
+from devtools.simulated.nvml import SimulatedNvml, installed
+from devtools.simulated.programs import program_toggle, simulated_port
 from tests.agent.builders import FakeTime, cases
 
 MODELS = models_load()

@@ -10,7 +10,7 @@ import pytest
 from agent.host.machine import process_signal
 from agent.nvml.gpu import NvmlGpu
 from agent.ports.gpu import GpuPort, Place, Reading
-from agent.simulated.processes import kind_of, load_of
+from devtools.simulated.processes import kind_of, load_of
 from tests.agent.nvml.test_gpu import HARDWARE, Simulated, simulate
 
 PERCENTS = ("utilisation", "bandwidth", "tensor")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from agent.owner.slices import Slices, SliceSettings
 from agent.ports.systemd import Systemd
-from agent.simulated.device_nodes import SimulatedDeviceNodes
-from agent.simulated.hardware import Hardware
-from agent.simulated.programs import SimulatedPrograms
+from devtools.simulated.device_nodes import SimulatedDeviceNodes
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.programs import SimulatedPrograms
 from tests.agent.builders import (
     FakeTime,
 )

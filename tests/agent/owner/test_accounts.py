@@ -15,7 +15,7 @@ from agent.owner.booking_files import BookingFiles
 from agent.owner.device_acls import DeviceAcls
 from agent.owner.shares import SAVED, ActiveBooking, NodeContext, active_bookings
 from agent.run import NotNow, booking_find
-from agent.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
+from devtools.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from tests.agent.builders import NODE, NOW, FakeTime, Rig, a_document, a_slice, cases
 from tests.servers.waiting import wait_until
 

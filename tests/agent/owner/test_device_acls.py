@@ -11,7 +11,7 @@ from agent.owner.booking_files import BookingFiles
 from agent.owner.device_acls import DeviceAcls, SetFacl
 from agent.owner.shares import ActiveBooking, NodeContext, active_bookings
 from agent.ports.gpu import GpuError
-from agent.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
+from devtools.simulated.device_nodes import SimulatedAccess, SimulatedDeviceNodes
 from tests.agent.builders import HOUR, NODE, NOW, Rig, a_document, a_slice, a_whole
 
 ADA, EVE = 1001, 1002

@@ -11,8 +11,8 @@ import pytest
 from agent.owner.cdi import Cdi
 from agent.owner.hooks import ModeHooks
 from agent.ports.gpu import GpuError
-from agent.simulated.device_nodes import SimulatedDeviceNodes
-from agent.simulated.programs import simulated_port
+from devtools.simulated.device_nodes import SimulatedDeviceNodes
+from devtools.simulated.programs import simulated_port
 from tests.agent.builders import Rig, a_document, a_slice, a_whole
 
 

@@ -14,17 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent import __main__ as agent
+from agent import unit
 from agent.options import options_parse
 from agent.owner.slices import Claim, Slices
 from agent.ports.gpu import GpuError
 from agent.ports.programs import ProcessOwner
 from agent.ports.systemd import Systemd, available_mb, booking_of, is_inside, unit_of
 from agent.run import NotNow, slice_reached
-from agent.simulated.device_nodes import SimulatedDeviceNodes
-from agent.simulated.hardware import Hardware
-from agent.simulated.programs import SimulatedPrograms
 from agent.unit import SLICES, unit_text
+from devtools.simulated import __main__ as simulated
+from devtools.simulated.device_nodes import SimulatedDeviceNodes
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.programs import SimulatedPrograms
 from tests.agent.builders import (
     HOUR,
     NOW,
@@ -39,7 +40,7 @@ from tests.agent.builders import (
 from tests.agent.owner.systemd_fake import ADA, EVE, UNIT, Fake
 from wire import DesiredAllocation
 
-UNITS = Path(agent.__file__).with_name("units")
+UNITS = Path(unit.__file__).with_name("units")
 COMMON = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
@@ -390,7 +391,7 @@ def test_options(tmp_path: Path) -> None:
         with pytest.raises(SystemExit):
             options_parse(["--slice-devices", wrong], {})
     state = ["--state", str(tmp_path), "--simulate", "h100:1"]
-    assert agent.main([*state, "--device-permissions", "slice", "--cgroup", "own"], {}) == 1
+    assert simulated.main([*state, "--device-permissions", "slice", "--cgroup", "own"], {}) == 1
 
 
 @given(st.text(st.sampled_from("abc-._:0é /"), min_size=1, max_size=20), st.integers(0, 70_000))

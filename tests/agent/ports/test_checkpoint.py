@@ -10,8 +10,8 @@ import wire
 from agent.act.endings import KILL_AFTER_NOTICE_S
 from agent.ports.checkpoint_tool import Answer, Call
 from agent.ports.suspender import LIMIT_S
-from agent.simulated.hardware import Hardware
-from agent.simulated.programs import (
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.programs import (
     NOT_READY,
     UNSUPPORTED,
     SimulatedSuspender,

@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wire
-from agent.host.machine import host_simulated, inventory_take
+from agent.host.machine import inventory_take
 from agent.owner.cgroups import OWN, Cgroups, CgroupsUnavailable, subtree_prepare
 from agent.owner.shares import ActiveBooking, NodeContext, active_bookings, environment
 from agent.ports.handover import Handover, host_environment
 from agent.ports.host_cores import (
     core_topology_read,
-    core_topology_simulated,
     cores_parse,
     cores_text,
     numa_node,
 )
 from agent.ports.programs import HostPrograms
+from devtools.simulated.host import core_topology_simulated, host_simulated
 from tests.agent.builders import NODE, NOW, Rig, a_document, a_whole
 
 TOPOLOGY = core_topology_simulated(16, {"GPU-0": 0, "GPU-1": 1, "GPU-2": None})

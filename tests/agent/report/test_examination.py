@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import wire
+from agent.hardware import REAL
 from agent.options import options_parse
 from agent.ports.link import Connected
 from agent.report.examination import (
@@ -16,6 +17,7 @@ from agent.report.examination import (
     checks_read,
     doctor_command,
 )
+from devtools.simulated.platform import simulated_platform
 from tests.agent.builders import KEY, KEYS, NOW, Rig
 
 FINE = wire.CheckResult(name="driver", state="ok", seen="580.1", do="")
@@ -78,12 +80,11 @@ def test_it_is_told_when_it_is_there_and_again_when_the_portal_may_have_lost_it(
 
 
 def test_doctor_is_called_with_the_options_of_the_agent(tmp_path: Path) -> None:
-    options = options_parse(
-        ["--state", str(tmp_path), "--simulate", "h100:2", "--interface", "ib0", "--token", "t"], {}
-    )
-    command = doctor_command(options)
-    assert command[1:5] == ["-m", "agent", "doctor", "--json"]
-    assert command[5:] == [
-        *("--state", str(tmp_path), "--simulate-driver", "580"),
-        *("--interface", "ib0", "--simulate", "h100:2"),
+    options = options_parse(["--state", str(tmp_path), "--interface", "ib0", "--token", "t"], {})
+    doctor = simulated_platform("h100:2", "580").doctor
+    command = doctor_command(doctor, options)
+    assert command[1:] == [
+        *("-m", "devtools.simulated", "doctor", "--simulate", "h100:2", "--simulate-driver", "580"),
+        *("--json", "--state", str(tmp_path), "--interface", "ib0"),
     ]
+    assert doctor_command(REAL.doctor, options)[1:5] == ["-m", "agent", "doctor", "--json"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.options import options_parse
 from agent.report.metrics import MetricsBoard, address_parse, metrics_serve
-from agent.simulated.programs import SimulatedUsers
+from devtools.simulated.programs import SimulatedUsers
 from tests.agent.builders import a_document, a_rig, a_slice, a_whole
 from wire.exposition import Metric, Value, exposition
 

@@ -11,8 +11,8 @@ from agent.act.endings import KILL_AFTER_S
 from agent.act.leases import MARGIN_S
 from agent.plan.targets import Record, gpu_targets
 from agent.ports.link import LeaseRead
-from agent.simulated.programs import SimulatedUsers
 from allocation.rules.nodes import leases as portal
+from devtools.simulated.programs import SimulatedUsers
 from tests.agent.builders import HOUR, KEY, NODE, NOW, Rig, a_document, a_rig, a_slice, cases
 
 TTL = portal.TTL_SECONDS

@@ -104,7 +104,7 @@ def launched() -> Iterator[Site]:
             state = Path(folder)
             identity = Identity(NODE, {1: KEY}, 1, f"{servers.agents_access.url}/0")
             identity_save(state / "identity.json", identity)
-            command = ["-m", "agent", "--state", folder, "--simulate", f"h100:{GPUS}"]
+            command = ["-m", "devtools.simulated", "--state", folder, "--simulate", f"h100:{GPUS}"]
             with (state / "log").open("wb") as log:
                 process = subprocess.Popen([sys.executable, *command], stderr=log, cwd=ROOT)
             try:

@@ -87,8 +87,8 @@ def _node(rack: "Rack", name: str) -> "Node":
 
 def _uuids(name: str, gpus: int) -> tuple[str, ...]:
     """The UUIDs that the simulated hardware of that name has."""
-    from agent.simulated.hardware import Hardware  # noqa: PLC0415
-    from agent.simulated.models import fleet_parse  # noqa: PLC0415
+    from devtools.simulated.hardware import Hardware  # noqa: PLC0415
+    from devtools.simulated.models import fleet_parse  # noqa: PLC0415
 
     hardware = Hardware(name, fleet_parse(f"h100:{gpus}"), state=None, clock=lambda: 0.0)
     return tuple(gpu.uuid for gpu in hardware.gpus)

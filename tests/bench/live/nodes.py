@@ -19,20 +19,21 @@ import pynvml
 import redis
 
 import wire
-from agent.host.machine import host_simulated, inventory_take
+from agent.host.machine import inventory_take
 from agent.node import Node
 from agent.owner.booking_files import BookingFiles
 from agent.ports.handover import Handover
 from agent.ports.link import Connected, Delivered, DocumentRead, LeaseRead, Outgoing
 from agent.ports.programs import Programs
 from agent.process import Agent
-from agent.simulated.hardware import Hardware
-from agent.simulated.models import fleet_parse
-from agent.simulated.nvml import SimulatedNvml
-from agent.simulated.programs import SimulatedPrograms, SimulatedUsers, simulated_port
 from agent.state.documents import Keys
 from agent.state.enrol import Identity
 from agent.state.store import Store
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.host import host_simulated
+from devtools.simulated.models import fleet_parse
+from devtools.simulated.nvml import SimulatedNvml
+from devtools.simulated.programs import SimulatedPrograms, SimulatedUsers, simulated_port
 
 IDLE_S = 0.5
 

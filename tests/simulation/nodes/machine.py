@@ -10,10 +10,10 @@ from agent.nvml.watch import NvmlWatch
 from agent.ports.gpu import FoundError, GpuError
 from agent.ports.handover import Handover
 from agent.ports.worker_threads import HANGS_AFTER_S, WorkerThreads
-from agent.simulated.hardware import Gpu, Hardware, Instance
-from agent.simulated.models import HardwareFault, fleet_parse
-from agent.simulated.processes import Process
-from agent.simulated.programs import program, program_change, program_toggle
+from devtools.simulated.hardware import Gpu, Hardware, Instance
+from devtools.simulated.models import HardwareFault, fleet_parse
+from devtools.simulated.processes import Process
+from devtools.simulated.programs import program, program_change, program_toggle
 from tests.simulation.nodes.occupancy import is_foreign
 from wire import NOT_ANSWERING, DesiredAllocation
 

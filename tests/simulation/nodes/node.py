@@ -12,7 +12,7 @@ from unittest import mock
 import pynvml
 
 import wire
-from agent.host.machine import Host, host_simulated, inventory_take
+from agent.host.machine import Host, inventory_take
 from agent.node import Node
 from agent.nvml.gpu import NvmlGpu
 from agent.nvml.timeout_wrapper import ALL_GPUS, TimeoutGpu, TimeoutWatch
@@ -24,14 +24,15 @@ from agent.ports.clock import Clock
 from agent.ports.gpu import GpuError, GpuPort
 from agent.process import Agent
 from agent.report import reports
-from agent.simulated.drivers import DRIVERS
-from agent.simulated.nvml import SimulatedNvml
-from agent.simulated.processes import Kind
-from agent.simulated.programs import SimulatedPrograms, simulated_port
 from agent.state import store
 from agent.state.documents import Keys
 from agent.state.enrol import Identity
 from agent.state.store import Store
+from devtools.simulated.drivers import DRIVERS
+from devtools.simulated.host import host_simulated
+from devtools.simulated.nvml import SimulatedNvml
+from devtools.simulated.processes import Kind
+from devtools.simulated.programs import SimulatedPrograms, simulated_port
 from tests.simulation.nodes.disk import Disk
 from tests.simulation.nodes.machine import (
     Machine,

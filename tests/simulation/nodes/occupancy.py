@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.simulated.hardware import Hardware
+from devtools.simulated.hardware import Hardware
 
 Slots = tuple[str, int, int]
 """A GPU's UUID and memory slots [start, end)."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from agent.ports.link import Connected
-from agent.simulated.hardware import Gpu
-from agent.simulated.models import HardwareFault
-from agent.simulated.processes import Kind
+from devtools.simulated.hardware import Gpu
+from devtools.simulated.models import HardwareFault
+from devtools.simulated.processes import Kind
 from tests.simulation.nodes.machine import unbooked_on
 from tests.simulation.nodes.node import COMMON_POINTS, RARE_POINTS, SimNode
 from tests.simulation.nodes.occupancy import FOREIGN

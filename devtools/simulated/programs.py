@@ -11,10 +11,10 @@ from agent.ports.checkpoint_tool import Answer, Call, FinishedCall
 from agent.ports.gpu import watched
 from agent.ports.programs import ProcessOwner, is_signalled
 from agent.ports.suspender import CudaCheckpoint
-from agent.simulated.device_nodes import SimulatedDeviceNodes, capability_name
-from agent.simulated.hardware import Hardware
-from agent.simulated.models import HardwareFault
-from agent.simulated.processes import Process
+from devtools.simulated.device_nodes import SimulatedDeviceNodes, capability_name
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.models import HardwareFault
+from devtools.simulated.processes import Process
 from wire import DesiredAllocation
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.ports.gpu import GpuError
-from agent.simulated.drivers import DEFAULT, driver_named
-from agent.simulated.models import MIG_SUFFIX, HardwareFault, Model, Profile, models_load
-from agent.simulated.processes import NAMESPACE, Kind, Load, Process, load_of
+from devtools.simulated.drivers import DEFAULT, driver_named
+from devtools.simulated.models import MIG_SUFFIX, HardwareFault, Model, Profile, models_load
+from devtools.simulated.processes import NAMESPACE, Kind, Load, Process, load_of
 
 _FIRST_PID = 100_000
 XID_OFF_THE_BUS = 79

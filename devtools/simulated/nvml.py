@@ -11,15 +11,15 @@ from collections.abc import Iterator
 
 import pynvml
 
-from agent.simulated.calls import CData
-from agent.simulated.calls import symbol as _symbol
-from agent.simulated.calls import target as _target
-from agent.simulated.calls import text_write as _text
-from agent.simulated.drivers import Driver
-from agent.simulated.hardware import Gpu, Hardware, Instance
-from agent.simulated.models import Compute, HardwareFault, pci_number
-from agent.simulated.processes import Kind
-from agent.simulated.sensors import SimulatedSensors
+from devtools.simulated.calls import CData
+from devtools.simulated.calls import symbol as _symbol
+from devtools.simulated.calls import target as _target
+from devtools.simulated.calls import text_write as _text
+from devtools.simulated.drivers import Driver
+from devtools.simulated.hardware import Gpu, Hardware, Instance
+from devtools.simulated.models import Compute, HardwareFault, pci_number
+from devtools.simulated.processes import Kind
+from devtools.simulated.sensors import SimulatedSensors
 
 _MIB = 1 << 20
 _GARBAGE_PID = 0xFFFFFFFF

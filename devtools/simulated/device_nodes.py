@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent.ports.gpu import GpuError
-from agent.simulated.hardware import Hardware
+from devtools.simulated.hardware import Hardware
 
 # On real nodes the minor numbers come from the driver; here each slice has two of its own.
 _CAPS_PER_GPU = 32

@@ -4,10 +4,10 @@ import dataclasses
 
 import pynvml
 
-from agent.simulated.calls import Calls, CData, symbol, target
-from agent.simulated.hardware import Error, Gpu, Hardware
-from agent.simulated.models import HardwareFault
-from agent.simulated.processes import Load
+from devtools.simulated.calls import Calls, CData, symbol, target
+from devtools.simulated.hardware import Error, Gpu, Hardware
+from devtools.simulated.models import HardwareFault
+from devtools.simulated.processes import Load
 
 _SUPPORTED = (
     pynvml.nvmlEventTypeXidCriticalError

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import pynvml
 
-from agent.simulated.hardware import Gpu, Hardware, Instance
-from agent.simulated.models import HardwareFault
+from devtools.simulated.hardware import Gpu, Hardware, Instance
+from devtools.simulated.models import HardwareFault
 
 CData: TypeAlias = Any
 """What pynvml passes: handles, byref() results, arrays and buffers. pynvml has no types."""
