@@ -32,6 +32,8 @@ END_SECONDS = 5
 WORKER_SECONDS = 5
 """All workers have just ended if none is idle for so long, because the gate has counted them."""
 INTERRUPT = signal.SIGUSR1
+IMPORT_SECONDS = 0.05
+"""An interrupted worker that is importing a module is interrupted again after this time."""
 
 _LENGTHS = struct.Struct("!II")
 _TEXTS = ("type", "http_version", "method", "scheme", "path", "root_path")
@@ -210,10 +212,15 @@ def worker_serve(line: socket.socket, answer: AnswerIn) -> None:
 
     def interrupted(number: int, frame: FrameType | None) -> None:
         # Between two requests there is nothing to give up.
-        if serving:
-            raise Interrupted
+        if not serving:
+            return
+        if _is_importing(frame):
+            signal.setitimer(signal.ITIMER_REAL, IMPORT_SECONDS)
+            return
+        raise Interrupted
 
-    signal.signal(INTERRUPT, interrupted)
+    for number in (INTERRUPT, signal.SIGALRM):
+        signal.signal(number, interrupted)
     with line.makefile("rb") as received:
         while lengths := received.read(_LENGTHS.size):
             head, body = [received.read(length) for length in _LENGTHS.unpack(lengths)]
@@ -225,5 +232,16 @@ def worker_serve(line: socket.socket, answer: AnswerIn) -> None:
             except Interrupted:
                 serving = False
                 found = Complete(0, [], b"")
+            signal.setitimer(signal.ITIMER_REAL, 0)
             said = {"status": found.status, "headers": _pairs_packed(found.headers)}
             line.sendall(_packed(said, found.body))
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported. Half of one would stay, and every later request that
+    needs it would fail."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
