@@ -168,7 +168,8 @@ def _migrations() -> Iterator[CheckMessage]:
     if fault := baseline_fault():
         yield Error(
             f"Other migrations made this database: {fault}.",
-            hint="Use the version that made it, or make a new database.",
+            hint="Upgrade it first with the last version before the fold: docs/operator.md,"
+            " Upgrading, From which versions.",
             id="portal.E114",
         )
     executor = MigrationExecutor(connection)

@@ -15,8 +15,9 @@ class Command(Migrate):
         if fault:
             raise CommandError(
                 f"This database can't be upgraded by this version: {fault}. An earlier checkout"
-                " made it, before migrations were folded. Nothing was changed. Use the"
-                " version that made it, or make a new database: docs/operator.md, Upgrading."
+                " made it, before migrations were folded. Nothing was changed. Upgrade it"
+                " first with the last version before the fold: docs/operator.md, Upgrading,"
+                " From which versions."
             )
         super().handle(*args, **options)
         if not options.get("plan") and not options.get("check_unapplied"):
