@@ -42,6 +42,7 @@ from devtools.launch.programs import (
     agent_programs,
     portal_programs,
     program_environment,
+    spare_program,
 )
 from devtools.launch.supervisor import ProgramOutput, StopRequested, Supervisor
 from portal.storage.database import Passwords, roles_ensure
@@ -158,6 +159,7 @@ def demo_run(demo: Demo) -> None:
         # After the nodes: without them the fleet is out of service, and bookings would be refused.
         supervisor.start([program for program in programs if program.name == SOLVER_PROGRAM])
         welcome_print(demo)
+        supervisor.start([spare_program(each) for each in programs if each.name == "web"])
         supervisor.run()
     finally:
         lines.say("launcher", "stopping")

@@ -7,7 +7,7 @@ in their own formats, and tests compare them with the table.
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,8 @@ INHERITED_VARIABLES = (
 
 # The launcher starts this program last.
 SOLVER_PROGRAM = "solver"
+# A second process of the web, which serves as soon as the first one ends, and the other way round.
+SPARE_PROGRAM = "web-spare"
 _SERVER = ("-m", "portal.web.serving.server")
 _CELERY = ("-m", "celery", "--quiet", "-A", "portal")
 _WORKER = (*_CELERY, "worker", "--without-gossip", "--without-mingle", "--without-heartbeat")
@@ -178,7 +180,7 @@ def portal_programs(demo: Demo, secrets: Secrets, stores: Stores) -> list[Progra
     """Web, operators' process, workers, beat and reader, each with its database role."""
     inner = free_port()
     places = {"operators": ("127.0.0.1", inner), "web": (demo.host, demo.port)}
-    return [
+    found = [
         _portal_program(
             each,
             {
@@ -189,6 +191,21 @@ def portal_programs(demo: Demo, secrets: Secrets, stores: Stores) -> list[Progra
         )
         for each in PROGRAMS
     ]
+    return [_one_of_two(demo, each) if each.name == "web" else each for each in found]
+
+
+def web_lock(demo: Demo) -> Path:
+    """The file that the web process which serves holds."""
+    return demo.var / "pids" / "web.lock"
+
+
+def spare_program(web: Program) -> Program:
+    """The process that serves when the web has ended."""
+    return replace(web, name=SPARE_PROGRAM, is_ready=None)
+
+
+def _one_of_two(demo: Demo, web: Program) -> Program:
+    return replace(web, command=(*web.command, "--lock", str(web_lock(demo))))
 
 
 def _portal_program(

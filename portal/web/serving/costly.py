@@ -118,7 +118,7 @@ class CostlyRequests:
     complete: Callable[[dict[str, Any], IO[bytes]], Complete]
     workers: Workers | None = None
     gate: Gate = field(default_factory=lambda: Gate(settings.COSTLY_WORKERS))
-    _persons: Persons = field(default_factory=Persons)
+    persons: Persons = field(default_factory=Persons)
     _counts: Counter[str] = field(default_factory=Counter)
     _counting: "asyncio.Task[None] | None" = None
 
@@ -143,20 +143,24 @@ class CostlyRequests:
         if outcome != "served":
             self._count(scope, complete.status, time.perf_counter() - began)
         self._count_soon()
-        await send(
-            {
-                "type": "http.response.start",
-                "status": complete.status,
-                "headers": complete.headers,
-            }
-        )
-        await send({"type": "http.response.body", "body": complete.body})
+        await _send(complete, send)
+
+    async def refuse_busy(
+        self, scope: dict[str, Any], began: float, retry_seconds: int, send: Send
+    ) -> None:
+        """Sends and counts the refusal of a request that found no thread in time."""
+        numbers = {"retry_after_seconds": retry_seconds}
+        complete = _refusal(scope, Refused("busy", refusal_text("busy"), numbers=numbers))
+        self._count(scope, complete.status, time.perf_counter() - began)
+        self._count_soon()
+        await _send(complete, send)
 
     async def _answer(self, scope: dict[str, Any], body: IO[bytes]) -> tuple[str, Complete]:
         """Returns the outcome for the counters, and the answer."""
-        person = await self._persons.of(scope, dict(scope["headers"]), self.in_thread)
+        began = time.monotonic()
         try:
-            async with self.gate.place(person):
+            person = await self._person(scope)
+            async with self.gate.place(person, waited=time.monotonic() - began):
                 if self.workers is None:
                     return "served", await self.in_thread(self.complete, scope, body)
                 return "served", await self.workers.answer(scope, body.read())
@@ -166,9 +170,24 @@ class CostlyRequests:
             busy = Refused("busy", refusal_text("busy"), numbers={"retry_after_seconds": 1})
             return "failed", _refusal(scope, busy)
 
+    async def _person(self, scope: Message) -> str:
+        """Returns whose request it is, which may have to be looked up in a thread.
+
+        Raises:
+            Full: no thread was free in time.
+        """
+        try:
+            async with asyncio.timeout(self.gate.patience):
+                return await self.persons.of(scope, dict(scope["headers"]), self.in_thread)
+        except TimeoutError:
+            raise Full("waited", 2) from None
+
     def _count(self, scope: Message, status: int, seconds: float) -> None:
         """Counts an answer that no middleware has seen."""
-        route = f"/{route_of_path(scope['path']).route}"
+        try:
+            route = f"/{route_of_path(scope['path']).route}"
+        except Resolver404:
+            route = "none"
         surface = surface_of(scope["path"])
         answer_count(self._counts, route, scope["method"], status, surface, seconds)
 
@@ -180,6 +199,12 @@ class CostlyRequests:
         await asyncio.sleep(COUNTED_SECONDS)
         counts, self._counts, self._counting = self._counts, Counter(), None
         await asyncio.get_running_loop().run_in_executor(None, traffic_add, counts)
+
+
+async def _send(complete: Complete, send: Send) -> None:
+    start = {"type": "http.response.start", "status": complete.status, "headers": complete.headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": complete.body})
 
 
 def _too_many(full: Full) -> Refused:

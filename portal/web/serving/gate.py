@@ -16,7 +16,7 @@ MOST_EACH = 4
 """Requests of one person that are served or wait."""
 MOST_FOR_A_SLOT = 8
 """Requests of everybody that are served or wait, for each slot."""
-PATIENCE_SECONDS = 4.0
+PATIENCE_SECONDS = 3.0
 """A request that has waited so long is refused."""
 
 Reason = Literal["yours", "everybody", "waited"]
@@ -43,8 +43,10 @@ class Gate:
     _count: int = 0
 
     @asynccontextmanager
-    async def place(self, person: str) -> AsyncIterator[None]:
+    async def place(self, person: str, *, waited: float = 0) -> AsyncIterator[None]:
         """Holds a slot for the person. One that is cancelled while it waits leaves the line.
+
+        `waited` are the seconds that the request has waited before.
 
         Raises:
             Full: there are too many requests.
@@ -55,7 +57,7 @@ class Gate:
         self._give()
         try:
             # Not wait_for: in Python 3.11 it loses a cancellation that meets the result.
-            await asyncio.wait({turn}, timeout=self.patience)
+            await asyncio.wait({turn}, timeout=max(0.0, self.patience - waited))
             if not turn.done():
                 raise Full("waited", 2)
             yield

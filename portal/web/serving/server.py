@@ -1,17 +1,21 @@
 """The web process: uvicorn with our application, `python -m portal.web.serving.server --port 8000`.
 
 Unlike plain uvicorn, a stopping process immediately answers the requests that wait for a decision,
-and the time and size of a request's head have limits.
+and the time and size of a request's head have limits. With `--lock`, one process of several serves;
+the others have loaded everything, and one of them serves at once when it ends.
 """
 
 import argparse
 import asyncio
+import fcntl
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,6 +26,8 @@ from tenants.platform.watchdog.pulses import watchdog_stop
 
 HEAD_SECONDS = 10
 HEAD_BYTES = 64 * 1024
+BACKLOG = 2048
+SOCKET_SECONDS, SOCKET_AGAIN_SECONDS = 5.0, 0.01
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -125,6 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--lock", type=Path, help="a file: of those that name it, one serves")
     options = parser.parse_args(arguments)
     config = uvicorn.Config(
         "portal.asgi:application",
@@ -144,17 +151,51 @@ def main(arguments: list[str] | None = None) -> None:
     )
     # Sets up Django.
     config.load()
-    Server(config, partial(_begin, _workers_fork()), _conclude).run()
+    _views_load()
+    lock = None if options.lock is None else _turn_await(options.lock)
+    server = Server(config, partial(_begin, _workers_fork()), _conclude)
+    server.run(None if lock is None else [_socket(options.host, options.port)])
+
+
+def _views_load() -> None:
+    """Loads all views, which is most of a start."""
+    from django.urls import get_resolver  # noqa: PLC0415 (Django is set up)
+
+    get_resolver().url_patterns  # noqa: B018 (this imports them)
+
+
+def _turn_await(path: Path) -> IO[str]:
+    """Waits until no other process holds the file. It is held until this process ends."""
+    lock = path.open("a", encoding="utf-8")
+    # Not flock, which the children of a process that was killed hold for a while.
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    """Returns the listening socket. The one of a process that was killed is closed only after its
+    lock.
+
+    Raises:
+        OSError: another program has the port.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    until = time.monotonic() + SOCKET_SECONDS
+    while True:
+        try:
+            return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(SOCKET_AGAIN_SECONDS)
 
 
 def _workers_fork() -> socket.socket:
-    """Loads all views and forks the processes for costly work, before there is a thread."""
+    """Forks the processes for costly work, before there is a thread."""
     from django.conf import settings  # noqa: PLC0415 (Django is set up)
-    from django.urls import get_resolver  # noqa: PLC0415
 
     from portal.web.serving.threads import handler_here  # noqa: PLC0415
 
-    get_resolver().url_patterns  # noqa: B018 (this imports them)
     serve = partial(worker_serve, answer=handler_here().complete)
     return nursery_fork(settings.COSTLY_WORKERS, serve)
 

@@ -3,18 +3,20 @@
 Django's handler uses a new thread and new connections per request, switches threads at each
 middleware and holds three tasks for each request. All code here is synchronous, so the event loop
 reads the body, one thread serves the whole request with one hand-over, and the event loop sends the
-answer. Requests queue while all threads are busy, and those of one token or session while a quarter
-of the threads serves others of it: overload takes longer and is not refused. A request that is
-written with others or waits for a decision returns its thread first, and a costly one takes none
-(`portal.web.serving.costly`).
+answer. Requests queue while all threads are busy, and those of one person while a quarter of the
+threads serves others of theirs. Who has waited for some seconds is refused and told when to ask
+again, and nothing was done. A request that is written with others or waits for a decision returns
+its thread first, and a costly one takes none (`portal.web.serving.costly`).
 """
 
 import asyncio
 import contextvars
 import io
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -51,7 +53,10 @@ BODY_SECONDS = 30
 BODY_BYTES = 1024 * 1024
 
 LEAST_OF_ONE = 2
-"""Threads that one token or session may always have at once; of many, it may have a quarter."""
+"""Threads that one person may always have at once; of many, it may have a quarter."""
+PATIENCE_SECONDS = 3.0
+"""A request that has waited so long for a thread is refused."""
+BUSY_RETRY_SECONDS = 2
 # A file of this size is sent part by part, and a smaller one at once.
 _LARGE = 1024 * 1024
 _BODY = "http.response.body"
@@ -62,6 +67,10 @@ BODY = "portal.body"
 
 class BodyTooLarge(Exception):
     """The body exceeds the limit."""
+
+
+class Busy(Exception):
+    """No thread was free in time, so the request was not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +122,9 @@ class ThreadedHandler(ASGIHandler):
         # comes just when it is free, and let those that wait for it wait on.
         self._places = asyncio.Semaphore(threads)
         self.costly = CostlyRequests(self._in_thread, self.complete)
-        # One token or session never takes all threads, so another's request always finds one soon.
+        # One person never takes all threads, so another's request always finds one soon.
         self._most_of_one = max(LEAST_OF_ONE, threads // 4)
-        self._lanes: WeakValueDictionary[bytes, asyncio.Semaphore] = WeakValueDictionary()
+        self._lanes: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serves a request once its body is complete: a slow client holds no thread, and a body
@@ -137,7 +146,18 @@ class ThreadedHandler(ASGIHandler):
         if asked is not None:
             await self.costly.serve(asked, scope, body, receive, send)
             return
-        answer = await self._in_turn(scope, body)
+        began = time.perf_counter()
+        try:
+            answer = await self._in_turn(scope, body)
+        except Busy:
+            await self.costly.refuse_busy(scope, began, BUSY_RETRY_SECONDS, send)
+            return
+        await self._send(answer, receive, send)
+
+    async def _send(
+        self, answer: Answer | Later | GatheredResponse, receive: Receive, send: Send
+    ) -> None:
+        """Sends an answer, which may have to be written with others or decided first."""
         if isinstance(answer, GatheredResponse):
             complete = await gathering_here().answer(answer, self._in_thread)
             answer = complete if isinstance(complete, Later) else self._answer(complete)
@@ -161,25 +181,45 @@ class ThreadedHandler(ASGIHandler):
     async def _in_turn(
         self, scope: dict[str, Any], body: IO[bytes]
     ) -> Answer | Later | GatheredResponse:
-        """Serves a request in a thread, when its token or session has one to spare."""
-        credential = credential_in(dict(scope["headers"]))
-        if credential is None:
-            return await self._in_thread(self.served, scope, body)
-        lane = self._lanes.get(credential)
+        """Serves a request in a thread, when its person has one to spare.
+
+        Raises:
+            Busy: there was none in time.
+        """
+        patience = asyncio.timeout(PATIENCE_SECONDS)
+        try:
+            async with patience, await self._lane(scope), self._places:
+                patience.reschedule(None)
+                return await self._in_free_thread(self.served, scope, body)
+        except TimeoutError:
+            if patience.expired():
+                raise Busy from None
+            raise
+
+    async def _lane(self, scope: dict[str, Any]) -> AbstractAsyncContextManager[None]:
+        """Returns the places of the request's person; whoever has no credential needs none."""
+        headers = dict(scope["headers"])
+        if credential_in(headers) is None:
+            return nullcontext()
+        person = await self.costly.persons.of(scope, headers, self._in_thread)
+        lane = self._lanes.get(person)
         if lane is None:
-            lane = self._lanes[credential] = asyncio.Semaphore(self._most_of_one)
-        async with lane:
-            return await self._in_thread(self.served, scope, body)
+            lane = self._lanes[person] = asyncio.Semaphore(self._most_of_one)
+        return lane
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
         """Calls `work` in the next free thread, with the context variables of this task."""
         async with self._places:
-            thread = self._free.pop()
-            loop, run = asyncio.get_running_loop(), contextvars.copy_context().run
-            try:
-                return await loop.run_in_executor(thread, run, work, *arguments)
-            finally:
-                self._free.append(thread)
+            return await self._in_free_thread(work, *arguments)
+
+    async def _in_free_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """Calls `work` in a thread. The caller holds a place, so one is free."""
+        thread = self._free.pop()
+        loop, run = asyncio.get_running_loop(), contextvars.copy_context().run
+        try:
+            return await loop.run_in_executor(thread, run, work, *arguments)
+        finally:
+            self._free.append(thread)
 
     def served(self, scope: dict[str, Any], body: IO[bytes]) -> Answer | Later | GatheredResponse:
         """Returns the answer to a request, complete and closed, or a large file that is open.

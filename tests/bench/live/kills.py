@@ -133,7 +133,7 @@ async def killed(site: Site, name: str, kills: int, rest: httpx.AsyncClient) -> 
     started = time.monotonic()
     for number in range(kills):
         await asyncio.sleep(max(0.0, started + LIVED_S - time.monotonic()) + chance.random())
-        pid = await _running(site, name)
+        pid = await running(site, name)
         began = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         await probed(rest, began, probes)
@@ -141,12 +141,12 @@ async def killed(site: Site, name: str, kills: int, rest: httpx.AsyncClient) -> 
             f"{name} {number + 1}/{kills}: decided after {probes.decided[-1]:.1f} s",
             flush=True,
         )
-        await _running(site, name)
+        await running(site, name)
         started = time.monotonic() if probes.decided[-1] > LIVED_S else began + 1
     return probes
 
 
-async def _running(site: Site, name: str) -> int:
+async def running(site: Site, name: str) -> int:
     """Waits until the launcher has started the program; returns its process."""
     path = site.var / "pids" / f"{name}.pid"
     until = time.monotonic() + GIVE_UP_S
