@@ -4,7 +4,7 @@ Django's handler uses a new thread and new connections per request, switches thr
 middleware and holds three tasks for each request. All code here is synchronous, so the event loop
 reads the body, one thread serves the whole request with one hand-over, and the event loop sends the
 answer. Requests queue while all threads are busy, and those of one person while a quarter of the
-threads serves others of theirs. Who has waited for some seconds is refused and told when to ask
+threads serves others of theirs. Who has waited for some seconds is refused, with the time to ask
 again, and nothing was done. A request that is written with others or waits for a decision returns
 its thread first, and a costly one takes none (`portal.web.serving.costly`).
 """

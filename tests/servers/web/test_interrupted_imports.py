@@ -14,7 +14,7 @@ import pytest
 from portal.web.serving.workers import _LENGTHS, Complete, _packed, worker_serve
 from tests.servers.waiting import wait_until
 
-# As long as it is not told to, it does not end; what it noted shows how often it began.
+# It ends when there is a file `go`; what it noted shows how often it began.
 SLOW = """
 import pathlib, time
 here = pathlib.Path(__file__).parent

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from portal.launch.embedded import free_port, http_answers
-from portal.launch.processes import start, stop
+from devtools.launch.embedded import free_port, http_answers
+from devtools.launch.processes import start, stop
 from tests.servers.live import web_program
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until

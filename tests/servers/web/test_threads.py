@@ -24,7 +24,7 @@ async def keep(sent: list[Mapping[str, Any]], message: Mapping[str, Any]) -> Non
 
 @pytest.fixture(autouse=True)
 def _people(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two people, of whom the first has four tokens."""
+    """Two people; the first has four tokens."""
     monkeypatch.setattr(persons, "_person_of", lambda credential: PEOPLE[credential])
 
 
