@@ -16,6 +16,7 @@ from agent.node import Node
 from agent.owners import OwnerChannel
 from agent.plan.targets import GpuTarget, gpu_targets, records_of
 from agent.ports import link as links
+from agent.ports.agreed_time import AgreedTime
 from agent.ports.clock import Clock
 from agent.ports.gpu import GpuError
 from agent.report import reports
@@ -45,7 +46,11 @@ class Agent:
         self.inbox: queue.SimpleQueue[links.Arrival | ExaminationDone | Stop] = queue.SimpleQueue()
         self._node = node
         self._store = node.store
-        self._clock = clock or Clock()
+        machine = clock or Clock()
+        # Messages have the machine's own time, by which the portal finds a wrong clock.
+        self._machine_time = machine.wall
+        self._agreed = AgreedTime(machine)
+        self._clock = Clock(wall=self._agreed.now, steady=machine.steady)
         self._follower = DocumentFollower(node.keys, node.store)
         self._times = StepTimes(self._clock)
         self._reports = ReportSender(node.keys, node.store, self._clock.steady(), self._times)
@@ -108,7 +113,7 @@ class Agent:
         """Takes in one arrival; what follows from it is done in the next `turn`."""
         match arrival:
             case ExaminationDone():
-                self._examined = (arrival, int(self._clock.wall()))
+                self._examined = (arrival, int(self._machine_time()))
                 self._send_examination(sender)
             case links.DocumentRead(raw):
                 self._document(raw)
@@ -120,6 +125,8 @@ class Agent:
                 self._take_inventory(sender)
                 self._send_examination(sender)
                 self._due["reconcile"] = self._due["heartbeat"] = self._clock.steady()
+            case links.ServerTime(at):
+                self._agreed.confirm(at)
             case links.Delivered(seq):
                 self._reports.delivered(seq)
 
@@ -159,7 +166,7 @@ class Agent:
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
             left = self._leases.remaining(now)
-            self._leases.sent(self._reports.heartbeat(sender, self._clock.wall(), left), now)
+            self._leases.sent(self._reports.heartbeat(sender, self._machine_time(), left), now)
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
             self._telemetry(sender)
@@ -257,7 +264,7 @@ class Agent:
     def _telemetry(self, sender: Outbox) -> None:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
-        self._reports.telemetry(sender, samples, self._clock.wall())
+        self._reports.telemetry(sender, samples, self._machine_time())
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
 

@@ -55,7 +55,14 @@ class Delivered:
     seq: int
 
 
-Arrival = DocumentRead | LeaseRead | Connected | Delivered
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerTime:
+    """The server's clock, in Unix seconds, when it took what was sent last."""
+
+    at: float
+
+
+Arrival = DocumentRead | LeaseRead | Connected | Delivered | ServerTime
 Kind = Literal["inventory", "report", "heartbeat", "telemetry", "examination"]
 
 
@@ -177,7 +184,9 @@ class Link:
                 fields: dict[Any, Any] = {**outgoing.envelope.to_fields()}
                 stream = wire.report_stream(self._node)
                 pipe.xadd(stream, fields, maxlen=wire.REPORT_STREAM_LENGTH)
-            pipe.execute()
+            entries = pipe.execute()
+        # An entry's id begins with the server's time in milliseconds.
+        self._deliver(ServerTime(int(entries[-1].partition(b"-")[0]) / 1000))
         for outgoing in waiting:
             if outgoing.seq is not None:
                 self._deliver(Delivered(outgoing.seq))
