@@ -83,6 +83,7 @@ MIDDLEWARE = [
     "tenants.platform.forms.text.TextMiddleware",
     "tenants.web.address.AddressMiddleware",
     "portal.web.outage.OutageMiddleware",
+    "portal.web.clock.ClockMiddleware",
     # Last, so that forwarded requests pass through all middlewares above.
     "portal.web.operators.OperatorsMiddleware",
 ]

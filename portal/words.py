@@ -65,6 +65,10 @@ _SENTENCES: dict[str, Promise] = {
         "The portal is being upgraded until %(until)s UTC at the latest. Nothing was "
         "changed; try again then. Running bookings continue."
     ),
+    "clock_in_doubt": gettext_lazy(
+        "The portal's clock has jumped, so changes wait until an operator has checked it. Nothing"
+        " was changed. Running bookings continue."
+    ),
     "malformed_request": gettext_lazy("The request is malformed."),
     "not_allowed": gettext_lazy("You are not allowed to do this."),
     "address_not_found": gettext_lazy("There is no such address, or you have no access to it."),

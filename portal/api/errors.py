@@ -63,6 +63,7 @@ STATUS_BY_CODE = {
     "not_acceptable": 406,
     "busy": 503,
     "portal_upgrading": 503,
+    "clock_in_doubt": 503,
     "policy_hook_failed": 503,
     "too_many_requests": 429,
     "revision_moved": 412,

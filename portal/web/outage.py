@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -21,6 +21,7 @@ from allocation.queries.fleet.portal_modes import (
     outage_is_closed,
 )
 from allocation.queries.fleet.stops import stop_sentence, stops_in_force
+from allocation.services.nodes.clock import clock_jump_shown
 from portal.api.errors import PROBLEM_JSON, problem
 from portal.words import refusal_text
 from tenants.platform.errors import Refused
@@ -44,6 +45,17 @@ class Banner:
     acts: str = "ops-portal"
 
 
+CLOCK_BANNER = Banner(
+    "risk",
+    "clock",
+    "The portal's clock has jumped.",
+    "Changes are refused, and nothing starts or ends, until the clock is right or an operator has"
+    " checked it. Running bookings continue.",
+    None,
+    "ops-fleet",
+)
+
+
 class OutageMiddleware:
     """Refuses members' changes with 503 during a closed outage.
 
@@ -64,7 +76,10 @@ class OutageMiddleware:
         mode = mode_in_force(PortalMode.Kind.OUTAGE, now)
         if mode is None or mode.closed_at is None or mode.until is None:
             return self.get_response(request)
-        return _refused(request, mode.until, mode.until - now)
+        left = math.ceil((mode.until - now).total_seconds())
+        sentence = refusal_text("portal_upgrading", until=f"{mode.until:%d %b %H:%M}")
+        seconds = min(RETRY_MOST, max(1, left))
+        return change_refused(request, "portal_upgrading", sentence, seconds)
 
     def _is_closed(self) -> bool:
         if time.monotonic() < self._next_look:
@@ -76,10 +91,9 @@ class OutageMiddleware:
         return is_closed
 
 
-def _refused(request: HttpRequest, until: datetime, left: timedelta) -> HttpResponse:
-    seconds = min(RETRY_MOST, max(1, math.ceil(left.total_seconds())))
-    sentence = refusal_text("portal_upgrading", until=f"{until:%d %b %H:%M}")
-    refused = Refused("portal_upgrading", sentence, numbers={"retry_after_seconds": seconds})
+def change_refused(request: HttpRequest, code: str, sentence: str, seconds: int) -> HttpResponse:
+    """Returns 503 with the time to retry, as a page or as problem JSON."""
+    refused = Refused(code, sentence, numbers={"retry_after_seconds": seconds})
     if request.path_info.startswith("/api/"):
         answer = problem(refused)
         response = HttpResponse(JSONRenderer().render(answer.data), status=answer.status_code)
@@ -99,7 +113,8 @@ def banners(request: HttpRequest) -> dict[str, Any]:
 def _banners() -> list[Banner]:
     now = timezone.now()
     stops = [_stop_banner(stop) for stop in stops_in_force(now) if stop.booking_id is None]
-    return [_banner(mode) for mode in modes_in_force(now)] + stops
+    clock = [CLOCK_BANNER] if clock_jump_shown() else []
+    return clock + [_banner(mode) for mode in modes_in_force(now)] + stops
 
 
 def _stop_banner(stop: Stop) -> Banner:

@@ -90,6 +90,14 @@ def clock_accept(*, operator: User, now: datetime) -> timedelta:
     return most
 
 
+def clock_jump_shown() -> bool:
+    """Whether a solver has found a jump that nobody has accepted; False without Redis."""
+    try:
+        return bool(cache.get(JUMP_KEY, 0))
+    except RedisError:
+        return False
+
+
 def _follow(row: MachineClock, apart: timedelta) -> None:
     """Follows the small steps of time synchronisation."""
     if row.jump is None and abs(apart - row.clock_offset) < timedelta(seconds=1):

@@ -13,11 +13,13 @@ from allocation import tasks
 from allocation.models import Booking, MachineClock
 from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.clock import JUMP, ClockReading, clock_accept, clock_in_doubt
+from portal.web.clock import SETTLE_SECONDS, ClockDoubt
 from tenants.platform.errors import Refused
 from tests.builders import a_user, an_operator
 from tests.builders_allocation import HOUR, Lab, a_booking_request, a_lab
 from tests.roles import as_system
 from tests.servers.servers import Servers
+from tests.servers.waiting import wait_until
 
 pytestmark = pytest.mark.turn
 
@@ -92,6 +94,38 @@ def test_a_jump_ends_and_starts_nothing_and_is_told(
         machine.passes(SECOND)
     assert (state(starting), state(other)) == ("starting", "requested")
     assert shown() == hours * 3600
+
+
+def test_changes_of_members_are_refused_meanwhile(machine: Machine, starting: Booking) -> None:
+    def change() -> tuple[int, str]:
+        answer = Client().post("/api/v1/bookings", "{}", "application/json")
+        return answer.status_code, answer.json()["code"]
+
+    # Without a token it is refused either way; what counts is by what.
+    assert change()[0] == 401
+    machine.wall += HOUR
+    machine.ticks()
+    # A process that has just asked asks again after a moment.
+    wait_until(lambda: change() == (503, "clock_in_doubt"), seconds=5)
+    assert Client().get("/api/v1/bookings").status_code == 401
+    page = Client().post("/invitations/nothing")
+    assert (page.status_code, page["Retry-After"]) == (503, "30")
+    machine.wall -= HOUR
+    machine.ticks()
+    wait_until(lambda: change()[0] == 401, seconds=5)
+
+
+def test_a_jump_that_a_process_sees_itself_counts_until_a_solver_has_looked() -> None:
+    now, steady = 1000.0, 5.0
+    doubt = ClockDoubt(lambda: now, lambda: steady, lambda: False)
+    assert not doubt()
+    now += 600
+    assert doubt()
+    now, steady = now + SETTLE_SECONDS + 1, steady + SETTLE_SECONDS + 1
+    assert not doubt()
+    # Small steps of time synchronisation are none.
+    now += 20
+    assert not doubt()
 
 
 def test_without_the_guard_a_jump_ends_what_runs(machine: Machine, starting: Booking) -> None:
