@@ -98,6 +98,8 @@ def change_refused(request: HttpRequest, code: str, sentence: str, seconds: int)
         answer = problem(refused)
         response = HttpResponse(JSONRenderer().render(answer.data), status=answer.status_code)
         response["Content-Type"] = PROBLEM_JSON
+    elif "X-Fragment" in request.headers:
+        response = HttpResponse(sentence, status=503, content_type="text/plain; charset=utf-8")
     else:
         response = render(request, "errors/refused.html", {"refusal": refused}, status=503)
     response["Retry-After"] = str(seconds)

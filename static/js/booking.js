@@ -55,9 +55,10 @@ async function ask(by = '') {
   }
 }
 
-// A refusal of the server itself, which is no panel: too much of this is asked at once.
+// A refusal of the server itself, which is no panel: too much is asked at once, or changes wait.
 function isBusy(response) {
-  return response.status === 429 && response.headers.get('Content-Type').startsWith('text/plain');
+  return [429, 503].includes(response.status)
+    && response.headers.get('Content-Type').startsWith('text/plain');
 }
 
 // Keeps the current options and shows a note that they could not be refreshed.
@@ -140,6 +141,11 @@ async function confirm(form) {
     const response = await fetch(form.action, {
       method: 'POST', headers: { 'X-Fragment': '1' }, body: new URLSearchParams(new FormData(form)), redirect: 'error',
     });
+    if (isBusy(response)) {
+      button.disabled = false;
+      showError(await response.text());
+      return;
+    }
     if (!ANSWERS.includes(response.status)) throw new Error(String(response.status));
     show(await response.text(), false);
     if (response.ok) made();

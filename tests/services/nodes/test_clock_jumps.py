@@ -110,6 +110,8 @@ def test_changes_of_members_are_refused_meanwhile(machine: Machine, starting: Bo
     assert Client().get("/api/v1/bookings").status_code == 401
     page = Client().post("/invitations/nothing")
     assert (page.status_code, page["Retry-After"]) == (503, "30")
+    part = Client().post("/t/helix/book", headers={"X-Fragment": "1"})
+    assert (part.status_code, part["Content-Type"][:10]) == (503, "text/plain")
     machine.wall -= HOUR
     machine.ticks()
     wait_until(lambda: change()[0] == 401, seconds=5)
