@@ -100,7 +100,12 @@ def _forget(store: BaseCache, attempt: Attempt) -> None:
 def _admit(store: BaseCache, key: str, limit: Limit, now: datetime) -> int:
     # Counts before checking the password, so that parallel guesses share the free attempts.
     store.add(f"tries:{key}", 0, timeout=WINDOW_SECONDS)
-    tries = store.incr(f"tries:{key}")
+    try:
+        tries = store.incr(f"tries:{key}")
+    except ValueError:
+        # Somebody has just signed in, which resets the counter, or its window is over.
+        store.add(f"tries:{key}", 1, timeout=WINDOW_SECONDS)
+        tries = 1
     if tries <= limit.free:
         return 0
     pause = min(limit.first_pause * 2 ** min(tries - limit.free - 1, 10), limit.longest_pause)

@@ -5,6 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 from django.core.cache import cache
+from django.core.cache.backends.locmem import LocMemCache
 from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
@@ -336,3 +337,22 @@ def test_everybody_starts_at_their_own_place(client: Client) -> None:
 def test_who_is_signed_in_needs_no_second_form(client: Client) -> None:
     client.force_login(a_user())
     assert client.get("/sign-in?next=/t/helix/")["Location"] == "/t/helix/"
+
+
+class Reset(LocMemCache):
+    """A cache in which another sign-in resets each counter before it is raised."""
+
+    def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
+        self.delete(key, version=version)
+        return super().incr(key, delta, version=version)
+
+
+def test_a_counter_that_another_sign_in_has_just_reset_counts_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Reset("reset", {})
+    store.clear()
+    monkeypatch.setattr(limits, "cache", store)
+    attempt = Attempt("mara", "10.0.0.9")
+    assert sign_in_try(attempt, NOW) == 0
+    assert [store.get(f"tries:{key}") for key, _ in attempt.limits] == [1, 1]
