@@ -8,7 +8,6 @@ fleet, however long the queue is. A planned start may be freed for bookings ahea
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from solver.cycle.order.guaranteed_use import Whose
 from solver.cycle.order.queue import Turn
@@ -61,9 +60,6 @@ class PlannedPlaces:
         self.behind_depth = self._behind_depth(turns, outcome.state.policy.plan_depth)
         self._expected: dict[str, list[int]] = {}
         self._guaranteed: dict[Whose, list[int]] = {}
-        self._starts: dict[str, list[int]] = {}
-        self._earliest: dict[str, list[int]] = {}
-        self._opened: dict[str, Turn] = {}
         for at, turn in enumerate(turns):
             request = turn.request
             if request.booking not in kept:
@@ -74,7 +70,6 @@ class PlannedPlaces:
                 self._guaranteed.setdefault((request.tenant, part), []).append(at)
             elif strength != "firm":
                 self._expected.setdefault(part, []).append(at)
-                self._starts.setdefault(part, []).append(kept[request.booking].starts)
 
     def _behind_depth(self, turns: Iterable[Turn], depth: int) -> set[str]:
         """The bookings behind the first `depth` of their connected classes that may wait unplanned.
@@ -95,22 +90,6 @@ class PlannedPlaces:
         """Return the name of the connected classes of a request."""
         return self._parts.get(request.ask.classes[0], "") if request.ask.classes else ""
 
-    def is_open(self, request: Request) -> bool:
-        """True once the expected starts of its connected classes were freed, behind some turn."""
-        return self.part_of(request) in self._opened
-
-    def opened_by(self, request: Request) -> Turn | None:
-        """The turn behind which they were freed."""
-        return self._opened.get(self.part_of(request))
-
-    def open(self, turn: Turn) -> None:
-        """Note that the expected starts behind a turn are free."""
-        self._opened[self.part_of(turn.request)] = turn
-
-    def close(self, request: Request) -> None:
-        """Undo `open`."""
-        self._opened.pop(self.part_of(request), None)
-
     def expected_behind(self, request: Request, at: int) -> Sequence[int]:
         """The places in the queue of expected starts behind place `at`, in order."""
         return _behind(self._expected.get(self.part_of(request), ()), at)
@@ -119,26 +98,12 @@ class PlannedPlaces:
         """Like `expected_behind`, for guaranteed starts of the request's tenant."""
         return _behind(self._guaranteed.get((request.tenant, self.part_of(request)), ()), at)
 
-    def are_any_behind(self, request: Request, at: int) -> bool:
-        """True when it may free something: expected starts once for all connected classes, and
-        guaranteed ones of its own tenant."""
-        is_open, own = self.is_open(request), self.guaranteed_behind(request, at)
-        return bool(own) or (not is_open and bool(self.expected_behind(request, at)))
-
     def of(self, request: Request) -> list[Sequence[int]]:
         """The places of all that one more request may free: expected, and its own tenant's, in all
         classes that it would connect."""
         parts = sorted({self._parts.get(name, "") for name in request.ask.all_classes})
         expected = [self._expected.get(part, ()) for part in parts]
         return [*expected, *(self._guaranteed.get((request.tenant, part), ()) for part in parts)]
-
-    def earliest_behind(self, request: Request, at: int) -> int | None:
-        """The earliest of the expected starts behind a place; None: there is none."""
-        part, behind = self.part_of(request), self.expected_behind(request, at)
-        if part not in self._earliest and behind:
-            starts = reversed(self._starts[part])
-            self._earliest[part] = list(accumulate(starts, min))[::-1]
-        return self._earliest[part][-len(behind)] if behind else None
 
 
 def _behind(places: Sequence[int], at: int) -> Sequence[int]:
@@ -197,32 +162,66 @@ def _may_still_pause(
 
 
 class TakenPlaces:
-    """Who took which places since the walk began."""
+    """Who took which places, and whose quota, since the walk began."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: CycleState) -> None:
+        self._state = state
         self._on: dict[str, list[tuple[Fit, Place, Turn]]] = {}
-        self._last: dict[tuple[str, str], Turn] = {}
+        self._of: dict[str, list[tuple[Fit, Turn]]] = {}
 
     def add(self, found: Fit, cause: Turn) -> None:
         """The places of `found` were taken because of `cause`."""
         for place in found.places:
             self._on.setdefault(place.gpu, []).append((found, place, cause))
-        for each in found.demand.parts:
-            name = each.gpu_class
-            self._last[name, found.demand.owners[0]] = self._last[name, ""] = cause
+        for name in {each.gpu_class for each in found.demand.parts}:
+            self._of.setdefault(name, []).append((found, cause))
 
-    def of(self, old: Fit, request: Request) -> Turn | None:
-        """The booking for which the places or the quota of an old start were taken."""
+    def of(self, old: Fit, request: Request, *, is_free: bool) -> Turn | None:
+        """The booking for which the places of an old start were taken, or its quota where these are
+        free; None: what is missing was lost before."""
+        if is_free:
+            return self._of_quota(old, request.tenant)
         near = [
             (not _meets(place, other), cause.key, cause)
             for place in old.places
             for found, other, cause in self._on.get(place.gpu, ())
-            if found.starts < old.ends and old.starts < found.ends
+            if _overlap(found, old)
         ]
-        if near:
-            return min(near, key=lambda each: each[:2])[2]
-        name = old.demand.gpu_class
-        return self._last.get((name, request.tenant)) or self._last.get((name, ""))
+        return min(near, key=lambda each: each[:2])[2] if near else None
+
+    def last_of(self, old: Fit, tenant: str) -> Turn | None:
+        """The last change of its own tenant in the time and the classes of an old start."""
+        causes = (cause for _, cause in reversed(self._in_time(old)))
+        return next((cause for cause in causes if cause.request.tenant == tenant), None)
+
+    def _in_time(self, old: Fit) -> list[tuple[Fit, Turn]]:
+        # A cap counts hours of other days, too.
+        return [
+            (found, cause)
+            for name in sorted({each.gpu_class for each in old.demand.parts})
+            for found, cause in self._of.get(name, ())
+            if self._state.quota.has_hours or _overlap(found, old)
+        ]
+
+    def _of_quota(self, old: Fit, tenant: str) -> Turn | None:
+        """The last of those without whose changes the old start would be within its quota: of its
+        own tenant if these are enough."""
+        state, rows = self._state, self._in_time(old)
+        own = [row for row in rows if row[1].request.tenant == tenant]
+        for some in filter(None, (own, rows)):
+            uses = [(use, found.window) for found, _ in some for use in state.uses(found.demand)]
+            for use, window in uses:
+                state.quota.add(use, window, -1)
+            is_within = state.over(old.demand, old.starts) is None
+            for use, window in uses:
+                state.quota.add(use, window)
+            if is_within:
+                return some[-1][1]
+        return None
+
+
+def _overlap(one: Fit, other: Fit) -> bool:
+    return one.starts < other.ends and other.starts < one.ends
 
 
 def _meets(one: Place, other: Place) -> bool:

@@ -1,6 +1,6 @@
 """Planned starts of earlier cycles: reserved on their places while these are free, and improved."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from solver.cycle.order.strengths import Strengths
@@ -13,13 +13,18 @@ from solver.reasons.reason import Reason, reason
 from solver.state.cycle_state import CycleState
 from solver.state.start_times import length_from, not_dearer
 
+STRENGTHS: tuple[Strength, ...] = ("firm", "guaranteed", "expected")
 _DAY = 86_400
 
 
 def planned_starts_reserve(
-    state: CycleState, preemption: Preemption, strengths: Strengths, requests: Iterable[Request]
+    state: CycleState,
+    preemption: Preemption,
+    strengths: Strengths,
+    requests: Iterable[Request],
+    which: Iterable[Strength] = STRENGTHS,
 ) -> tuple[list[Request], dict[str, Fit], dict[str, Reason]]:
-    """Reserve each planned start that still fits; say why the others do not.
+    """Reserve each planned start of these strengths that still fits; say why the others do not.
 
     `requests` are in queue order. Returns those with a planned start in the order in which these
     are reserved, and two answers by booking. A planned start may have victims: running bookings
@@ -27,12 +32,8 @@ def planned_starts_reserve(
     """
     kept: dict[str, Fit] = {}
     broken: dict[str, Reason] = {}
-    ordered = reserve_order(strengths, requests)
-    windows = [
-        (request, *_planned(state, request, request.planned))
-        for request in ordered
-        if request.planned is not None
-    ]
+    ordered = reserve_order(strengths, requests, which)
+    windows = [(request, *planned_window(state, request)) for request in ordered]
     plenty = _with_quota_for_all(state, [found for _, found, _ in windows if found])
     for request, window, lost in windows:
         if window is None:
@@ -41,7 +42,7 @@ def planned_starts_reserve(
         add = _reserve_room_only if window.demand.gpu_class in plenty else planned_start_reserve
         answer = add(state, preemption, request, window)
         if isinstance(answer, Reason):
-            own = answer.code == "quota_cut" and _own_took_quota(state, window, kept)
+            own = answer.code == "quota_cut" and own_took_quota(state, window, kept)
             why = reason("overtaken", rule="guarantee", own_tenant=1) if own else answer
             broken[request.booking] = why
         else:
@@ -54,7 +55,7 @@ def planned_starts_reserve(
     return ordered, kept, broken
 
 
-def _own_took_quota(state: CycleState, window: Fit, kept: dict[str, Fit]) -> bool:
+def own_took_quota(state: CycleState, window: Fit, kept: Mapping[str, Fit]) -> bool:
     """Whether its quota is used by planned starts of its own tenant that go first now and may
     borrow: with the same limits all of them fit in another order."""
     demand, quota = window.demand, state.quota
@@ -215,10 +216,12 @@ def _with_quota_for_all(state: CycleState, planned: Iterable[Fit]) -> set[str]:
     return taken
 
 
-def _planned(
-    state: CycleState, request: Request, planned: PlannedStart
-) -> tuple[Fit | None, Reason | None]:
-    """The planned start as a window from now on, or the reason why it is void."""
+def planned_window(state: CycleState, request: Request) -> tuple[Fit | None, Reason | None]:
+    """The planned start as a window from now on, or the reason why it is void; two None where a
+    request has none."""
+    planned = request.planned
+    if planned is None:
+        return None, None
     hardware = _hardware_broken(state, planned)
     if hardware is not None:
         return None, hardware
@@ -334,18 +337,20 @@ def has_planned_start(request: Request) -> bool:
     return request.planned is not None
 
 
-def reserve_order(strengths: Strengths, requests: Iterable[Request]) -> list[Request]:
-    """Requests with a planned start, in the order in which these are reserved: firm ones and
-    guaranteed ones by start, then expected ones as they stand in the queue, those that nothing
-    proves last."""
+def reserve_order(
+    strengths: Strengths, requests: Iterable[Request], which: Iterable[Strength] = STRENGTHS
+) -> list[Request]:
+    """Requests with a planned start of these strengths, in the order in which these are reserved:
+    firm ones and guaranteed ones by start, then expected ones as they stand in the queue, those
+    that nothing proves last."""
     planned = list(filter(has_planned_start, requests))
-    order: dict[Strength, list[Request]] = {"firm": [], "guaranteed": [], "expected": []}
+    order: dict[Strength, list[Request]] = {strength: [] for strength in STRENGTHS}
     for request in planned:
         order[strengths.of_before(request)].append(request)
     for strength in ("firm", "guaranteed"):
         order[strength].sort(key=planned_start_order)
     order["expected"].sort(key=_is_unproven)
-    return [request for requests in order.values() for request in requests]
+    return [request for strength in which for request in order[strength]]
 
 
 def _is_unproven(request: Request) -> bool:

@@ -47,7 +47,11 @@ _LAST = "~"
 
 
 class QuoteWalk(Walk):
-    """A walk as far as one more request, which is undone after its quote."""
+    """A walk as far as one more request, which is undone after its quote.
+
+    All planned starts are reserved before it begins. Of those, expected ones are freed behind the
+    first booking without a start, and reserved again in their turn.
+    """
 
     def run_until(self, mine: Request, most: int) -> None:
         """Give those ahead of `mine` their starts, at most so many new ones, and free what it may
@@ -57,10 +61,21 @@ class QuoteWalk(Walk):
             booking = turn.request.booking
             if turn.request is mine:
                 self._give_freed_turns(len(self._turns))
-                self._free_starts_behind(turn)
+                if not starts_without_freeing(self._outcome.state, mine):
+                    self._free_expected(turn)
+                    self._free_own_guaranteed(mine)
                 return
-            if booking in self._freed or (booking not in self._kept and self._newcomers < most):
+            is_given_up = booking in self._given_up
+            if booking not in self._kept and (is_given_up or self._newcomers < most):
+                self._free_expected(turn)
                 self._give_turn(turn)
+
+    def _free_expected(self, turn: Turn) -> None:
+        """Free the expected starts behind a turn, in all classes that are connected with its."""
+        for at in self._places.expected_behind(turn.request, self._at):
+            if self._turns[at].request.booking in self._kept:
+                self._free(self._turns[at])
+                del self._freed[self._turns[at].request.booking]
 
     def freed_for(self, request: Request, at: int, until: int) -> list[str]:
         """Bookings with starts before `until` that one more request at this index would free."""

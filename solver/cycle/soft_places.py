@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
 
+from solver.cycle.extending.extensions import overlaps
 from solver.cycle.order.queue import BookingQueue, Key, Turn
 from solver.cycle.outcome import Outcome
 from solver.cycle.planned_starts import is_usable
@@ -69,13 +70,18 @@ class SoftPlaces:
     @contextmanager
     def passed_by(self, turn: Turn, start: Fit | None, freed: Mapping[str, Fit]) -> Iterator[None]:
         """Free the places that a booking may pass, while it gets its start; then keep again what is
-        still possible. `start` is its planned one."""
+        still possible. `start` is the planned one that is reserved."""
         passed = self._passed(turn, start) if self._kept else []
         for each in passed:
             self._give_up(each)
         yield
         for each in passed:
             self._keep(each.turn, each.fit, freed.values())
+
+    def in_the_way(self, found: Fit) -> Turn | None:
+        """The first in the queue of the requests whose places are in the way of a start."""
+        near = [each for each in self._kept.values() if overlaps(each.fit, (found,))]
+        return min((each.turn for each in near), key=lambda turn: turn.key, default=None)
 
     def answers(self) -> tuple[SoftPlace, ...]:
         """The places that are kept, and the requests that have lost theirs."""
@@ -172,16 +178,16 @@ class SoftPlaces:
         first = request.earliest if request.fixed else state.first_start(request.earliest)
         if not near or (start is not None and start.starts <= first):
             return []
-        if not self._would_pause(turn, start):
+        if not self._would_pause(turn):
             near = [e for e in near if turn.inside and e.turn.request.tenant != request.tenant]
         return sorted(near, key=lambda each: each.turn.key)
 
-    def _would_pause(self, turn: Turn, start: Fit | None) -> bool:
+    def _would_pause(self, turn: Turn) -> bool:
         """True when somebody could be paused for the booking where soft places keep free room."""
         request, state = turn.request, self._state
         if not state.firm.gpus.keys() & set(request.ask.all_classes):
             return False
-        if start is not None:
+        if request.planned is not None:
             return True
         demands, _ = possible_demands(state, demands_of(request))
         first, last = max(request.earliest, state.now), last_start(state, request)

@@ -65,10 +65,11 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     queue = BookingQueue(state, snapshot, use.without_planned())
     strengths = Strengths(state, snapshot, use)
     turns = queue.turns((*snapshot.requests, *others), strengths.firm(snapshot.requests))
-    # 3. Reserve every planned start that still fits at its second: firm ones, guaranteed ones, then
-    # expected ones in queue order.
+    # 3. Reserve every firm and every guaranteed start that still fits at its second.
     waiting = (turn.request for turn in turns)
-    planned, kept, broken = planned_starts_reserve(state, preemption, strengths, waiting)
+    planned, kept, broken = planned_starts_reserve(
+        state, preemption, strengths, waiting, ("firm", "guaranteed")
+    )
     # 4. Withdraw pauses that nobody needs any more; decide extensions without a place in the queue;
     # carry out operators' orders. None of these delays a planned start.
     withdrawn = withdrawals(state, snapshot, kept)

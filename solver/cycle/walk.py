@@ -1,20 +1,22 @@
-"""The walk along the queue: planned starts keep their places unless somebody ahead needs them.
+"""The walk along the queue: each booking gets its start next to those that stand ahead of it.
 
-For a booking without a start, the expected starts behind it are freed, in all classes that are
-connected with its own, and so are the guaranteed starts of its own tenant behind it. Each is then
-reserved again where it was if that is free, in queue order, else placed anew. No start ahead moves.
+Firm and guaranteed starts are reserved before it begins. An expected start of an earlier cycle
+reserves nothing: in its turn the booking gets its old place again if nobody ahead has taken it, an
+earlier one where there is room, else a new one. For a booking without a start, the guaranteed
+starts of its own tenant behind it are freed. No start ahead moves.
 """
 
 import heapq
 from bisect import insort
 from collections import deque
-from collections.abc import Container, Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from solver.cycle.changes import Changes, Standing
+from solver.cycle.extending.extensions import overlaps
 from solver.cycle.extending.turns import ExtensionTurns
 from solver.cycle.order.criterion import criterion
-from solver.cycle.order.queue import AGED, BookingQueue, Key, Turn
+from solver.cycle.order.queue import BookingQueue, Key, Turn
 from solver.cycle.outcome import Outcome
 from solver.cycle.placing import newcomer, place_in_turn, place_planned, series_of
 from solver.cycle.planned_places import (
@@ -24,10 +26,13 @@ from solver.cycle.planned_places import (
     start_or_wait,
     starts_without_freeing,
 )
-from solver.cycle.planned_starts import planned_start_reserve
+from solver.cycle.planned_starts import (
+    own_took_quota,
+    planned_start_reserve,
+    planned_window,
+)
 from solver.cycle.soft_places import SoftPlaces
-from solver.explanation.explain import possible_demands
-from solver.model.demand import Fit, demands_of
+from solver.model.demand import Fit
 from solver.model.inputs import Change, Extension, Request
 from solver.reasons.reason import Reason, reason
 
@@ -53,17 +58,16 @@ class Walk:
         self._done: set[str] = set()
         self._freed: dict[str, Fit] = {}
         self._freed_turns: deque[int] = deque()
-        self._later: list[Turn] = []
-        self._at_risk: dict[str, Reason | None] = {}
-        self._taken_places = TakenPlaces()
+        self._taken_places = TakenPlaces(outcome.state)
         self._pauses_noted = len(outcome.preemption.pauses)
         self._resumes: list[tuple[Key, str, Turn]] = []
         self._running: dict[str, Request] = {}
         self._changed = set[str]()
-        self._short_of_quota: set[str] | None = None
+        self._short_of_quota = set[str]()
         self._newcomers = 0
         self._changes: Changes | None = None
         self._extensions: ExtensionTurns | None = None
+        self._soft: SoftPlaces | None = None
         # What it has reserved, and what it freed of the starts that were reserved before it.
         self._reserved: dict[str, Fit] = {}
         self._given_up: dict[str, tuple[Turn, Fit]] = {}
@@ -76,47 +80,22 @@ class Walk:
         changes: Changes,
         extensions: ExtensionTurns | None,
     ) -> None:
-        """Give each booking its start; then improve what kept its places behind others. `running`
-        are the requests of those that may be paused, for their resumes. In the classes `changed`
-        more is held than when starts were planned."""
+        """Give each booking its start. `running` are the requests of those that may be paused, for
+        their resumes. In the classes `changed` more is held than when starts were planned."""
         self._changed.update(changed)
-        self._changes, self._extensions = changes, extensions
+        self._changes, self._extensions, self._soft = changes, extensions, soft
         self._running = {request.booking: request for request in running}
         for at, turn in enumerate(self._turns):
             self._at = at - 1
             self._resume_before(turn, soft)
             self._at = at
             soft.keep_before(turn.key, self._freed.values())
-            if self._later and changes.is_uncounted(turn.request):
-                # Nothing that counts may take its quota after it was granted.
-                self._give_last_turns(soft)
-                self._at = at
             with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
                 self._give_turn(turn)
         self._give_freed_turns(len(self._turns))
-        self._short_of_quota = set()  # Classes in which spot may lose its quota from now on.
         self._resume_before(None, soft)
         soft.keep_before(None)
-        self._give_last_turns(soft)
-        self._resume_before(None, soft)
         self._place_pushed_out()
-
-    def _give_last_turns(self, soft: SoftPlaces) -> None:
-        """Give those that kept their places their last turn."""
-        turns, self._later = self._later, []
-        for turn in turns:
-            with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
-                self._give_last_turn(turn)
-
-    def _give_last_turn(self, turn: Turn) -> None:
-        """Improve what kept its places behind others, and try again who has no start since."""
-        booking, self._at = turn.request.booking, self._index[turn.request.booking]
-        if booking in self._freed:
-            self._reserve_again(turn)
-        if booking in self._kept:
-            self._improve(turn)
-        elif booking in self._at_risk:
-            self._try_again(turn)
 
     def _give_turn(self, turn: Turn) -> None:
         """Give one booking its start."""
@@ -126,20 +105,37 @@ class Walk:
         first = self._turns[self._freed_turns[0]].request if self._freed_turns else None
         is_own = first is not None and first.tenant == request.tenant
         self._give_freed_turns(self._at + 1 if is_own else len(self._turns))
-        if self._is_change(turn):
+        if booking in self._done or self._is_change(turn):
             return
-        if booking in self._freed:
-            self._reserve_again(turn)
+        if booking not in self._kept and booking not in self._broken:
+            self._reserve_planned(turn)
+        if booking in self._done:
+            return
         if booking in self._kept:
-            if self._is_overdue(turn):
-                self._free_expected(turn)
-                self._improve(turn)
-            elif self._places.is_open(request):
-                self._later.append(turn)
-            else:
-                self._improve(turn)
-        elif booking not in self._done:
-            self._newcomer(turn)
+            self._improve(turn)
+        else:
+            self._newcomer(turn, self._broken.get(booking))
+
+    def _reserve_planned(self, turn: Turn) -> None:
+        """Reserve the expected start of an earlier cycle again, or place the booking anew."""
+        request, outcome = turn.request, self._outcome
+        if request.planned is None:
+            return
+        found, lost = planned_window(outcome.state, request)
+        if found is None:
+            self._newcomer(turn, lost or reason("overrun"))
+            return
+        answer = planned_start_reserve(outcome.state, outcome.preemption, request, found)
+        if isinstance(answer, Fit):
+            self._kept[request.booking] = self._reserved[request.booking] = answer
+            return
+        cause = self._cause(found, request)
+        if cause is not None:
+            self._newcomer(turn, self._overtaken(cause, turn), cause)
+            return
+        is_own = answer.code == "quota_cut" and own_took_quota(outcome.state, found, outcome.placed)
+        why = reason("overtaken", rule="guarantee", own_tenant=1) if is_own else answer
+        self._newcomer(turn, why)
 
     def _is_change(self, turn: Turn) -> bool:
         """Decide a change of a booking, or its later end, if the turn is one."""
@@ -166,83 +162,60 @@ class Walk:
         self._done.add(booking)
         with self._outcome.rebinding.without_newcomers():
             found = place_planned(self._outcome, turn.request, kept)
+        if booking in self._reserved:
+            self._reserved[booking] = found
         if found is not kept:
             self._note_taken(found, turn)
         self._await_resumes()
 
-    def _is_overdue(self, turn: Turn) -> bool:
-        """True when it came ahead of others after it was planned, because it is inside its
-        guarantee now or has waited too long, and held work leaves room before its start. Others
-        that come ahead with a new share keep their starts until somebody needs a place.
-        """
-        request, state = turn.request, self._outcome.state
-        is_left = request.fixed or request.home or state.is_quiet(request.ask.all_classes)
-        if is_left or not (turn.inside or turn.key[0] == AGED):
-            return False
-        kept, first = self._kept[request.booking], state.first_start(request.earliest)
-        if kept.starts <= max(first, state.frozen_for(kept.demand)):
-            return False
-        others = self._places.earliest_behind(request, self._at)
-        if others is None or others >= kept.starts:
-            return False
-        demands, _ = possible_demands(state, demands_of(request))
-        return any(state.has_held_room(each, first, kept.starts) for each in demands)
+    def _cause(self, old: Fit, request: Request) -> Turn | None:
+        """The booking that took the places or the quota of an old start since the walk began."""
+        is_free = self._outcome.state.is_free(old)
+        cause = self._taken_places.of(old, request, is_free=is_free)
+        if cause is not None or is_free:
+            return cause
+        if self._outcome.preemption.can_be_out(old):
+            # Who runs there can't be paused any more, because the guarantee is in use.
+            return self._taken_places.last_of(old, request.tenant)
+        return self._moved_onto(old)
 
-    def _newcomer(self, turn: Turn) -> None:
-        """Place a booking that has no start, and the bookings that are placed with it."""
+    def _moved_onto(self, old: Fit) -> Turn | None:
+        """Who has another place than before, without another start, on the places of an old one."""
+        if self._soft is not None and (pending := self._soft.in_the_way(old)):
+            return pending
+        rows = self._outcome.rebinding.near(old.demand.gpu_class, old.window)
+        names = sorted(name for name, row in rows.items() if overlaps(row, (old,)))
+        return next((self._turns[self._index[n]] for n in names if n in self._index), None)
+
+    def _newcomer(self, turn: Turn, broken: Reason | None, cause: Turn | None = None) -> None:
+        """Place a booking that has no start, and the bookings that are placed with it. `broken` is
+        the reason why it lost the one that it had, `cause` who took it."""
         request, outcome = turn.request, self._outcome
         if request.booking in self._places.behind_depth:
-            self._start_or_wait(turn, self._broken.get(request.booking))
+            self._start_or_wait(turn, broken)
             return
         is_member = request.planned is None and request.fixed and request.series is not None
         if is_member and request.series not in self._series:
             return
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        is_open = self._free_starts_behind(turn)
+        if cause is None or cause.request.tenant == request.tenant:
+            # Else a guaranteed start would get later for another tenant.
+            self._free_starts_behind(turn)
         outcome.rebinding.open_to_newcomers()
         self._newcomers += 1
         if request.planned is None:
             given = place_in_turn(outcome, request, self._series)
         else:
-            found = newcomer(outcome, request, self._broken.get(request.booking))
+            found = newcomer(outcome, request, broken)
             given = [(request, found)] if found is not None else []
         for each, found in given:
-            self._placed(each, found, turn)
+            self._placed(each, found, cause or turn)
         self._done.add(request.booking)
         self._await_resumes()
         if not given:
             # Who got nothing changes nothing.
             outcome.rebinding.attempts = attempts
-            self._undo_freed(request, freed, is_open=is_open)
-            self._note_at_risk(turn, self._broken.get(request.booking))
-
-    def _note_at_risk(self, turn: Turn, why: Reason | None) -> None:
-        """Try a booking that has lost its start once more, before those behind it improve."""
-        request = turn.request
-        if request.planned is not None and self._places.is_open(request):
-            self._at_risk[request.booking] = why
-            self._later.append(turn)
-
-    def _try_again(self, turn: Turn) -> None:
-        """Place a booking without a start next to those ahead of it, which have improved."""
-        outcome, booking = self._outcome, turn.request.booking
-        waits = next((each for each in outcome.waits if each.booking == booking), None)
-        if waits is None:
-            return
-        attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        for at in self._places.expected_behind(turn.request, self._at):
-            self._free(self._turns[at])
-        outcome.waits.remove(waits)
-        queues = dict(outcome.queues)
-        found = newcomer(outcome, turn.request, self._at_risk[booking])
-        outcome.queues = queues  # It is counted already.
-        if found is not None:
-            self._placed(turn.request, found, turn)
-            self._await_resumes()
-            return
-        outcome.waits[-1] = waits
-        outcome.rebinding.attempts = attempts
-        self._put_back(self._freed.keys() - freed)
+            self._put_back(self._freed.keys() - freed)
 
     def _start_or_wait(self, turn: Turn, why: Reason | None) -> None:
         """Start a booking behind the depth of planning, or let it wait without a planned start."""
@@ -270,7 +243,7 @@ class Walk:
             self._kept.pop(each.booking, None)
             lifted.append((each, standing, kept))
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        is_open = self._free_starts_behind(turn)
+        self._free_starts_behind(turn)
         found = changes.decide([(each, standing) for each, standing, _ in lifted])
         for each in members if found else ():
             self._placed(each.target, found[each.booking], turn)
@@ -282,7 +255,7 @@ class Walk:
             return
         outcome.rebinding.attempts = attempts
         self._restore_standing(lifted)
-        self._undo_freed(turn.request, freed, is_open=is_open)
+        self._put_back(self._freed.keys() - freed)
 
     def _extend(self, turn: Turn, extension: Extension) -> None:
         """Give a booking its later end, or leave it and everything else as it is."""
@@ -291,15 +264,14 @@ class Walk:
             return
         self._done.add(request.booking)
         cause = replace(turn, request=replace(request, booking=extension.booking))
-        freed, is_open = set(self._freed), self._places.is_open(request)
+        freed = set(self._freed)
         if not extensions.is_free(extension):
-            self._free_expected(cause)
             self._free_own_guaranteed(request)
         added = extensions.decide(extension)
         for found in added:
             self._note_taken(found, cause)
         if not added:
-            self._undo_freed(request, freed, is_open=is_open)
+            self._put_back(self._freed.keys() - freed)
 
     def _kept_of(self, booking: str) -> Fit | None:
         """The planned start of a booking whose turn comes later, where it is by now."""
@@ -318,12 +290,6 @@ class Walk:
                 self._changes.put_back(change, standing)
             if kept is not None:
                 self._kept[change.booking] = kept
-
-    def _undo_freed(self, request: Request, freed: Set[str], *, is_open: bool) -> None:
-        """Undo `_free_starts_behind`: what was freed or open before stays so."""
-        self._put_back(self._freed.keys() - freed)
-        if not is_open:
-            self._places.close(request)
 
     def _put_back(self, bookings: Container[str]) -> None:
         """Reserve freed starts again where they were."""
@@ -345,25 +311,20 @@ class Walk:
         """Note that room and quota were taken because of a booking."""
         self._taken_places.add(found, cause)
         self._changed.update(each.gpu_class for each in found.demand.parts)
-        if self._short_of_quota is not None:
-            quota, uses = self._outcome.state.quota, self._outcome.state.uses(found.demand)
-            counted = (use for use in uses if quota.tier(use.tier).counts)
-            full = (use.gpu_class for use in counted if quota.takes_back(use, found.window))
-            self._short_of_quota.update(full)
+        quota, uses = self._outcome.state.quota, self._outcome.state.uses(found.demand)
+        counted = (use for use in uses if quota.tier(use.tier).counts)
+        full = (use.gpu_class for use in counted if quota.takes_back(use, found.window))
+        self._short_of_quota.update(full)
 
-    def _free_starts_behind(self, turn: Turn) -> bool:
-        """Free what a booking without a start may take: the expected starts behind it, and the
-        guaranteed ones of its own tenant. Returns whether the former were free before."""
-        request, is_open = turn.request, self._places.is_open(turn.request)
-        is_any = self._places.are_any_behind(request, self._at)
-        if is_any and not starts_without_freeing(self._outcome.state, request):
-            self._free_expected(turn)
-            self._free_own_guaranteed(request)
-        return is_open
+    def _free_starts_behind(self, turn: Turn) -> None:
+        """Free the guaranteed starts of its own tenant behind a booking without a start, unless it
+        starts as it asks without."""
+        is_any = bool(self._places.guaranteed_behind(turn.request, self._at))
+        if is_any and not starts_without_freeing(self._outcome.state, turn.request):
+            self._free_own_guaranteed(turn.request)
 
-    def _free_starts_behind_resume(self, turn: Turn) -> None:
-        """Free the expected starts behind a resume, and the guaranteed ones of its own tenant."""
-        self._free_expected(turn)
+    def _make_way(self, turn: Turn) -> None:
+        """Free the guaranteed starts of its own tenant behind a resume."""
         self._free_own_guaranteed(turn.request)
 
     def _free_own_guaranteed(self, request: Request) -> None:
@@ -372,13 +333,6 @@ class Walk:
             if self._turns[at].request.booking in self._kept:
                 self._free(self._turns[at])
                 insort(self._freed_turns, at)  # Those of other classes may be freed already.
-
-    def _free_expected(self, turn: Turn) -> None:
-        """Free the expected starts behind, once for all classes that are connected."""
-        if not self._places.is_open(turn.request):
-            self._places.open(turn)
-            for at in self._places.expected_behind(turn.request, self._at):
-                self._free(self._turns[at])
 
     def _free(self, turn: Turn) -> None:
         booking = turn.request.booking
@@ -413,23 +367,25 @@ class Walk:
     def _place_anew(self, turn: Turn, old: Fit) -> None:
         """Place a booking whose start others have taken, and say why they go first."""
         request, outcome = turn.request, self._outcome
-        cause = self._taken_places.of(old, request) or self._places.opened_by(request)
-        # Without one, an extension has taken the quota of work that does not count.
-        is_own = cause is None or cause.request.tenant == request.tenant
-        rule = "tier" if cause is None else criterion(outcome.state.policy.order, cause, turn)
-        # Of another tenant's booking nobody may learn the name.
-        name = cause.request.booking if cause is not None and is_own else None
-        why = reason("overtaken", rule=rule, own_tenant=int(is_own), booking=name)
+        cause = self._cause(old, request)
+        why = self._overtaken(cause, turn)
         if request.booking in self._places.behind_depth:
             self._start_or_wait(turn, why)
             return
         found = newcomer(outcome, request, why)
         if found is not None:
             self._placed(request, found, cause or turn)
-        else:
-            self._note_at_risk(turn, why)
         self._done.add(request.booking)
         self._await_resumes()
+
+    def _overtaken(self, cause: Turn | None, turn: Turn) -> Reason:
+        """Why the booking that took the start of another one goes first."""
+        # Without one, an extension has taken the quota of work that does not count.
+        is_own = cause is None or cause.request.tenant == turn.request.tenant
+        rule = "tier" if cause is None else criterion(self._outcome.state.policy.order, cause, turn)
+        # Of another tenant's booking nobody may learn the name.
+        name = cause.request.booking if cause is not None and is_own else None
+        return reason("overtaken", rule=rule, own_tenant=int(is_own), booking=name)
 
     def _keep(self, request: Request, found: Fit) -> None:
         """Note a planned start that is reserved again."""
@@ -461,16 +417,14 @@ class Walk:
             is_ahead = is_own and turn is not None
             self._give_freed_turns(self._at + 1 if is_ahead else len(self._turns))
             soft.keep_before(paused.key, self._freed.values())
-            found = self._outcome.resume(
-                paused, self._free_expected if turn is None else self._free_starts_behind_resume
-            )
+            found = self._outcome.resume(paused, self._make_way)
             if found is not None:
                 self._reserved[booking] = found
                 self._note_taken(found, paused)
 
     def _place_pushed_out(self) -> None:
         """Place anew what has lost its quota, or the right to pauses, after its turn."""
-        outcome, late = self._outcome, self._short_of_quota or ()
+        outcome, late = self._outcome, self._short_of_quota
         for turn in self._turns if late or outcome.awaiting_pauses else ():
             found = outcome.placed.get(turn.request.booking)
             if found is not None and is_pushed_out(outcome, late, turn.request, found):

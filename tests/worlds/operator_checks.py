@@ -40,6 +40,7 @@ class OperatorChecks:
         self._again = 0
         self._landings: dict[str, Landing] = {}
         self._expected: dict[str, int] = {}
+        self._said = 0
 
     def look(self, turn: Turn) -> Iterator[str]:
         """What is wrong in one turn, after its plan was made true."""
@@ -56,6 +57,7 @@ class OperatorChecks:
                 self._again += 1
                 found += without_the_idle(site, plan, policy)
         self._expected = {each.beneficiary: each.starts for each in plan.idle}
+        self._said = turn.site.now
         yield from (f"{site.now}: {each}" for each in found)
 
     def _ordered(self, site: Snapshot, plan: Plan) -> Iterator[str]:
@@ -82,11 +84,13 @@ class OperatorChecks:
                 yield f"{name} was ordered to {places[0].gpu} at {at}, and is at {where}"
 
     def _started_as_said(self, turn: Turn) -> Iterator[str]:
-        """Who an idle booking has left for starts no later than was said."""
+        """Who an idle booking has left for starts no later than was said. Notices are given in
+        this turn, so it may be later by the seconds since."""
         if not self._expected or turn.outside - {"idle"} or "idle" not in turn.outside:
             return
         for name, starts in starts_of(turn.plan).items():
-            if starts > max(self._expected.get(name, starts), turn.site.now):
+            since = turn.site.now - self._said
+            if starts > max(self._expected.get(name, starts) + since, turn.site.now):
                 yield f"{name} starts after {self._expected[name]}, for which others have left"
 
 

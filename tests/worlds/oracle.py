@@ -32,6 +32,8 @@ NAMED = {
     "hardware_lost": {"failure", "drain"},
 }
 """Reasons that name an event from outside, and the events."""
+PLACES_LOST = {"failure", "drain", "maintenance"}
+"""Events after which a start may have to be at another place."""
 OTHER_RULES = {"tiers", "policy"}
 """Events after which every start may be another one."""
 SAMPLED = 24
@@ -382,6 +384,9 @@ class Oracle:
         strength = request.planned.strength if request.planned is not None else None
         if wait.delayed_by is not None and wait.delayed_by.code == "pinned":
             return strength == "expected" and bool(request.ask.pin)
+        if wait.delayed_by is not None and wait.delayed_by.code == "overrun":
+            # Who does not have to leave any more keeps its GPUs.
+            return strength == "expected" and bool(turn.plan.withdrawn)
         if wait.delayed_by is None or wait.delayed_by.code != "overtaken":
             return False
         if strength == "guaranteed":
@@ -390,9 +395,14 @@ class Oracle:
         return strength == "expected"
 
     def _moved_by_events(self, turn: Turn) -> set[str]:
-        """Bookings whose starts are later by an event of this turn."""
+        """Bookings whose starts are later by an event of this turn, or at other places."""
         causes = {w.booking: w.delayed_by.code for w in turn.plan.waits if w.delayed_by is not None}
-        return {name for name, code in causes.items() if NAMED.get(code, set()) & turn.outside}
+        found = {name for name, code in causes.items() if NAMED.get(code, set()) & turn.outside}
+        if not turn.outside & PLACES_LOST:
+            return found
+        before = {r.booking: r.planned.places for r in turn.site.requests if r.planned is not None}
+        moved = (w.booking for w in turn.plan.waits if w.places != before.get(w.booking, w.places))
+        return found | set(moved)
 
     def _is_true(self, turn: Turn, wait: Waiting) -> bool:
         """Whether others are the cause, for the first starts that a world makes later."""

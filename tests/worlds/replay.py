@@ -23,7 +23,8 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
     """
     planned = next(r.planned for r in turn.site.requests if r.booking == wait.booking)
     refused = {each.booking for each in turn.plan.refusals}
-    others = {*new, *refused, *_claimants(turn.plan), *_came_ahead(turn)} - {wait.booking}
+    others = {*new, *refused, *_claimants(turn.plan), *_came_ahead(turn.site, turn.plan)}
+    others -= {wait.booking}
     if not others:
         return True
     while True:
@@ -33,7 +34,8 @@ def is_true(turn: Turn, wait: Waiting, new: Collection[str], policy: Policy) -> 
         given = [row.starts for row in truth.given_by(alone) if row.booking == wait.booking]
         if planned is not None and all(at <= max(planned.starts, turn.site.now) for at in given):
             return True
-        instead = {*_claimants(alone, planned=True)} - others - {wait.booking}
+        instead = {*_claimants(alone, planned=True), *_came_ahead(turn.site, alone)}
+        instead -= others | {wait.booking}
         if not instead:
             return _is_behind_resumes(turn, wait, policy)
         others |= instead
@@ -65,12 +67,14 @@ def _claimants(plan: Plan, *, planned: bool = False) -> Iterator[str]:
             yield wait.booking
 
 
-def _came_ahead(turn: Turn) -> Iterator[str]:
-    """Bookings with an earlier start than before: since they were planned they have come inside
-    their guarantee, or aged, and others make way for them."""
-    before = {r.booking: r.planned.starts for r in turn.site.requests if r.planned is not None}
-    for given in truth.given_by(turn.plan):
-        if given.starts < before.get(given.booking, given.starts):
+def _came_ahead(site: Snapshot, plan: Plan) -> Iterator[str]:
+    """Bookings with an earlier start than before, or other places: since they were planned room has
+    become free, so that nobody has to leave for them, or they have come inside their guarantee, or
+    aged. Expected starts behind make way for them."""
+    before = {r.booking: r.planned for r in site.requests if r.planned is not None}
+    for given in truth.given_by(plan):
+        old = before.get(given.booking)
+        if old is not None and (given.starts < old.starts or given.places != old.places):
             yield given.booking
 
 

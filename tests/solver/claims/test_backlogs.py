@@ -309,7 +309,7 @@ def test_windows_in_the_middle_of_a_queue_stay_and_short_work_fills_the_time_bef
     assert given(gang)["gang"][1] <= 2 * MINUTE + GRACE + 60, "and a claim that ends before starts"
 
 
-def test_early_ends_at_odd_seconds_make_nobody_later_and_leave_no_gpu_idle() -> None:
+def test_early_ends_at_odd_seconds_make_no_guarantee_later_and_leave_no_gpu_idle() -> None:
     limits = (a_limit("lab", 3, borrow=None, weight=2), a_limit("firm", 1, borrow=None))
     jobs = [*alike(12, "lab", "lab", "flex", 2), *alike(12, "firm", "firm", "flex", 3)]
     held = [row for n in range(6) for row in run("run", n, "lab", "standard", (n + 4) * HOUR)]
@@ -320,7 +320,8 @@ def test_early_ends_at_odd_seconds_make_nobody_later_and_leave_no_gpu_idle() -> 
         gone, rows = rows[0], rows[1:]
         site = replace(later(site, solve(site, POLICY), now), held=tuple(rows))
         plan = solve(site, POLICY)
-        assert not moved(site, plan)
+        strengths = {row.booking: row.planned.strength for row in site.requests if row.planned}
+        assert {strengths[booking] for booking in moved(site, plan)} <= {"expected"}
         first = [row for row in plan.assigns if row.starts == site.now]
         assert [place.gpu for row in first for place in row.places] == [gone.place.gpu]
         names = {row.booking: row for row in site.requests}

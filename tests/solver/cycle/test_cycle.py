@@ -354,7 +354,8 @@ class TestExtensions:
         assert plan.waits[0].places[0].gpu != "n1-0"
 
     def test_a_planned_start_that_has_no_other_place_wins(self) -> None:
-        promised = a_request("p", planned=a_planned_start(HOUR, 1, whole_of(0)))
+        planned = a_planned_start(HOUR, 1, whole_of(0), strength="guaranteed")
+        promised = a_request("p", planned=planned)
         plan = self.extended(
             2 * HOUR, promised, fleet=gpus(1), held=(a_held("n1-0", booking="mine"),)
         )

@@ -137,8 +137,8 @@ def taken(site: Snapshot) -> Snapshot:
 
 
 def promised(site: Snapshot) -> Snapshot:
-    """Somebody had a planned start on the GPU that the other was to have."""
-    planned = a_planned_start(ENDS, 1, whole("n1-0"), strength="expected")
+    """Somebody had a guaranteed start on the GPU that the other was to have."""
+    planned = a_planned_start(ENDS, 1, whole("n1-0"), strength="guaranteed")
     request = a_request("first", an_ask(1), planned=planned, priority=90)
     claim = replace(site.requests[0], duration=4 * HOUR)
     return replace(site, requests=(request, claim))

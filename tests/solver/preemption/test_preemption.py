@@ -237,7 +237,7 @@ class TestWhoIsLeftAlone:
         leaving = tuple(replace(row, pausing=True) for row in base.held)
         (refused,) = solve(replace(base, held=leaving), POLICY).extensions
         assert [why.code for why in refused.reasons] == ["room_promised"]
-        planned = PlannedStart(NOON + HOUR, NOON + 2 * HOUR, FOUR[2:])
+        planned = PlannedStart(NOON + HOUR, NOON + 2 * HOUR, FOUR[2:], strength="guaranteed")
         claim = a_claim(count=2, earliest=HOUR, planned=planned)
         plan = solve(replace(base, requests=(claim,)), POLICY)
         assert [why.code for why in plan.extensions[0].reasons] == ["room_promised"]

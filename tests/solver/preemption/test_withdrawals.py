@@ -32,6 +32,12 @@ def its_rest(*places: str, starts: int = NOTICE_ENDS) -> Request:
     return replace(rest, duration=ENDS - NOTICE_ENDS, paused=True, pauses=1, planned=planned)
 
 
+def guaranteed(booking: str, gpu: str, tenant: str = "lab") -> Request:
+    """A claim with a guaranteed start there; an expected one would get another place."""
+    planned = a_planned_start(HOUR, 1, whole(gpu), strength="guaranteed")
+    return a_claim(booking, tenant=tenant, planned=planned)
+
+
 def decided(
     *requests: Request, held: tuple[Held, ...], count: int = 1, limits: tuple[Limit, ...] = ()
 ) -> Plan:
@@ -55,10 +61,10 @@ def test_its_own_planned_start_to_go_on_is_not_in_its_way_but_its_room_is_in_tha
 
 
 def test_a_planned_start_that_was_given_since_stands_and_so_does_the_pause() -> None:
-    promised = a_claim("since", planned=a_planned_start(HOUR, 1, whole("n1-0")))
+    promised = guaranteed("since", "n1-0")
     plan = decided(its_rest("n1-0", starts=2 * HOUR), promised, held=leaving("n1-0"))
     assert plan.withdrawn == ()
-    assert given(plan)["since"] == ("wait", NOTICE_ENDS)
+    assert given(plan)["since"] == ("wait", HOUR)
     assert "notified" in given(plan)
 
 
@@ -71,7 +77,7 @@ def test_a_planned_start_that_fits_elsewhere_at_its_own_start_gives_way() -> Non
 
 def test_a_limit_that_others_use_by_then_holds() -> None:
     limits = (a_limit("firm", 1),)
-    since = a_claim("since", tenant="firm", planned=a_planned_start(HOUR, 1, whole("n1-1")))
+    since = guaranteed("since", "n1-1", tenant="firm")
     held = leaving("n1-0")
     assert decided(its_rest(), held=held, count=2, limits=limits).withdrawn == ("notified",)
     assert decided(its_rest(), since, held=held, count=2, limits=limits).withdrawn == ()
@@ -85,7 +91,7 @@ def test_hardware_that_takes_no_new_work_keeps_who_runs_there() -> None:
 
 def test_a_gang_stays_whole_or_goes_whole() -> None:
     held = leaving("n1-0", "n1-1")
-    promised = a_claim("since", planned=a_planned_start(HOUR, 1, whole("n1-1")))
+    promised = guaranteed("since", "n1-1")
     assert decided(its_rest("n1-0", "n1-1"), held=held, count=2).withdrawn == ("notified",)
     assert decided(its_rest(), promised, held=held, count=2).withdrawn == ()
 

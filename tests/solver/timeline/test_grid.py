@@ -64,7 +64,9 @@ def test_a_start_off_the_grid_that_is_planned_already_stays(ends: list[int]) -> 
     waiting = [
         replace(
             a_request(f"b{n}"),
-            planned=PlannedStart(NOON + end, NOON + end + HOUR, (places[n],)),
+            planned=PlannedStart(
+                NOON + end, NOON + end + HOUR, (places[n],), strength="guaranteed"
+            ),
         )
         for n, end in enumerate(ends)
     ]
