@@ -107,6 +107,7 @@ from allocation.api.fleet.requirements import (
 )
 from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
 from allocation.api.fleet.tenants import TenantUse
+from allocation.api.fleet.tiers import TierOne, Tiers
 from allocation.api.jira.connections import (
     JiraCalls,
     JiraConnectionOne,
@@ -179,6 +180,8 @@ register_converter(ArrayConverter, "array")
 register_converter(SeriesConverter, "series")
 
 urlpatterns = [
+    path("tiers", Tiers.as_view(), name="api-tiers"),
+    path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
     # First, because they are called most, and a path is compared with one route after the other.
     path("bookings", Bookings.as_view(), name="api-bookings"),
     path("bookings/batch", BookingBatch.as_view(), name="api-booking-batch"),

@@ -75,7 +75,7 @@ from tenants.api.outgoing.webhooks import (
     WebhookTest,
 )
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
-from tenants.api.rules import Quotas, TierOne, Tiers
+from tenants.api.rules import Quotas
 from tenants.api.tenants import Tenants
 
 urlpatterns = [
@@ -136,8 +136,6 @@ urlpatterns = [
     path("people", People.as_view(), name="api-people"),
     path("people/<str:username>", PersonOne.as_view(), name="api-person"),
     path("tenants", Tenants.as_view(), name="api-tenants"),
-    path("tiers", Tiers.as_view(), name="api-tiers"),
-    path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
     path("audit", Log.as_view(), name="api-audit"),
     path("events", Events.as_view(), name="api-events"),
     path("announcements", Announcements.as_view(), name="api-announcements"),

@@ -1,8 +1,9 @@
 """Series: a request that repeats, with one booking per date, all or nothing or in part."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 from zoneinfo import ZoneInfo
@@ -30,6 +31,7 @@ from tenants.platform.errors import Refused, invalid
 
 BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
 PARAM = "repeat"
+WEEK = timedelta(weeks=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +216,9 @@ def of_all_dates(
             ask=request_of(remedy, request.ask),
             tier=remedy.get("tier", request.tier),
         )
+        again = replace(repeat, rule=rule_of(remedy, repeat.rule))
         try:
-            _, windows = series_dates(other, repeat)
+            _, windows = series_dates(other, again)
             first = replace(other.ask, starts=windows[0].starts, duration=windows[0].seconds)
             admission = admission_check(
                 project=project, tier_slug=other.tier, ask=first, now=now, asker=asker
@@ -226,7 +229,35 @@ def of_all_dates(
             return False
         return True
 
-    return replace(refusal, alternatives=[*filter(suits, refusal.alternatives)])
+    found = [*filter(suits, refusal.alternatives)]
+    if not found and "latest" in refusal.numbers:
+        found = [*islice(filter(suits, _nearer(refusal, request, repeat, now)), 1)]
+    return replace(refusal, alternatives=found)
+
+
+def rule_of(remedy: Mapping[str, Any], rule: Recurrence) -> Recurrence:
+    """Returns the rule of a series with as many dates as a remedy says."""
+    if "times" not in remedy:
+        return rule
+    return replace(rule, times=remedy["times"], until=None, until_at=None)
+
+
+def _nearer(
+    refusal: Refused, request: BookingRequest, repeat: Repeat, now: datetime
+) -> Iterator[dict[str, Any]]:
+    """Yields the series some weeks earlier: with all of its dates, else with the most."""
+    dates, _ = series_dates(request, repeat)
+    zone, latest = ZoneInfo(request.zone), datetime.fromisoformat(refusal.numbers["latest"])
+    first = dates.starts[0].astimezone(zone)
+    least, most = -(-(dates.starts[-1] - latest) // WEEK), (first - now) // WEEK
+    # Clocks may change in between, and tiers ask for notice, so that a week more or less is needed.
+    for weeks in (least, least + 1, most, most - 1):
+        earlier = weeks * WEEK
+        starts = (first - earlier).astimezone(UTC)
+        times = sum(each - earlier <= latest for each in dates.starts)
+        if starts > now and times:
+            rule = rule_of({"times": times}, repeat.rule)
+            yield {"starts": starts.isoformat(), "times": times, "rrule": rule.text}
 
 
 def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused]) -> Refused:

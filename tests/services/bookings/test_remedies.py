@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from allocation.models import Gpu, PolicyVersion
+from allocation.models import Gpu, Node, PolicyVersion
 from allocation.rules.ask import AskDocument
+from allocation.rules.ask.words.document import AskGroup
 from allocation.services.bookings.checks.admission import Asker, admission_check
 from allocation.services.bookings.checks.remedies import request_of
 from allocation.services.quotes.quotes import quote_make
@@ -15,7 +16,7 @@ from allocation.services.tiers.versions import VersionTerms, tier_version_set
 from tenants.models import Quota, Role, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_member, a_quota, a_tenant_admin, a_tier, an_actor
+from tests.builders import a_gpu_class, a_member, a_quota, a_tenant_admin, a_tier, an_actor
 from tests.builders_allocation import (
     NOW,
     Lab,
@@ -185,3 +186,54 @@ def test_an_audience_offers_no_tier_that_refuses_alike(lab: Lab) -> None:
     found = refused(replace(lab, actor=member), an_ask())
     assert found.code == "tier_audience"
     assert named(found, "tier") == ["open"]
+
+
+def test_host_resources_that_no_node_has_offer_what_the_nodes_have(real_db: Servers) -> None:
+    lab = a_lab("helix", gpus=8)
+    with as_system():
+        Node.objects.update(cores=64, memory_mb=256 * 1024)
+    cores = refused(lab, an_ask(2, cores=40, memory=64))
+    assert (cores.code, cores.rule) == ("host_too_small", "R59")
+    assert "40 cores and 64 GiB of the host for each of 2 h100" in cores.sentence
+    assert (named(cores, "cores"), named(cores, "count")) == ([32], [1])
+    memory = refused(lab, an_ask(1, cores=8, memory=300))
+    assert (named(memory, "memory"), named(memory, "cores")) == ([256], [])
+    both = refused(lab, an_ask(1, cores=80, memory=300))
+    assert both.alternatives == [{"cores": 64, "memory": 256}]
+    with tenant_tx(lab.tenant_id):
+        checked(lab, an_ask(8, cores=8, memory=32), "standard")
+    with as_system():
+        Node.objects.update(cores=0, memory_mb=0)
+    assert refused(lab, an_ask(1, cores=1)).alternatives == [{"cores": 0, "memory": 0}]
+
+
+def mixed(**counts: int) -> AskDocument:
+    """A request of several classes; each is a group."""
+    (first, count), *others = counts.items()
+    groups = tuple(AskGroup(name, each) for name, each in others)
+    return replace(an_ask(count, classes=(first,)), groups=groups)
+
+
+@pytest.fixture
+def three(lab: Lab) -> Lab:
+    """The lab with 4 h100, 3 l40s and no a100."""
+    with as_system():
+        Quota.objects.update(guaranteed_units=4 * 56_000, borrow_limit_units=0)
+    for name, most in (("l40s", 3), ("a100", 0)):
+        a_model(f"{name}-80gb", product=name)
+        a_quota(lab.tenant, a_gpu_class(name), guaranteed=most, limit=most)
+    return lab
+
+
+def counts_of(refusal: Refused) -> list[tuple[str, int]]:
+    (groups,) = named(refusal, "groups")
+    return [(each["gpu_class"], each["count"]) for each in groups]
+
+
+def test_a_mixed_booking_over_a_quota_offers_fewer_of_each_class(three: Lab) -> None:
+    assert counts_of(refused(three, mixed(h100=6, l40s=2))) == [("h100", 4), ("l40s", 2)]
+    assert counts_of(refused(three, mixed(h100=6, l40s=5))) == [("h100", 4), ("l40s", 3)]
+    assert counts_of(refused(three, mixed(h100=6, a100=1, l40s=4))) == [("h100", 4), ("l40s", 3)]
+    assert refused(three, mixed(h100=6, a100=1)).alternatives == [
+        {"gpu_class": "h100", "count": 4, "groups": []}
+    ]

@@ -164,7 +164,25 @@ def test_a_series_offers_only_what_suits_all_of_its_dates(lab: Lab) -> None:
     with pytest.raises(Refused) as refused:
         asked(lab, "FREQ=DAILY;UNTIL=20270301", starts=NINE + 90 * DAY, hours=1)
     assert refused.value.code == "advance_window"
-    assert refused.value.alternatives == [], "an earlier start has too many dates until March"
+    (offer, *_) = refused.value.alternatives
+    assert offer["rrule"] == "FREQ=DAILY;COUNT=14", "until March there would be more dates"
+
+
+@pytest.mark.parametrize(
+    ("rule", "times"),
+    [("FREQ=WEEKLY;COUNT=3", 3), ("FREQ=DAILY;COUNT=60", 22), ("FREQ=WEEKLY;COUNT=9", 4)],
+)
+def test_a_series_wholly_beyond_the_horizon_offers_an_earlier_one(
+    lab: Lab, rule: str, times: int
+) -> None:
+    with pytest.raises(Refused) as refused:
+        asked(lab, rule, starts=NINE + 90 * DAY, hours=1)
+    assert refused.value.code == "advance_window"
+    (offer,) = refused.value.alternatives
+    assert offer["times"] == times
+    starts = datetime.fromisoformat(offer["starts"])
+    assert (starts - NINE) % (7 * DAY) == (90 * DAY) % (7 * DAY), "on the same weekday"
+    assert len(bookings(asked(lab, offer["rrule"], starts=starts, hours=1))) == times
 
 
 def test_of_a_partial_series_dates_too_far_ahead_are_listed(lab: Lab) -> None:

@@ -12,6 +12,7 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import pin_words
+from allocation.services.bookings.checks.hosts import host_check
 from allocation.services.bookings.checks.quota import QuotaRequest, quota_check, tiers_read
 from allocation.services.bookings.checks.remedies import with_remedies
 from allocation.services.bookings.checks.tiers import (
@@ -87,7 +88,8 @@ def admission_check(
             `deadline_passed`, `tier_audience`, `tier_class`, `shorter_than_tier`, `too_soon`,
             `start_hours`, `too_long`, `advance_window`, `class_not_open`, `tenant_quota`,
             `project_quota`, `lab_quota`, `person_quota`, `guarantee_only`, `gpu_hours`, `no_speed`,
-            `pin_elsewhere`, `pin_too_small`, `stopped`, `terms_missing`, `training_missing`.
+            `pin_elsewhere`, `pin_too_small`, `host_too_small`, `stopped`, `terms_missing`,
+            `training_missing`.
     """
     try:
         return _admitted(project, tier_slug, ask, now, asker)
@@ -131,6 +133,7 @@ def _admitted(
         project, tier, short, seconds, person_id=asker.person_id, is_mixed=bool(ask.groups)
     )
     fits = quota_check(request, tiers, asker.booking, now)
+    host_check(ask)
     used = (longer,) if longer is not None and longer.is_once else ()
     return Admission(tier, ask, not_before, fits, lengths, use, used)
 

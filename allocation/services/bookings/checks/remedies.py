@@ -1,23 +1,26 @@
 """What would work instead of a refused request. Each is tried by the rules that refuse it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from allocation.rules.ask import AskDocument
-from allocation.rules.ask.words.document import MIN_DURATION_SECONDS
+from allocation.rules.ask.words.document import GROUP_FIELDS, MIN_DURATION_SECONDS, AskGroup
 from solver import Policy
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused
 
 Remedy = dict[str, Any]
 """The fields of a request that differ: `tier` (with its `name`), `starts`, `duration`, `count`,
-`deadline`, `gpu_class` or `pin`."""
-FIELDS = frozenset({"starts", "duration", "count", "deadline", "gpu_class", "pin"})
+`deadline`, `gpu_class`, `pin`, `cores`, `memory`, or `groups`, which is empty where one is left."""
+FIELDS = frozenset(
+    {"starts", "duration", "count", "deadline", "gpu_class", "pin", "cores", "memory", "groups"}
+)
 TryIt = Callable[[str, AskDocument], object]
 MOST_REMEDIES = 4
 _COUNTED = ("tenant_quota", "project_quota", "lab_quota", "person_quota")
+_OF_QUOTA = ("gpu_hours", "guarantee_only")
 _OF_LENGTH = ("too_long", "shorter_than_tier")
 _OF_CLASS = (*_COUNTED, "class_not_open", "tier_class", "unknown_class", "impossible_profile")
 _OF_TIER = (*_OF_LENGTH, "advance_window", "too_soon", "start_hours", "tier_class")
@@ -32,7 +35,8 @@ def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) 
     offered = [dict(each) for each in refusal.alternatives]
     found: list[Remedy] = []
     refused: list[tuple[Remedy, Refused]] = []
-    for remedy in (*offered, *_near(refusal, ask, tier)):
+    groups = _fewer_of_groups(refusal, ask, tier, try_it) if ask.groups else ()
+    for remedy in (*offered, *groups, *_near(refusal, ask, tier)):
         if len(found) == MOST_REMEDIES:
             break
         if remedy in found:
@@ -61,7 +65,10 @@ def _of_two(
 
 def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     """Returns the request with the fields of a remedy."""
-    changes = {name: remedy[name] for name in ("count", "duration") if name in remedy}
+    if "groups" in remedy:
+        ask = _with_groups(remedy, ask)
+    plain = ("count", "duration", "cores", "memory")
+    changes = {name: remedy[name] for name in plain if name in remedy}
     for name in ("starts", "deadline"):
         if name in remedy:
             changes[name] = datetime.fromisoformat(remedy[name]).astimezone(UTC)
@@ -72,6 +79,41 @@ def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     if "pin" in remedy:
         changes["pin"] = tuple(remedy["pin"])
     return replace(ask, **changes)
+
+
+def _with_groups(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
+    rows = [AskGroup(**each) for each in remedy["groups"]]
+    if not rows:
+        return ask.on(remedy["gpu_class"])
+    first = {name: getattr(rows[0], name) for name in GROUP_FIELDS}
+    return replace(ask, classes=(rows[0].gpu_class,), groups=tuple(rows[1:]), **first)
+
+
+def _fewer_of_groups(
+    refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt
+) -> Iterator[Remedy]:
+    """Yields a mixed request with fewer of each class whose limit refuses it, or without it."""
+    for _ in ask.every_group:
+        name = refusal.numbers.get("gpu_class")
+        if name not in ask.all_classes or refusal.code not in (*_OF_CLASS, *_OF_QUOTA):
+            return
+        limit, asked = refusal.numbers.get("limit") or 0, refusal.numbers.get("asked") or 1
+        count = ask.on(name).count * limit // asked
+        rows = [
+            asdict(each) | ({"count": count} if each.gpu_class == name else {})
+            for each in ask.every_group
+        ]
+        rows = [row for row in rows if row["count"]]
+        if not rows:
+            return
+        remedy: Remedy = {"groups": rows}
+        if len(rows) == 1:
+            remedy = {**{key: rows[0][key] for key in ("gpu_class", "count")}, "groups": []}
+        ask, again = request_of(remedy, ask), _refused(remedy, ask, tier, try_it)
+        if again is None:
+            yield remedy
+            return
+        refusal = again
 
 
 def _refused(remedy: Remedy, ask: AskDocument, tier: str, try_it: TryIt) -> Refused | None:

@@ -4,7 +4,7 @@ The same view serves a page (`/book?q=`), a fragment next to the timeline, and a
 JavaScript.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from http import HTTPStatus
@@ -25,9 +25,10 @@ from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask.line.text import document_text
+from allocation.rules.recurrence import Recurrence
 from allocation.services.bookings.checks.remedies import FIELDS, request_of
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat, of_all_dates
+from allocation.services.bookings.series import Repeat, of_all_dates, rule_of
 from allocation.services.quotes.quotes import cheapest_class, cheapest_first, quote_make
 from allocation.web.bookings.request_panel.array_form import (
     ArraySaid,
@@ -139,10 +140,14 @@ def _with_requests(refusal: Refused, context: dict[str, Any], zone: ZoneInfo) ->
     ask: AskDocument | None = context.get("ask")
     if ask is None:
         return refusal
+    rule: Recurrence | None = context["rule"]
+
+    def text_of(each: Mapping[str, Any]) -> str:
+        again = None if rule is None else rule_of(each, rule)
+        return series_text(document_text(request_of(each, ask), zone), again)
+
     texts = [
-        each
-        if "tier" in each or not (FIELDS & each.keys())
-        else {"request": series_text(document_text(request_of(each, ask), zone), context["rule"])}
+        each if "tier" in each or not (FIELDS & each.keys()) else {"request": text_of(each)}
         for each in refusal.alternatives
     ]
     return replace(refusal, alternatives=texts)
