@@ -96,6 +96,9 @@ class MaintenanceOut(serializers.Serializer[Any]):
     )
     rrule = serializers.CharField(source="rule")
     zone = serializers.CharField(help_text="Time zone of `rrule`.")
+    skipped = serializers.ListField(
+        child=serializers.CharField(), help_text="Days of `rrule` that do not exist."
+    )
 
 
 class MaintenanceEndIn(Strict):

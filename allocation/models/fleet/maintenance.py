@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 
 from allocation.models.fleet.hardware import Gpu, Node, Rack
 from allocation.words.fleet import FleetText, fleet_sentence
@@ -60,6 +60,10 @@ class Maintenance(models.Model):
     zone = models.CharField(
         max_length=64, blank=True, db_default="", default="", help_text="Time zone of the rule."
     )
+    skipped = models.JSONField(
+        default=list, db_default=Value([], models.JSONField()), blank=True,
+        help_text="Days of the rule that the calendar does not have.",
+    )  # fmt: skip
 
     class Meta:
         ordering = ["starts", "id"]

@@ -66,6 +66,12 @@ def test_a_preview_names_the_days_that_do_not_exist(site: Site) -> None:
     skipped = said(site.operator.post("maintenance/preview", monthly))["skipped"]
     assert skipped
     assert {day[-3:] for day in skipped} == {"-31"}
+    made = said(site.operator.post("maintenance", monthly))
+    assert made["skipped"] == skipped
+    listed = said(site.viewer.get("maintenance"))["items"]
+    assert [each["skipped"] for each in listed] == [skipped] * len(listed)
+    once = said(site.operator.post("maintenance", a_blackout()))
+    assert once["skipped"] == []
 
 
 def test_a_preview_saves_nothing(site: Site) -> None:

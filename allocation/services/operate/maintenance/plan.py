@@ -222,12 +222,8 @@ def maintenance_preview(*, operator: User, terms: MaintenanceTerms, now: datetim
     Raises:
         Refused: as `maintenance_plan`.
     """
-    found = preview_of(_maintenances_of(operator, terms, now), None, now)
-    if terms.repeat is None:
-        return found
-    return replace(
-        found, skipped=dates_of(terms.repeat, terms.starts, ZoneInfo(terms.zone)).skipped
-    )
+    planned = _maintenances_of(operator, terms, now)
+    return replace(preview_of(planned, None, now), skipped=tuple(planned[0].skipped))
 
 
 def preview_of(
@@ -357,7 +353,7 @@ def _dates(
     for starts, end, drain_by in zip(dates.starts, ends, drains, strict=True):
         each = copy(first)
         each.id, each.series = uuid4(), series
-        each.rule, each.zone = dates.rule.text, zone
+        each.rule, each.zone, each.skipped = dates.rule.text, zone, list(dates.skipped)
         # Where clocks skip the deadline's time, it can move past the end.
         each.starts, each.ends, each.drain_by = starts, end, min(drain_by, end)
         found.append(each)
