@@ -109,6 +109,10 @@ LINES = {
         "02-01 10:00 8h FREQ=WEEKLY;INTERVAL=2;BYDAY=SA,SU;UNTIL=20270228",
     "monthly on the 1st and 15th 9-10 from 1 jan until 30 jun":
         "01-01 09:00 1h FREQ=MONTHLY;BYMONTHDAY=1,15;UNTIL=20270630",
+    "biweekly monday 9-10 from 1 feb 6 times":
+        "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
+    "bi-weekly on monday 9-10 from 1 feb 6 times":
+        "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
     "fortnightly on monday 9-10 from 1 feb 6 times":
         "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
     "every mon/wed/fri 9-10 from 1 feb 6 times":

@@ -69,7 +69,8 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ("REPEAT", rf"monthly\s+on\s+{_MONTH_DAY}(?:(?:[\s,]+|\s+and\s+){_MONTH_DAY})*"),
     (
         "REPEAT",
-        rf"(?:every\s+fortnight|fortnightly)(?:\s+on\s+(?:{WORKDAY}|{_WEEKDAY_LIST}))?",
+        rf"(?:every\s+fortnight|fortnightly|bi-?weekly)"
+        rf"(?:\s+(?:on\s+)?(?:{WORKDAY}|{_WEEKDAY_LIST}))?",
     ),
     (
         "REPEAT",

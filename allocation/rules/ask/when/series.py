@@ -42,7 +42,7 @@ _OFTEN = re.compile(
 _DAY_RANGE = re.compile(r"(?:every|each) (\w+?) ?(?:-|to|through|thru|until) ?(\w+)")
 _END = re.compile(r"(?:until|till|through|ending|up to)\b")
 _SAME = (
-    (re.compile("^(?:every fortnight|fortnightly)"), "every 2 weeks"),
+    (re.compile("^(?:every fortnight|fortnightly|bi-?weekly)"), "every 2 weeks"),
     (re.compile("^monthly on"), "every month on"),
     # `every evening`: the part of the day is read with its hours.
     (re.compile("^(?:everyday|every|each)$"), "daily"),
