@@ -23,7 +23,7 @@ from tenants.models import (
     Tier,
     User,
 )
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 PASSWORD = "correct horse battery"
 UNITS_PER_GPU = 56_000
@@ -59,7 +59,7 @@ def a_user(
 ) -> User:
     """A person who signs in with PASSWORD; `is_staff` makes an operator."""
     username = username or f"person-{next(_number)}"
-    with as_system():
+    with as_owner():
         user = User.objects.create(
             username=username,
             is_staff=is_staff,

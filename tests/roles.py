@@ -13,6 +13,11 @@ def as_system() -> AbstractContextManager[None]:
     return as_role("portal_system")
 
 
+def as_owner() -> AbstractContextManager[None]:
+    """As migrations are: for rows that no program may change so."""
+    return as_role("portal_owner")
+
+
 _roles: ContextVar[str] = ContextVar("_roles", default="")
 """The role of the innermost `as_role`, "" outside."""
 

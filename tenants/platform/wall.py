@@ -4,7 +4,7 @@ Every table with a `tenant_id` has forced row-level security. The policy calls `
 which raises if no tenant is set, so a forgotten context is an error and never an empty page.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -145,3 +145,17 @@ def callable_by(*functions: str, roles: str = "portal_web, portal_system, portal
     named = ", ".join(functions)
     grant = f"GRANT EXECUTE ON FUNCTION {named} TO {roles};" if roles else ""
     return f"\nREVOKE EXECUTE ON FUNCTION {named} FROM PUBLIC;\n{grant}\n"
+
+
+def no_right(rights: str, *tables: str, roles: str = "portal_system, portal_ops") -> str:
+    """SQL that takes rights to whole tables, and to all of their columns, from `roles`."""
+    return f"REVOKE {rights} ON {', '.join(tables)} FROM {roles};\n"
+
+
+def updates_only(columns: Mapping[str, str], roles: str = "portal_system, portal_ops") -> str:
+    """SQL that leaves `roles` the right to change the named columns, by table; "" leaves none."""
+    return no_right("UPDATE", *columns, roles=roles) + "".join(
+        f"GRANT UPDATE ({names}) ON {table} TO {roles};\n"
+        for table, names in columns.items()
+        if names
+    )

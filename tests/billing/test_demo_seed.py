@@ -39,7 +39,7 @@ from portal.storage.audit_sources import SOURCES
 from tenants.models import ApiToken, AuditEntry, User
 from tenants.services import token_verify
 from tenants.services.sealed_log.chain import chain_verify
-from tests.roles import as_system
+from tests.roles import as_owner
 from tests.servers.servers import Servers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,7 +84,7 @@ def keys(
     path = tmp_path_factory.mktemp("demo") / "demo.json"
     with django_db_blocker.unblock():
         try:
-            with as_system():
+            with as_owner():
                 with pytest.MonkeyPatch.context() as patch:
                     _killed_at(patch, NOW - timedelta(days=4))
                     with pytest.raises(KilledError):
@@ -109,7 +109,7 @@ def _killed_at(patch: pytest.MonkeyPatch, instant: datetime) -> None:
 
 @pytest.fixture(autouse=True)
 def _system(keys: Path) -> Iterator[None]:
-    with as_system():
+    with as_owner():
         yield
 
 

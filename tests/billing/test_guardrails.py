@@ -36,7 +36,7 @@ from tenants.platform.errors import Refused
 from tests.billing.builders import NOVEMBER, NOW, a_budget
 from tests.billing.test_tree import Lab
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 
@@ -197,7 +197,8 @@ def test_leads_and_admins_get_a_mail_and_programs_an_event(
     a_member(project, Role.RESEARCHER)
     for person in (lead, admin):
         person.user.email = f"{person.user.username}@example.org"
-        person.user.save()
+        with as_owner():
+            person.user.save()
     budget = a_budget(project, "100")
     ladder_set(
         actor_id=None,

@@ -25,7 +25,7 @@ from tenants.models import AuditEntry, OutboxMessage, PublishedEvent, User
 from tenants.platform.errors import Refused
 from tests.billing.builders import NOW, PRICES, a_catalogue, a_price_book, a_project
 from tests.builders import an_operator
-from tests.roles import as_role, as_system
+from tests.roles import as_owner, as_role, as_system
 
 pytestmark = pytest.mark.django_db
 
@@ -159,7 +159,8 @@ def test_the_only_operator_publishes_alone_until_there_is_a_second_one() -> None
     a_price_book(NOW - timedelta(days=1))
     ada = an_operator()
     # Somebody whose account is closed is no second person.
-    User.objects.filter(id=an_operator().pk).update(is_active=False)
+    with as_owner():
+        User.objects.filter(id=an_operator().pk).update(is_active=False)
     first, second = a_draft(ada, h100_spot="2"), a_draft(ada, h100_spot="3")
     assert published(ada, first).version == 2
     an_operator()

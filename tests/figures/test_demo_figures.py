@@ -12,7 +12,7 @@ from devtools.demo.site import seed
 from tenants.models import Tenant, User
 from tests.api.builders import Api
 from tests.figures.places import World, differences
-from tests.roles import as_system
+from tests.roles import as_owner
 from tests.servers.servers import Servers
 
 # Half a minute of processor time for the demo's week.
@@ -32,7 +32,7 @@ def demo(
     path, now = tmp_path_factory.mktemp("demo") / "demo.json", timezone.now()
     with django_db_blocker.unblock():
         try:
-            with as_system():
+            with as_owner():
                 seed(now=now, path=path, url="http://127.0.0.1:8000")
                 forecasts_store(now)
                 people = {each.username: each for each in User.objects.all()}

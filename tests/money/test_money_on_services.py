@@ -22,7 +22,7 @@ from tenants.models import Tier
 from tenants.platform.errors import Refused
 from tests.builders_allocation import PRICE, Lab, a_lab, an_ask
 from tests.money.oracle import Oracle
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.services.pause_plans import pause_of, pause_plan, plan_written
 from tests.services.paused import all_is_well, requested
 from tests.services.plant import Plant, fresh, rows_of
@@ -202,7 +202,7 @@ def play(plant: Plant, games: int, seed: int) -> None:
     for _ in range(games):
         Game(plant, rng, people, price, rise).play()
         plant.later(20 * MINUTE)
-        with as_system():
+        with as_owner():
             GpuEvent.objects.filter(kind="conflict").delete()
             Gpu.objects.update(
                 **Gpu.health_columns(Gpu.Health.OK), drain_by=None, needs_operator=False

@@ -225,9 +225,10 @@ def test_each_consumer_works_with_its_login(live_portal: str, settings: Settings
         with as_system():
             outbox_relay(timezone.now())
             beat()
-        for who, page in pages.items():
-            kinds = {str(json.loads(page.recv(timeout=20))["kind"]) for _ in range(4)}
-            assert kinds > {"live.beat"}, who
+        for page in pages.values():
+            kinds: set[str] = set()
+            while not kinds > {"live.beat"}:
+                kinds.add(str(json.loads(page.recv(timeout=20))["kind"]))
         outside = signed_in(site.people["outsider"].pk)
         with a_page(live_portal, "helix", outside) as page, pytest.raises(ConnectionClosed):
             page.recv(timeout=20)

@@ -36,7 +36,7 @@ from tests.builders import (
     an_operator,
     signed_in,
 )
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -66,7 +66,7 @@ def offers(user: User, now: datetime = NOW) -> list[ReceivedInvitation]:
 
 def with_address(username: str, email: str, **values: Any) -> User:  # noqa: ANN401 (any field)
     user = a_user(username, **values)
-    with as_system():
+    with as_owner():
         User.objects.filter(id=user.id).update(email=email)
     return user
 
@@ -197,7 +197,7 @@ def _inviter_lowered(actor: Actor, made: Invitation) -> None:
 
 
 def _inviter_closed(actor: Actor, made: Invitation) -> None:
-    with as_system():
+    with as_owner():
         User.objects.filter(id=actor.user_id).update(is_active=False)
 
 

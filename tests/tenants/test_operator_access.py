@@ -13,7 +13,7 @@ from tenants.platform.wall import tenant_read_tx, tenant_tx
 from tenants.services.members.operator_access import access_sweep
 from tests.api.builders import Site, a_site, said
 from tests.builders import a_tenant_admin
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 BODY = {"tenant": "northlab", "person": "stefan", "reason": "Ticket 7 <b>", "length": "PT1H"}
@@ -80,7 +80,7 @@ def test_it_ends_by_itself_and_the_log_says_so(site: Site, operator: Client) -> 
     site.operator.post("operator-access", {**BODY, "person": ""})
     # As an admin, the whole log.
     assert "Your acts" not in text(operator, "/t/northlab/log")
-    with as_system():
+    with as_owner():
         past = timezone.now() - timedelta(hours=2)
         OperatorAccess.objects.update(opened=past, until=past + timedelta(hours=1))
     assert operator.get("/t/northlab/bookings").status_code == 404

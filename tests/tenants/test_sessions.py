@@ -17,7 +17,7 @@ from tenants.models import Password, Session, User
 from tenants.services.sign_in.sessions import session_digest, sessions_end
 from tenants.web.sessions import SessionStore, device_words
 from tests.builders import PASSWORD, a_member, a_project, a_session, a_user
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
@@ -114,7 +114,7 @@ def test_a_new_password_or_a_closed_account_leaves_no_session(
     user, other = a_user(), a_user()
     _signed_in(user.username)
     kept = _signed_in(other.username)
-    with as_system():
+    with as_owner():
         type(user).objects.filter(id=user.id).update(first_name="Mara")
         assert Session.objects.filter(user=user).exists()
         change(user.id)

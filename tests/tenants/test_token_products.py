@@ -22,7 +22,7 @@ from tenants.services.outgoing.webhooks import (
 )
 from tenants.services.policy_hooks.settings import HookTerms, hook_set
 from tests.builders import a_project, a_tenant_admin, a_user, an_actor, signed_in
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
@@ -102,7 +102,7 @@ def test_everything_ends_when_the_token_expires_or_its_account_is_closed(
     invited = _set_up(acting)
     now = token.expires if how == "expired" else LATER
     if how == "closed":
-        with as_system():
+        with as_owner():
             User.objects.filter(id=admin.user_id).update(is_active=False)
     assert received_invitations(invited.credential, min(now, LATER)) == [] or how == "expired"
     with as_system():

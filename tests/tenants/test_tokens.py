@@ -21,7 +21,7 @@ from tenants.services import (
 )
 from tenants.services.credentials.tokens import MAX_TOKENS, NewToken, token_store
 from tests.builders import a_member, a_project, a_tenant_admin, an_actor
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
@@ -360,7 +360,8 @@ def test_a_service_accounts_token_ends_with_the_lead_whose_token_made_it(how: st
     assert _works(clear)
     with as_system():
         if how == "closed":
-            User.objects.filter(id=lead.user_id).update(is_active=False)
+            with as_owner():
+                User.objects.filter(id=lead.user_id).update(is_active=False)
         elif how == "left":
             lead.delete()
         else:

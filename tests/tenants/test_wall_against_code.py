@@ -39,7 +39,7 @@ from tests.builders import (
     an_actor,
     an_operator,
 )
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 
 NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
@@ -274,7 +274,7 @@ def test_a_hash_is_never_given_away(code: psycopg.Connection, people: tuple[User
 def test_nobody_without_a_usable_password_can_be_signed_in(
     code: psycopg.Connection, people: tuple[User, User]
 ) -> None:
-    with as_system():
+    with as_owner():
         Password.objects.filter(user=people[0]).update(encoded="!locked")
     held = code.execute("SELECT portal_password_holder('root', '!locked')").fetchone()
     assert held == (None,)

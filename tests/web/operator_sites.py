@@ -45,6 +45,7 @@ from tests.api.builders import Site
 from tests.builders import an_operator
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
 from tests.builders_pauses import a_decision
+from tests.roles import as_owner
 
 NODE = "gpu-a1-01"
 
@@ -129,7 +130,8 @@ def of_viewer(site: Site) -> Values:
 
 
 def closed_viewer(site: Site) -> Values:
-    User.objects.filter(id=site.people["viewer"].pk).update(is_active=False)
+    with as_owner():
+        User.objects.filter(id=site.people["viewer"].pk).update(is_active=False)
     return of_viewer(site)
 
 

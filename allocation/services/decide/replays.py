@@ -35,6 +35,10 @@ RUN_MOST = timedelta(minutes=10)
 """A replay that has run for longer lost its process, and is started again."""
 ATTEMPTS = 3
 DAY = timedelta(days=1)
+_RESULT = (
+    "finished_at", "outcome", "note", "comparison", "snapshot_sha256", "plan_sha256", "software",
+    "took_ms",
+)  # fmt: skip
 
 
 def replay_request(*, person_id: int, number: int, now: datetime) -> ReplayFacts:
@@ -85,7 +89,7 @@ def _replay_timed(row: DecisionReplay, clock: Callable[[], datetime]) -> None:
     _replay(row)
     row.took_ms = round((time.perf_counter() - began) * 1000)
     row.finished_at = clock()
-    row.save()
+    row.save(update_fields=_RESULT)
 
 
 def sample_request(now: datetime) -> int:
@@ -143,7 +147,7 @@ def _claim(now: datetime) -> DecisionReplay | None:
         if row.attempts >= ATTEMPTS:
             row.outcome, row.finished_at = DecisionReplay.Outcome.FAILED, now
             row.note = f"It was started {ATTEMPTS} times and never ended."
-            row.save()
+            row.save(update_fields=_RESULT)
             return _claim(now)
         row.started_at, row.attempts = now, row.attempts + 1
         row.save(update_fields=["started_at", "attempts"])

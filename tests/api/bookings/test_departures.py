@@ -17,7 +17,7 @@ from tests.api.builders import Site, said
 from tests.builders import a_member
 from tests.builders_allocation import a_booking
 from tests.builders_pauses import a_pause
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
@@ -42,7 +42,8 @@ def _made_viewer(site: Site) -> None:
 
 
 def _closed_account(site: Site) -> None:
-    User.objects.filter(id=site.people["researcher"].id).update(is_active=False)
+    with as_owner():
+        User.objects.filter(id=site.people["researcher"].id).update(is_active=False)
 
 
 def _disabled(site: Site) -> None:
@@ -186,7 +187,8 @@ def test_a_stand_in_decides_nothing_for_a_lead_who_has_left(site: Site, way: str
     with as_system():
         lead = site.people["lead"]
         if way == "closed":
-            User.objects.filter(id=lead.id).update(is_active=False)
+            with as_owner():
+                User.objects.filter(id=lead.id).update(is_active=False)
         elif way == "disabled":
             KnownPerson.objects.filter(user=lead).update(disabled=timezone.now())
         else:

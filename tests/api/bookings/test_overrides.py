@@ -25,7 +25,7 @@ from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Notification, OutboxMessage, Tier, User
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, a_site, row_counts, said
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 
 pytestmark = [pytest.mark.races, pytest.mark.turn]
@@ -294,7 +294,7 @@ def test_operators_decide_on_their_page_and_each_side_is_notified(
     site: Site, mailoutbox: list[EmailMessage], settings: Settings
 ) -> None:
     settings.MAIL_ON = True
-    with as_system():
+    with as_owner():
         User.objects.filter(id=site.people["operator"].id).update(email="otto@example.org")
     with tenant_tx(site.tenant.id):
         wanted = Wanted("quota", Decimal(56_000), gpu_class="h100", reason="A deadline")

@@ -15,7 +15,7 @@ from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Notification, OutboxMessage, User
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, a_site, row_counts, said
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 WANTED = {"project": "folding", "tier": "spot", "request": "1 h100 for 1h"}
@@ -129,9 +129,10 @@ def test_the_page_accepts_by_one_click_and_rows_cant_be_forged(site: Site) -> No
         with pytest.raises(DatabaseError), transaction.atomic(), tenant_tx(site.tenant.id):
             model.objects.update(**values)
     with as_system():
-        User.objects.filter(id=site.people["researcher"].id).update(
-            username=f"erased-{site.people['researcher'].id}"
-        )
+        with as_owner():
+            User.objects.filter(id=site.people["researcher"].id).update(
+                username=f"erased-{site.people['researcher'].id}"
+            )
         assert Acceptance.objects.get().address is None, "erasing forgets the address"
 
 
@@ -168,7 +169,7 @@ def test_people_are_notified_before_a_training_runs_out_once_each_time(site: Sit
         site.people["researcher"].pk, f"requirements#r-{made['id']}"
     )  # fmt: skip
     # A new training replaces the old one, which says nothing any more.
-    with as_system():
+    with as_owner():
         Acceptance.objects.update(warned_days=None, recorded=F("recorded") - timedelta(days=1))
     assert site.admin.post(path, day).status_code == 201
     with as_system():

@@ -14,7 +14,7 @@ from tenants.models import AuditEntry, Tier
 from tenants.platform.wall import tenant_tx
 from tests import builders
 from tests.api.builders import Api, Site, a_site, row_counts, said
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 
@@ -136,7 +136,7 @@ def test_notice_and_hours_of_starts(site: Site) -> None:
     asked = said(site.researcher.post("overrides", problem["ask_for_more"]))
     assert site.admin.post(f"overrides/{asked['id']}/grant", {}).status_code == 200
     booked(site.researcher, **fixed)
-    with as_system():
+    with as_owner():
         # A second version can't begin in the same second.
         hour = timedelta(hours=1)
         TierVersion.objects.update(created=F("created") - hour, starts=F("starts") - hour)
@@ -224,7 +224,7 @@ def test_versions_are_dated_and_bookings_keep_theirs(site: Site) -> None:
 
 def test_the_database_keeps_a_version_that_counts_and_a_withdrawal(site: Site) -> None:
     key = version(site.admin, max_seconds=3600)["id"]
-    with as_system():
+    with as_owner():
         rows = TierVersion.objects.filter(id=key)
         # As if it was to begin tomorrow, with a booking that was asked for the day after.
         rows.update(starts=F("starts") + timedelta(days=1))
@@ -238,7 +238,7 @@ def test_the_database_keeps_a_version_that_counts_and_a_withdrawal(site: Site) -
         ({"withdrawn": None}, "a withdrawal is final"),
         ({"withdrawn": F("created")}, "a withdrawal is final"),
     )
-    with as_system():
+    with as_owner():
         asked.update(submitted=F("submitted") + timedelta(days=2))
         for number, (change, guard) in enumerate(kept):
             with pytest.raises(IntegrityError, match=guard), transaction.atomic():

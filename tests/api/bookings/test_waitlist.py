@@ -13,7 +13,7 @@ from allocation.services.decide.cycle import cycle_run
 from portal.integrations.mail.message import section_of
 from tenants.models import Mail
 from tests.api.builders import Site, a_site, row_counts, said
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 
 pytestmark = pytest.mark.turn
@@ -88,7 +88,7 @@ def test_an_offer_is_accepted_once_by_who_may_with_a_retry_that_answers_the_same
 
 def test_a_late_answer_and_bad_windows_change_nothing(site: Site, offer: dict[str, Any]) -> None:
     late = timezone.now() - timedelta(seconds=1)
-    with as_system():
+    with as_owner():
         WaitOffer.objects.update(made_at=late - timedelta(minutes=5), until=late)
     before = row_counts()
     answer = site.researcher.post(f"offers/{offer['id']}/accept", {})

@@ -17,7 +17,7 @@ from billing.services import budget_put, price_book_publish
 from tenants.models import Project, Quota, Tier
 from tenants.platform.reference import by_version, reference_tx
 from tests.api.builders import Site, a_site, said
-from tests.roles import as_role, as_system
+from tests.roles import as_owner, as_role, as_system
 
 pytestmark = pytest.mark.turn
 
@@ -113,7 +113,7 @@ def test_a_change_counts_from_the_next_request_on(warm: Site) -> None:
     """Whatever the request reads from memory; what is rolled back never counts."""
     for name, (change, becomes) in CHANGES.items():
         with transaction.atomic():
-            with as_system():
+            with as_owner():
                 change(warm)
             assert booked(warm) == becomes, name
             transaction.set_rollback(True)

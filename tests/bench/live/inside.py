@@ -38,6 +38,16 @@ def site_enter(site: Site) -> None:
     django.setup()
 
 
+def as_owner(site: Site) -> str:
+    """The alias of a connection as the owner of the tables, who makes accounts without a person."""
+    from django.db import connections  # noqa: PLC0415 (Django is there only now)
+
+    password = json.loads((site.var / "secrets.json").read_text("utf-8"))["owner"]
+    own = {"USER": "portal_owner", "PASSWORD": password}
+    connections.databases["owner"] = connections.databases["default"] | own
+    return "owner"
+
+
 def nodes_add(prefix: str, count: int, gpus: int) -> list[Member]:
     """Adds enrolled nodes with `gpus` whole H100 each, numbered from 0."""
     from django.conf import settings  # noqa: PLC0415 (Django is there only now)

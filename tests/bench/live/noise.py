@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from tests.bench.live.admissions import PROJECT, TENANT, burst, capacity_make
-from tests.bench.live.inside import processor_seconds, site_enter
+from tests.bench.live.inside import as_owner, processor_seconds, site_enter
 from tests.bench.machine import cpu_of_machine, machine, spread
 from tests.bench.site import Site, bench_run, site_options
 from tests.servers.waiting import wait_until
@@ -49,16 +49,16 @@ class Watched:
     failed: list[str] = field(default_factory=list)
 
 
-def members_make(count: int) -> "list[Actor]":
+def members_make(site: Site, count: int) -> "list[Actor]":
     """New members of the noisy tenant's project."""
     from tenants.access import actor_by_id  # noqa: PLC0415 (Django is there only now)
     from tenants.models import Membership, Project, Role, User  # noqa: PLC0415
 
     project = Project.objects.select_related("tenant").get(tenant__slug=TENANT, slug=PROJECT)
-    users = [
-        User.objects.create(username=f"noisy-{number}", first_name="Noisy", last_name=str(number))
-        for number in range(count)
-    ]
+    made = User.objects.using(as_owner(site))
+    names = (f"noisy-{number}" for number in range(count))
+    keys = [made.create(username=name, first_name="Noisy", last_name=name).pk for name in names]
+    users = User.objects.filter(pk__in=keys)
     for user in users:
         Membership.objects.create(
             tenant=project.tenant, project=project, user=user, role=Role.RESEARCHER
@@ -196,7 +196,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     """The other tenant's figures, and those of the load."""
     site_enter(site)
     capacity_make()
-    members = members_make(options.members)
+    members = members_make(site, options.members)
     waiting = burst(options.waiting)
     wait_until(lambda: _all_decided(waiting), seconds=180, every=0.5)
     seen, before, used = Watched(), _tallies(), processor_seconds(site)

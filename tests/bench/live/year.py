@@ -351,11 +351,11 @@ def extrapolated(
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Runs on a new database and a new Valkey."""
-    from tests.roles import as_system  # noqa: PLC0415 (Django is there only in it)
+    from tests.roles import as_owner  # noqa: PLC0415 (Django is there only in it)
 
     with database() as servers:
         servers.valkey_ensure()
-        with as_system():
+        with as_owner():
             result = live(options, servers)
     return {"bench": "year", "days": options.days, "load": options.load, **result,
             "machine": machine()}  # fmt: skip

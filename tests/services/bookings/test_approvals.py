@@ -42,7 +42,7 @@ from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
 from tests.builders import a_member, a_tenant_admin, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
-from tests.roles import as_role, as_system
+from tests.roles import as_owner, as_role, as_system
 
 COSTLY = RuleTerms("Costly", (Step("lead", hours=2),), min_cost=Decimal(100))
 
@@ -392,7 +392,7 @@ def test_a_rule_is_checked_belongs_to_its_setter_and_can_be_ended(lab: Lab, lead
     with tenant_tx(lab.tenant_id):
         approval_rule_retire(actor=lead, rule_id=rule.id, now=NOW)
     assert (waiting.state, booked(lab, 2).state) == (State.AWAITING_APPROVAL, State.REQUESTED)
-    with as_system(), pytest.raises(IntegrityError, match="states_something"), transaction.atomic():
+    with as_owner(), pytest.raises(IntegrityError, match="states_something"), transaction.atomic():
         ApprovalRule.objects.filter(id=rule.id).update(min_cost=None)
 
 
@@ -415,7 +415,7 @@ def test_those_who_may_decide_get_one_mail_with_a_link(
     lab: Lab, lead: Actor, settings: Settings
 ) -> None:
     settings.MAIL_ON = True
-    with as_system():
+    with as_owner():
         User.objects.exclude(id=lab.actor.user_id).update(email="decides@example.org")
     wanted = a_booking_request(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))

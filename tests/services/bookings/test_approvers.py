@@ -45,7 +45,7 @@ from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
 from tests.builders import a_member, a_tenant_admin, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.services.bookings.test_approvals import asked, booked, decided, held, ruled, stored
 
 
@@ -302,14 +302,19 @@ def test_the_alternative_needs_no_approval_and_loses_nothing(lab: Lab, lead: Act
     assert refusal_of(lambda: taken(lab.actor, approval.digest)) == "approval_over"
 
 
+def many_people(count: int) -> list[User]:
+    with as_owner():
+        return User.objects.bulk_create(User(username=f"many-{at}") for at in range(count))
+
+
 @pytest.mark.long
 def test_a_thousand_requests_are_the_most_and_leave_pages_and_turns_quick(
     lab: Lab, lead: Actor
 ) -> None:
     booking = booked(lab)
     approval = asked(booking)
+    others = many_people(52)
     with as_system():
-        others = User.objects.bulk_create(User(username=f"many-{at}") for at in range(52))
         rows: list[Booking] = []
         requests: list[Approval] = []
         for at in range(MAX_OPEN_IN_TENANT - 1):

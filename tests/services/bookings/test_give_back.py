@@ -13,7 +13,7 @@ from allocation.services.runs.start import allocations_ready
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab, an_ask
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.services.bookings.test_changes import fresh, held, requested, turn, window
 from tests.services.bookings.test_undo import refusal_of
@@ -106,7 +106,7 @@ def test_gpus_without_a_process_are_found(lab: Lab, mine: Booking) -> None:
     turn(ONE)
     assert after.ask["count"] == 2
     assert names_of(rows(mine, "releasing")) == names_of(before[1:3])
-    with as_system():
+    with as_owner():
         GpuSample.objects.all().delete()
     with pytest.raises(Refused) as refused:
         given_back(lab, mine, "unused")

@@ -17,7 +17,7 @@ from tenants.models import AuditEntry, GpuClass, Membership, Project, Quota, Ten
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, actor_now
 from tests.builders_allocation import NOW, a_booking_request, an_ask
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.services.plant import NAME, a_plant, fresh
 
@@ -46,13 +46,13 @@ NOWHERE = 'password_file = "/nowhere"'
 
 
 def applied(text: str = SITE, now: datetime = NOW) -> Outcome:
-    with as_system():
+    with as_owner():
         return site_apply(site=site_read(text), now=now)
 
 
 def run(path: Path, *options: str) -> str:
     said = io.StringIO()
-    with as_system():
+    with as_owner():
         call_command("bootstrap", "--from", str(path), *options, stdout=said)
     return said.getvalue()
 
@@ -201,7 +201,7 @@ x100 = 2.5
 
     def test_an_operator_by_command_signs_in_and_a_taken_name_is_refused(self) -> None:
         said = io.StringIO()
-        with as_system():
+        with as_owner():
             call_command("createoperator", username="olaf", name="Olaf", stdout=said)
             password = said.getvalue().rpartition(": ")[2].strip()
             olaf = User.objects.get(username="olaf")
@@ -209,6 +209,7 @@ x100 = 2.5
             assert olaf.check_password(password)
             with pytest.raises(CommandError, match="username: This sign-in name is taken"):
                 call_command("createoperator", username="Olaf", name="Olaf")
-            User.objects.update(is_staff=False)
+            with as_owner():
+                User.objects.update(is_staff=False)
             with pytest.raises(SiteFaults, match="not an operator"):
                 site_apply(site=site_read(SITE), now=NOW)

@@ -22,7 +22,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
 from tests.builders import a_gpu_class, a_tenant, an_operator
 from tests.builders_allocation import NOW
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.services.reported import a_gpu, an_inventory, enrolled, there
 
 pytestmark = pytest.mark.django_db
@@ -128,7 +128,7 @@ def test_what_is_in_use_stays(operator: User) -> None:
             "reset"
         )
         model_remove(operator=operator, slug="l4", now=NOW)
-    with as_system():
+    with as_owner():
         Quota.objects.all().delete()
     with operator_tx():
         class_remove(operator=operator, slug="l4", now=NOW)

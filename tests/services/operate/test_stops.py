@@ -18,7 +18,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_tenant, an_operator
 from tests.builders_allocation import HOUR, Lab, a_booking_request, a_lab, an_ask
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.services.decide.test_drains import laddered
 from tests.services.decide.test_restraints import pausable_lab
 from tests.services.paused import all_is_well, requested, running
@@ -209,9 +209,9 @@ def test_what_was_paused_does_not_resume_until_the_stop_is_over(
 
 def _written_before(plant: Plant, lab: Lab, stop: Stop) -> Booking:
     """A request that was being written while the stop began."""
-    with as_system():
+    with as_owner():
         Stop.objects.filter(id=stop.id).update(since=plant.now - MINUTE, ended_at=plant.now)
     made = requested(plant, lab)
-    with as_system():
+    with as_owner():
         Stop.objects.filter(id=stop.id).update(ended_at=None)
     return made

@@ -27,7 +27,7 @@ from portal.integrations.relay import outbox_relay
 from tenants.models import Membership, Role, User
 from tests.builders import a_member, a_project, a_tenant_admin
 from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.sessions import SessionStore
 
@@ -214,7 +214,8 @@ def test_without_a_fresh_answer_nothing_is_delivered(
 def a_changed_mind(user: User) -> Callable[[], None]:
     def change() -> None:
         user.set_password("another long one")
-        user.save()
+        with as_owner():
+            user.save()
 
     return change
 
@@ -272,7 +273,7 @@ def test_who_loses_access_hears_nothing_more_and_is_refused_at_once(
         ended_at = {}
         for name, (cookie, end, code) in ways.items():
             assert httpx.get(home, headers={"Cookie": cookie}).status_code == 200
-            with as_system():
+            with as_owner():
                 end()
             ended_at[name] = time.monotonic()
             after = httpx.get(home, headers={"Cookie": cookie}).status_code

@@ -24,7 +24,7 @@ from tenants.rules.notifications import BUNDLING_DELAY
 from tenants.services import invitation_create, invitation_revoke
 from tests.builders import a_tier, a_user, actor_now
 from tests.builders_allocation import NOW, Lab, a_lab, an_ask
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.services.paused import noticed, requested, running
 from tests.services.plant import Plant, fresh
 from tests.services.smtp_sink import Sink, a_sink
@@ -54,7 +54,7 @@ def lab(plant: Plant) -> Lab:
 
 
 def reader(lab: Lab, **values: object) -> None:
-    with as_system():
+    with as_owner():
         User.objects.filter(id=lab.actor.user_id).update(**values)
 
 
@@ -271,7 +271,8 @@ def test_who_is_invited_hears_of_it_by_mail_and_unknown_addresses_get_a_link(
     lab = a_lab("helix", gpus=0)
     with as_system():
         invited = a_user("jonas.weil", first_name="Jonas")
-        User.objects.filter(id=invited.id).update(email="jonas@example.org")
+        with as_owner():
+            User.objects.filter(id=invited.id).update(email="jonas@example.org")
         Membership.objects.filter(user_id=lab.actor.user_id).update(role="lead")
     lead = actor_now(lab.actor.user_id, "helix")
     with tenant_tx(lead.tenant_id):

@@ -24,7 +24,7 @@ from tenants.services.notifications import (
 )
 from tests.builders import a_member, a_user, actor_now
 from tests.builders_allocation import NOW, Lab, a_lab
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.services.paused import requested
 from tests.services.plant import Plant
 
@@ -55,7 +55,7 @@ def test_an_event_is_one_entry_and_one_mail_as_its_owner_chose(
     settings.MAIL_ON = True
     lab = a_lab("helix", gpus=8)
     a_member(lab.project)
-    with as_system():
+    with as_owner():
         User.objects.filter(id=lab.actor.user_id).update(email="mara@example.org")
     booking = requested(plant, lab)
     chosen(lab, run=Choice(in_app=False, mail="daily"), refused=Choice(in_app=True, mail="never"))

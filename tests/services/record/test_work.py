@@ -30,7 +30,7 @@ from tests.builders_allocation import (
     a_node,
     an_allocation,
 )
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.services.paused import story
 from tests.services.plant import fresh
@@ -174,7 +174,7 @@ def test_work_on_a_class_nobody_has_timed_is_refused_with_the_rule(lab: Lab) -> 
 
 
 def test_a_class_without_a_speed_is_left_out(lab: Lab) -> None:
-    with as_system():
+    with as_owner():
         WorkSpeed.objects.filter(gpu_class="l40s").delete()
     assert booked(lab, training()).class_durations == [["h100", 7200]]
 

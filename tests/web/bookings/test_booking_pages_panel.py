@@ -17,7 +17,7 @@ from billing.services import budget_set
 from tenants.models import Membership, Role
 from tenants.web.frame import zone_of
 from tests.builders import a_member, a_project, a_tenant
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.bookings.panel import (
     OPTION,
     asked,
@@ -44,7 +44,7 @@ def test_the_effect_counts_only_what_the_days_of_the_budget_pay() -> None:
     member = panel_site()
     assert member.project is not None
     member.user.time_zone = "UTC"
-    with as_system():
+    with as_owner():
         member.user.save()
     now = timezone.now()
     last = month_of(now.date()).ends - timedelta(days=1)

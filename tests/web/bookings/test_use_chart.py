@@ -10,7 +10,7 @@ from allocation.models import Allocation, Booking, GpuSample
 from allocation.queries.fleet.telemetry import UseCurve, UsePoint
 from allocation.web.parts.use_chart import use_chart, use_words
 from tests.builders import a_member, a_project, a_tenant, an_operator
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.fleet_builders import a_booking, a_node, a_place, measured
 
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
@@ -113,7 +113,7 @@ def test_the_page_says_what_holds_the_work_up(running: tuple[Booking, Allocation
     now = timezone.now()
     measured(place, [0] * 360, now=now, step=timedelta(seconds=10))
     assert "Idle: never more than 0 % busy" in page(booking)
-    with as_system():
+    with as_owner():
         GpuSample.objects.update(utilisation=60, bandwidth=90, tensor=5)
     text = page(booking).partition('class="signature')[2]
     assert "Limited by memory bandwidth: 90 %" in text[:200]

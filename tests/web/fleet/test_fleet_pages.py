@@ -15,7 +15,7 @@ from solver.model.codec import encode
 from solver.model.plan import Assign, Plan, Refuse
 from solver.reasons.reason import reason
 from tests.builders import a_member, a_project, a_tenant, an_operator
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_node, a_place, measured
 
@@ -317,7 +317,7 @@ def test_the_install_page_counts_down_and_says_when_the_agent_has_come(operator:
     with as_system():
         Node.objects.update(state=Node.State.QUARANTINED, state_reason="GPU 1 is new.")
     assert "needs your approval: GPU 1 is new." in _page(operator, "/ops/install/gpu-c1-01")
-    with as_system():
+    with as_owner():
         EnrolmentToken.objects.update(used_at=None, expires=now - timedelta(seconds=1))
     assert "has not connected" in _page(operator, "/ops/install/gpu-c1-01")
     _page(operator, "/ops/install/no-such-node", 404)

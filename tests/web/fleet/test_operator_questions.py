@@ -24,7 +24,7 @@ from allocation.services.runs.interrupt import hardware_vacate
 from allocation.web.site.policy import LABELS, policy_text
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import HOUR, a_booking, an_allocation
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
@@ -114,7 +114,7 @@ def test_a_drain_with_a_deadline_says_whom_it_breaks_off(operator: Client) -> No
 
 
 def test_an_empty_node_is_drained_without_a_question(site: Site, operator: Client) -> None:
-    with as_system():
+    with as_owner():
         Occupancy.objects.all().delete()
         Allocation.objects.all().delete()
     assert operator.post(f"{FLEET}/drain", {"reason": "fans"}).status_code == 302

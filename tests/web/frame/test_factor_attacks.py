@@ -18,7 +18,7 @@ from tenants.services.sign_in.second_factor import _totp
 from tenants.services.sign_in.sessions import session_digest
 from tenants.web.step_up import DANGEROUS
 from tests.builders import PASSWORD, a_member, a_project, a_tenant, a_tenant_admin, a_user
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.web.frame.test_passkeys import SIGN_IN, a_device, options_of, with_passkey
 from tests.web.frame.test_passkeys import give as give_passkey
@@ -105,7 +105,7 @@ def test_a_stolen_session_neither_sees_nor_confirms_a_secret_that_was_begun() ->
     code = _totp(factor).now()
     assert thief.post(SETUP, {"act": "confirm", "code": code}).status_code == 422
     # Nor is a secret confirmed that its owner has forgotten.
-    with as_system():
+    with as_owner():
         SecondFactor.objects.update(created=timezone.now() - timedelta(minutes=16))
     assert owner.post(SETUP, {"act": "confirm", "code": code}).status_code == 422
     with as_system():

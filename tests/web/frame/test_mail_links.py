@@ -19,7 +19,7 @@ from tenants.platform.wall import tenant_tx
 from tenants.rules.notifications import BUNDLING_DELAY
 from tenants.services import invitation_create, invitation_revoke
 from tests.builders import PASSWORD, a_member, a_project, a_session, a_user, an_actor
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 NEW = "another horse, another battery"
@@ -137,7 +137,7 @@ def test_an_invitation_is_declined_without_an_account_and_a_withdrawn_one_is_gon
 
 def with_address(name: str, *, is_active: bool = True) -> User:
     user = a_user(name, is_active=is_active)
-    with as_system():
+    with as_owner():
         User.objects.filter(id=user.id).update(email=f"{name}@Example.org")
     return user
 
@@ -186,7 +186,7 @@ def test_nobody_learns_from_a_reset_who_has_an_account_and_an_old_link_is_void()
     assert len(answers) == 1
     ((to, link),) = mailed()
     assert to == "mara@Example.org"
-    with as_system():
+    with as_owner():
         assert not PasswordReset.objects.exists()
         MailLink.objects.update(expires=timezone.now())
         Mail.objects.update(at=timezone.now() - RESET_INTERVAL)
@@ -194,7 +194,7 @@ def test_nobody_learns_from_a_reset_who_has_an_account_and_an_old_link_is_void()
     assert signs_in("mara", PASSWORD)
     ask("mara")
     ((_, link),) = mailed()
-    with as_system():
+    with as_owner():
         User.objects.filter(username="mara").update(is_active=False)
     assert Client().get(link).status_code == 410
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from tenants.models import AuditEntry, Passkey, PasskeyChallenge, Session, User
 from tenants.services.sign_in.sessions import session_digest
 from tests.builders import PASSWORD, a_user, an_operator
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.frame.passkey_device import Device
 from tests.web.frame.test_second_factor import SETUP, is_in, key_of, with_password
 
@@ -93,7 +93,7 @@ def test_answers_of_other_sites_people_and_copies_are_refused() -> None:
     mixed["response"]["userHandle"] = others.handle
     assert give(client, json.dumps(mixed)) == 422
     late = device.sign(options_of(client.get(SIGN_IN)))
-    with as_system():
+    with as_owner():
         PasskeyChallenge.objects.update(expires=timezone.now() - timedelta(seconds=1))
     assert give(client, late) == 422, "an expired challenge"
     assert give(client, device.sign(options_of(client.get(SIGN_IN)))) == 302
@@ -102,7 +102,8 @@ def test_answers_of_other_sites_people_and_copies_are_refused() -> None:
     assert give(client, device.sign(options_of(client.get(SIGN_IN)))) == 422, "a copy"
     with as_system():
         assert AuditEntry.objects.filter(actor=user, action="passkey.copy_refused").count() == 1
-        User.objects.filter(id=other.pk).update(is_active=False)
+        with as_owner():
+            User.objects.filter(id=other.pk).update(is_active=False)
     assert give(client, others.sign(options_of(client.get(SIGN_IN)))) == 422, "a closed account"
 
 

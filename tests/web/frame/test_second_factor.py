@@ -16,7 +16,7 @@ from tenants.models import AuditEntry, SecondFactor, Session, User
 from tenants.services.sign_in.passwords import password_prove
 from tenants.services.sign_in.sessions import session_digest, session_find, session_sign_in
 from tests.builders import PASSWORD, a_member, a_project, a_tenant_admin, a_user, an_operator
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.crawl import filled, routes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
@@ -50,7 +50,7 @@ def enrolled(user: User) -> tuple[Client, pyotp.TOTP, list[str]]:
 
 def forget_codes() -> None:
     """As if 30 seconds had passed: the present code may be given again."""
-    with as_system():
+    with as_owner():
         SecondFactor.objects.update(last_step=0)
 
 
@@ -109,7 +109,7 @@ def test_codes_cannot_be_guessed_and_a_session_of_nobody_asks_for_none() -> None
     assert give(client, totp.now()) == 429, "also the right one waits"
     assert Client().get("/second-factor")["Location"] == "/sign-in"
     assert Client().post("/second-factor", {"act": "check", "code": "1"}).status_code == 302
-    with as_system():
+    with as_owner():
         User.objects.filter(id=user.pk).update(is_active=False)
     assert client.get("/second-factor")["Location"] == "/sign-in", "an account that was closed"
 

@@ -26,7 +26,7 @@ from allocation.words.events import event_text
 from tenants.models import AuditEntry, Membership
 from tenants.platform.wall import operator_tx
 from tests.builders import a_gpu_class, a_member, a_project, a_user, an_operator
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.fleet_builders import a_booking, a_node
 
 pytestmark = pytest.mark.django_db
@@ -312,7 +312,8 @@ def test_a_closed_tenant_and_an_inactive_person_have_no_calendars() -> None:
         with as_system():
             if close == "person":
                 member.user.is_active = False
-                member.user.save()
+                with as_owner():
+                    member.user.save()
             else:
                 member.tenant.is_open = False
                 member.tenant.save()

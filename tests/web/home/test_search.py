@@ -11,7 +11,7 @@ from allocation.queries.bookings.timelines.timeline import bookings_visible
 from tenants.models import Membership, User
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user, an_actor
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.web.fleet_builders import a_booking, a_node
 
@@ -37,7 +37,7 @@ def _found(member: Membership, text: str) -> str:
 
 def _mara() -> User:
     user = a_user("mara")
-    with as_system():
+    with as_owner():
         User.objects.filter(id=user.id).update(first_name="Mara", last_name="Lindner")
     return user
 

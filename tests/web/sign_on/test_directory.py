@@ -21,6 +21,7 @@ from tenants.models import (
     Tenant,
     User,
 )
+from tenants.platform.wall import operator_tx
 from tenants.services.sign_in.sessions import session_digest
 from tenants.services.sign_on.people import Claims, sign_on_person
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user
@@ -170,7 +171,7 @@ def _foreign_group_calls(theirs: str, one: str, body: object) -> None:
 
 def _signed_on(provider: SignOnProvider, ida: User) -> None:
     """The directory's groups count, and not those of an ID token."""
-    with as_system():
+    with operator_tx():
         claims = Claims(provider.issuer, "ida", groups=frozenset({"chiefs"}))
         assert sign_on_person(provider, claims, timezone.now()).user == ida
 

@@ -24,7 +24,7 @@ from portal.integrations.openid.fetch import SECONDS
 from tenants.models import SignOnIdentity, SignOnProvider
 from tenants.platform.wall import operator_tx
 from tenants.services.sign_on.providers import Editor, Endpoints, provider_endpoints_set
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.web.sign_on.hostile_provider import (
     KEY,
@@ -302,10 +302,10 @@ def test_a_token_for_one_tenant_opens_no_other(hostile: Hostile) -> None:
     for change in ({"is_on": False}, {"issuer": "https://login.example"}):
         ours = sent_to(browser, "helix")
         hostile.gives(signed(hostile.claims(ours)))
-        with as_system():
+        with as_owner():
             SignOnProvider.objects.filter(tenant__slug="helix").update(**change)
         assert browser.get(back(ours)).status_code in (404, 422), change
-        with as_system():
+        with as_owner():
             SignOnProvider.objects.filter(tenant__slug="helix").update(
                 is_on=True, issuer=hostile.issuer
             )

@@ -51,7 +51,7 @@ from tests.builders import (
     actor_now,
     an_operator,
 )
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.sign_on.provider import Provider, a_provider, sent_to, sign_in_by
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
@@ -198,7 +198,7 @@ def test_a_provider_opens_its_own_tenant_only(provider: Provider) -> None:
     orion.group("orion-leads", "lead", "folding-orion")
     # The same issuer, subject, name and address are two people in two tenants.
     ada = a_member(a_project(a_tenant("third"))).user
-    with as_system():
+    with as_owner():
         User.objects.filter(id=ada.pk).update(email="ada@example.org", username="ada@helix")
     claims = {"preferred_username": "ada", "email": "ada@example.org", "email_verified": True}
     provider.person("ada", **claims, groups=["gpu-users", "orion-leads"])
@@ -246,7 +246,7 @@ def test_answers_of_other_browsers_tenants_and_times_are_refused(provider: Provi
     with as_system():
         assert not SignOnIdentity.objects.exists()
     back = provider.signs_in(sent_to(thief, "helix"), "mara")
-    with as_system():
+    with as_owner():
         SignOnAttempt.objects.update(expires=timezone.now() - timedelta(seconds=1))
     assert "older than ten minutes" in thief.get(back).content.decode()
     denied = sent_to(thief, "helix")
@@ -283,14 +283,14 @@ def test_closed_accounts_operators_and_second_factors_are_respected(provider: Pr
     provider.person("mara", groups=["gpu-users"])
     sign_in_by(provider, Client(), "helix", "mara")
     mara = person_of("mara")
-    with as_system():
+    with as_owner():
         User.objects.filter(id=mara.pk).update(is_active=False)
     assert "account is closed" in sign_in_by(provider, Client(), "helix", "mara").content.decode()
-    with as_system():
+    with as_owner():
         User.objects.filter(id=mara.pk).update(is_active=True, is_staff=True)
     assert "Operators sign in" in sign_in_by(provider, Client(), "helix", "mara").content.decode()
     # An account that exists is connected by its own session, never by a name or an address.
-    with as_system():
+    with as_owner():
         SignOnIdentity.objects.all().delete()
     operator = Client()
     operator.force_login(an_operator("root"))
@@ -446,7 +446,7 @@ def test_a_disabled_admin_does_not_count_and_nobody_disables_the_last(provider: 
 
 def test_a_verified_address_of_userinfo_gets_mail_and_opens_nothing(provider: Provider) -> None:
     site = a_site(provider)
-    with as_system():
+    with as_owner():
         held = SignOnProvider.objects.get(tenant=site.tenant)
         held.endpoints["userinfo"] = f"{provider.issuer}/userinfo"
         held.save(update_fields=["endpoints"])

@@ -22,7 +22,7 @@ from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Mail, Membership, OutboxMessage, Quota, Tenant, User
 from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import Lab, a_booking, a_lab, an_allocation
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 PAGE = "/ops/bookings"
@@ -204,7 +204,8 @@ def test_a_message_reaches_the_owners_of_open_bookings_once(two: Two, settings: 
         entries = AuditEntry.objects.filter(action="booking.message_sent")
         tenants = {two.site.tenant.id, two.other.tenant_id}
         assert {each.tenant_id for each in entries} == {None, *tenants}
-        User.objects.update(email="someone@example.org")
+        with as_owner():
+            User.objects.update(email="someone@example.org")
         now = timezone.now()
         people_notify(list(OutboxMessage.objects.filter(kind="booking.message")), now)
         letters = [section_of(each, now) for each in Mail.objects.filter(kind="booking.message")]

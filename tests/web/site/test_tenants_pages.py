@@ -22,7 +22,7 @@ from tests.builders import (
     actor_now,
     an_operator,
 )
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 SHARE = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": "", "borrow": ""}
@@ -244,7 +244,8 @@ def test_names_are_text_on_every_page(client: Client) -> None:
     tier = a_tier("odd")
     with as_system():
         Tier.objects.filter(slug=tier.slug).update(name=HOSTILE, description=HOSTILE)
-        User.objects.filter(id=user.id).update(is_staff=True)
+        with as_owner():
+            User.objects.filter(id=user.id).update(is_staff=True)
     client.force_login(user)
     with tenant_tx(tenant.id):
         ApiToken.objects.create(
