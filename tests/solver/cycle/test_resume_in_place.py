@@ -2,7 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from solver import Plan, Request, solve
+from solver.cycle.resume_in_place import planned_resume
+from solver.model.ordering import in_order
+from solver.state.cycle_state import CycleState
 from tests.solver.builders import (
     HOUR,
     NOON,
@@ -81,6 +86,17 @@ def test_a_planned_start_at_home_is_not_left_for_an_earlier_start_elsewhere() ->
         0,
     )
     assert where(solve(a_snapshot(request), POLICY)) == (["n1-5"], 0)
+
+
+@pytest.mark.parametrize(("worked", "left"), [(59, MINUTE), (60, None), (61, None)])
+def test_who_leaves_with_a_minute_left_resumes_and_with_nothing_left_does_not(
+    worked: int, left: int | None
+) -> None:
+    """An hour was left. It runs until it leaves, so at its end no second is left to resume."""
+    request = suspended("n1-5", hours=1)
+    state = CycleState(in_order(a_snapshot(request)), POLICY)
+    found, _ = planned_resume(state, request, NOON + worked * MINUTE)
+    assert (found and found.demand.duration) == left
 
 
 class TestSilence:

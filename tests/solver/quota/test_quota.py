@@ -17,7 +17,8 @@ from solver import (
     Waiting,
     solve,
 )
-from solver.model.inputs import Held
+from solver.model.inputs import Held, Override
+from solver.quota.gpu_hour_caps import GpuHourCaps
 from solver.quota.limits import guarantee_tree, lending_tree
 from solver.quota.tree import PLATFORM, Node, Tree
 from solver.timeline.grid import Grid
@@ -344,6 +345,25 @@ class TestHours:
         cap = Cap("folding", "h100", HOUR * GPU, 0, 0, rolling_days=7)
         plan = solve(a_snapshot(a_request(hours=2), caps=(cap,)), POLICY)
         assert [row.reasons[0].code for row in plan.refusals] == ["gpu_hours"]
+
+    @pytest.mark.parametrize("extra", [0, HOUR * GPU])
+    def test_a_booking_of_all_that_a_cap_allows_can_fit_and_one_second_more_never(
+        self, extra: int
+    ) -> None:
+        """With an override for long enough, the cap is as much higher."""
+        cap = Cap("folding", "h100", HOUR * GPU, 0, 0, rolling_days=7)
+        override = Override("o1", "folding", "h100", NOON, NOON + DAY, unit_seconds=extra)
+        caps = GpuHourCaps((cap,), (), (override,))
+        most = (cap.most + extra) // GPU
+        assert caps.never(("folding",), "h100", GPU, most) is None
+        assert caps.never(("folding",), "h100", GPU, most + 1) == cap
+
+    def test_an_override_counts_for_a_booking_as_long_as_itself_and_no_longer(self) -> None:
+        cap = Cap("folding", "h100", HOUR * GPU, 0, 0, rolling_days=7)
+        override = Override("o1", "folding", "h100", NOON, NOON + 2 * HOUR, unit_seconds=DAY * GPU)
+        caps = GpuHourCaps((cap,), (), (override,))
+        assert caps.never(("folding",), "h100", GPU, 2 * HOUR) is None
+        assert caps.never(("folding",), "h100", GPU, 2 * HOUR + 1) == cap
 
     def test_a_cap_that_holds_longer_than_the_lack_of_room_is_said_first(self) -> None:
         day = NOON - NOON % DAY
