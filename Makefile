@@ -16,6 +16,8 @@ INSTALLER := pip==26.3
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 # Chooses the quarter of the tests marked `turn` (tests/turns.py); without git, all of them run.
 TURN := $(if $(shell git rev-parse HEAD 2>/dev/null),--turn $(shell git rev-parse HEAD 2>/dev/null))
+# Folders with tests that need nothing else.
+PURE := tests/solver tests/rules tests/wire
 # Files with tests that kill processes.
 FAULTS = $(shell grep -rl --include='test_*.py' 'mark\.faults' tests)
 CODE := portal tenants billing allocation solver agent wire gpu_client devtools tests manage.py
@@ -31,18 +33,19 @@ demo: $(RUNTIME)
 clean-demo: $(RUNTIME)
 	$(BIN)/python -m devtools.local --var $(VAR) --clean
 
-# First what fails soon: linters and types, next to 200 random worlds that live for days and 1,000
-# seeded schedules of faults. Then the tests, and next to them, file by file, those that kill
+# First what fails soon: linters, types and pure tests, next to 200 random worlds that live for days
+# and 1,000 seeded schedules of faults. Then the tests, and next to them, file by file, those that kill
 # processes: these wait for half of their time, and come first when they do not. Of the costly
 # tests a quarter runs, chosen by the commit; `make test-all` runs all of them, and
 # `make test-long` the longest, too.
 test:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target collected check random
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target collected check random test-pure DUE="$(TURN)"
 	@$(MAKE) --no-print-directory -j 2 test-most test-faults
 
 test-most: $(TESTING)
-	nice -n 5 $(BIN)/python -m pytest -q -n 3 -m "not faults and not bench and not long and not containers and not engines" $(TURN)
+	nice -n 5 $(BIN)/python -m pytest -q -n 3 -m "not faults and not bench and not long and not containers and not engines" $(TURN) \
+	  $(PURE:%=--ignore=%)
 
 # Says what it found at its end, so that it is not mixed with the other tests.
 test-faults: $(TESTING)
@@ -60,9 +63,10 @@ random: $(TESTING)
 	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
 	$(BIN)/python -m tests.simulation --schedules 1000 --first-seed 1
 
-# The solver and the rules only: no Django, no server, no process; half a minute.
+# The solver, the rules and the wire only: no Django, no server, no process. `make test` runs them
+# here and nowhere else, without the costly ones that are not due.
 test-pure: $(TESTING)
-	$(BIN)/python -m pytest -q --confcutdir=tests/solver tests/solver tests/rules
+	$(BIN)/python -m pytest -q -p tests.turns --confcutdir=tests/solver $(PURE) $(DUE)
 
 # For each night: all tests, the longest and the same properties on many more examples on one core,
 # and 2,000 random worlds and 2,000 schedules of faults on two.

@@ -15,27 +15,13 @@ from devtools.launch.embedded import free_port
 from devtools.launch.processes import Program, StartFailed, start, stop
 from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
-from tests.turns import deselected
 
 SERVERS = pytest.StashKey[Servers]()
+pytest_plugins = ["tests.turns"]
 
 # Collecting makes a million objects that stay: to look through them for rings takes a tenth of its
 # time. `pytest_collection_finish` ends this.
 gc.disable()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that chooses a quarter of the tests that are taken in turn."""
-    parser.addoption("--turn", help="run only the tests marked `turn` that this text chooses")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that are not due in this turn."""
-    turn = config.getoption("turn")
-    if turn:
-        left = deselected(items, turn)
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
 
 
 def pytest_collection_finish() -> None:

@@ -3,6 +3,8 @@
 Tests marked `turn` cost most of the time and are many of a kind. `make test` passes the id of the
 commit as `--turn`, so that the same commit always runs the same tests. Without it, all of them run.
 A test that the list of planted faults names runs each time.
+
+A plugin of pytest: `tests/conftest.py` loads it, and `make test-pure`, which has no conftest.
 """
 
 import tomllib
@@ -38,3 +40,17 @@ def deselected(items: Iterable[pytest.Item], turn: str) -> list[pytest.Item]:
         and item.name.partition("[")[0] not in always
         and not is_due(item.nodeid, turn)
     ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that chooses a quarter of the tests that are taken in turn."""
+    parser.addoption("--turn", help="run only the tests marked `turn` that this text chooses")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that are not due in this turn."""
+    turn = config.getoption("turn")
+    if turn:
+        left = deselected(items, turn)
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
