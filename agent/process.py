@@ -16,8 +16,7 @@ from agent.node import Node
 from agent.owners import OwnerChannel
 from agent.plan.targets import GpuTarget, gpu_targets, records_of
 from agent.ports import link as links
-from agent.ports.agreed_time import AgreedTime
-from agent.ports.clock import Clock
+from agent.ports.clock import AgreedTime, Clock
 from agent.ports.gpu import GpuError
 from agent.report import reports
 from agent.report.examination import ExaminationDone

@@ -45,13 +45,6 @@ def _no_approver(facts: Facts) -> str:
     return text % {**facts, "who": who}
 
 
-def _host_too_small(facts: Facts) -> str:
-    needs = [_("%(cores)s cores")] if facts["cores"] else []
-    needs += [_("%(memory)s GiB")] if facts["memory"] else []
-    first = _("No nodes have %(host)s of the host for each of %(asked)s %(gpu_class)s.")
-    return first % {**facts, "host": _(" and ").join(needs) % facts}
-
-
 def _override_decider(facts: Facts) -> str:
     who = {
         "operator": _("an operator"),
@@ -198,7 +191,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(pins)s has room for %(most)s of them; this needs %(asked)s. Ask for fewer, name more "
         "nodes or GPUs, or leave out the pin."
     ),
-    "host_too_small": _host_too_small,
     "pin_unknown": gettext_lazy(
         "There is no node or GPU called %(name)s. Name a node, or a GPU as node/2."
     ),

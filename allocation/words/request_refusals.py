@@ -24,8 +24,16 @@ def _guarantee_only(facts: Facts) -> str:
     return text % facts
 
 
+def _host_too_small(facts: Facts) -> str:
+    units = {"cores": _("%(cores)s cores"), "memory": _("%(memory)s GiB")}
+    needs = [text for name, text in units.items() if facts[name]]
+    text = _("No nodes have %(host)s of the host for each of %(asked)s %(gpu_class)s.")
+    return text % {**facts, "host": _(" and ").join(needs) % facts}
+
+
 SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "guarantee_only": _guarantee_only,
+    "host_too_small": _host_too_small,
     "only_arrays": gettext_lazy("Only an array can have this field. Send `array`, too."),
     "batch_refused": gettext_lazy(
         "%(refused)s of %(of)s items were refused, so none was booked. Item %(first)s: %(sentence)s"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import wire
-from agent.ports.agreed_time import JUMP_S
+from agent.ports.clock import JUMP_S
 from agent.ports.link import ServerTime
 from tests.agent.builders import NOW, a_document, a_rig, a_whole
 
