@@ -35,14 +35,16 @@ class AgreedTime:
 
     def now(self) -> float:
         """Returns Unix seconds."""
-        apart = self._apart()
-        jump = apart - self._offset
+        wall, steady = self._clock.wall(), self._clock.steady()
+        jump = wall - steady - self._offset
         if abs(jump) <= JUMP_S:
-            self._follow(apart)
-        elif not self._has_jumped:
+            self._follow(wall - steady)
+            # Not by the sum: rounding could make it a moment earlier, for ever.
+            return wall
+        if not self._has_jumped:
             self._has_jumped = True
             log.error("the clock jumped by %.0f s: bookings start and end by the steady one", jump)
-        return self._clock.steady() + self._offset
+        return steady + self._offset
 
     def confirm(self, server_time: float) -> None:
         """Compares with the server's time, which has just come."""

@@ -186,6 +186,8 @@ class World:
             node.outbox = waiting
             return
         node.outbox = []
+        if waiting:
+            node.arrivals.append(links.ServerTime(self.now))
         node.arrivals += [links.Delivered(o.seq) for o in waiting if o.seq is not None]
 
     def portal_receives(self, count: int | None = None) -> None:
