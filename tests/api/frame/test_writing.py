@@ -89,6 +89,18 @@ def test_an_operator_sets_a_tenants_share(site: Site) -> None:
     assert [row["guaranteed_units"] for row in mine if row["project"] is None] == [56_000]
 
 
+def test_a_tier_beyond_the_planning_horizon_says_so(site: Site) -> None:
+    """The policy plans 28 days ahead, so a tier that allows a year promises too much."""
+    day = 86_400
+    inside, beyond = (
+        said(site.operator.put("tiers/gold", {**TERMS, "advance_seconds": days * day}))
+        for days in (28, 365)
+    )
+    assert (inside["hint"], beyond["advance_seconds"]) == ("", 365 * day)
+    assert beyond["hint"].startswith("The policy plans no booking more than 28d ahead")
+    assert said(site.viewer.get("tiers/gold"))["hint"] == beyond["hint"]
+
+
 def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> None:
     made = site.operator.put("tiers/gold", TERMS)
     assert (made.status_code, said(made)["priority"]) == (200, 300)
