@@ -189,10 +189,10 @@ class TakenPlaces:
         ]
         return min(near, key=lambda each: each[:2])[2] if near else None
 
-    def last_of(self, old: Fit, tenant: str) -> Turn | None:
-        """The last change of its own tenant in the time and the classes of an old start."""
+    def last_of(self, old: Fit, tenant: str = "") -> Turn | None:
+        """The last change in the time and classes of an old start, of a tenant or of anybody."""
         causes = (cause for _, cause in reversed(self._in_time(old)))
-        return next((cause for cause in causes if cause.request.tenant == tenant), None)
+        return next((c for c in causes if not tenant or c.request.tenant == tenant), None)
 
     def _in_time(self, old: Fit) -> list[tuple[Fit, Turn]]:
         # A cap counts hours of other days, too.

@@ -177,7 +177,13 @@ class Walk:
         if self._outcome.preemption.can_be_out(old):
             # Who runs there can't be paused any more, because the guarantee is in use.
             return self._taken_places.last_of(old, request.tenant)
-        return self._moved_onto(old)
+        moved = self._moved_onto(old)
+        if moved is None and all(
+            map(self._outcome.state.held.is_free, self._outcome.state.parts(old))
+        ):
+            # Cores of its nodes were taken, or work with a place of its own moved for somebody.
+            return self._taken_places.last_of(old)
+        return moved
 
     def _moved_onto(self, old: Fit) -> Turn | None:
         """Who has another place than before, without another start, on the places of an old one."""
