@@ -179,14 +179,6 @@ class Outcome:
             return False
         return not self.strengths.is_inside(request, found)
 
-    def is_no_gain(self, request: Request, kept: Fit, found: Fit) -> bool:
-        """True when an expected start would be earlier by less than a step of the grid, and neither
-        be now nor save a pause: others behind may have planned around the kept one."""
-        is_now = found.starts <= self.state.now
-        if is_now or kept.victims or self.strengths.of_before(request) != "expected":
-            return False
-        return kept.starts - found.starts < self.state.policy.grid
-
     def _was_firm(self, request: Request, found: Fit) -> bool:
         """True for a firm start of an earlier cycle that is not later."""
         planned = request.planned

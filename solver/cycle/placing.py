@@ -76,8 +76,7 @@ def _place_improved(
     """Place what was found, with the mark before it was searched, unless it is weaker than the kept
     start. Returns what is reserved."""
     found, mark = better
-    is_worse = outcome.is_weaker(request, kept, found) or outcome.is_no_gain(request, kept, found)
-    if found.starts < kept.starts and is_worse:
+    if found.starts < kept.starts and outcome.is_weaker(request, kept, found):
         outcome.rebinding.movable.back(mark)
         found = kept
     outcome.place(request, found, None, (*slow, *why_original_gpus(request, found)))

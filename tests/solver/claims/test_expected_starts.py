@@ -53,18 +53,3 @@ def test_with_nothing_happening_the_plan_stays() -> None:
         starts = {row.booking: row.starts for row in before.waits}
         assert {row.booking: row.starts for row in plan.waits} == starts
         assert site.now == NOON + seconds
-
-
-def test_an_expected_start_does_not_move_for_less_than_a_step_of_the_grid() -> None:
-    """The other GPU is free a minute earlier, where somebody behind has planned to start."""
-    first = expected("first", HOUR, 2, "n1-0", submitted=-60, earliest=HOUR - 900)
-    behind = expected("behind", HOUR - 60, 1, "n1-1", submitted=0, earliest=HOUR - 900)
-    held = [
-        *running("run0", whole("n1-0"), tier="standard", ends=HOUR),
-        *running("run1", whole("n1-1"), tier="standard", ends=HOUR - 60),
-    ]
-    limits = (a_limit("lab", 2),)
-    site = a_site(first, behind, held=held, fleet=gpus(2), limits=limits)
-    exact = replace(POLICY, grid=60)
-    assert given(solve(site, replace(POLICY, grid=300)))["first"] == ("wait", HOUR)
-    assert given(solve(site, exact))["first"] == ("wait", HOUR - 60)
