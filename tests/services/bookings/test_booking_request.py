@@ -34,7 +34,7 @@ from tests.builders_allocation import (
     a_model,
     an_ask,
 )
-from tests.roles import as_role, as_system
+from tests.roles import as_owner, as_role, as_system
 
 MINUTE = timedelta(minutes=1)
 
@@ -163,7 +163,8 @@ def limit_of_the_project(lab: Lab) -> None:
 
 
 def no_quota(lab: Lab) -> None:
-    Quota.objects.filter(tenant=lab.tenant).delete()
+    with as_owner():
+        Quota.objects.filter(tenant=lab.tenant).delete()
 
 
 def no_budget(lab: Lab) -> None:
