@@ -114,7 +114,7 @@ async def test_an_error_ends_the_streams_instead_of_leaving_them_silent(
 
 async def test_streams_hold_no_thread_and_give_each_its_own_events(web: Web) -> None:
     first, second, other = web.tokens
-    async with asyncio.timeout(60), web.rest as rest, web.stream(other) as foreign:
+    async with asyncio.timeout(120), web.rest as rest, web.stream(other) as foreign:
         foreign_lines = foreign.aiter_lines()
         assert await anext(foreign_lines) == "retry: 2000"
 
