@@ -180,8 +180,6 @@ register_converter(ArrayConverter, "array")
 register_converter(SeriesConverter, "series")
 
 urlpatterns = [
-    path("tiers", Tiers.as_view(), name="api-tiers"),
-    path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
     # First, because they are called most, and a path is compared with one route after the other.
     path("bookings", Bookings.as_view(), name="api-bookings"),
     path("bookings/batch", BookingBatch.as_view(), name="api-booking-batch"),
@@ -464,4 +462,6 @@ urlpatterns = [
         JiraMessages.as_view(),
         name="api-jira-messages",
     ),
+    path("tiers", Tiers.as_view(), name="api-tiers"),
+    path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
 ]

@@ -25,9 +25,15 @@ def _guarantee_only(facts: Facts) -> str:
 
 
 def _host_too_small(facts: Facts) -> str:
-    units = {"cores": _("%(cores)s cores"), "memory": _("%(memory)s GiB")}
+    units = {"cores": _("%(cores)s host cores"), "memory": _("%(memory)s GiB of host memory")}
     needs = [text for name, text in units.items() if facts[name]]
-    text = _("No nodes have %(host)s of the host for each of %(asked)s %(gpu_class)s.")
+    if facts["most"]:
+        text = _(
+            "The nodes with %(gpu_class)s have %(host)s for at most %(most)s of the %(asked)s "
+            "devices."
+        )
+    else:
+        text = _("No node with %(gpu_class)s has %(host)s for one device.")
     return text % {**facts, "host": _(" and ").join(needs) % facts}
 
 

@@ -24,8 +24,6 @@ from solver.timeline.mig_modes import hardware_mode_of
 
 _MOST_WINDOWS = 32
 """Most windows of a class that are cached until something changes in it."""
-_CHUNK = 256
-"""Starts that are examined at once."""
 _FIRST_CHUNK = 8
 _CHUNK_GROWTH = 4
 _CHUNK_MOST = 1_024
@@ -112,17 +110,6 @@ class RoomSearch(HeldSpace):
         """
         allowed = ((n, each) for n, each in enumerate(demands) if self.over(each, starts) is None)
         return self._placed(allowed, starts)
-
-    def has_held_room(self, demand: Demand, first: int, before: int) -> bool:
-        """True when held work alone leaves room for a start in [first, before)."""
-        if demand.groups:
-            return all(self.has_held_room(each, first, before) for each in demand.parts)
-        if first >= before:
-            return False
-        tried = self.starts_between(demand, first, before - 1)
-        pool = self.pools[demand.gpu_class]
-        chunks = (tried[at : at + _CHUNK] for at in range(0, len(tried), _CHUNK))
-        return any(bool(fits(pool, demand, *self.held.busy(demand, each)).any()) for each in chunks)
 
     def has_room(self, demand: Demand, starts: int) -> bool:
         """True when the demand has room at exactly this start, whatever its quota."""

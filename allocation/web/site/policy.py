@@ -336,8 +336,8 @@ def _question(
             f"With the current queue, {starts} would move."
             if moved
             else "With the current queue, no start would move.",
-            "These values have not been simulated. python -m devtools.simulation replays weeks of "
-            "demand with a published version.",
+            "These values have not been simulated. In a checkout of the portal's code, "
+            "python -m devtools.simulation replays weeks of demand with a published version.",
             "It applies from the next decision. To undo this, publish the values of version "
             f"{number} again.",
         ),
