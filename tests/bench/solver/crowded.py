@@ -3,8 +3,9 @@
 All GPUs are busy, three times the fleet is waiting, quotas are near their limits, part of the work
 can be paused, and all times are in seconds. Measured are the first cycle, one that keeps all
 planned starts, one with one booking more at the end and one at the head of the queue, each also
-where all classes are quiet, and one after an early end. JSON on stdout; seconds of processor time,
-because wall time depends on what else runs.
+where all classes are quiet, and one after an early end. With `--cycles N`: how many planned starts
+change in each of N cycles, five seconds apart, in which nobody asks for anything. JSON on stdout;
+seconds of processor time, because wall time depends on what else runs.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from solver import (
     Request,
     Snapshot,
     Tier,
+    Waiting,
     solve,
 )
 from solver.sharding.shards import Decide
@@ -241,6 +243,29 @@ def timed(site: Snapshot, policy: Policy, decide: Decide | None) -> tuple[Plan, 
     return plan, round(time.process_time() - cpu, 2), round(time.perf_counter() - wall, 2)
 
 
+def churn(asked: argparse.Namespace) -> dict[str, object]:
+    """The changes from each cycle to the next while nobody asks for anything."""
+    site = site_of(asked.gpus, asked.bookings, asked.classes, asked.pausable, split=asked.split)
+    policy, before = Policy(1, plan_depth=asked.depth), dict[str, Waiting]()
+    rows = []
+    for _ in range(asked.cycles):
+        plan, seconds, _ = timed(site, policy, None)
+        both = [(before[each.booking], each) for each in plan.waits if each.booking in before]
+        later = [old for old, new in both if new.starts > old.starts]
+        rows.append(
+            {
+                "s": seconds,
+                "waiting": len(plan.waits),
+                "pauses": len(plan.pauses),
+                "changed": sum(new.starts != old.starts for old, new in both),
+                "later": len(later),
+                "guaranteed_later": sum(each.strength != "expected" for each in later),
+            }
+        )
+        before, site = {each.booking: each for each in plan.waits}, the_next(site, plan)
+    return {**vars(asked), "rows": rows, "machine": machine()}
+
+
 def measured(asked: argparse.Namespace) -> dict[str, object]:
     """The figures of one size."""
     classes, split = asked.classes, asked.split
@@ -294,12 +319,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--split", action="store_true", help="tenants of its own for each class")
     parser.add_argument("--workers", type=int, default=1, help="processes that decide shards")
     parser.add_argument("--queue", default="", help="a Redis address: shard workers decide them")
+    parser.add_argument("--cycles", type=int, default=0, help="changes from cycle to cycle")
     return parser
 
 
 def main() -> None:
     """Measures and prints."""
-    result = measured(arguments().parse_args())
+    asked = arguments().parse_args()
+    result = churn(asked) if asked.cycles else measured(asked)
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
 
 
