@@ -18,7 +18,7 @@ from tenants.models import Mail, OutboxMessage, Role
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant
 from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, an_ask
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.bookings.panel import asked, bookings_of, form_of, panel_client, panel_site
 
 pytestmark = pytest.mark.turn
@@ -112,8 +112,9 @@ def test_of_elements_only_what_is_of_the_array_or_urgent_is_mailed(
         for kind in kinds:
             event_add(first, kind=kind, sentence=event_text("time_over"), now=NOW)
         rows = list(OutboxMessage.objects.order_by("-id")[: len(kinds)])
-        first.owner.email = "mara@example.org"
-        first.owner.save(update_fields=["email"])
+        with as_owner():
+            first.owner.email = "mara@example.org"
+            first.owner.save(update_fields=["email"])
         people_notify(rows, NOW)
         sent = Mail.objects.filter(booking=first.id)
         assert {mail.kind.removeprefix("booking.") for mail in sent} == {kinds[1], *kinds[3:]}
