@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 import psycopg
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from psycopg.types.numeric import Int2, Int2Dumper, Int4, Int4Dumper, Int8, Int8Dumper
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from portal.deploy import production_check
 from portal.env import (
@@ -201,7 +203,11 @@ CACHES = {
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [CHANNELS_REDIS_URL], "prefix": "live"},
+        "CONFIG": {
+            # A connection that was closed while nothing was sent is noticed by the next message.
+            "hosts": [{"address": CHANNELS_REDIS_URL, "retry": Retry(NoBackoff(), 1)}],
+            "prefix": "live",
+        },
     }
 }
 

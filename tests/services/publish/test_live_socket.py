@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
 from channels.layers import get_channel_layer
@@ -122,6 +123,20 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
             beat()
         assert heard(ours, 1) == [{"kind": "live.beat", "own": 2, "fleet": 2}]
         assert heard(theirs, 1) == [{"kind": "live.beat", "own": 1, "fleet": 2}]
+
+
+def test_a_connection_that_was_cut_between_two_messages_delays_none(
+    live_portal: str, labs: tuple[Lab, Lab], servers: Servers
+) -> None:
+    helix, _ = labs
+    with a_page(live_portal, "helix", signed_in(helix.actor.user_id)) as page, as_system():
+        beat()
+        assert heard(page, 1) == [{"kind": "live.beat", "own": 0, "fleet": 0}]
+        # What this process publishes by; the page's own connection subscribes.
+        with redis.Redis.from_url(servers.access.url) as server:
+            server.client_kill_filter(_type="normal")
+        beat()
+        assert heard(page, 1) == [{"kind": "live.beat", "own": 0, "fleet": 0}]
 
 
 def test_only_members_who_may_see_a_booking_get_its_state(
