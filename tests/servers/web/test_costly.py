@@ -129,7 +129,7 @@ async def test_sixty_quotes_of_one_person_delay_nobody(web: Web) -> None:
             assert {each.status_code for each in crowd_answers} == {429}
             # Both of its threads are free for others.
             for _ in range(8):
-                pages = [other.get(path) for path in ("/sign-in", "/api/v1/tiers", "/healthz")]
+                pages = [other.get(path) for path in ("/sign-in", "/api/v1/projects", "/healthz")]
                 assert {each.status_code for each in await asyncio.gather(*pages)} == {200}
             # The other's quote is computed next to the first one's, however many of those wait.
             others = quote(other)
