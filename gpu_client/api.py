@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -44,6 +45,9 @@ ANSWER_SECONDS = 30.0
 # A quiet stream sends a comment every 15 s.
 STREAM_SECONDS = 45.0
 PAGES_MOST = 50
+# A portal that is busy or being restarted is asked again for so long, as late as it says.
+REPEAT_SECONDS = 30.0
+BUSY = (429, 503)
 
 
 class Client:
@@ -193,14 +197,14 @@ class Client:
         wait: int = 0,
         key: str = "",
     ) -> Document:
-        """Calls one operation. Raises Problem, PortalUnreachable."""
+        """Calls one operation, repeatedly if busy. Raises Problem, PortalUnreachable."""
         method, path = OPERATIONS[operation]
         headers = {"Prefer": f"wait={wait}"} if wait else {}
         if method == "POST":
-            # Only a repetition by the transport could have an effect twice.
+            # A repetition has no effect twice.
             headers["Idempotency-Key"] = key or str(uuid.uuid4())
         try:
-            response = self._rest.request(
+            request = self._rest.build_request(
                 method,
                 path.format(reference=_quoted(reference), offer_id=_quoted(reference)),
                 params=query,
@@ -208,11 +212,24 @@ class Client:
                 headers=headers,
                 timeout=ANSWER_SECONDS + wait,
             )
+            response = self._repeated(request)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _unreachable(error) from error
         if response.is_error:
             raise _problem(response)
         return _document(response)
+
+    def _repeated(self, request: httpx.Request) -> httpx.Response:
+        """Sends a request until the portal is not busy, for at most REPEAT_SECONDS."""
+        until = time.monotonic() + REPEAT_SECONDS
+        while True:
+            response = self._rest.send(request)
+            after = response.headers.get("Retry-After", "")
+            if response.status_code not in BUSY or not after.isdecimal():
+                return response
+            if time.monotonic() + int(after) > until:
+                return response
+            time.sleep(int(after))
 
 
 # A number, an element of an array, a booking's id, or the id of an offer.

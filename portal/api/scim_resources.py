@@ -121,6 +121,7 @@ def resource_patched(model: type[R], stated: Mapping[str, Any], body: Mapping[st
 
 # What a member is called and where it is follow from its account.
 _DERIVED = re.compile(r"members(\[.*\])?\.(display|type|\$ref)$", re.IGNORECASE)
+_ONE_MEMBER = re.compile(r"members\[.*\]$", re.IGNORECASE)
 
 
 def _operate(model: type[R], found: R, sent: object) -> None:
@@ -136,7 +137,8 @@ def _operate(model: type[R], found: R, sent: object) -> None:
     patch = _PATCHES[model].model_validate(message, scim_ctx=Context.RESOURCE_PATCH_REQUEST)
     is_changed = patch.patch(found)
     path = str(operation.get("path", ""))
-    if _DERIVED.search(path):
+    names_nobody = isinstance(value, dict) and "value" not in map(str.lower, value)
+    if _DERIVED.search(path) or (_ONE_MEMBER.search(path) and names_nobody):
         raise invalid("mutability", refusal_text("scim_kept", name=path[:200]), "path")
     is_selected = value is not None or "[" in path
     is_removal = str(operation.get("op", "")).lower() == "remove"
