@@ -59,6 +59,17 @@ LINES = {
         "12-07 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261227",
     "every mon-fri 9-10 until 18 dec":
         "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261218",
+    "mon-fri 9-10 until 18 dec":
+        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261218",
+    "Mon – Fri 9:00-10:00 for 3 weeks":
+        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261220",
+    "thursday to monday 9am-10am 5 times":
+        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TH,FR,SA,SU;COUNT=5",
+    "mon-fri 9-10 in february":
+        "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20270228",
+    "nightly 8-10 until friday": "11-28 20:00 2h FREQ=DAILY;UNTIL=20261204",
+    "8-10 every night in february": "02-01 20:00 2h FREQ=DAILY;UNTIL=20270228",
+    "8-10 nightly in february": "02-01 20:00 2h FREQ=DAILY;UNTIL=20270228",
     "every thu to mon 9-10 until 18 dec":
         "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TH,FR,SA,SU;UNTIL=20261218",
     "weekly on monday 9-10 from 1 feb until 6 mar":
@@ -167,7 +178,6 @@ def test_a_month_as_the_end_is_asked_for_with_both_days_that_it_can_mean() -> No
         ("every day 2:30-3:30 from 1 feb until 6 feb", "which_half"),
         ("every weekday 9 to 5 until 31 jan", "which_half"),
         ("every day 9-10 until christmas", "not_understood"),
-        ("nightly 8-10 until friday", "not_understood"),
     ],
 )
 def test_only_what_is_not_understood_is_named(line: str, code: str) -> None:

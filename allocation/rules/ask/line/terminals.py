@@ -19,6 +19,13 @@ _WEEKDAY_LIST = rf"{WEEKDAY}(?:(?:[\s,&/+]+|\s+and\s+){WEEKDAY})*"
 _NTH = r"(?:\d{1,2}(?:st|nd|rd|th)|first|second|third|fourth|fifth|last)"
 _MONTH_DAY = rf"(?:the\s+)?{_NTH}(?:\s+(?:{WORKDAY}|{WEEKDAY}|day))?"
 _HOW_OFTEN = rf"(?:other|{_NUM}|second|third)"
+_HOUR = r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m)?"
+# What only a series has, after days and hours: `mon-fri 9-17 until 18 dec`.
+_ENDED = (
+    rf"(?=\s+(?:from\s+)?{_HOUR}\s?(?:-|to|until|till)\s?{_HOUR}\s+"
+    rf"(?:until|till|through|up\s+to|from|starting|(?:this|next)\s|(?:in|during)\s+{MONTH_NAMED}|"
+    rf"for\s+(?:the\s+next|an?|{_NUM})\s|{_NUM}\s+times))"
+)
 THING = r"(?:gpu|node|machine|host|server|box)"
 PLACE_LEAD = r"(?:only\s+)?on|pin(?:ned)?(?:\s+to)?|(?:at|in)(?=\s+node\s)|(?=node\s)"
 _COURTESY = (
@@ -48,6 +55,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ("INSTANT", INSTANT),
     ("DAY", rf"{DATE}|{MONTH_DATE}"),
     ("REPEAT", rf"(?:every|each)\s+{WEEKDAY}\s*(?:-|to|through|thru|until)\s*{WEEKDAY}"),
+    ("REPEAT", rf"{WEEKDAY}\s*(?:-|to|through|thru)\s*{WEEKDAY}{_ENDED}"),
     ("REPEAT", rf"(?:every|each)\s+(?:{WORKDAY}|(?:{_HOW_OFTEN}\s+)?{_WEEKDAY_LIST})"),
     (
         "REPEAT",

@@ -5,7 +5,7 @@ which no rule of the grammar accepts.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,6 +29,7 @@ _SKIP = re.compile(r"(?:[\s,;!?()]|[.:](?=\s|$))+")
 _WORD = re.compile(r"[^\s,;!?()]+?(?=[\s,;!?()]|[.:](?:\s|$)|$)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(?:/\d{1,3})?(?=[\s,;!?()|]|$)")
 _SPLIT = {"–": "-", "—": "-", "−": "-", "×": "x", "’": "'", "\u00a0": " ", "\u202f": " "}
+_EACH_NIGHT = "nightly"
 _NIGHTLY = re.compile(r"\bnightly\b")
 _NIGHTS = re.compile(r"\b(?:every|each) night\b")
 _HOURS = re.compile(r"\d(?:\s?[ap]m)?\s?(?:-|to|until|till)\s?\d")
@@ -55,8 +56,8 @@ def tokens_of(text: str, names: Names) -> list[Token]:
     """The tokens of a line in order. They cover everything except spaces and punctuation."""
     line = _nights_as_days(plain(text))
     tokens = list(_scan(line, names, _WORDS))
-    if any(token.type in ("REPEAT", "RRULE") for token in tokens):
-        tokens = list(_scan(line, names, _WORDS_OF_SERIES))
+    if any(token.type in ("REPEAT", "RRULE") or token == _EACH_NIGHT for token in tokens):
+        tokens = _every_night(_scan(line, names, _WORDS_OF_SERIES))
         _share_month(tokens)
     return _with_roles(line, tokens)
 
@@ -68,6 +69,21 @@ def _nights_as_days(line: str) -> str:
         return line
     line = _NIGHTS.sub(lambda found: "every day".ljust(len(found[0])), line)
     return _NIGHTLY.sub("daily  ", line)
+
+
+def _every_night(tokens: Iterable[Token]) -> list[Token]:
+    """The tokens with `daily` and `night` in place of `nightly`. A part of the day stands next to
+    the hours before it: the night of `8-10 every night in february` is not one of February."""
+    found: list[Token] = []
+    for token in tokens:
+        if token == _EACH_NIGHT:
+            found += [_read_as("REPEAT", token, "daily"), _read_as("PART", token, "night")]
+        else:
+            found.append(token)
+        hours = [each.type for each in found[-3:]]
+        if hours[1:] == ["REPEAT", "PART"] and hours[0] in ("NUM", "CLOCK"):
+            found[-2:] = found[:-3:-1]
+    return found
 
 
 def _share_month(tokens: list[Token]) -> None:

@@ -39,7 +39,7 @@ _OF_MONTH = re.compile(r"(?:(?:on|every|each) )?(?:the )?(.+?) (?:of )?(?:every|
 _OFTEN = re.compile(
     r"(?:every|each) (other|second|third|\d+|two|three) ((?!weeks?|days?|months?).+)"
 )
-_DAY_RANGE = re.compile(r"(?:every|each) (\w+?) ?(?:-|to|through|thru|until) ?(\w+)")
+_DAY_RANGE = re.compile(r"(?:(?:every|each) )?(\w+?) ?(?:-|to|through|thru|until) ?(\w+)")
 _END = re.compile(r"(?:until|till|through|ending|up to)\b")
 _SAME = (
     (re.compile("^(?:every fortnight|fortnightly|bi-?weekly)"), "every 2 weeks"),
