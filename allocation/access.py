@@ -13,10 +13,10 @@ from allocation.models import (
     BookingArray,
     Override,
     Series,
-    StandIn,
     WaitEntry,
     WaitOffer,
 )
+from allocation.points import stood_in_by
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, acting_members
 from tenants.models import Role
@@ -56,11 +56,7 @@ def access_booking(actor: Actor, reference: str) -> Booking:
             _array_check(actor, reference)
     elif identifier := IDENTIFIER.fullmatch(reference):
         found = next(iter(_by_id(ASKED_AT, [UUID(identifier[1])])), None)
-    if (
-        found is None
-        or found.tenant_id != actor.tenant_id
-        or actor.role_in(found.project_id) is None
-    ):
+    if found is None or found.tenant_id != actor.tenant_id or actor.role_in(found.project_id) is None:
         raise missing("booking")
     log_id(booking=found.label)
     return found
@@ -146,13 +142,15 @@ def principals_of(actor: Actor, approval: Approval, now: datetime) -> Iterator[t
 
     Nobody decides for the person who asks.
     """
-    rows = StandIn.objects.filter(
-        StandIn.in_force(now), tenant_id=actor.tenant_id, person=actor.user_id
-    )
-    rows = rows.filter(Q(project=None) | Q(project=approval.project_id))
     if actor.only_project not in (None, approval.project_id):
-        rows = rows.none()
-    named = rows.exclude(approver=approval.asker_id).values("approver")
+        return
+    named = {
+        each.approver
+        for each in stood_in_by(actor.user_id, actor.tenant_id, now)
+        if each.is_for(approval.project_id) and each.approver != approval.asker_id
+    }
+    if not named:
+        return
     roles = Q(role=Role.TENANT_ADMIN) | Q(role=Role.LEAD, project=approval.project_id)
     found = acting_members(actor.tenant_id).filter(roles, user__in=named)
     yield from found.order_by("user_id", "role").values_list("user_id", "role")
@@ -176,9 +174,16 @@ def overrides_visible(actor: Actor) -> QuerySet[Override]:
     """Returns what the actor asked for or can use, and what their projects have or asked for if
     they lead them."""
     rows = Override.objects.filter(tenant_id=actor.tenant_id).select_related(
-        "project", "person", "gpu_class", "tier", "budget", "booking", "asked_by", "decided_by",
+        "project",
+        "person",
+        "gpu_class",
+        "tier",
+        "budget",
+        "booking",
+        "asked_by",
+        "decided_by",
         "tenant",
-    )  # fmt: skip
+    )
     if actor.is_tenant_admin:
         return rows
     led = [project for project in actor.roles if actor.may_lead(project)]

@@ -1,10 +1,10 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
+from allocation.features import feature_urls
 from allocation.web.approvals import (
     inbox,
     overrides_page,
     rules_page,
-    stand_ins_page,
     tier_versions_page,
 )
 from allocation.web.bookings import (
@@ -78,7 +78,6 @@ urlpatterns = [
     *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
     *overrides_page.urlpatterns,
-    *stand_ins_page.urlpatterns,
     *calendars.urlpatterns,
     *jira_pages.urlpatterns,
     *requirements.urlpatterns,
@@ -108,4 +107,5 @@ urlpatterns = [
     *tenants.urlpatterns,
     *overrides.urlpatterns,
     *policy.urlpatterns,
+    *feature_urls("page"),
 ]

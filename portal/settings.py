@@ -111,6 +111,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "allocation.web.parts.booking_links",
                 "allocation.web.parts.horizon_hint",
                 "allocation.web.parts.state_pills",
+                "allocation.web.parts.times",
                 "tenants.web.parts",
             ],
         },

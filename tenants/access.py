@@ -211,6 +211,19 @@ def _address_read(text: str) -> IPv4Address | IPv6Address | None:
     return getattr(found, "ipv4_mapped", None) or found
 
 
+def acting_people(actor: Actor) -> list[tuple[str, str]]:
+    """Everybody in the tenant who may act, except the actor: sign-in names and names, by name."""
+    rows = acting_members(actor.tenant_id).exclude(user=actor.user_id)
+    people = User.objects.filter(id__in=rows.values("user")).order_by("first_name", "username")
+    return [(each.username, each.display_name) for each in people]
+
+
+def led_projects(actor: Actor) -> list[tuple[str, str]]:
+    """The open projects that the actor may lead: slugs and names."""
+    rows = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True)
+    return [(each.slug, each.name) for each in rows if actor.may_lead(each.id)]
+
+
 def access_project(actor: Actor, slug: str, param: str | None = None) -> Project:
     """A project that the actor may see.
 

@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from tenants.models import AuditEntry, Tenant
+from django.db.models import Model
+
+from tenants.models import AuditEntry, Project, Tenant, User
 from tenants.platform.rows import rows_write
 
 _address: ContextVar[str] = ContextVar("audit_address", default="")
@@ -75,6 +77,23 @@ def actor_record(
         now=now,
         detail=detail,
     )
+
+
+def audited(actor: Acting, action: str, row: Model, now: datetime, *names: str) -> None:
+    """Writes one entry about a row, with the named fields: `stand_in.set` is about a stand-in.
+
+    People stand in it by their sign-in names, projects by their slugs, times in ISO 8601.
+    """
+    detail = {name: _plain(getattr(row, name)) for name in names}
+    actor_record(actor, action, (action.partition(".")[0], row.pk), now, detail)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, User):
+        return value.username
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.slug if isinstance(value, Project) else value or ""
 
 
 def audit_record(

@@ -23,7 +23,6 @@ from allocation.api.approvals.overrides import (
     OverrideWithdraw,
 )
 from allocation.api.approvals.rules import ApprovalRuleEnd, ApprovalRules
-from allocation.api.approvals.stand_ins import StandInEnd, StandIns
 from allocation.api.bookings.acts import (
     BookingAcknowledge,
     BookingCancel,
@@ -319,8 +318,6 @@ urlpatterns = [
         ApprovalRuleEnd.as_view(),
         name="api-approval-rule-end",
     ),
-    path("stand-ins", StandIns.as_view(), name="api-stand-ins"),
-    path("stand-ins/<uuid:stand_in_id>/end", StandInEnd.as_view(), name="api-stand-in-end"),
     path("arrays/<array:array>", ArrayOne.as_view(), name="api-array"),
     path("arrays/<array:array>/cancel", ArrayCancel.as_view(), name="api-array-cancel"),
     path("tier-versions", TierVersions.as_view(), name="api-tier-versions"),
@@ -406,9 +403,7 @@ urlpatterns = [
     path("policy", Policy.as_view(), name="api-policy"),
     path("policy/versions", PolicyVersions.as_view(), name="api-policy-versions"),
     path("policy/versions/<int:number>", PolicyVersionOne.as_view(), name="api-policy-version"),
-    path(
-        "policy/versions/<int:number>/preview", PolicyPreview.as_view(), name="api-policy-preview"
-    ),
+    path("policy/versions/<int:number>/preview", PolicyPreview.as_view(), name="api-policy-preview"),
     path(
         "policy/versions/<int:number>/activate",
         PolicyActivate.as_view(),

@@ -36,9 +36,9 @@ from allocation.models.fleet.operations import Backup, PortalMode
 from allocation.models.fleet.reports import ReportSubscription, StatementExport
 from allocation.models.fleet.telemetry import EventCounter, GpuSample, GpuUse
 from allocation.models.governance.approvals import Approval, ApprovalAct, ApprovalRule
+from allocation.models.governance.counters import CounterOffer
 from allocation.models.governance.overrides import Override
 from allocation.models.governance.requirements import Acceptance, Requirement
-from allocation.models.governance.stand_ins import CounterOffer, StandIn
 from allocation.models.governance.tier_versions import TierVersion
 from allocation.models.jira import JiraConnection, JiraMessage, JiraProject
 from allocation.models.labels import BookingLabel
@@ -102,7 +102,6 @@ __all__ = [
     "Series",
     "SolverState",
     "SpendVariance",
-    "StandIn",
     "StatementDispute",
     "StatementExport",
     "Stop",

@@ -48,9 +48,7 @@ class Allocation(models.Model):
     profile = models.CharField(max_length=24, null=True, blank=True)  # noqa: DJ001 a null profile switches the placement key off
     start = models.PositiveSmallIntegerField(help_text="First memory slot of the slice.")
     size = models.PositiveSmallIntegerField(help_text="Memory slots of the slice; 8 are a GPU.")
-    share = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="Thousandths of a shared GPU."
-    )
+    share = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Thousandths of a shared GPU.")
     slots = models.GeneratedField(
         expression=models.Func(
             F("gpu_number") * 8 + F("start"),
@@ -86,10 +84,11 @@ class Allocation(models.Model):
     state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
     devices = models.JSONField(default=list, help_text="Device names that the agent reported.")
     agent_steps = models.JSONField(
-        null=True, blank=True,
+        null=True,
+        blank=True,
         help_text="Name, start and length in ms of what its agent did until it was ready; null "
         "unless traces are on.",
-    )  # fmt: skip
+    )
     error = models.CharField(max_length=200, blank=True, help_text="Why the agent failed to start.")
     saved_at = models.DateTimeField(
         null=True, blank=True, help_text="Last save here, as the agent reported it."
@@ -145,8 +144,6 @@ class Occupancy(models.Model):
     allocation = models.OneToOneField(Allocation, on_delete=models.PROTECT)
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT)
     slots = BigIntegerRangeField()
-    share = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="Thousandths of a shared GPU."
-    )
+    share = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Thousandths of a shared GPU.")
     opened = models.DateTimeField()
     closed = models.DateTimeField(null=True, blank=True)

@@ -61,9 +61,11 @@ class BookingArray(models.Model):
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.OPEN)
     outcome = models.CharField(
-        max_length=20, choices=Outcome.choices, blank=True,
+        max_length=20,
+        choices=Outcome.choices,
+        blank=True,
         help_text="Why no further element is booked; empty: more follow.",
-    )  # fmt: skip
+    )
     next_index = models.PositiveIntegerField(default=1, help_text="The next element to book.")
     cancelled = models.JSONField(
         default=list, help_text="[first, last] of elements that were cancelled before their turn."
@@ -73,9 +75,7 @@ class BookingArray(models.Model):
     approved_hash = models.CharField(max_length=64, blank=True, default="")
     started_at = models.DateTimeField(null=True, blank=True, help_text="Its first start.")
     ended_at = models.DateTimeField(null=True, blank=True, help_text="Its last end.")
-    failures_announced = models.PositiveIntegerField(
-        default=0, help_text="Failures that its owner knows of."
-    )
+    failures_announced = models.PositiveIntegerField(default=0, help_text="Failures that its owner knows of.")
     failures_announced_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -88,9 +88,12 @@ class BookingArray(models.Model):
             models.UniqueConstraint(fields=["tenant", "number"], name="array_number_in_tenant"),
             models.CheckConstraint(
                 condition=Q(
-                    count__gte=1, count__lte=MOST_ELEMENTS,
-                    parallel__gte=1, parallel__lte=F("count"),
-                    next_index__gte=1, next_index__lte=F("count") + 1,
+                    count__gte=1,
+                    count__lte=MOST_ELEMENTS,
+                    parallel__gte=1,
+                    parallel__lte=F("count"),
+                    next_index__gte=1,
+                    next_index__lte=F("count") + 1,
                 ),
                 name="array_indexes_sane",
             ),
@@ -102,7 +105,7 @@ class BookingArray(models.Model):
                 condition=~Q(state="ended") | Q(ended_at__isnull=False) & ~Q(outcome=""),
                 name="array_ended_has_outcome",
             ),
-        ]  # fmt: skip
+        ]
 
     def __str__(self) -> str:
         return self.label

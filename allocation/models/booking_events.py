@@ -17,16 +17,12 @@ class BookingEvent(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    booking = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, related_name="events", db_constraint=False
-    )
+    booking = models.ForeignKey(Booking, on_delete=models.PROTECT, related_name="events", db_constraint=False)
     at = models.DateTimeField()
     kind = models.CharField(max_length=40)
     state = models.CharField(max_length=20, choices=booking_states)
     sentence = models.CharField(max_length=300)
-    actor = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True
-    )
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True)
     detail = models.JSONField(default=dict)
 
     class Meta:
@@ -99,9 +95,12 @@ class MovedStart(models.Model):
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     booking = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, related_name="moved_starts", db_constraint=False,
+        Booking,
+        on_delete=models.PROTECT,
+        related_name="moved_starts",
+        db_constraint=False,
         db_index=False,
-    )  # fmt: skip
+    )
     at = models.DateTimeField()
     decision = models.ForeignKey(
         "allocation.Decision", on_delete=models.PROTECT, related_name="+", db_index=False
@@ -123,9 +122,13 @@ class MovedStart(models.Model):
     )
     is_own = models.BooleanField(help_text="The own organisation's work goes first.")
     claimant = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, related_name="+", null=True, blank=True,
+        Booking,
+        on_delete=models.PROTECT,
+        related_name="+",
+        null=True,
+        blank=True,
         db_constraint=False,
-    )  # fmt: skip
+    )
     reason = models.JSONField(help_text="The reason as the plan gives it.")
 
     class Meta:

@@ -69,20 +69,34 @@ class Booking(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_constraint=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
     campaign = models.ForeignKey(
-        Campaign, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        Campaign,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
         help_text="The campaign whose budget counts it, too.",
-    )  # fmt: skip
+    )
 
     # Request
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT)
     series = models.ForeignKey(
-        Series, on_delete=models.PROTECT, related_name="bookings", null=True, blank=True,
-        db_constraint=False, help_text="The series that this booking is one date of.",
-    )  # fmt: skip
+        Series,
+        on_delete=models.PROTECT,
+        related_name="bookings",
+        null=True,
+        blank=True,
+        db_constraint=False,
+        help_text="The series that this booking is one date of.",
+    )
     array = models.ForeignKey(
-        BookingArray, on_delete=models.PROTECT, related_name="elements", null=True, blank=True,
-        db_constraint=False, help_text="The array that this booking is one element of.",
-    )  # fmt: skip
+        BookingArray,
+        on_delete=models.PROTECT,
+        related_name="elements",
+        null=True,
+        blank=True,
+        db_constraint=False,
+        help_text="The array that this booking is one element of.",
+    )
     array_index = models.PositiveIntegerField(
         null=True, blank=True, help_text="Its index in the array, from 1."
     )
@@ -103,9 +117,13 @@ class Booking(models.Model):
         null=True, blank=True, help_text="End that the owner asked to extend to; not yet decided."
     )
     waitlist = models.CharField(
-        max_length=5, choices=WaitMode.choices, blank=True, db_default="", default="",
+        max_length=5,
+        choices=WaitMode.choices,
+        blank=True,
+        db_default="",
+        default="",
         help_text="How it waits if its window is full; empty: it is refused.",
-    )  # fmt: skip
+    )
 
     # State
     state = models.CharField(max_length=20, choices=booking_states, default=State.REQUESTED)
@@ -114,10 +132,13 @@ class Booking(models.Model):
         default=False, db_default=False, help_text="It depends on bookings that are not over."
     )
     result = models.CharField(
-        max_length=8, blank=True, default="", db_default="",
+        max_length=8,
+        blank=True,
+        default="",
+        db_default="",
         choices=[("success", "Success"), ("failure", "Failure")],
         help_text="What its program has reported.",
-    )  # fmt: skip
+    )
     version = models.BigIntegerField(default=1, help_text="Rises with every change.")
     changed_at = models.DateTimeField(
         null=True, blank=True, help_text="Time of the last change; null: none since submission."
@@ -144,29 +165,39 @@ class Booking(models.Model):
         db_default=False, default=False, help_text="Some of its units don't count against a limit."
     )
     is_drained = models.BooleanField(
-        default=False, db_default=False,
+        default=False,
+        db_default=False,
         help_text="A stop or a budget's ladder keeps it from starting; it has no planned start.",
-    )  # fmt: skip
+    )
     may_borrow = models.BooleanField(
-        default=True, db_default=True,
+        default=True,
+        db_default=True,
         help_text="False while the ladder of a budget keeps it within guarantees.",
-    )  # fmt: skip
+    )
     on_cheapest = models.BooleanField(
-        default=False, db_default=False,
+        default=False,
+        db_default=False,
         help_text="The ladder of a budget wants the cheapest of its classes, not the first end.",
-    )  # fmt: skip
+    )
 
     # Plan of the last cycle
     decision = models.ForeignKey(
-        "allocation.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+",
+        "allocation.Decision",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
         help_text="The decision that last planned or placed it.",
-    )  # fmt: skip
+    )
     planned_starts = models.DateTimeField(null=True, blank=True)
     planned_ends = models.DateTimeField(null=True, blank=True)
     planned_strength = models.CharField(  # noqa: DJ001 null is of no plan, or of one without it
-        max_length=10, choices=PlannedStrength.choices, null=True, blank=True,
+        max_length=10,
+        choices=PlannedStrength.choices,
+        null=True,
+        blank=True,
         help_text="Who may still delay the planned start; null if that is not known.",
-    )  # fmt: skip
+    )
     announced_from = models.DateTimeField(
         null=True, blank=True, help_text="Start of the range that was last announced to the owner."
     )
@@ -246,10 +277,11 @@ class Booking(models.Model):
         **MONEY, db_default=0, default=0, help_text="Charged for late time, a part of `settled`."
     )
     cooling_until = models.DateTimeField(
-        null=True, blank=True,
+        null=True,
+        blank=True,
         help_text="It was cancelled after others had notice for it: until then nobody is paused "
         "for its owner on its class.",
-    )  # fmt: skip
+    )
 
     # Current run
     ready_at = models.DateTimeField(null=True, blank=True, help_text="When its GPUs were ready.")
@@ -316,9 +348,7 @@ class Booking(models.Model):
             models.Index(
                 fields=["state", "planned_starts"],
                 name="booking_open",
-                condition=~Q(
-                    state__in=["ended", "refused", "rejected", "expired", "cancelled", "failed"]
-                ),
+                condition=~Q(state__in=["ended", "refused", "rejected", "expired", "cancelled", "failed"]),
             ),
             # Rows that each turn of the solver asks for; there are few, or none.
             models.Index(
@@ -339,12 +369,8 @@ class Booking(models.Model):
                 name="booking_cooling",
                 condition=Q(cooling_until__isnull=False),
             ),
-            models.Index(
-                fields=["tenant"], name="booking_kept_within", condition=Q(may_borrow=False)
-            ),
-            models.Index(
-                fields=["tenant"], name="booking_on_cheapest", condition=Q(on_cheapest=True)
-            ),
+            models.Index(fields=["tenant"], name="booking_kept_within", condition=Q(may_borrow=False)),
+            models.Index(fields=["tenant"], name="booking_on_cheapest", condition=Q(on_cheapest=True)),
             # A text index can't be used behind row-level security, so a search scans one of these,
             # which hold every column that it reads.
             models.Index(
@@ -385,9 +411,7 @@ class Booking(models.Model):
                 name="booking_index_of_an_array",
             ),
             models.UniqueConstraint(fields=["tenant", "id"], name="booking_id_in_tenant"),
-            models.CheckConstraint(
-                condition=Q(external_ref__regex=r"^\S*$"), name="booking_reference_sane"
-            ),
+            models.CheckConstraint(condition=Q(external_ref__regex=r"^\S*$"), name="booking_reference_sane"),
             models.CheckConstraint(
                 condition=Q(duration_seconds__gte=60, duration_seconds__lte=90 * 86_400),
                 name="booking_duration_sane",

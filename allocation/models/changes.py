@@ -59,13 +59,15 @@ class BookingChange(models.Model):
         default=list, db_default=NO_ROWS, help_text="Allocations that a running booking gives up."
     )
     keep_trying_until = models.DateTimeField(
-        null=True, blank=True,
+        null=True,
+        blank=True,
         help_text="It waits for room until then; null: if there is none it is kept as it is.",
-    )  # fmt: skip
+    )
     is_sooner = models.BooleanField(
-        default=False, db_default=False,
+        default=False,
+        db_default=False,
         help_text="Any earlier start is taken, and becomes the start of the fixed window.",
-    )  # fmt: skip
+    )
     calendar_due = models.BooleanField(
         default=False, help_text="The calendar has still to give up what the change gave up."
     )
@@ -73,9 +75,11 @@ class BookingChange(models.Model):
     # Bounds of what the asker accepts
     start_by = models.DateTimeField(null=True, blank=True, help_text="Latest start.")
     least_strength = models.CharField(
-        max_length=10, choices=PlannedStrength.choices, blank=True,
+        max_length=10,
+        choices=PlannedStrength.choices,
+        blank=True,
         help_text="The least that the start may be worth; empty: not less than before.",
-    )  # fmt: skip
+    )
     delta_held = models.DecimalField(
         **MONEY, default=0, help_text="Held for the added cost until it is decided."
     )
@@ -85,23 +89,25 @@ class BookingChange(models.Model):
     )
 
     undoes = models.ForeignKey(
-        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="+",
-        db_constraint=False, help_text="The change that it takes back.",
-    )  # fmt: skip
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_constraint=False,
+        help_text="The change that it takes back.",
+    )
     restores = models.JSONField(
-        default=dict, db_default=NOTHING,
+        default=dict,
+        db_default=NOTHING,
         help_text="What an undo gives back besides `before`, as it was when the change was made.",
-    )  # fmt: skip
+    )
 
     # People and the answer
-    asked_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
-    )
+    asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     asked_at = models.DateTimeField(help_text="Its place in the queue, too.")
     decided_at = models.DateTimeField(null=True, blank=True)
-    decision = models.ForeignKey(
-        Decision, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
-    )
+    decision = models.ForeignKey(Decision, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     reasons = models.JSONField(default=list, help_text="Why the booking keeps what it has.")
     alternatives = models.JSONField(default=list, help_text="Windows that would work.")
 

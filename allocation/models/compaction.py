@@ -25,9 +25,7 @@ class CompactionOrder(models.Model):
     created = models.DateTimeField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
     decided_at = models.DateTimeField(null=True, blank=True)
-    decision = models.ForeignKey(
-        Decision, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
-    )
+    decision = models.ForeignKey(Decision, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     declined = models.CharField(max_length=300, blank=True, help_text="Why it was declined.")
 
     class Meta:

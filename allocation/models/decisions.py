@@ -19,9 +19,7 @@ class PolicyVersion(models.Model):
     document = models.JSONField()
     state = models.CharField(max_length=8, choices=State.choices)
     created = models.DateTimeField()
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True
-    )
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True)
 
     class Meta:
         constraints = [
@@ -48,13 +46,21 @@ class Decision(models.Model):
         default=WHOLE, db_default=WHOLE, help_text="3: by rows, as a keyframe or a delta."
     )
     keyframe = models.ForeignKey(
-        "self", on_delete=models.PROTECT, related_name="deltas", null=True, blank=True,
+        "self",
+        on_delete=models.PROTECT,
+        related_name="deltas",
+        null=True,
+        blank=True,
         help_text="The decision with the whole documents; null if it is this one.",
-    )  # fmt: skip
+    )
     base = models.OneToOneField(
-        "self", on_delete=models.PROTECT, related_name="+", null=True, blank=True,
+        "self",
+        on_delete=models.PROTECT,
+        related_name="+",
+        null=True,
+        blank=True,
         help_text="The decision before it, which its bytes are relative to.",
-    )  # fmt: skip
+    )
     snapshot = models.BinaryField()
     snapshot_sha256 = models.CharField(max_length=64)
     plan = models.BinaryField()
@@ -63,9 +69,7 @@ class Decision(models.Model):
         max_length=160, help_text="Commit of the code, versions of its solver libraries."
     )
     solve_ms = models.PositiveIntegerField()
-    counts = models.JSONField(
-        default=dict, db_default={}, help_text="Rows of each part of the plan."
-    )
+    counts = models.JSONField(default=dict, db_default={}, help_text="Rows of each part of the plan.")
     pieces = models.PositiveSmallIntegerField(
         default=1, db_default=1, help_text="Transactions that its changes are written in."
     )
@@ -157,13 +161,9 @@ class DecisionReplay(models.Model):
             ),
         ]
         indexes = [
-            models.Index(
-                fields=["asked_at"], name="replay_open", condition=models.Q(finished_at=None)
-            ),
+            models.Index(fields=["asked_at"], name="replay_open", condition=models.Q(finished_at=None)),
             models.Index(fields=["decision", "-asked_at"], name="replay_of_decision"),
-            models.Index(
-                fields=["-asked_at"], name="replay_nightly", condition=models.Q(asked_by=None)
-            ),
+            models.Index(fields=["-asked_at"], name="replay_nightly", condition=models.Q(asked_by=None)),
         ]
 
 
@@ -174,9 +174,12 @@ class QueuePlace(models.Model):
     """
 
     booking = models.OneToOneField(
-        "allocation.Booking", on_delete=models.PROTECT, primary_key=True, related_name="+",
+        "allocation.Booking",
+        on_delete=models.PROTECT,
+        primary_key=True,
+        related_name="+",
         db_constraint=False,
-    )  # fmt: skip
+    )
     key = ArrayField(
         models.BigIntegerField(), help_text="As `Waiting.key` has it; of two, the lower goes first."
     )

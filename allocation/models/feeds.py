@@ -19,9 +19,7 @@ class CalendarFeed(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT, null=True, blank=True)
     digest = models.BinaryField(max_length=32, unique=True)
     created = models.DateTimeField()
@@ -30,7 +28,5 @@ class CalendarFeed(models.Model):
     class Meta:
         ordering = ["created", "id"]
         constraints = [
-            models.CheckConstraint(
-                condition=Q(project=None) | Q(gpu_class=None), name="feed_of_one_thing"
-            ),
+            models.CheckConstraint(condition=Q(project=None) | Q(gpu_class=None), name="feed_of_one_thing"),
         ]

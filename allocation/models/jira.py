@@ -62,13 +62,15 @@ class JiraProject(models.Model):
     act = models.CharField(max_length=10, choices=Act)
     request = models.CharField(max_length=200, help_text="With fields: {customfield_10050}.")
     labels = models.JSONField(default=dict)
-    transitions = models.JSONField(
-        default=dict, help_text="State of the booking to status of the issue."
-    )
+    transitions = models.JSONField(default=dict, help_text="State of the booking to status of the issue.")
     approver = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
-        related_name="+", help_text="In whose name the statuses below decide; null: none does.",
-    )  # fmt: skip
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="In whose name the statuses below decide; null: none does.",
+    )
     approve_status = models.CharField(
         max_length=60, blank=True, db_default="", default="", help_text="Approves the booking."
     )
@@ -87,8 +89,7 @@ class JiraProject(models.Model):
                 name="jira_board_once",
             ),
             models.CheckConstraint(
-                condition=Q(board=None, sprint_request="")
-                | (Q(board__isnull=False) & ~Q(sprint_request="")),
+                condition=Q(board=None, sprint_request="") | (Q(board__isnull=False) & ~Q(sprint_request="")),
                 name="jira_board_has_request",
             ),
             models.CheckConstraint(
@@ -123,14 +124,16 @@ class JiraMessage(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.RECEIVED)
     answer = models.CharField(max_length=500, blank=True)
     booking = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        Booking,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
         related_name="+",
-    )  # fmt: skip
+    )
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["connection", "delivery"], name="jira_message_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["connection", "delivery"], name="jira_message_once")]
         indexes = [
             models.Index(fields=["tenant", "connection", "-id"], name="jira_message_log"),
             models.Index(fields=["connection", "subject", "-at"], name="jira_message_subject"),

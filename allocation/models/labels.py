@@ -21,9 +21,7 @@ class BookingLabel(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["tenant", "booking", "key"], name="booking_label_once")
         ]
-        indexes = [
-            models.Index(fields=["tenant", "key", "value", "booking"], name="booking_by_label")
-        ]
+        indexes = [models.Index(fields=["tenant", "key", "value", "booking"], name="booking_by_label")]
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}"

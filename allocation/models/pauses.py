@@ -16,9 +16,12 @@ class PauseCause(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     beneficiary = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, null=True, related_name="+",
+        Booking,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
         help_text="Null: the ladder of a budget, or an operator, asked for the pause.",
-    )  # fmt: skip
+    )
     handed_over_at = models.DateTimeField(
         null=True,
         blank=True,
@@ -45,9 +48,7 @@ class Pause(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    booking = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, related_name="pauses", db_constraint=False
-    )
+    booking = models.ForeignKey(Booking, on_delete=models.PROTECT, related_name="pauses", db_constraint=False)
     number = models.PositiveSmallIntegerField(help_text="1 for the booking's first pause.")
 
     # Cause
@@ -59,13 +60,20 @@ class Pause(models.Model):
         help_text="The beneficiary has no fixed start, so more time can be asked for."
     )
     relation = models.CharField(
-        max_length=8, choices=PauseRelation.choices, blank=True, db_default="", default="",
+        max_length=8,
+        choices=PauseRelation.choices,
+        blank=True,
+        db_default="",
+        default="",
         help_text="If set, nothing is credited, and the grace period is charged.",
-    )  # fmt: skip
+    )
     decision = models.ForeignKey(
-        Decision, on_delete=models.PROTECT, null=True, related_name="+",
+        Decision,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
         help_text="Null for a pause by the ladder of a budget, or by an operator.",
-    )  # fmt: skip
+    )
     policy_version = models.PositiveIntegerField()
     rule = models.CharField(max_length=8)
     sentence = models.CharField(max_length=300, help_text="The reason as the owner saw it.")
@@ -84,9 +92,7 @@ class Pause(models.Model):
     )
 
     # Outcome
-    emptied_at = models.DateTimeField(
-        null=True, blank=True, help_text="When the GPUs were proven empty."
-    )
+    emptied_at = models.DateTimeField(null=True, blank=True, help_text="When the GPUs were proven empty.")
     resumed_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(
         null=True, blank=True, help_text="When the booking ended, or the notice was withdrawn."

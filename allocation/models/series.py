@@ -47,9 +47,7 @@ class Series(models.Model):
         ordering = ["-created", "id"]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="series_id_in_tenant"),
-            models.CheckConstraint(
-                condition=Q(external_ref__regex=r"^\S*$"), name="series_reference_sane"
-            ),
+            models.CheckConstraint(condition=Q(external_ref__regex=r"^\S*$"), name="series_reference_sane"),
             models.CheckConstraint(
                 condition=Q(is_partial=True) | Q(failed=[]), name="series_whole_has_no_failed"
             ),

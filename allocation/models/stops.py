@@ -45,9 +45,7 @@ class Stop(models.Model):
         null=True, blank=True, help_text="Planned end; null: until an operator ends it."
     )
     reason = models.CharField(max_length=120, help_text="Shown to everybody who is stopped.")
-    begun_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
-    )
+    begun_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     ended_at = models.DateTimeField(null=True, blank=True, help_text="When an operator ended it.")
 
     class Meta:

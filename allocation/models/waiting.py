@@ -41,9 +41,7 @@ class WaitEntry(models.Model):
     any_of = models.UUIDField(
         null=True, blank=True, help_text="Entries with the same one exclude each other."
     )
-    is_met = models.BooleanField(
-        default=False, db_default=False, help_text="Its booking got a place."
-    )
+    is_met = models.BooleanField(default=False, db_default=False, help_text="Its booking got a place.")
 
     class Meta:
         ordering = ["created_at", "id"]
@@ -57,9 +55,7 @@ class WaitEntry(models.Model):
                 condition=Q(slot__isnull=False),
             ),
             models.UniqueConstraint(fields=["tenant", "id"], name="wait_entry_in_tenant"),
-            models.UniqueConstraint(
-                fields=["any_of"], name="wait_entry_met_once", condition=Q(is_met=True)
-            ),
+            models.UniqueConstraint(fields=["any_of"], name="wait_entry_met_once", condition=Q(is_met=True)),
             models.CheckConstraint(
                 condition=Q(slot=None) | Q(slot__gte=1, slot__lte=MOST_ENTRIES),
                 name="wait_entry_slot_sane",

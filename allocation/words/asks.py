@@ -9,9 +9,7 @@ SENTENCES: dict[str, Promise] = {
     "ask_no_array": gettext_lazy(
         "Only an array can limit how many runs are open at once. Begin with “array of 500:”."
     ),
-    "ask_array_repeats": gettext_lazy(
-        "An array can't repeat. Leave out either the array or the recurrence."
-    ),
+    "ask_array_repeats": gettext_lazy("An array can't repeat. Leave out either the array or the recurrence."),
     "ask_array_start": gettext_lazy(
         "The runs of an array start one after the other, so it can't have a start."
     ),
@@ -23,9 +21,7 @@ SENTENCES: dict[str, Promise] = {
     ),
     "ask_long": gettext_lazy("A request has at most %(max_text_length)s characters."),
     "ask_one_line": gettext_lazy("A request must be one line of plain text."),
-    "ask_window_twice": gettext_lazy(
-        "Use either an exact start, or an earliest start and a deadline."
-    ),
+    "ask_window_twice": gettext_lazy("Use either an exact start, or an earliest start and a deadline."),
     "ask_deadline_short": gettext_lazy("The booking is longer than the time until the deadline."),
     "ask_deadline_backward": gettext_lazy("The deadline is not after the earliest start."),
     "ask_no_class": gettext_lazy("Name a GPU class."),
@@ -52,15 +48,11 @@ SENTENCES: dict[str, Promise] = {
     "ask_one_or_other": gettext_lazy("Do you mean %(first)s or %(last)s?"),
     "ask_no_project": gettext_lazy("You have no project “%(project)s”."),
     "ask_time_past": gettext_lazy("This time is in the past."),
-    "ask_within": gettext_lazy(
-        "Give a deadline, such as “by 18:00”, or a duration, such as “for 2h”."
-    ),
+    "ask_within": gettext_lazy("Give a deadline, such as “by 18:00”, or a duration, such as “for 2h”."),
     "ask_apart": gettext_lazy("Do you mean one node, NVLink domain or rack?"),
     "ask_class_or_any": gettext_lazy("Name a class of %(what)s, or “any”."),
     "ask_duration": gettext_lazy("Add a duration, such as 6h."),
-    "ask_which_memory": gettext_lazy(
-        "Do you mean %(gigabytes)s GB of GPU memory or of host memory?"
-    ),
+    "ask_which_memory": gettext_lazy("Do you mean %(gigabytes)s GB of GPU memory or of host memory?"),
     "ask_workload": gettext_lazy("There is no kind of work called %(kind)s. Available: %(names)s."),
     "ask_profile": gettext_lazy("%(classes)s does not offer the slice %(profile)s."),
     "ask_share_of_one": gettext_lazy(
@@ -74,9 +66,7 @@ SENTENCES: dict[str, Promise] = {
     "ask_midnight": gettext_lazy("Do you mean the midnight before or after that day?"),
     "ask_time_in_part": gettext_lazy("Give a time in the %(part)s."),
     "ask_other_week": gettext_lazy("This day is not in this week."),
-    "ask_times_contradict": gettext_lazy(
-        "These times contradict each other. Give one day and one time."
-    ),
+    "ask_times_contradict": gettext_lazy("These times contradict each other. Give one day and one time."),
     "ask_no_such_time": gettext_lazy("This time does not exist."),
     "ask_no_such_day": gettext_lazy("This day does not exist."),
     "ask_several_days": gettext_lazy("“%(token)s” can be several days."),
@@ -95,9 +85,7 @@ SENTENCES: dict[str, Promise] = {
     "ask_end_twice": gettext_lazy("Give either the last day or the number of dates, not both."),
     "ask_clock": gettext_lazy("Add a time of day, such as “9-17”."),
     "ask_these_days": gettext_lazy("Choose one of these days."),
-    "ask_start_or_duration": gettext_lazy(
-        "Add a start, such as “from 9:00”, or a duration, such as “2h”."
-    ),
+    "ask_start_or_duration": gettext_lazy("Add a start, such as “from 9:00”, or a duration, such as “2h”."),
     "ask_deadline_day": gettext_lazy("The deadline must be one day."),
     "ask_every_day": gettext_lazy("Add a recurrence, such as “every day”."),
     "ask_duration_twice": gettext_lazy("The request already has a duration."),
@@ -138,25 +126,19 @@ SENTENCES: dict[str, Promise] = {
         "%(param)s must be a time with an offset, such as 2026-11-24T09:00:00+01:00."
     ),
     "ask_years": gettext_lazy("%(param)s must be between the years %(first)s and %(last)s."),
-    "ask_groups": gettext_lazy(
-        "%(param)s must be a list of %(min_groups)s to %(max_groups)s groups."
-    ),
+    "ask_groups": gettext_lazy("%(param)s must be a list of %(min_groups)s to %(max_groups)s groups."),
     "ask_groups_once": gettext_lazy(
         "Each group needs a GPU class of its own. Add the counts of a class together."
     ),
     "ask_group_needs_class": gettext_lazy("A group needs `gpu_class`."),
-    "ask_is_array": gettext_lazy(
-        "This request is an array of several runs, which is not possible here."
-    ),
+    "ask_is_array": gettext_lazy("This request is an array of several runs, which is not possible here."),
     "ask_repeats": gettext_lazy("This request repeats. Create a series for it."),
     "ask_gpu_class": gettext_lazy("Name a GPU class, or “any”."),
     "ask_twice": gettext_lazy("The request already has a %(what)s."),
     "rrule_end_twice": gettext_lazy("Send either COUNT or UNTIL, not both."),
     "rrule_no_end": gettext_lazy("Add a last day or a number of times."),
     "rrule_long": gettext_lazy("The rule is too long. Create two series."),
-    "rrule_monthly": gettext_lazy(
-        "Numbered weekdays (2TU), BYMONTHDAY and BYSETPOS require FREQ=MONTHLY."
-    ),
+    "rrule_monthly": gettext_lazy("Numbered weekdays (2TU), BYMONTHDAY and BYSETPOS require FREQ=MONTHLY."),
     "rrule_setpos": gettext_lazy("BYSETPOS requires BYDAY or BYMONTHDAY."),
     "rrule_no_dates": gettext_lazy("The series ends before its first date."),
     "rrule_until": gettext_lazy(
@@ -164,9 +146,7 @@ SENTENCES: dict[str, Promise] = {
         "UNTIL=20270131T080000Z."
     ),
     "rrule_dates": gettext_lazy("A series can have at most %(max_dates)s dates."),
-    "ask_no_project_of": gettext_lazy(
-        "You have no project “%(project)s”. Your projects: %(names)s."
-    ),
+    "ask_no_project_of": gettext_lazy("You have no project “%(project)s”. Your projects: %(names)s."),
     "ask_clock_skipped": gettext_lazy("%(clock)s does not exist on %(day)s in %(zone)s."),
     "ask_add_start": gettext_lazy("Add a start, such as “9:00-17:00”."),
     "rrule_form": gettext_lazy(

@@ -73,11 +73,7 @@ def _approved(facts: Facts) -> str:
 
 
 def _paused(facts: Facts) -> str:
-    first = (
-        _("Paused: its hardware failed.")
-        if facts["is_broken"]
-        else _("Paused: the GPUs are cleared.")
-    )
+    first = _("Paused: its hardware failed.") if facts["is_broken"] else _("Paused: the GPUs are cleared.")
     charged = _("%(charged)s charged for this run.") % facts
     held = _("%(held)s stays held for the rest.") % facts
     if not facts["credit"]:
@@ -123,8 +119,7 @@ def _hook_moved(facts: Facts) -> str:
         text = _("The policy hook of %(tenant)s narrowed the window")
     elif facts["window"]:
         text = _(
-            "The policy hook of %(tenant)s moved the tier from %(from)s to %(to)s and narrowed "
-            "the window"
+            "The policy hook of %(tenant)s moved the tier from %(from)s to %(to)s and narrowed the window"
         )
     else:
         text = _("The policy hook of %(tenant)s moved the tier from %(from)s to %(to)s")
@@ -152,15 +147,12 @@ _SENTENCES: dict[str, Text] = {
     "queued_unplanned": gettext_lazy("Waiting, without a planned start. %(because)s"),
     "scheduled": gettext_lazy("Scheduled on %(nodes)s."),
     "refused": gettext_lazy("%(because)s %(freed)s is no longer held."),
-    "waitlisted": gettext_lazy(
-        "On the waiting list: booked as soon as its window is free. %(because)s"
-    ),
+    "waitlisted": gettext_lazy("On the waiting list: booked as soon as its window is free. %(because)s"),
     "awaits_offer": gettext_lazy(
         "On the waiting list: the owner gets an offer when its window is free. No money is held."
     ),
     "offered": gettext_lazy(
-        "Its window is free. Accept the offer in time, or the next entry on the waiting list "
-        "gets it."
+        "Its window is free. Accept the offer in time, or the next entry on the waiting list gets it."
     ),
     "offer_accepted": gettext_lazy("%(actor)s accepted the offer; %(held)s held."),
     "offer_declined": gettext_lazy(
@@ -179,9 +171,7 @@ _SENTENCES: dict[str, Text] = {
     "entry_woken": gettext_lazy("%(actor)s asked for offers again."),
     "entries_exclude": gettext_lazy("%(actor)s: only one of %(labels)s is booked."),
     "entry_alone": gettext_lazy("%(actor)s: it is booked even if one of the others is booked."),
-    "rival_met": gettext_lazy(
-        "%(label)s got its place, so this booking is not needed. It costs nothing."
-    ),
+    "rival_met": gettext_lazy("%(label)s got its place, so this booking is not needed. It costs nothing."),
     "no_window_left": gettext_lazy("It has no other window to wait for. Nothing is charged."),
     "window_free": gettext_lazy("There is room in its window now: scheduled on %(nodes)s."),
     "wait_missed": gettext_lazy(
@@ -201,9 +191,7 @@ _SENTENCES: dict[str, Text] = {
     "change_declined": gettext_lazy(
         "The change was declined by %(actor)s: %(reason)s. The booking stays as it is."
     ),
-    "change_expired": gettext_lazy(
-        "Nobody approved the change in time. The booking stays as it is."
-    ),
+    "change_expired": gettext_lazy("Nobody approved the change in time. The booking stays as it is."),
     "change_withdrawn": gettext_lazy("%(actor)s withdrew the change."),
     "late_refunded": gettext_lazy(
         "%(amount)s for GPUs that were given up late was refunded, because the change was undone."
@@ -213,8 +201,7 @@ _SENTENCES: dict[str, Text] = {
         "%(notice)s minutes before."
     ),
     "cancelled_owner_left": gettext_lazy(
-        "Cancelled because %(owner)s can't book in %(project)s any more; %(freed)s is no longer "
-        "held."
+        "Cancelled because %(owner)s can't book in %(project)s any more; %(freed)s is no longer held."
     ),
     "cancelled_project_closed": gettext_lazy(
         "Cancelled because %(project)s was closed; %(freed)s is no longer held."
@@ -229,12 +216,9 @@ _SENTENCES: dict[str, Text] = {
     "parents_over": gettext_lazy("The bookings that it depends on are over."),
     "array_element": gettext_lazy("Its turn in the array %(label)s has come; %(held)s held."),
     "array_started": gettext_lazy("The array %(label)s of %(count)s elements has started."),
-    "array_failures": gettext_lazy(
-        "%(failures)s of %(count)s elements of the array %(label)s have failed."
-    ),
+    "array_failures": gettext_lazy("%(failures)s of %(count)s elements of the array %(label)s have failed."),
     "array_ended": gettext_lazy(
-        "The array %(label)s is over: of %(count)s elements %(ended)s ended and %(failures)s "
-        "failed."
+        "The array %(label)s is over: of %(count)s elements %(ended)s ended and %(failures)s failed."
     ),
     "array_stopped": gettext_lazy(
         "Cancelled, because %(failures)s elements of its array have failed. It costs nothing."
@@ -252,8 +236,7 @@ _SENTENCES: dict[str, Text] = {
     "approval_expired": gettext_lazy("Nobody approved it in time. %(freed)s is no longer held."),
     # Ladders of budgets
     "drained": gettext_lazy(
-        "The budget of %(owner)s has reached %(percent)s %%: nothing new starts until its share is "
-        "lower."
+        "The budget of %(owner)s has reached %(percent)s %%: nothing new starts until its share is lower."
     ),
     "drained_no_more": gettext_lazy("No budget and no stop keeps it from starting any more."),
     "work_stopped": gettext_lazy(
@@ -264,8 +247,7 @@ _SENTENCES: dict[str, Text] = {
         "guarantees until the share is lower."
     ),
     "cheapest_only": gettext_lazy(
-        "The budget of %(owner)s has reached %(percent)s %%, so it takes the cheapest of its "
-        "classes."
+        "The budget of %(owner)s has reached %(percent)s %%, so it takes the cheapest of its classes."
     ),
     "cheapest_no_more": gettext_lazy("No budget keeps it on the cheapest of its classes any more."),
     "borrowing_allowed": gettext_lazy("No budget keeps it from borrowed GPUs any more."),
@@ -285,15 +267,11 @@ _SENTENCES: dict[str, Text] = {
     "late_room": gettext_lazy(
         "The booking that is paused for it got more time, so its start is planned again."
     ),
-    "resume_missed": gettext_lazy(
-        "The GPUs to resume on were not free in time. Other GPUs are being found."
-    ),
+    "resume_missed": gettext_lazy("The GPUs to resume on were not free in time. Other GPUs are being found."),
     # The run
     "starting": gettext_lazy("Starting: the node prepares the GPUs."),
     "started": gettext_lazy("Ready: the GPUs are handed over, and are charged from now on."),
-    "resumed": gettext_lazy(
-        "Resumed: the GPUs are handed over again, and are charged from now on."
-    ),
+    "resumed": gettext_lazy("Resumed: the GPUs are handed over again, and are charged from now on."),
     "checked_in": gettext_lazy("%(actor)s checked in."),
     "process_seen": gettext_lazy("The first process was seen on its GPUs."),
     "ends_soon": gettext_lazy("Ends soon. Extend it if its GPUs are free."),
@@ -352,12 +330,9 @@ _SENTENCES: dict[str, Text] = {
         "that was saved is charged and is not repeated."
     ),
     "leave_by": gettext_lazy(
-        "%(cause)s A booking that still runs there then starts again elsewhere, and this run is "
-        "not charged."
+        "%(cause)s A booking that still runs there then starts again elsewhere, and this run is not charged."
     ),
-    "requeued": gettext_lazy(
-        "%(cause)s The booking waits for other GPUs with the time it has left."
-    ),
+    "requeued": gettext_lazy("%(cause)s The booking waits for other GPUs with the time it has left."),
     "gpu_out": gettext_lazy("GPU %(index)s of %(node)s is out of service: %(why)s."),
     "gpu_error": gettext_lazy("GPU %(index)s of %(node)s had an error. %(why)s."),
     "gpu_pinned": gettext_lazy("An operator has set GPU %(index)s of %(node)s to %(mode)s."),
@@ -380,9 +355,7 @@ _SENTENCES: dict[str, Text] = {
     "no_show": _no_show,
     "cleared": gettext_lazy("The GPUs are cleared. %(charged)s charged, %(freed)s no longer held."),
     "expired": _expired,
-    "ended_paused": gettext_lazy(
-        "%(because)s %(charged)s charged in all, %(freed)s no longer held."
-    ),
+    "ended_paused": gettext_lazy("%(because)s %(charged)s charged in all, %(freed)s no longer held."),
     "too_little_left": gettext_lazy("Too little of its time is left to resume."),
     "window_over": gettext_lazy("Its window ended while it was paused."),
     "refund_corrected": gettext_lazy("The platform's operator refunded %(amount)s: %(why)s"),

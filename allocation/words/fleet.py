@@ -69,9 +69,7 @@ def escalation_text(warn_after: int | None, end_after: int | None) -> FleetText:
 def escalation_words(warn_after: int | None, end_after: int | None) -> str:
     """`Processes without a booking are reported, warned after 2 min, ended after 10 min.`"""
     minutes = (None if each is None else each // 60 for each in (warn_after, end_after))
-    return _("Processes without a booking are %(actions)s.") % {
-        "actions": escalation_actions(*minutes)
-    }
+    return _("Processes without a booking are %(actions)s.") % {"actions": escalation_actions(*minutes)}
 
 
 def escalation_actions(warn_minutes: int | None, end_minutes: int | None) -> str:
@@ -97,15 +95,11 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
         "%(booking)s ended without a report that its devices were ready; it paid nothing."
     ),
     "conflicts": gettext_lazy("Its node contradicted the portal %(times)s times in a day."),
-    "lease_contradicted": gettext_lazy(
-        "%(node)s reports an expired lease of %(booking)s, but it answered."
-    ),
+    "lease_contradicted": gettext_lazy("%(node)s reports an expired lease of %(booking)s, but it answered."),
     "run_over_early": gettext_lazy(
         "GPU %(index)s of %(node)s reports %(booking)s as over early (%(error)s)."
     ),
-    "slice_without_booking": gettext_lazy(
-        "A slice %(profile)s at slot %(slot)s that belongs to no booking."
-    ),
+    "slice_without_booking": gettext_lazy("A slice %(profile)s at slot %(slot)s that belongs to no booking."),
     "processes_without_booking": ngettext_lazy(
         "%(processes)s process without a booking: %(users)s.",
         "%(processes)s processes without a booking: %(users)s.",
@@ -172,36 +166,26 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
     "model_unknown": gettext_lazy(
         "GPU %(index)s is a %(model)s, and no model of that name is in the catalogue."
     ),
-    "models_known": gettext_lazy(
-        "Its GPUs are in the catalogue now. Approve the node to plan work on it."
-    ),
+    "models_known": gettext_lazy("Its GPUs are in the catalogue now. Approve the node to plan work on it."),
     "domain": gettext_lazy("NVLink domain %(number)s"),
     "no_domain": gettext_lazy("no NVLink domain"),
     "mode_whole": gettext_lazy("whole GPU"),
     "mode_sliced": gettext_lazy("slices"),
     "escalation": _escalation,
     # Actions of operators and of the portal.
-    "mode_change": gettext_lazy(
-        "Changes from %(before)s to %(after)s by a reset, while it is empty."
-    ),
+    "mode_change": gettext_lazy("Changes from %(before)s to %(after)s by a reset, while it is empty."),
     "mode_pinned": gettext_lazy("%(operator)s pinned it to %(mode)s%(note)s."),
     "mode_unpinned": gettext_lazy("%(operator)s unpinned its mode%(note)s."),
-    "gpu_returned": gettext_lazy(
-        "%(operator)s returned it to service: %(note)s. It was out: %(reason)s."
-    ),
+    "gpu_returned": gettext_lazy("%(operator)s returned it to service: %(note)s. It was out: %(reason)s."),
     "fenced": gettext_lazy("%(operator)s states that it is off: %(note)s."),
     "approved": gettext_lazy("Approved by %(operator)s, %(at)s UTC"),
-    "locked_out": gettext_lazy(
-        "Its agent was locked out by %(operator)s, %(at)s UTC; enrol it again"
-    ),
+    "locked_out": gettext_lazy("Its agent was locked out by %(operator)s, %(at)s UTC; enrol it again"),
     "rate_exceeded": gettext_lazy(
         "Its agent exceeded its message rate and was locked out, %(at)s UTC; enrol it again"
     ),
     "drained": gettext_lazy("%(reason)s (%(operator)s, %(at)s UTC)"),
     "drained_by": gettext_lazy("%(reason)s (%(operator)s, %(at)s UTC; empty by %(by)s UTC)"),
-    "maintenance_planned": gettext_lazy(
-        "%(operator)s planned maintenance: %(reason)s%(repeated)s."
-    ),
+    "maintenance_planned": gettext_lazy("%(operator)s planned maintenance: %(reason)s%(repeated)s."),
     "maintenance_changed": gettext_lazy(
         "%(operator)s changed maintenance: %(reason)s, %(starts)s to %(ends)s UTC."
     ),
@@ -210,9 +194,7 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
         "%(operator)s ended maintenance: %(reason)s and %(dates)s later dates."
     ),
     "escalation_set": gettext_lazy("%(operator)s set: %(escalation)s."),
-    "escalation_follows_policy": gettext_lazy(
-        "%(operator)s set: follows the policy. %(escalation)s."
-    ),
+    "escalation_follows_policy": gettext_lazy("%(operator)s set: follows the policy. %(escalation)s."),
     "escalation_by_policy": gettext_lazy("The policy changed. %(escalation)s."),
     # Leases of nodes during a planned outage.
     "lease_confirmed": gettext_lazy("Its agent holds a lease to the end of the outage."),

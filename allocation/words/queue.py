@@ -21,9 +21,7 @@ _KEYS: dict[tuple[str, bool], Promise] = {
 }
 # By the criterion that puts another booking ahead, and whether it is of the own organisation.
 _OVERTAKEN = {
-    ("guarantee", False): gettext_lazy(
-        "A booking inside another organisation's guarantee goes first."
-    ),
+    ("guarantee", False): gettext_lazy("A booking inside another organisation's guarantee goes first."),
     ("guarantee", True): gettext_lazy("A booking inside your organisation's guarantee goes first."),
     ("tier", False): gettext_lazy("A booking of a higher tier goes first."),
     ("tier", True): gettext_lazy("A booking of a higher tier in your organisation goes first."),
@@ -38,9 +36,7 @@ _OVERTAKEN = {
         "Another project or person of your organisation has used less recently and goes first."
     ),
     ("age", False): gettext_lazy("A booking that has waited longer goes first."),
-    ("age", True): gettext_lazy(
-        "A booking of your organisation that has waited longer goes first."
-    ),
+    ("age", True): gettext_lazy("A booking of your organisation that has waited longer goes first."),
     ("firm", False): gettext_lazy("Another organisation has booked the GPUs for a fixed time."),
     ("firm", True): gettext_lazy("Your organisation has booked the GPUs for a fixed time."),
 }
@@ -69,9 +65,10 @@ def ahead_text(rule: str, count: int, *, is_own: bool) -> str:
     """Returns who goes first and why: `3 bookings of other organisations: a higher tier.`"""
     if is_own:
         who = ngettext(
-            "%(count)s booking of your organisation", "%(count)s bookings of your organisation",
+            "%(count)s booking of your organisation",
+            "%(count)s bookings of your organisation",
             count,
-        )  # fmt: skip
+        )
     else:
         who = ngettext(
             "%(count)s booking of another organisation",

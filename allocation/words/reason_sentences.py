@@ -38,8 +38,7 @@ def _gpus_busy(facts: Facts) -> str:
         return _("No %(group)s has %(shape)s free for that long.") % facts
     if "planned" not in facts:
         text = _(
-            "Running and scheduled bookings leave %(left)s of %(shape)s for that long; "
-            "%(asked)s are needed."
+            "Running and scheduled bookings leave %(left)s of %(shape)s for that long; %(asked)s are needed."
         )
         return text % facts
     text = ngettext(
@@ -55,9 +54,7 @@ def _quota(whose: str) -> Callable[[Facts], str]:
         names = _WHOSE_INSIDE if "dated" in facts else _WHOSE
         words = Facts({**facts, "name": str(names[whose])})
         if "used" not in facts:
-            text = _(
-                "%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
-            )
+            text = _("%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s.")
         elif "dated" in facts:
             text = _(
                 "A limit at some times: %(name)s may use %(limit_gpus)s %(gpu_class)s in a part of "
@@ -77,8 +74,7 @@ def _person_quota(facts: Facts) -> str:
     words = Facts({**facts, "place": str(_PLACES[str(facts.get("whose", "project"))])})
     if "used" not in facts:
         text = _(
-            "A person may use %(limit_gpus)s %(gpu_class)s at once in %(place)s; this needs "
-            "%(asked_gpus)s."
+            "A person may use %(limit_gpus)s %(gpu_class)s at once in %(place)s; this needs %(asked_gpus)s."
         )
     elif "dated" in facts:
         text = _(
@@ -278,15 +274,12 @@ _PLACES = {
 _BORROWED_UNTIL_ITS_END = {
     False: gettext_lazy("On borrowed GPUs: ends at its time, and can't be extended."),
     True: gettext_lazy(
-        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: ends at its time, and can't be "
-        "extended."
+        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: ends at its time, and can't be extended."
     ),
 }
 _BORROWED = {
     (False, False): gettext_lazy("On borrowed GPUs: can be paused when their owner needs them."),
-    (False, True): gettext_lazy(
-        "On borrowed GPUs: can be paused, because their owner is waiting for them."
-    ),
+    (False, True): gettext_lazy("On borrowed GPUs: can be paused, because their owner is waiting for them."),
     (True, False): gettext_lazy(
         "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused when the owner of "
         "the borrowed ones needs them."
@@ -298,25 +291,19 @@ _BORROWED = {
 }
 _MODE_CHANGES = {
     "sliced": ngettext_lazy(
-        "%(gpus)s %(gpu_class)s GPU changes to slices first, "
-        "which takes %(seconds)s s on an empty GPU.",
-        "%(gpus)s %(gpu_class)s GPUs change to slices first, "
-        "which takes %(seconds)s s on an empty GPU.",
+        "%(gpus)s %(gpu_class)s GPU changes to slices first, which takes %(seconds)s s on an empty GPU.",
+        "%(gpus)s %(gpu_class)s GPUs change to slices first, which takes %(seconds)s s on an empty GPU.",
         "gpus",
     ),
     "whole": ngettext_lazy(
-        "%(gpus)s %(gpu_class)s GPU changes to whole first, "
-        "which takes %(seconds)s s on an empty GPU.",
-        "%(gpus)s %(gpu_class)s GPUs change to whole first, "
-        "which takes %(seconds)s s on an empty GPU.",
+        "%(gpus)s %(gpu_class)s GPU changes to whole first, which takes %(seconds)s s on an empty GPU.",
+        "%(gpus)s %(gpu_class)s GPUs change to whole first, which takes %(seconds)s s on an empty GPU.",
         "gpus",
     ),
 }
 _PROBLEMS = {
     "gone": gettext_lazy("The booking that was to get the GPUs is no longer waiting."),
-    "moved": gettext_lazy(
-        "A booking that was to move no longer runs there, or cannot be paused now."
-    ),
+    "moved": gettext_lazy("A booking that was to move no longer runs there, or cannot be paused now."),
     "taken": gettext_lazy("A place that the order needs is taken or out of service."),
     "too_late": gettext_lazy("The booking that was to get the GPUs would end after its deadline."),
     "limit": gettext_lazy("A limit of its organisation or project is reached."),
@@ -352,9 +339,7 @@ SENTENCES: dict[str, Text] = {
     "window_busy": gettext_lazy("Other bookings have the GPUs for some of that time."),
     "hardware_out": _hardware_out,
     "not_before": gettext_lazy("You asked for a start no earlier than this."),
-    "no_room_in_horizon": gettext_lazy(
-        "There is no free time as far ahead as bookings are planned."
-    ),
+    "no_room_in_horizon": gettext_lazy("There is no free time as far ahead as bookings are planned."),
     "extension_busy": gettext_lazy("Another booking has the GPUs after this one."),
     "hardware_lost": gettext_lazy("GPUs it was planned on are out of service."),
     "overrun": _overrun,
@@ -411,17 +396,13 @@ SENTENCES: dict[str, Text] = {
         gettext_lazy("A booking of an organisation that borrows less than yours needs the GPUs.")
     ),
     "room_promised": gettext_lazy("A higher-priority booking needs the GPUs of this booking."),
-    "host_busy": gettext_lazy(
-        "GPUs are free, but no node with free GPUs has %(host)s free for that long."
-    ),
+    "host_busy": gettext_lazy("GPUs are free, but no node with free GPUs has %(host)s free for that long."),
     "host_too_small": _host_too_small,
     "share_of_one": gettext_lazy("A share is a part of one whole GPU."),
     "series_conflict": gettext_lazy(
         "Another date of the series can't be booked, and the request is for all dates or none."
     ),
-    "class_too_slow": gettext_lazy(
-        "%(gpu_class)s needs more time for it than there is before the deadline."
-    ),
+    "class_too_slow": gettext_lazy("%(gpu_class)s needs more time for it than there is before the deadline."),
     "laid_anew": gettext_lazy("It has other GPUs at its own time, so that more bookings fit."),
     "pin_elsewhere": gettext_lazy("There are no %(gpu_class)s on %(pins)s."),
     "pin_too_small": _pin_too_small,
@@ -437,9 +418,7 @@ SENTENCES: dict[str, Text] = {
         "It resumes there as soon as it has left these."
     ),
     "order_stale": lambda facts: str(_PROBLEMS[str(facts["problem"])]),
-    "node_unanswering": gettext_lazy(
-        "%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer."
-    ),
+    "node_unanswering": gettext_lazy("%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer."),
     "change_no_room": gettext_lazy("The change does not fit, so the booking keeps what it has."),
     "change_weaker": gettext_lazy(
         "With this change other bookings could delay its start, so it keeps what it has. Accept a "
@@ -449,15 +428,9 @@ SENTENCES: dict[str, Text] = {
         "It depends on %(booking)s, which did not end as it needs. It is cancelled at no cost."
     ),
     "awaits_booking": gettext_lazy("It is planned when %(booking)s is over."),
-    "change_begun": gettext_lazy(
-        "The booking began before the change was decided, so it keeps what it has."
-    ),
-    "approval_declined": gettext_lazy(
-        "The change was not approved, so the booking keeps what it has."
-    ),
-    "approval_expired": gettext_lazy(
-        "Nobody approved the change in time, so the booking keeps what it has."
-    ),
+    "change_begun": gettext_lazy("The booking began before the change was decided, so it keeps what it has."),
+    "approval_declined": gettext_lazy("The change was not approved, so the booking keeps what it has."),
+    "approval_expired": gettext_lazy("Nobody approved the change in time, so the booking keeps what it has."),
     "change_awaited": gettext_lazy(
         "Other bookings are paused for this one, so it can only be shortened or cancelled."
     ),

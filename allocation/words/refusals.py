@@ -1,6 +1,6 @@
 """The sentences of refusals that a request gets at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.utils.functional import Promise
@@ -16,6 +16,11 @@ def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of a
     """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
     text = _SENTENCES[code]
     return text(Facts(facts)) if callable(text) else str(text) % Facts(facts)
+
+
+def sentences_add(sentences: Mapping[str, Promise]) -> None:
+    """Adds the sentences of a feature."""
+    _SENTENCES.update(sentences)
 
 
 def coded_text(text: Coded) -> str:
@@ -62,8 +67,7 @@ def _rolling_hours(facts: Facts) -> str:
         )
     else:
         text = _(
-            "%(name)s may have %(limit_grouped)s GPU-hours of %(gpu_class)s; this needs "
-            "%(asked_grouped)s."
+            "%(name)s may have %(limit_grouped)s GPU-hours of %(gpu_class)s; this needs %(asked_grouped)s."
         )
     return text % facts
 
@@ -75,12 +79,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     # Admission
     "stopped_site": gettext_lazy("Running bookings continue. Ask again when the stop is over."),
     "stopped_tenant": gettext_lazy("Running bookings continue. Ask again when the stop is over."),
-    "stopped_tier": gettext_lazy(
-        "Running bookings continue. Choose another tier, or ask again later."
-    ),
-    "stopped_class": gettext_lazy(
-        "Running bookings continue. Leave the class out, or ask again later."
-    ),
+    "stopped_tier": gettext_lazy("Running bookings continue. Choose another tier, or ask again later."),
+    "stopped_class": gettext_lazy("Running bookings continue. Leave the class out, or ask again later."),
     "policy_hook_denied": gettext_lazy("The policy hook of %(tenant)s denied this: “%(words)s”"),
     "policy_hook_failed": gettext_lazy(
         "The policy hook of %(tenant)s gave no valid answer, and its rule is to admit nothing "
@@ -93,9 +93,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "This window has already begun. Leave out the start to begin as soon as possible."
     ),
     "too_long": gettext_lazy("A booking in the tier %(tier)s may last %(longest)s at most."),
-    "advance_window": gettext_lazy(
-        "Bookings in the tier %(tier)s start at most %(ahead)s from now."
-    ),
+    "advance_window": gettext_lazy("Bookings in the tier %(tier)s start at most %(ahead)s from now."),
     "beyond_horizon": gettext_lazy(
         "The policy plans no booking more than %(horizon)s ahead, whatever a tier allows. An "
         "operator can raise the planning horizon of the policy."
@@ -106,8 +104,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "then book again."
     ),
     "training_missing": gettext_lazy(
-        "The %(target)s asks for the training “%(name)s”. An admin records its date under Terms "
-        "and training."
+        "The %(target)s asks for the training “%(name)s”. An admin records its date under Terms and training."
     ),
     "training_over": gettext_lazy(
         "The %(target)s asks for the training “%(name)s”; yours was valid until %(until)s. An "
@@ -117,16 +114,13 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "tier_audience": gettext_lazy(
         "%(who)s may use the tier %(tier)s in this organisation. Book in: %(others)s."
     ),
-    "shorter_than_tier": gettext_lazy(
-        "A booking in the tier %(tier)s lasts %(shortest)s at least."
-    ),
+    "shorter_than_tier": gettext_lazy("A booking in the tier %(tier)s lasts %(shortest)s at least."),
     "too_soon": gettext_lazy(
         "Bookings in the tier %(tier)s are made at least %(lead)s before they start. The earliest "
         "start is %(earliest)s."
     ),
     "tier_class": gettext_lazy(
-        "The tier %(tier)s is not open for %(gpu_class)s in this organisation. It is for: "
-        "%(classes)s."
+        "The tier %(tier)s is not open for %(gpu_class)s in this organisation. It is for: %(classes)s."
     ),
     "sooner_flexible": gettext_lazy(
         "%(label)s has no fixed window, so it already starts as early as possible."
@@ -134,20 +128,16 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "sooner_no_time": gettext_lazy(
         "There is no time between the earliest start that you name and the start of %(label)s."
     ),
-    "sooner_alone": gettext_lazy(
-        "Send `sooner` without other parts of the request, except `not_before`."
-    ),
+    "sooner_alone": gettext_lazy("Send `sooner` without other parts of the request, except `not_before`."),
     "sooner_needs_approval": gettext_lazy(
         "An earlier start would need an approval, by the rule %(rules)s, but nobody can approve a "
         "start that is not known yet. Request one window instead."
     ),
     "wait_mixed": gettext_lazy(
-        "A booking with several groups can wait to be booked, but it gets no offers. Send "
-        "`if_full` instead."
+        "A booking with several groups can wait to be booked, but it gets no offers. Send `if_full` instead."
     ),
     "start_hours": gettext_lazy(
-        "Bookings in the tier %(tier)s start at %(hours)s (%(zone)s) only. Name a start in these "
-        "hours."
+        "Bookings in the tier %(tier)s start at %(hours)s (%(zone)s) only. Name a start in these hours."
     ),
     "too_many_open": gettext_lazy(
         "A person may have %(limit)s open bookings in the tier %(tier)s; you have %(found)s. "
@@ -159,9 +149,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "too_many_versions": gettext_lazy("An organisation has at most %(most)s versions of tiers."),
     "version_exists": gettext_lazy("Another version begins at the same time."),
-    "version_in_force": gettext_lazy(
-        "This version was in force already. Set another version instead."
-    ),
+    "version_in_force": gettext_lazy("This version was in force already. Set another version instead."),
     "version_starts": gettext_lazy("A version begins now, or within two years."),
     "bad_audience": gettext_lazy("Choose who may use the tier: %(known)s."),
     "tier_number": gettext_lazy("This number is too small or too large."),
@@ -180,8 +168,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
     ),
     "person_quota": gettext_lazy(
-        "A person may use %(limit_gpus)s %(gpu_class)s at once in %(where)s; this needs "
-        "%(asked_gpus)s."
+        "A person may use %(limit_gpus)s %(gpu_class)s at once in %(where)s; this needs %(asked_gpus)s."
     ),
     "gpu_hours": _rolling_hours,
     "pin_elsewhere": gettext_lazy(
@@ -191,9 +178,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(pins)s has room for %(most)s of them; this needs %(asked)s. Ask for fewer, name more "
         "nodes or GPUs, or leave out the pin."
     ),
-    "pin_unknown": gettext_lazy(
-        "There is no node or GPU called %(name)s. Name a node, or a GPU as node/2."
-    ),
+    "pin_unknown": gettext_lazy("There is no node or GPU called %(name)s. Name a node, or a GPU as node/2."),
     "quote_expired": gettext_lazy(
         "Prices are fixed for five minutes after they are shown. Ask for a new quote."
     ),
@@ -210,8 +195,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "The booking or its start has changed since, so this change can't wait. Request it again."
     ),
     "any_of_waits": gettext_lazy(
-        "Name at least two bookings of which you need only one. Each of them must wait for a full "
-        "window."
+        "Name at least two bookings of which you need only one. Each of them must wait for a full window."
     ),
     "entry_twice": gettext_lazy("An entry is named twice."),
     "entries_of_one": gettext_lazy("Only entries of one person can exclude each other."),
@@ -219,8 +203,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "You needed only one of these bookings, and another one got its place. This offer is over."
     ),
     "wait_needs_length": gettext_lazy(
-        "A request by kind of work has no fixed duration, so it can't wait for a window. Name a "
-        "duration."
+        "A request by kind of work has no fixed duration, so it can't wait for a window. Name a duration."
     ),
     "offer_was_accepted": gettext_lazy("This offer was accepted already."),
     "offer_was_declined": gettext_lazy("This offer was declined already."),
@@ -228,9 +211,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "The time to accept this offer is over. Your booking stays on the waiting list."
     ),
     "offer_was_withdrawn": gettext_lazy("This offer was withdrawn."),
-    "offer_not_yours": gettext_lazy(
-        "Only its owner and the project's leads may answer this offer."
-    ),
+    "offer_not_yours": gettext_lazy("Only its owner and the project's leads may answer this offer."),
     "offer_needs_approval": gettext_lazy(
         "This needs an approval, by the rule %(rules)s, which takes longer than an offer is open. "
         "Choose to book the window as soon as it is free: the approval is then requested now."
@@ -241,8 +222,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     # Approvals
     "too_many_approvals": gettext_lazy(
-        "%(most)s of your requests wait for an approval already. Wait for a decision, or cancel "
-        "one."
+        "%(most)s of your requests wait for an approval already. Wait for a decision, or cancel one."
     ),
     "no_approver": _no_approver,
     "too_many_approvals_here": gettext_lazy(
@@ -250,8 +230,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "decide them first; until then only bookings that need no approval are accepted."
     ),
     "approval_too_late": gettext_lazy(
-        "It needs an approval and would have to start before anybody can decide. Choose a later "
-        "start."
+        "It needs an approval and would have to start before anybody can decide. Choose a later start."
     ),
     "approval_needed": gettext_lazy(
         "This needs an approval, by the rule %(rules)s. %(label)s stays as it is."
@@ -262,23 +241,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "approval_own": gettext_lazy("You requested this booking, so another person decides."),
     "approval_admins_only": gettext_lazy("An admin of your organisation decides this step."),
     "approval_leads_only": gettext_lazy("Only leads of the project decide this."),
-    "stand_in_until": gettext_lazy(
-        "Choose an end in the future, at most %(most)s days after the beginning."
-    ),
-    "stand_in_self": gettext_lazy("Choose somebody else than yourself."),
-    "stand_in_approvers": gettext_lazy(
-        "Only leads and admins decide requests, so only they name a stand-in."
-    ),
-    "too_many_stand_ins": gettext_lazy(
-        "You have named %(most)s stand-ins already. End one of them first."
-    ),
     "counter_single": gettext_lazy(
-        "Counter-offers are not for changes of several dates at once. Decline this with a reason"
-        " instead."
+        "Counter-offers are not for changes of several dates at once. Decline this with a reason instead."
     ),
-    "counter_same": gettext_lazy(
-        "This is what was asked for already. Approve it, or offer something else."
-    ),
+    "counter_same": gettext_lazy("This is what was asked for already. Approve it, or offer something else."),
     "counter_over": gettext_lazy(
         "This counter-offer is not open any more. Reload the page to see the request as it is."
     ),
@@ -292,23 +258,17 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "alternative_gone": gettext_lazy(
         "By now this would need an approval, too. Your request still waits unchanged."
     ),
-    "alternative_asker_only": gettext_lazy(
-        "Only the person who asked can book something else instead."
-    ),
+    "alternative_asker_only": gettext_lazy("Only the person who asked can book something else instead."),
     "approval_twice": gettext_lazy("You decided an earlier step, so another person decides this."),
     "approval_expired": gettext_lazy(
         "The time to decide is over. The person can book again, which asks again."
     ),
-    "approval_changed": gettext_lazy(
-        "The booking is not what you were shown. Read it again, then decide."
-    ),
+    "approval_changed": gettext_lazy("The booking is not what you were shown. Read it again, then decide."),
     "owner_left": gettext_lazy(
         "%(owner)s can't book in %(project)s any more, so the booking can't get more. It can be "
         "ended or made smaller."
     ),
-    "asker_left": gettext_lazy(
-        "The person can't book in this project any more, so this can't be approved."
-    ),
+    "asker_left": gettext_lazy("The person can't book in this project any more, so this can't be approved."),
     "approval_was_approved": gettext_lazy("%(actor)s has approved this already."),
     "approval_was_declined": gettext_lazy("%(actor)s has declined this already."),
     "approval_was_expired": gettext_lazy("Nobody decided in time, so the request has expired."),
@@ -337,15 +297,11 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "extension_too_long": gettext_lazy(
         "A booking in the tier %(tier)s may last %(longest)s, so this one may end by %(latest)s."
     ),
-    "budget_exceeded": gettext_lazy(
-        "The extension costs %(needs)s, and %(left)s is left in the budget."
-    ),
+    "budget_exceeded": gettext_lazy("The extension costs %(needs)s, and %(left)s is left in the budget."),
     "not_changeable": gettext_lazy(
         "%(label)s is %(state)s. Only a booking that waits for its start can be changed."
     ),
-    "revision_moved": gettext_lazy(
-        "%(label)s was changed in the meantime. Reload it, then change it."
-    ),
+    "revision_moved": gettext_lazy("%(label)s was changed in the meantime. Reload it, then change it."),
     "revision_needed": gettext_lazy(
         "Send the header If-Match with the ETag of the booking, so that no other change is lost."
     ),
@@ -367,9 +323,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "rest_too_short": gettext_lazy(
         "%(label)s is paused and can't end before %(earliest)s. Release it to give up its rest."
     ),
-    "give_back_early": gettext_lazy(
-        "%(label)s is %(state)s. Only a booking that runs can give GPUs back."
-    ),
+    "give_back_early": gettext_lazy("%(label)s is %(state)s. Only a booking that runs can give GPUs back."),
     "not_its_gpu": gettext_lazy("%(label)s does not have the GPU %(gpu)s. It has: %(its)s."),
     "none_unused": gettext_lazy(
         "A process was seen on each GPU in the last two minutes. Name the GPUs to give back."
@@ -393,9 +347,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     # Pauses
     "not_pausing": gettext_lazy("%(label)s has no pending pause, so there is nothing to postpone."),
-    "more_time_pending": gettext_lazy(
-        "More time was asked for already. The answer comes in a few seconds."
-    ),
+    "more_time_pending": gettext_lazy("More time was asked for already. The answer comes in a few seconds."),
     "no_more_time": _no_more_time,
     "claim_can_not_wait": gettext_lazy(
         "The higher-priority booking has a fixed time and can't start later, so the deadline "
@@ -409,9 +361,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "An operator pauses this booking, so the deadline stays. Save now, so that nothing is lost."
     ),
     # Series
-    "series_needs_start": gettext_lazy(
-        "A series repeats a fixed time. Give a start and an end, like 9-17."
-    ),
+    "series_needs_start": gettext_lazy("A series repeats a fixed time. Give a start and an end, like 9-17."),
     "series_overlap": gettext_lazy("Two dates overlap. Make each date shorter."),
     "series_failed": gettext_lazy("%(failed)s of %(of)s dates can't be booked. %(first)s: %(why)s"),
     "series_moved": gettext_lazy(
@@ -425,15 +375,11 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "series_other_day": gettext_lazy(
         "The dates of a series keep their days. Choose a start on the same day."
     ),
-    "offer_open": gettext_lazy(
-        "%(label)s has an open offer. Accept or decline it, then change the booking."
-    ),
+    "offer_open": gettext_lazy("%(label)s has an open offer. Accept or decline it, then change the booking."),
     "entry_over": gettext_lazy("%(label)s has left the waiting list."),
     # Dependencies
     "too_many_parents": gettext_lazy("A booking depends on at most %(most)s others."),
-    "depends_fixed": gettext_lazy(
-        "A booking that depends on others starts after them. Leave out the start."
-    ),
+    "depends_fixed": gettext_lazy("A booking that depends on others starts after them. Leave out the start."),
     "depends_twice": gettext_lazy("%(label)s is named twice."),
     "parent_failed": gettext_lazy("%(label)s is over and did not end as this needs."),
     "depends_cycle": gettext_lazy("This item and others of the batch wait for each other."),
@@ -447,8 +393,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "bad_array": gettext_lazy("An array has 1 to %(most)s elements."),
     "bad_parallel": gettext_lazy("1 to %(most)s elements of an array can be open at a time."),
     "array_fixed": gettext_lazy(
-        "The elements of an array start one after the other. Leave out the start, or give a "
-        "deadline."
+        "The elements of an array start one after the other. Leave out the start, or give a deadline."
     ),
     "bad_elements": gettext_lazy(
         "%(label)s has the elements 1 to %(count)s. Write them as 17 or 3-20, separated by commas."
@@ -470,9 +415,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "override_until": gettext_lazy("Choose an end in the future, within two years."),
     "decline_reason": gettext_lazy("Give a reason of at most %(most)s characters."),
     "override_reason": gettext_lazy("A reason has at most %(most)s characters."),
-    "override_never_once": gettext_lazy(
-        "More of this can be had until a date, not for one booking."
-    ),
+    "override_never_once": gettext_lazy("More of this can be had until a date, not for one booking."),
     "override_asked": gettext_lazy("You have asked for this already. It waits for its decision."),
     "too_many_overrides": gettext_lazy(
         "You have %(most)s requests that wait for a decision. Withdraw one first."
@@ -485,10 +428,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "Another booking has used the exception that was for one booking. Ask for another one."
     ),
     # Access
-    "series_not_yours": gettext_lazy(
-        "Only its owner and the project's leads may change this series."
-    ),
-    "booking_not_yours": gettext_lazy(
-        "Only its owner and the project's leads may change this booking."
-    ),
+    "series_not_yours": gettext_lazy("Only its owner and the project's leads may change this series."),
+    "booking_not_yours": gettext_lazy("Only its owner and the project's leads may change this booking."),
 }

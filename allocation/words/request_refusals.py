@@ -28,10 +28,7 @@ def _host_too_small(facts: Facts) -> str:
     units = {"cores": _("%(cores)s host cores"), "memory": _("%(memory)s GiB of host memory")}
     needs = [text for name, text in units.items() if facts[name]]
     if facts["most"]:
-        text = _(
-            "The nodes with %(gpu_class)s have %(host)s for at most %(most)s of the %(asked)s "
-            "devices."
-        )
+        text = _("The nodes with %(gpu_class)s have %(host)s for at most %(most)s of the %(asked)s devices.")
     else:
         text = _("No node with %(gpu_class)s has %(host)s for one device.")
     return text % {**facts, "host": _(" and ").join(needs) % facts}
@@ -46,9 +43,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     ),
     "until_or_by": gettext_lazy("Send either `until` or `by`."),
     "booking_too_long": gettext_lazy("A booking can't be that long."),
-    "change_ways": gettext_lazy(
-        "Send either `request`, or `ask`, or single fields of the request."
-    ),
+    "change_ways": gettext_lazy("Send either `request`, or `ask`, or single fields of the request."),
     "duration_or_ends": gettext_lazy("Send either `duration` or `ends`."),
     "no_end_yet": gettext_lazy("The booking has no end yet. Send `duration` or `deadline`."),
     "not_placed": gettext_lazy("%(label)s could not be placed."),
@@ -71,9 +66,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
         "`policy` already sets these times. Leave out either this field or the others."
     ),
     "too_many_rungs": gettext_lazy("A ladder has at most %(most_rungs)s rungs."),
-    "unknown_profile": gettext_lazy(
-        "%(gpu_class)s has no slice %(profile)s. Its slices: %(names)s."
-    ),
+    "unknown_profile": gettext_lazy("%(gpu_class)s has no slice %(profile)s. Its slices: %(names)s."),
     "bad_clock": gettext_lazy("Enter a time of day such as 08:00."),
     "project_or_lab": gettext_lazy("Send either `project` or `lab`."),
     "spend_period": gettext_lazy("Choose 1 to 366 days. `ends` is the first day after the period."),
@@ -86,7 +79,6 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "day_example": gettext_lazy("Enter a day such as 2026-12-31."),
     "number_example": gettext_lazy("Enter a plain number, such as 100 or 2.5."),
     "clock_example": gettext_lazy("Enter a time such as 08:00."),
-    "last_day_missing": gettext_lazy("Enter the last day."),
     "extension_choice": gettext_lazy("Choose an extension from the list."),
     "option_choice": gettext_lazy("Choose one of the options shown."),
     "array_number": gettext_lazy("Enter a number from 1 to %(most)s."),
@@ -97,9 +89,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
         "possible. Try again in %(wait)s seconds."
     ),
     "class_choice": gettext_lazy("Choose a GPU class."),
-    "group_form": gettext_lazy(
-        "Write each group as a number and a GPU class, such as 4 l40s + 2 a100."
-    ),
+    "group_form": gettext_lazy("Write each group as a number and a GPU class, such as 4 l40s + 2 a100."),
     "class_of_group": gettext_lazy("Choose one GPU class for each group."),
     "duration_example": gettext_lazy("Enter a duration, such as 6h or 1h30m."),
     "repetition_end": gettext_lazy("Enter the last day of the repetition."),
@@ -108,9 +98,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "time_example": gettext_lazy("Enter a date and a time."),
     "not_refused": gettext_lazy("%(label)s was not refused, so it can't join the waiting list."),
     "no_entries": gettext_lazy("Choose the bookings of which you need only one."),
-    "form_stale": gettext_lazy(
-        "The booking has changed since you opened this form. Open it again."
-    ),
+    "form_stale": gettext_lazy("The booking has changed since you opened this form. Open it again."),
     "deadline_form": gettext_lazy("Enter the deadline as a date and time."),
     "unbooked_minutes": gettext_lazy("Enter whole minutes up to a week, or leave the field empty."),
     "board_number": gettext_lazy("Enter the number of the board. It is in the board's address."),
@@ -132,9 +120,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "file_unreadable": gettext_lazy("The file %(name)s can't be read."),
     "class_unknown_here": gettext_lazy("There is no such GPU class on this site."),
     "tier_unknown_here": gettext_lazy("There is no such tier on this site."),
-    "no_typical_price": gettext_lazy(
-        "There is no typical price of %(gpu_class)s in %(tier)s. Add one."
-    ),
+    "no_typical_price": gettext_lazy("There is no typical price of %(gpu_class)s in %(tier)s. Add one."),
     "policy_unchanged": gettext_lazy("These values are those of the version in force."),
     "policy_grid": gettext_lazy("grid must not be longer than horizon."),
     "policy_escalation": gettext_lazy(
@@ -154,9 +140,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "policy_twice": gettext_lazy("%(name)s has %(each)s twice."),
     "policy_order_keys": gettext_lazy("order must have every key; missing: %(missing)s."),
     "policy_order_first": gettext_lazy("order must begin with %(key)s, because pauses do, too."),
-    "jira_timestamp": gettext_lazy(
-        "`timestamp` is missing: milliseconds, or a time with its offset."
-    ),
+    "jira_timestamp": gettext_lazy("`timestamp` is missing: milliseconds, or a time with its offset."),
     "jira_approval": gettext_lazy("`approval` must be approve or decline."),
     "jira_field": gettext_lazy("The field %(name)s is missing or empty."),
     "jira_key": gettext_lazy("`issue.key` is missing, such as GPU-7."),

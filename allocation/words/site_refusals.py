@@ -5,12 +5,8 @@ from django.utils.translation import gettext_lazy
 
 _EFFECTS = {
     "message": gettext_lazy("%(owner)s gets the message."),
-    "release_running": gettext_lazy(
-        "%(owner)s is asked to release it. It keeps running until they do."
-    ),
-    "release_waiting": gettext_lazy(
-        "%(owner)s is asked to cancel it. It keeps its place until they do."
-    ),
+    "release_running": gettext_lazy("%(owner)s is asked to release it. It keeps running until they do."),
+    "release_waiting": gettext_lazy("%(owner)s is asked to cancel it. It keeps its place until they do."),
     "pause": gettext_lazy(
         "%(owner)s gets notice now. It is paused after %(grace)s, and can resume %(length)s later."
     ),
@@ -39,9 +35,7 @@ SENTENCES: dict[str, Promise] = {
     "hours_days_missing": gettext_lazy("Choose the days of these hours."),
     "no_condition": gettext_lazy("State at least one condition."),
     "bad_steps": gettext_lazy("A rule has one or two steps, each of another role."),
-    "too_many_rules": gettext_lazy(
-        "An organisation has at most %(most_rules)s rules. End one first."
-    ),
+    "too_many_rules": gettext_lazy("An organisation has at most %(most_rules)s rules. End one first."),
     "condition_out_of_range": gettext_lazy("Enter a number above 0 and up to %(most)s."),
     "hours_missing": gettext_lazy("Enter the hours of these days."),
     "unknown_zone": gettext_lazy("There is no such time zone."),
@@ -63,33 +57,24 @@ SENTENCES: dict[str, Promise] = {
     "board_taken": gettext_lazy("Another project has this board."),
     "jira_edition": gettext_lazy("Choose Cloud or Data Center."),
     "jira_url_query": gettext_lazy("The address of a Jira site has no query."),
-    "jira_mail_missing": gettext_lazy(
-        "Jira Cloud needs the e-mail address of the account that comments."
-    ),
+    "jira_mail_missing": gettext_lazy("Jira Cloud needs the e-mail address of the account that comments."),
     "jira_token_missing": gettext_lazy("Give the API token of the account."),
     "jira_project_key": gettext_lazy("The key of a Jira project is like GPU."),
     "jira_action": gettext_lazy("Choose to book or to quote."),
     "no_such_tier": gettext_lazy("There is no such tier."),
     "jira_board_missing": gettext_lazy("Give both a board and what its sprints ask for."),
     "not_an_approver": gettext_lazy("This person decides no approvals."),
-    "own_approver": gettext_lazy(
-        "Bookings are made in the name of this person, so another person decides."
-    ),
+    "own_approver": gettext_lazy("Bookings are made in the name of this person, so another person decides."),
     "jira_decline_status": gettext_lazy("Choose another status to decline."),
-    "jira_request_missing": gettext_lazy(
-        "Write a request such as 2 h100 6h or {customfield_10050}."
-    ),
-    "jira_transition": gettext_lazy(
-        "Write state=status, such as active=In Progress. States: %(names)s."
-    ),
+    "jira_request_missing": gettext_lazy("Write a request such as 2 h100 6h or {customfield_10050}."),
+    "jira_transition": gettext_lazy("Write state=status, such as active=In Progress. States: %(names)s."),
     "jira_decider_missing": gettext_lazy("Say in whose name these statuses decide."),
     "bad_message": gettext_lazy("Paste a JSON object, as Jira sends it."),
     "old_message": gettext_lazy("The message is of %(at)s, and it is %(now)s. Check the clocks."),
     "jira_person_left": gettext_lazy("%(name)s, in whose name Jira acts, has left."),
     "clock_not_in_doubt": gettext_lazy("No clock has jumped: there is nothing to accept."),
     "enrolment_refused": gettext_lazy(
-        "This enrolment token is unknown, used or older than 15 minutes. Ask the operator for a "
-        "new one."
+        "This enrolment token is unknown, used or older than 15 minutes. Ask the operator for a new one."
     ),
     "agent_too_old": gettext_lazy(
         "The agent of %(node)s (%(version)s) %(limit)s. Upgrade it to %(needed)s or later first."
@@ -130,17 +115,13 @@ SENTENCES: dict[str, Promise] = {
         "%(product_name)s is in use by %(count)s GPUs or past bookings and can't be removed."
     ),
     "bad_model_memory": gettext_lazy("Memory is a whole number of MiB, e.g. 81559."),
-    "bad_model_reset": gettext_lazy(
-        "A reset takes 1 to %(longest_switch)s seconds; 0 means none is needed."
-    ),
+    "bad_model_reset": gettext_lazy("A reset takes 1 to %(longest_switch)s seconds; 0 means none is needed."),
     "model_fixed": gettext_lazy(
         "%(product_name)s has GPUs, so its product name, class and memory can't change."
     ),
     "tenant_has_no_booking": gettext_lazy("This tenant has no booking with that number."),
     "amount_not_positive": gettext_lazy("Enter an amount above zero."),
-    "booking_not_over": gettext_lazy(
-        "%(booking)s is not over. Its charge can be corrected when it is."
-    ),
+    "booking_not_over": gettext_lazy("%(booking)s is not over. Its charge can be corrected when it is."),
     "refund_too_large": gettext_lazy("At most %(was)s can be refunded."),
     "charge_too_large": gettext_lazy("At most %(room)s more can be charged."),
     "correction_reason": gettext_lazy(
@@ -165,15 +146,11 @@ SENTENCES: dict[str, Promise] = {
         "%(most_open)s of your files are being made. Wait until one of them is ready."
     ),
     "export_failed": gettext_lazy("This file could not be made. Ask for it again."),
-    "export_unfinished": gettext_lazy(
-        "%(lines_done)s of %(lines)s lines are written. Ask again later."
-    ),
+    "export_unfinished": gettext_lazy("%(lines_done)s of %(lines)s lines are written. Ask again later."),
     "blackout_over": gettext_lazy("The maintenance of %(where)s is already over."),
     "maintenance_far": gettext_lazy("Plan maintenance at most a year ahead."),
     "maintenance_reason": gettext_lazy("Describe the maintenance; users read it."),
-    "maintenance_deadline": gettext_lazy(
-        "Work has to end between the start and the end of the maintenance."
-    ),
+    "maintenance_deadline": gettext_lazy("Work has to end between the start and the end of the maintenance."),
     "end_before_start": gettext_lazy("The end must be after the start."),
     "maintenance_end_past": gettext_lazy(
         "Maintenance that has begun can't end in the past. Name a later end, or end it now."
@@ -185,9 +162,7 @@ SENTENCES: dict[str, Promise] = {
     "maintenance_past": gettext_lazy("Maintenance can't start in the past."),
     "maintenance_long": gettext_lazy("Maintenance lasts at most 90 days."),
     "one_target": gettext_lazy("Name either a rack or a node."),
-    "outage_length": gettext_lazy(
-        "A planned outage takes at least a minute and at most four hours."
-    ),
+    "outage_length": gettext_lazy("A planned outage takes at least a minute and at most four hours."),
     "freeze_length": gettext_lazy("A freeze lasts at most 30 days."),
     "bad_duration": gettext_lazy("Write the duration like “20m” or “2h”."),
     "mode_reason": gettext_lazy("Enter a reason; all members read it."),
@@ -197,17 +172,13 @@ SENTENCES: dict[str, Promise] = {
         "Only leads of the project and tenant admins send its reports to others."
     ),
     "report_exists": gettext_lazy("This report is sent already. End it to choose another time."),
-    "model_not_shipped": gettext_lazy(
-        "The shipped catalogue has no model %(slug)s. Describe it yourself."
-    ),
+    "model_not_shipped": gettext_lazy("The shipped catalogue has no model %(slug)s. Describe it yourself."),
     "stop_reason": gettext_lazy("Enter a reason. Everybody who is stopped reads it."),
     "stop_length": gettext_lazy("A stop lasts at most 90 days."),
     "unknown_scope": gettext_lazy("Stop one of: %(known)s."),
     "stop_over": gettext_lazy("The stop of %(of)s is over."),
     "unknown_calendar": gettext_lazy("Choose the content of the calendar."),
-    "too_many_calendars": gettext_lazy(
-        "You have %(most_feeds)s calendars. Revoke one you do not use."
-    ),
+    "too_many_calendars": gettext_lazy("You have %(most_feeds)s calendars. Revoke one you do not use."),
     "no_speed": gettext_lazy(
         "The speed of %(workload)s on %(gpu_class)s is not known. %(known)s Leave the kind of work "
         "out to book a fixed duration."
@@ -224,9 +195,7 @@ SENTENCES: dict[str, Promise] = {
     "text_length": gettext_lazy("A text has 1 to %(longest_text)s characters."),
     "text_invisible": gettext_lazy("A text has no control or invisible characters."),
     "bad_length": gettext_lazy("Enter how long the pause lasts: from 1 min to 7 days, such as 4h."),
-    "owner_message": gettext_lazy(
-        "Enter a text of 1 to %(longest)s visible characters. The owners read it."
-    ),
+    "owner_message": gettext_lazy("Enter a text of 1 to %(longest)s visible characters. The owners read it."),
     "series_too_long": gettext_lazy(
         "Maintenance repeats at most %(max_dates)s times. Choose an earlier last day."
     ),

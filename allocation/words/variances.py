@@ -23,9 +23,7 @@ def variance_headline(said: Mapping[str, Any]) -> str:
     if said["against"] == "plan":
         return _("%(name)s has spent %(amount)s %(more)s than planned") % facts
     weekday = f"{date.fromisoformat(said['day']):%A}s"
-    return _("%(name)s spent %(amount)s %(more)s than on usual %(weekday)s") % (
-        facts | {"weekday": weekday}
-    )
+    return _("%(name)s spent %(amount)s %(more)s than on usual %(weekday)s") % (facts | {"weekday": weekday})
 
 
 def variance_sentence(said: Mapping[str, Any]) -> str:
@@ -37,9 +35,7 @@ def variance_sentence(said: Mapping[str, Any]) -> str:
         "day": f"{day:%a} {day.day} {day:%b}",
     }
     if said["against"] == "plan":
-        return (
-            _("%(actual)s were spent until %(day)s, and an even plan allows %(expected)s.") % facts
-        )
+        return _("%(actual)s were spent until %(day)s, and an even plan allows %(expected)s.") % facts
     return _("%(actual)s were spent on %(day)s, and %(expected)s are usual.") % facts
 
 
@@ -47,9 +43,7 @@ def cause_name(part: Mapping[str, Any]) -> str:
     """The cause in a few words."""
     is_more = Decimal(part["amount"]) > 0
     return {
-        "plan": _("The plan is below usual spend")
-        if is_more
-        else _("The plan is above usual spend"),
+        "plan": _("The plan is below usual spend") if is_more else _("The plan is above usual spend"),
         "volume": _("More GPU-hours") if is_more else _("Fewer GPU-hours"),
         "class": _("More expensive GPU classes") if is_more else _("Cheaper GPU classes"),
         "tier": _("More expensive tiers") if is_more else _("Cheaper tiers"),
@@ -66,9 +60,7 @@ def cause_sentence(part: Mapping[str, Any], currency: str, names: Names) -> str:
     if not facts or facts.get("before", "") == facts.get("after"):
         return ""
     if part["cause"] == "plan":
-        usual, planned = (
-            money_text(Decimal(facts[name]), currency) for name in ("usual", "planned")
-        )
+        usual, planned = (money_text(Decimal(facts[name]), currency) for name in ("usual", "planned"))
         if usual == planned:
             return ""
         return _("Usual days of this number cost %(usual)s; the plan has %(planned)s.") % {
@@ -80,14 +72,10 @@ def cause_sentence(part: Mapping[str, Any], currency: str, names: Names) -> str:
         return _("%(after)s GPU-hours instead of %(before)s.") % hours
     if part["cause"] == "price":
         before, after = (rate_text(Decimal(facts[name]), currency) for name in ("before", "after"))
-        text = _(
-            "A GPU-hour of these classes and tiers cost %(after)s on average instead of %(before)s."
-        )
+        text = _("A GPU-hour of these classes and tiers cost %(after)s on average instead of %(before)s.")
         return text % {"before": before, "after": after}
     name = names[part["cause"]].get(facts["name"], facts["name"])
-    return _("%(name)s had %(after)s %% of the hours instead of %(before)s %%.") % (
-        {**facts, "name": name}
-    )
+    return _("%(name)s had %(after)s %% of the hours instead of %(before)s %%.") % ({**facts, "name": name})
 
 
 def parts_shown(parts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -7,6 +7,7 @@ from django.views.decorators.csrf import csrf_exempt
 import allocation.api.urls
 import billing.api.urls
 import tenants.api.urls
+from allocation.features import feature_urls
 from portal.api.docs import Document, docs_page, docs_start
 from portal.api.errors import PROBLEM_JSON, problem
 from portal.api.health import healthz, readyz, statusz
@@ -25,6 +26,7 @@ def no_such_address(request: HttpRequest) -> JsonResponse:
 
 api_urlpatterns: list[URLPattern] = [
     *allocation.api.urls.urlpatterns,
+    *feature_urls("rest"),
     *tenants.api.urls.urlpatterns,
     *billing.api.urls.urlpatterns,
     path("schema/", Document.as_view(), name="api-schema"),

@@ -222,17 +222,13 @@ class ApiView(APIView):
                 answer_store(self.actor, keyed, _without(response, secret), is_final=is_final)
         return response
 
-    def deferred(
-        self, response: Response, wait: Wait, keyed: KeyedRequest | None = None
-    ) -> DeferredResponse:
+    def deferred(self, response: Response, wait: Wait, keyed: KeyedRequest | None = None) -> DeferredResponse:
         """Returns the present answer, with a callback that makes the final one."""
 
         def conclude(found: object, applied: bool) -> HttpResponseBase:  # noqa: FBT001 (one call)
             return self._final_answer(wait, keyed, found, applied)
 
-        answer = DeferredResponse(
-            response.data, status=response.status_code, headers=dict(response.items())
-        )
+        answer = DeferredResponse(response.data, status=response.status_code, headers=dict(response.items()))
         answer.deferred = Deferred(wait, conclude)
         return answer
 
@@ -274,6 +270,4 @@ def _without(response: Response, secret: Iterable[str]) -> Response:
     hidden = dict.fromkeys(secret)
     if not hidden:
         return response
-    return Response(
-        {**response.data, **hidden}, status=response.status_code, headers=dict(response.items())
-    )
+    return Response({**response.data, **hidden}, status=response.status_code, headers=dict(response.items()))

@@ -106,9 +106,7 @@ def _answer(intake: Intake, together: Collection) -> Response | None:
         with together.member(), log_ids(**intake.ids):
             response = intake.work()
             if intake.keyed is not None:
-                key_write(
-                    intake.actor, intake.keyed, response, intake.now, is_final=intake.is_final
-                )
+                key_write(intake.actor, intake.keyed, response, intake.now, is_final=intake.is_final)
     except (Refused, HookQuestion, NotTogether):
         return None
     return response

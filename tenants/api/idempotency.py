@@ -62,9 +62,7 @@ class StoredAnswer:
 
     def response(self) -> Response:
         """Returns the answer with its data, for a replay that also waits for the final one."""
-        return Response(
-            json.loads(self.text), status=self.status, headers={**self.headers, **REPLAYED}
-        )
+        return Response(json.loads(self.text), status=self.status, headers={**self.headers, **REPLAYED})
 
 
 def keyed_request_of(request: Request, raw: bytes) -> KeyedRequest | None:

@@ -133,17 +133,16 @@ class ProjectOne(ApiView):
         with self.tx():
             project = access_project(self.actor, slug)
             if "lab" in sent:
-                project = project_lab_set(
-                    actor=self.actor, project=slug, lab=sent["lab"], now=self.now
-                )
+                project = project_lab_set(actor=self.actor, project=slug, lab=sent["lab"], now=self.now)
             if "is_open" in sent:
-                project = project_open_set(
-                    actor=self.actor, slug=slug, is_open=sent["is_open"], now=self.now
-                )
+                project = project_open_set(actor=self.actor, slug=slug, is_open=sent["is_open"], now=self.now)
             project = project_labels_set(
-                actor=self.actor, project=project, labels=sent.get("labels"),
-                external_ref=sent.get("external_ref"), now=self.now,
-            )  # fmt: skip
+                actor=self.actor,
+                project=project,
+                labels=sent.get("labels"),
+                external_ref=sent.get("external_ref"),
+                now=self.now,
+            )
             return Response(_shown(self.actor, project))
 
 
@@ -158,9 +157,9 @@ class ProjectMembers(ApiView):
         with self.tx():
             project = access_project(self.actor, slug)
             members, next_cursor = page_of(
-                Membership.objects.filter(
-                    tenant_id=self.actor.tenant_id, project=project
-                ).select_related("user"),
+                Membership.objects.filter(tenant_id=self.actor.tenant_id, project=project).select_related(
+                    "user"
+                ),
                 keys=("id",),
                 query=self.query,
                 scope=f"members:{project.id}",

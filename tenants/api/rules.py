@@ -72,9 +72,7 @@ class QuotaIn(Strict):
                 {"project": [refusal_text("limit_owner")]}, code="missing_field"
             )
         if "lab" in given and given["weight"] != 1:
-            raise serializers.ValidationError(
-                {"lab": [refusal_text("lab_weight")]}, code="bad_value"
-            )
+            raise serializers.ValidationError({"lab": [refusal_text("lab_weight")]}, code="bad_value")
         if "limit_units" in given and "borrow_limit_units" in given:
             raise serializers.ValidationError(
                 {"limit_units": [refusal_text("limit_twice")]}, code="bad_value"

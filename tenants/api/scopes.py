@@ -4,17 +4,15 @@ A scope limits a token; what the person may do is decided by their roles in any 
 `read` everywhere.
 """
 
-from collections.abc import Mapping
-
 from rest_framework.request import Request
 
 from tenants.models import Scope
 from tenants.platform.errors import Refused
 from tenants.words import refusal_text
 
-# The scope of the methods other than GET, by the route's name. Creating or replacing a token needs
-# only `read`, because the new one is never stronger than the one that creates it.
-WRITES: Mapping[str, str] = {
+# The scope of the methods other than GET, by the route's name; endpoints add their own. Creating or
+# replacing a token needs only `read`, because the new one is never stronger than the one that creates it.
+WRITES: dict[str, str] = {
     # The caller
     "api-me": Scope.ADMIN,
     "api-tokens": Scope.READ,
@@ -135,8 +133,6 @@ WRITES: Mapping[str, str] = {
     "api-approval-alternative": Scope.BOOK,
     "api-approval-rules": Scope.PROJECT,
     "api-approval-rule-end": Scope.PROJECT,
-    "api-stand-ins": Scope.PROJECT,
-    "api-stand-in-end": Scope.PROJECT,
     "api-overrides": Scope.BOOK,
     "api-override-withdraw": Scope.BOOK,
     "api-override-grant": Scope.ADMIN,

@@ -179,9 +179,7 @@ urlpatterns = [
     path("webhooks/<uuid:webhook_id>/enabled", WebhookEnabled.as_view(), name="api-webhook-on"),
     path("webhooks/<uuid:webhook_id>/secret", WebhookSecret.as_view(), name="api-webhook-secret"),
     path("webhooks/<uuid:webhook_id>/test", WebhookTest.as_view(), name="api-webhook-test"),
-    path(
-        "webhooks/<uuid:webhook_id>/deliveries", Deliveries.as_view(), name="api-webhook-deliveries"
-    ),
+    path("webhooks/<uuid:webhook_id>/deliveries", Deliveries.as_view(), name="api-webhook-deliveries"),
     path(
         "webhooks/<uuid:webhook_id>/resend",
         DeliveriesResend.as_view(),

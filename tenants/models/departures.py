@@ -13,18 +13,24 @@ class Departure(models.Model):
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True,
-        related_name="+", help_text="Null: everybody.",
-    )  # fmt: skip
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Null: everybody.",
+    )
     project = models.ForeignKey(
-        Project, on_delete=models.CASCADE, null=True, blank=True, db_constraint=False,
+        Project,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        db_constraint=False,
         help_text="Null: all projects of the organisation.",
-    )  # fmt: skip
+    )
     is_seen = models.BooleanField(
         default=False, db_default=False, help_text="Whether a turn has ended what was planned."
     )
 
     class Meta:
-        indexes = [
-            models.Index(fields=["id"], name="departure_new", condition=models.Q(is_seen=False))
-        ]
+        indexes = [models.Index(fields=["id"], name="departure_new", condition=models.Q(is_seen=False))]

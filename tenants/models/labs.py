@@ -81,9 +81,7 @@ class PersonQuota(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     user = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True)
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     limit_units = models.BigIntegerField()
@@ -95,9 +93,7 @@ class PersonQuota(models.Model):
                 name="person_quota_once",
                 nulls_distinct=False,
             ),
-            models.CheckConstraint(
-                condition=Q(limit_units__gte=0), name="person_quota_never_negative"
-            ),
+            models.CheckConstraint(condition=Q(limit_units__gte=0), name="person_quota_never_negative"),
         ]
 
 
@@ -111,15 +107,9 @@ class QuotaWindow(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    lab = models.ForeignKey(
-        Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
-    user = models.ForeignKey(
-        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
-    )
+    lab = models.ForeignKey(Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
+    user = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     limit_units = models.BigIntegerField()
 
@@ -139,12 +129,8 @@ class QuotaWindow(models.Model):
     class Meta:
         ordering = ["gpu_class", "created", "id"]
         constraints = [
-            models.CheckConstraint(
-                condition=Q(limit_units__gte=0), name="quota_window_never_negative"
-            ),
-            models.CheckConstraint(
-                condition=Q(lab=None) | Q(project=None), name="quota_window_of_one_owner"
-            ),
+            models.CheckConstraint(condition=Q(limit_units__gte=0), name="quota_window_never_negative"),
+            models.CheckConstraint(condition=Q(lab=None) | Q(project=None), name="quota_window_of_one_owner"),
             models.CheckConstraint(
                 condition=Q(user=None) | Q(lab=None), name="quota_window_no_person_of_a_lab"
             ),

@@ -20,9 +20,13 @@ class OperatorAccess(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     operator = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     person = models.ForeignKey(
-        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+",
+        User,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
         help_text="Whose pages are shown; null: those of an admin.",
-    )  # fmt: skip
+    )
     reason = models.CharField(max_length=200, help_text="The tenant's admins read it.")
     opened = models.DateTimeField()
     until = models.DateTimeField()
@@ -36,9 +40,7 @@ class OperatorAccess(models.Model):
                 condition=Q(ended_at=None),
                 name="operator_access_one_open",
             ),
-            models.CheckConstraint(
-                condition=Q(until__gt=F("opened")), name="operator_access_window_sane"
-            ),
+            models.CheckConstraint(condition=Q(until__gt=F("opened")), name="operator_access_window_sane"),
             models.CheckConstraint(condition=~Q(reason=""), name="operator_access_has_reason"),
         ]
         indexes = [

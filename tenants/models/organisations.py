@@ -15,9 +15,7 @@ class Tenant(models.Model):
     slug = models.SlugField(max_length=40, unique=True)
     name = models.CharField(max_length=120)
     is_open = models.BooleanField(default=True)
-    bookings_counted = models.BigIntegerField(
-        default=0, help_text="The highest number of a booking so far."
-    )
+    bookings_counted = models.BigIntegerField(default=0, help_text="The highest number of a booking so far.")
 
     def __str__(self) -> str:
         return self.name
@@ -68,9 +66,7 @@ class Project(models.Model):
     slug = models.SlugField(max_length=40)
     name = models.CharField(max_length=120)
     is_open = models.BooleanField(default=True)
-    lab = models.ForeignKey(
-        Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    lab = models.ForeignKey(Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     labels = models.JSONField(
         default=dict,
         db_default=models.Value({}, output_field=models.JSONField()),
@@ -83,9 +79,7 @@ class Project(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(
-                condition=Q(external_ref__regex=r"^\S*$"), name="project_reference_sane"
-            ),
+            models.CheckConstraint(condition=Q(external_ref__regex=r"^\S*$"), name="project_reference_sane"),
             models.UniqueConstraint(fields=["tenant", "slug"], name="project_slug_in_tenant"),
             models.UniqueConstraint(fields=["tenant", "id"], name="project_id_in_tenant"),
         ]
@@ -108,9 +102,7 @@ class Membership(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     user = models.ForeignKey(User, on_delete=models.PROTECT)
     role = models.CharField(max_length=16, choices=Role.choices)
     is_from_groups = models.BooleanField(
@@ -145,9 +137,7 @@ class Invitation(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     role = models.CharField(max_length=16, choices=Role.choices)
     invitee = models.CharField(
         max_length=254,
@@ -156,9 +146,14 @@ class Invitation(models.Model):
     state = models.CharField(max_length=8, choices=State.choices, default=State.OPEN)
     made_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     made_with = models.ForeignKey(
-        "ApiToken", on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        related_name="+", help_text="The token that made it, with which it ends; null: a browser.",
-    )  # fmt: skip
+        "ApiToken",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that made it, with which it ends; null: a browser.",
+    )
     created = models.DateTimeField()
     expires = models.DateTimeField()
     decided = models.DateTimeField(null=True, blank=True)
@@ -241,9 +236,7 @@ class Tier(models.Model):
     grace_seconds = models.PositiveIntegerField(
         default=600, help_text="Time between the notice and the pause."
     )
-    protected_seconds = models.PositiveIntegerField(
-        default=0, help_text="Time after a start without pauses."
-    )
+    protected_seconds = models.PositiveIntegerField(default=0, help_text="Time after a start without pauses.")
     pause_method = models.CharField(
         max_length=8, choices=PauseMethod.choices, db_default="stop", default=PauseMethod.STOP
     )
@@ -309,13 +302,11 @@ class Tier(models.Model):
                 name="tier_pause_method",
             ),
             models.CheckConstraint(
-                condition=Q(late_share__lte=100)
-                & (Q(no_show_share=None) | Q(no_show_share__lte=100)),
+                condition=Q(late_share__lte=100) & (Q(no_show_share=None) | Q(no_show_share__lte=100)),
                 name="tier_shares",
             ),
             models.CheckConstraint(
-                condition=Q(idle_action__in=["tell", "end"])
-                | Q(idle_action="pause", pausable=True),
+                condition=Q(idle_action__in=["tell", "end"]) | Q(idle_action="pause", pausable=True),
                 name="tier_idle_action",
             ),
         ]
@@ -330,9 +321,7 @@ class Quota(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
 
     # At any instant

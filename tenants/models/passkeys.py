@@ -35,9 +35,7 @@ class PasskeyChallenge(models.Model):
         ADD = "add", "Add a passkey"
         CHECK = "check", "Sign in, or confirm a dangerous act"
 
-    digest = models.BinaryField(
-        max_length=32, primary_key=True, help_text="SHA-256 of the challenge."
-    )
+    digest = models.BinaryField(max_length=32, primary_key=True, help_text="SHA-256 of the challenge.")
     session = models.BinaryField(max_length=32, help_text="The digest of the browser's session.")
     use = models.CharField(max_length=8, choices=Use.choices)
     user = models.ForeignKey(

@@ -34,15 +34,11 @@ class User(AbstractUser):
         NONE = "none", "Nothing"
 
     time_zone = models.CharField(max_length=64, default="Europe/Berlin")
-    mails = models.CharField(
-        max_length=8, choices=Mails.choices, default=Mails.ALL, db_default=Mails.ALL
-    )
+    mails = models.CharField(max_length=8, choices=Mails.choices, default=Mails.ALL, db_default=Mails.ALL)
 
     class Meta(AbstractUser.Meta):
         constraints = [
-            models.CheckConstraint(
-                condition=Q(mails__in=["all", "urgent", "none"]), name="user_mails"
-            ),
+            models.CheckConstraint(condition=Q(mails__in=["all", "urgent", "none"]), name="user_mails"),
         ]
 
     # Sign-ins are in the audit log.
@@ -102,9 +98,7 @@ class SecondFactor(models.Model):
     user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="+")
     salt = models.BinaryField(max_length=32)
     created = models.DateTimeField()
-    confirmed = models.DateTimeField(
-        null=True, blank=True, help_text="Since when sign-in asks for it."
-    )
+    confirmed = models.DateTimeField(null=True, blank=True, help_text="Since when sign-in asks for it.")
     last_step = models.BigIntegerField(
         default=0, help_text="The 30 seconds of the last accepted code, which works once."
     )
@@ -131,9 +125,7 @@ class Session(models.Model):
         related_name="+",
         help_text="Who gave the password, and has to give the second factor.",
     )
-    verified = models.DateTimeField(
-        null=True, blank=True, help_text="When the second factor was last given."
-    )
+    verified = models.DateTimeField(null=True, blank=True, help_text="When the second factor was last given.")
     only_tenant = models.ForeignKey(
         "Tenant",
         on_delete=models.CASCADE,

@@ -30,9 +30,14 @@ class PolicyHook(models.Model):
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     made_with = models.ForeignKey(
-        ApiToken, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        related_name="+", help_text="The token that set its address, and with which it ends.",
-    )  # fmt: skip
+        ApiToken,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that set its address, and with which it ends.",
+    )
 
     # Secrets
     salt = models.BinaryField(max_length=32)
@@ -87,9 +92,7 @@ class PolicyHookCall(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    hook = models.ForeignKey(
-        PolicyHook, on_delete=models.CASCADE, related_name="calls", db_constraint=False
-    )
+    hook = models.ForeignKey(PolicyHook, on_delete=models.CASCADE, related_name="calls", db_constraint=False)
     key = models.UUIDField(help_text="The header `webhook-id`.")
     at = models.DateTimeField()
     act = models.CharField(max_length=20, help_text="What was asked for: `booking`, `batch`, …")

@@ -30,9 +30,7 @@ class SignOnGroup(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     group = models.CharField(max_length=200, help_text="The name in the claim; * is everybody.")
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     role = models.CharField(max_length=16, choices=Role.choices)
 
     class Meta:
@@ -70,9 +68,7 @@ class SignOnIdentity(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["tenant", "issuer", "subject"], name="sign_on_identity_once"
-            ),
+            models.UniqueConstraint(fields=["tenant", "issuer", "subject"], name="sign_on_identity_once"),
             models.UniqueConstraint(fields=["tenant", "user"], name="sign_on_identity_of_user"),
         ]
 

@@ -35,16 +35,10 @@ def _more(kind: str, count: int) -> str:
     """The text by the number of what is countable."""
     texts = {
         "quota": ngettext("%(amount)s more GPU", "%(amount)s more GPUs", count),
-        "lab_quota": ngettext(
-            "%(amount)s more GPU for the lab", "%(amount)s more GPUs for the lab", count
-        ),
-        "person_quota": ngettext(
-            "%(amount)s more GPU for you", "%(amount)s more GPUs for you", count
-        ),
+        "lab_quota": ngettext("%(amount)s more GPU for the lab", "%(amount)s more GPUs for the lab", count),
+        "person_quota": ngettext("%(amount)s more GPU for you", "%(amount)s more GPUs for you", count),
         "gpu_hours": ngettext("%(amount)s more GPU-hour", "%(amount)s more GPU-hours", count),
-        "open_bookings": ngettext(
-            "%(amount)s more open booking", "%(amount)s more open bookings", count
-        ),
+        "open_bookings": ngettext("%(amount)s more open booking", "%(amount)s more open bookings", count),
         "open_gpus": ngettext("%(amount)s more GPU at once", "%(amount)s more GPUs at once", count),
     }
     return texts.get(kind) or str(_MORE.get(kind, _MORE_OF_ANY))
@@ -64,15 +58,9 @@ _SENTENCES: dict[str, Promise] = {
     ),
     "bad_zone": gettext_lazy("Enter a time zone such as Europe/Berlin."),
     "unknown_act": gettext_lazy("This page has changed. Reload it, then send the form again."),
-    "too_many_labels": gettext_lazy(
-        "There are %(labels)s labels; at most %(max_labels)s are possible."
-    ),
-    "label_twice": gettext_lazy(
-        "The label %(key)s occurs twice. Write labels such as team=vision."
-    ),
-    "label_empty": gettext_lazy(
-        "The label %(key)s needs a value. Write labels such as team=vision."
-    ),
+    "too_many_labels": gettext_lazy("There are %(labels)s labels; at most %(max_labels)s are possible."),
+    "label_twice": gettext_lazy("The label %(key)s occurs twice. Write labels such as team=vision."),
+    "label_empty": gettext_lazy("The label %(key)s needs a value. Write labels such as team=vision."),
     "bad_reference": gettext_lazy(
         "Enter a URL or the key of a ticket, up to %(max_reference)s characters without spaces."
     ),
@@ -85,9 +73,7 @@ _SENTENCES: dict[str, Promise] = {
         "begins and ends with a letter or a digit."
     ),
     "label_reserved": gettext_lazy("Each charge already has the tag %(key)s. Choose another key."),
-    "label_value": gettext_lazy(
-        "The value of %(key)s has 1 to %(max_value)s characters and no comma."
-    ),
+    "label_value": gettext_lazy("The value of %(key)s has 1 to %(max_value)s characters and no comma."),
     "too_deep": gettext_lazy("The JSON may be nested at most %(max_depth)s levels deep."),
     "text_bytes": gettext_lazy("Text may not contain NUL or unpaired surrogates."),
     "body_object": gettext_lazy("The body must be a JSON object."),
@@ -100,19 +86,16 @@ _SENTENCES: dict[str, Promise] = {
     "unknown_field": gettext_lazy("There is no field %(name)s here. The fields: %(names)s."),
     "no_fields": gettext_lazy("There is no field %(name)s here: nothing can be sent."),
     "choose_one_of": gettext_lazy("Choose one of: %(choices)s."),
-    "bad_amount_text": gettext_lazy(
-        "Write the amount as plain digits with a point, such as 1000.50."
-    ),
+    "bad_amount_text": gettext_lazy("Write the amount as plain digits with a point, such as 1000.50."),
     "instant_form": gettext_lazy("Write a time such as 2026-11-21T14:00:00Z."),
     "instant_offset": gettext_lazy("Add an offset from UTC to the time, such as Z or +01:00."),
     "no_such_instant": gettext_lazy("This time does not exist."),
     "instant_range": gettext_lazy("This time is out of range."),
+    "value_missing": gettext_lazy("This is needed."),
     "day_form": gettext_lazy("Write a day such as 2026-11-21."),
     "day_range": gettext_lazy("This day is out of range."),
     "duration_zero": gettext_lazy("The duration must be more than zero."),
-    "duration_form": gettext_lazy(
-        "Write the duration in whole seconds, or such as PT6H or P1DT12H."
-    ),
+    "duration_form": gettext_lazy("Write the duration in whole seconds, or such as PT6H or P1DT12H."),
     "repeated_param": gettext_lazy("Send each parameter only once."),
     "bad_cursor": gettext_lazy("This cursor does not belong to this list."),
 }

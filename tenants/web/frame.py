@@ -128,9 +128,7 @@ def tenant_page(view: View) -> View:
     return page
 
 
-def _read_as(
-    request: HttpRequest, access: AccessView, view: Callable[[Actor], HttpResponse]
-) -> HttpResponse:
+def _read_as(request: HttpRequest, access: AccessView, view: Callable[[Actor], HttpResponse]) -> HttpResponse:
     """Shows a page to an operator with an open access, and writes that it was read.
 
     Whatever would change something is refused, and the database would refuse it, too.

@@ -21,7 +21,7 @@ from django.views.decorators.http import require_safe
 from tenants.access import Actor
 from tenants.models import AuditEntry, User
 from tenants.platform.costly import costly
-from tenants.platform.csv_text import plain
+from tenants.platform.text import csv_plain
 from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
 from tenants.services.sealed_log.search import (
     SYSTEM,
@@ -178,9 +178,7 @@ def _context(
 
 
 def _row(entry: AuditEntry, names: Mapping[int, str], base: str) -> LogRow:
-    before, _, behind = ACTIONS.get(entry.action, f"{entry.action}: {{object}}").partition(
-        "{object}"
-    )
+    before, _, behind = ACTIONS.get(entry.action, f"{entry.action}: {{object}}").partition("{object}")
     has_object = "{object}" in ACTIONS.get(entry.action, "{object}")
     detail = log_detail(entry, names)
     name = object_name(entry.object_kind, entry.object_id, detail) if has_object else ""
@@ -213,9 +211,7 @@ def _href(entry: AuditEntry, name: str, base: str) -> str:
     return "" if address is None else base + address.format(name)
 
 
-def _csv(
-    request: HttpRequest, tenant_id: UUID | None, name: str, own: int | None = None
-) -> HttpResponse:
+def _csv(request: HttpRequest, tenant_id: UUID | None, name: str, own: int | None = None) -> HttpResponse:
     form = LogForm(request.GET)
     form.is_valid()
     entries = list(log_entries(tenant_id, form.wanted(own))[:MOST_EXPORTED])
@@ -223,7 +219,7 @@ def _csv(
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
-    writer.writerows([plain(cell) for cell in _cells(entry, names)] for entry in entries)
+    writer.writerows([csv_plain(cell) for cell in _cells(entry, names)] for entry in entries)
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="log-{name}.csv"'
     return response

@@ -72,9 +72,7 @@ class QuotaRow:
     @property
     def words(self) -> str:
         """Returns the bar as text."""
-        limit = (
-            f"at most {self.limit} including borrowed GPUs" if self.limit else "no limit of its own"
-        )
+        limit = f"at most {self.limit} including borrowed GPUs" if self.limit else "no limit of its own"
         used = f"{self.used} in use"
         used += f", {self.borrowed} of them borrowed" if self.borrowed else ""
         return f"{used}; {self.guaranteed} guaranteed, {limit}"
@@ -168,9 +166,7 @@ def class_cards(
                 for row in each.rows
             ),
             split=gpus_text(each.split_units),
-            free=gpus_text(max(0, each.total.guaranteed_units - each.split_units))
-            if each.total
-            else "",
+            free=gpus_text(max(0, each.total.guaranteed_units - each.split_units)) if each.total else "",
             more=weights_caps_rows(each, _typed_more(each.gpu_class.slug, sent)),
             more_is_open=_typed_more(each.gpu_class.slug, sent) is not None,
             cap=_cap(each.total),
@@ -195,9 +191,7 @@ def _typed_more(gpu_class: str, sent: RefusedForm | None) -> QueryDict | None:
     return sent.form if sent and is_more and sent.form.get("gpu_class") == gpu_class else None
 
 
-def _row_to_change(
-    row: QuotaRow, gpu_class: str, owner_key: str, sent: RefusedForm | None
-) -> QuotaRow:
+def _row_to_change(row: QuotaRow, gpu_class: str, owner_key: str, sent: RefusedForm | None) -> QuotaRow:
     """Returns the row with its inputs, as typed if its form was refused."""
     owner = row.owner
     owner_value = owner.slug if isinstance(owner, Project) else str(owner.id)
@@ -290,9 +284,7 @@ def cap_words(hours: int | None, days: int | None) -> str:
     """Returns `at most 500 GPU-hours in any 7 days`; empty without a cap."""
     if hours is None:
         return ""
-    period = (
-        "a calendar month (UTC)" if days is None else "a day" if days == 1 else f"any {days} days"
-    )
+    period = "a calendar month (UTC)" if days is None else "a day" if days == 1 else f"any {days} days"
     return f"at most {hours:,} GPU-hours in {period}"
 
 

@@ -18,27 +18,25 @@ KEPT = "kept."
 
 
 # Acts of pages that need a fresh second factor, by the page and the value of `act`:
-# secrets, tokens and other people's access. Pages of the operators' process call `step_up`.
-DANGEROUS = frozenset(
-    {
-        ("people", "invite"),
-        ("people", "role"),
-        ("people", "remove"),
-        ("people", "disable"),
-        ("people", "enable"),
-        ("policy-hook", "rotate"),
-        ("webhook", "rotate"),
-        ("jira-one", "rotate"),
-        ("labs", "lead"),
-        ("stand-ins", "name"),
-        ("service-accounts", "create"),
-        ("service-account", "rotate"),
-        ("service-account", "token"),
-        ("settings", "rotate"),
-        ("settings", "token"),
-        ("device-sign-in", "grant"),
-    }
-)
+# secrets, tokens and other people's access. Acts of a `form_page` add themselves. Pages of the
+# operators' process call `step_up`.
+DANGEROUS = {
+    ("people", "invite"),
+    ("people", "role"),
+    ("people", "remove"),
+    ("people", "disable"),
+    ("people", "enable"),
+    ("policy-hook", "rotate"),
+    ("webhook", "rotate"),
+    ("jira-one", "rotate"),
+    ("labs", "lead"),
+    ("service-accounts", "create"),
+    ("service-account", "rotate"),
+    ("service-account", "token"),
+    ("settings", "rotate"),
+    ("settings", "token"),
+    ("device-sign-in", "grant"),
+}
 
 
 def page_step_up(request: HttpRequest) -> HttpResponse | None:
@@ -76,9 +74,7 @@ def factor_context(request: HttpRequest, user: User) -> dict[str, object]:
     """Returns what the form shows of the person's factors, with a new challenge for a passkey."""
     factor, options = factor_of(user), ""
     if passkeys_of(user):
-        options = passkey_request_options(
-            user=user, session=credential_of(request), now=timezone.now()
-        )
+        options = passkey_request_options(user=user, session=credential_of(request), now=timezone.now())
     return {
         "username": user.username,
         "has_app": factor is not None and factor.confirmed is not None,

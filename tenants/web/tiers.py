@@ -233,8 +233,7 @@ def _term(field: str, value: object) -> str:
 def _terms(form: QueryDict) -> TierTerms:
     """Reads the terms of the form. Raises Refused."""
     times = {
-        f"{name}_seconds": seconds_read(form.get(name, UNSENT.get(name, "")), param=name)
-        for name in TIMES
+        f"{name}_seconds": seconds_read(form.get(name, UNSENT.get(name, "")), param=name) for name in TIMES
     }
     after = form.get("no_show_after", "")
     return TierTerms(
@@ -262,16 +261,13 @@ def _form_sent(sent: QueryDict, refusal: Refused, tier: Mapping[str, object] | N
     flags = {name: name in sent for name in FLAGS}
     form = _form(sent.dict(), flags=flags, is_new=tier is None)
     fields = tuple(
-        replace(field, error=refusal.sentence) if field.name == param else field
-        for field in form.fields
+        replace(field, error=refusal.sentence) if field.name == param else field for field in form.fields
     )
     title = form.title if tier is None else str(tier["name"])
     return replace(form, title=title, fields=fields, failed=True)
 
 
-def _form(
-    values: Mapping[str, object], *, flags: Mapping[str, object], is_new: bool = False
-) -> TierForm:
+def _form(values: Mapping[str, object], *, flags: Mapping[str, object], is_new: bool = False) -> TierForm:
     key = "new" if is_new else str(values.get("slug", ""))
     return TierForm(
         key=key,

@@ -1,10 +1,12 @@
-"""Draws the floors of the code for docs/architecture.md: `python -m tests.docs.architecture`.
+"""Draws what docs/architecture.md says of the code: `python -m tests.docs.architecture`.
 
 The floors are the `layers` contracts of pyproject.toml, and what a package is for is the first line
-of its docstring, so the page can't say something else than what import-linter checks.
+of its docstring, so the page can't say something else than what import-linter checks. The table of
+features is read from their folders.
 """
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -12,14 +14,33 @@ from typing import Any
 from tests.docs.pages import ROOT, module_file
 
 PAGE = ROOT / "docs" / "architecture.md"
-BEGIN, END = "<!-- floors: `make docs` writes this -->", "<!-- end of floors -->"
+FEATURES = ROOT / "allocation" / "features"
+TABLE = re.compile(r"^class (\w+)\((?:EndedRow|models\.Model)\)", re.MULTILINE)
+PAGE_ROUTE = re.compile(r"form_page\(\s*\"([^\"]+)\"")
+REST_ROUTE = re.compile(r"@rest\.(?:list|post)\(\s*\"([^\"]+)\"")
 
 
 def page_drawn(text: str) -> str:
-    """The page with the floors between its markers drawn anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{_floors()}\n{END}{after}"
+    """The page with what stands between its markers drawn anew."""
+    for name, draw in (("floors", _floors), ("features", _features)):
+        begin, end = f"<!-- {name}: `make docs` writes this -->", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n\n{draw()}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def _features() -> str:
+    rows = ["| Folder | For | Tables | Pages | REST |", "| --- | --- | --- | --- | --- |"]
+    for folder in sorted(each.parent for each in FEATURES.glob("*/__init__.py")):
+        texts = {each.stem: each.read_text(encoding="utf-8") for each in folder.glob("*.py")}
+        found = (
+            [(ast.get_docstring(ast.parse(texts["__init__"])) or "").partition("\n")[0]],
+            [f"`allocation_{each.lower()}`" for each in TABLE.findall(texts.get("models", ""))],
+            [f"`/t/…/{each}`" for each in PAGE_ROUTE.findall(texts.get("page", ""))],
+            [f"`{each}`" for each in dict.fromkeys(REST_ROUTE.findall(texts.get("rest", "")))],
+        )
+        rows.append(f"| `{folder.name}/` | " + " | ".join(map(", ".join, found)) + " |")
+    return "\n".join([*rows, ""])
 
 
 def _floors() -> str:

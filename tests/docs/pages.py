@@ -19,9 +19,7 @@ PACKAGES = (
     "tests",
 )
 # A path of the repository, in a sentence or a command: `wire/`.
-_PATH = re.compile(
-    rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)}|docs|deploy|static|templates)/[\w*./-]*[\w*/]"
-)
+_PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)}|docs|deploy|static|templates)/[\w*./-]*[\w*/]")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _MODULE_RUN = re.compile(r"(?<!\w)python3? -m ([\w.]+)")
 _MAKE = re.compile(r"(?:`|^)make ([a-z][a-z-]+)(?=`| {2}| [A-Z])", re.MULTILINE)

@@ -7,13 +7,22 @@ from pathlib import Path
 from tests.docs.pages import ROOT
 
 FOLDERS = (
-    "agent", "allocation", "billing", "deploy", "devtools", "docs", "gpu_client", "integrations",
-    "portal", "solver", "templates", "tenants", "wire",
-)  # fmt: skip
-# The package is in no index: it is installed from a checkout or from a file.
-BY_NAME = re.compile(
-    r"\b(?:install|uvx|add|run|requires?)\b[^\n|]*[\s'\"`]gpu[-_]portal(?:\[|[\s'\"`=]|$)"
+    "agent",
+    "allocation",
+    "billing",
+    "deploy",
+    "devtools",
+    "docs",
+    "gpu_client",
+    "integrations",
+    "portal",
+    "solver",
+    "templates",
+    "tenants",
+    "wire",
 )
+# The package is in no index: it is installed from a checkout or from a file.
+BY_NAME = re.compile(r"\b(?:install|uvx|add|run|requires?)\b[^\n|]*[\s'\"`]gpu[-_]portal(?:\[|[\s'\"`=]|$)")
 
 
 def texts() -> Iterator[tuple[Path, str]]:

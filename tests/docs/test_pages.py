@@ -37,9 +37,7 @@ def _runs(_: Path, module: str) -> bool:
     if module.partition(".")[0] not in pages.PACKAGES:
         return True
     file = pages.module_file(module)
-    return file is not None and (
-        file.name != "__init__.py" or (file.parent / "__main__.py").exists()
-    )
+    return file is not None and (file.name != "__init__.py" or (file.parent / "__main__.py").exists())
 
 
 @cache
@@ -54,8 +52,13 @@ def _manage_commands() -> set[str]:
 
 
 DJANGO_COMMANDS = {
-    "check", "collectstatic", "makemessages", "makemigrations", "migrate", "spectacular",
-}  # fmt: skip
+    "check",
+    "collectstatic",
+    "makemessages",
+    "makemigrations",
+    "migrate",
+    "spectacular",
+}
 
 
 def test_every_link_leads_to_a_file_and_a_heading() -> None:

@@ -66,9 +66,7 @@ def test_an_event_is_said_in_the_readers_language_and_an_older_one_as_it_was(
     }
     queued = Event("queued", event_text("queued", because=because)).row(booking, NOW)
     known = trans_real.translation
-    monkeypatch.setattr(
-        trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name)
-    )
+    monkeypatch.setattr(trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name))
     with override("xx"):
         assert row.text == "<<n1 was switched off.> Other GPUs are being found.>"
         assert queued.text.endswith(" <You asked for a start no earlier than this.>>")
@@ -89,14 +87,17 @@ def test_an_event_is_said_in_the_readers_language_and_an_older_one_as_it_was(
         ("pause_withdrawn", "End"),
     ],
 )
-def test_the_second_time_of_an_event_is_an_end_only_if_the_booking_ends_then(
-    kind: str, label: str
-) -> None:
+def test_the_second_time_of_an_event_is_an_end_only_if_the_booking_ends_then(kind: str, label: str) -> None:
     booking = Booking(tenant_id=uuid4(), state="queued")
     until = NOW + timedelta(hours=2)
-    row = Event(kind, event_text("cleared", charged="1", freed="2"), detail={
-        "starts": (NOW + timedelta(days=1)).isoformat(), "until": until.isoformat(),
-    }).row(booking, NOW)  # fmt: skip
+    row = Event(
+        kind,
+        event_text("cleared", charged="1", freed="2"),
+        detail={
+            "starts": (NOW + timedelta(days=1)).isoformat(),
+            "until": until.isoformat(),
+        },
+    ).row(booking, NOW)
     page = render_to_string(
         "allocation/booking/history.html",
         {"events": [row], "zone": {}, "tenant": {"slug": "helix"}},

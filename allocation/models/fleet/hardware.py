@@ -58,23 +58,28 @@ class Node(models.Model):
     agent_version = models.CharField(max_length=40, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
     host_limits = models.CharField(
-        max_length=8, choices=[("counted", "Counted"), ("enforced", "Enforced")],
-        default="counted", db_default="counted",
+        max_length=8,
+        choices=[("counted", "Counted"), ("enforced", "Enforced")],
+        default="counted",
+        db_default="counted",
         help_text="Whether the agent enforces host cores and memory of bookings.",
-    )  # fmt: skip
+    )
     host_note = models.CharField(
         max_length=200, blank=True, default="", db_default="", help_text="Why it does not."
     )
     differences = models.JSONField(
-        db_default=[], default=list,
+        db_default=[],
+        default=list,
         help_text="Texts of inventory changes that wait for an operator; sentences in old rows.",
-    )  # fmt: skip
+    )
 
     # Keys
     link_digest = models.BinaryField(
-        max_length=32, null=True, editable=False,
+        max_length=32,
+        null=True,
+        editable=False,
         help_text="SHA-256 of the agent's Redis password; null without an agent.",
-    )  # fmt: skip
+    )
     key_version = models.PositiveIntegerField(default=1, help_text="Newest valid signing key.")
     key_confirmed = models.PositiveIntegerField(
         default=1, help_text="Oldest valid key: the one before, until the agent uses the newest."
@@ -85,9 +90,10 @@ class Node(models.Model):
     published_generation = models.BigIntegerField(default=-1, help_text="Last sent to the agent.")
     observed_generation = models.BigIntegerField(default=-1, help_text="Last one that it acts on.")
     ahead_epoch = models.BigIntegerField(
-        null=True, blank=True,
+        null=True,
+        blank=True,
         help_text="Epoch of an assignment that a restored database does not know.",
-    )  # fmt: skip
+    )
 
     # Messages: the newest number of each kind; older ones are dropped
     report_seq = models.BigIntegerField(default=0)
@@ -103,9 +109,7 @@ class Node(models.Model):
     throttled = models.BigIntegerField(
         db_default=0, default=0, help_text="Seconds in which the agent sent too much."
     )
-    implausible = models.BigIntegerField(
-        db_default=0, default=0, help_text="Readings that can't be true."
-    )
+    implausible = models.BigIntegerField(db_default=0, default=0, help_text="Readings that can't be true.")
     conflicts = models.BigIntegerField(
         db_default=0, default=0, help_text="Reports that contradict the portal's record of a run."
     )
@@ -225,9 +229,7 @@ class NodeInventory(models.Model):
     GPUs of an unknown model are added from it when an operator names the model.
     """
 
-    node = models.OneToOneField(
-        Node, on_delete=models.CASCADE, primary_key=True, related_name="inventory"
-    )
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="inventory")
     document = models.JSONField()
     at = models.DateTimeField()
 
@@ -238,9 +240,7 @@ class NodeExamination(models.Model):
     Each check has `name`, `state`, `seen` and `do`.
     """
 
-    node = models.OneToOneField(
-        Node, on_delete=models.CASCADE, primary_key=True, related_name="examination"
-    )
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="examination")
     checks = models.JSONField()
     seq = models.BigIntegerField(help_text="Number of the message.")
     at = models.DateTimeField(help_text="When the message was made.")
@@ -252,9 +252,13 @@ class EnrolmentToken(models.Model):
     digest = models.BinaryField(primary_key=True, max_length=32)
     node = models.ForeignKey(Node, on_delete=models.CASCADE)
     made_with = models.ForeignKey(
-        ApiToken, on_delete=models.PROTECT, null=True, blank=True, related_name="+",
+        ApiToken,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
         help_text="The operator's token that made it, with which it ends; null: a browser.",
-    )  # fmt: skip
+    )
     expires = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
 
@@ -269,9 +273,11 @@ class GpuModel(models.Model):
     memory_slots = models.PositiveSmallIntegerField(default=8)
     compute_slices = models.PositiveSmallIntegerField(default=7)
     mode_switch = models.CharField(
-        max_length=6, choices=[("online", "Online"), ("reset", "Needs a reset")], default="online",
+        max_length=6,
+        choices=[("online", "Online"), ("reset", "Needs a reset")],
+        default="online",
         help_text="How a GPU changes between whole and slices.",
-    )  # fmt: skip
+    )
     switch_seconds = models.PositiveSmallIntegerField(
         db_default=0, default=0, help_text="Time that a reset takes on an empty GPU."
     )
@@ -304,9 +310,7 @@ class MigPlacement(models.Model):
     class Meta:
         ordering = ["model_id", "profile", "start"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["model", "profile", "start", "size"], name="placement_once"
-            ),
+            models.UniqueConstraint(fields=["model", "profile", "start", "size"], name="placement_once"),
             models.CheckConstraint(
                 condition=Q(start__lte=7, size__gte=1, size__lte=8), name="placement_in_gpu"
             ),
@@ -342,9 +346,11 @@ class Gpu(models.Model):
     domain = models.PositiveSmallIntegerField(null=True, blank=True, help_text="NVLink domain.")
     numa = models.SmallIntegerField(null=True, blank=True, help_text="NUMA node.")
     peers = models.JSONField(
-        default=list, db_default=[], blank=True,
+        default=list,
+        db_default=[],
+        blank=True,
         help_text="Other GPUs of the node: [index, NVLinks, PCIe path].",
-    )  # fmt: skip
+    )
 
     # Health
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.OK)
@@ -364,14 +370,22 @@ class Gpu(models.Model):
         max_length=8, choices=Mode.choices, default=Mode.WHOLE, help_text="As the agent read it."
     )
     mode_wanted = models.CharField(
-        max_length=8, choices=HARDWARE_MODES, blank=True, default="", db_default="",
+        max_length=8,
+        choices=HARDWARE_MODES,
+        blank=True,
+        default="",
+        db_default="",
         help_text="Mode that the node was asked to set.",
-    )  # fmt: skip
+    )
     mode_wanted_at = models.DateTimeField(null=True, blank=True)
     mode_pinned = models.CharField(
-        max_length=8, choices=HARDWARE_MODES, blank=True, default="", db_default="",
+        max_length=8,
+        choices=HARDWARE_MODES,
+        blank=True,
+        default="",
+        db_default="",
         help_text="Mode that an operator fixed.",
-    )  # fmt: skip
+    )
 
     class Meta:
         ordering = ["number"]

@@ -48,9 +48,12 @@ class Maintenance(models.Model):
     )
 
     last_event = models.CharField(
-        max_length=9, choices=Event, default=Event.PLANNED, db_default="planned",
+        max_length=9,
+        choices=Event,
+        default=Event.PLANNED,
+        db_default="planned",
         help_text="The last of its events that was sent to programs.",
-    )  # fmt: skip
+    )
 
     # Repetition
     series = models.UUIDField(null=True, blank=True)
@@ -61,9 +64,11 @@ class Maintenance(models.Model):
         max_length=64, blank=True, db_default="", default="", help_text="Time zone of the rule."
     )
     skipped = models.JSONField(
-        default=list, db_default=Value([], models.JSONField()), blank=True,
+        default=list,
+        db_default=Value([], models.JSONField()),
+        blank=True,
         help_text="Days of the rule that the calendar does not have.",
-    )  # fmt: skip
+    )
 
     class Meta:
         ordering = ["starts", "id"]
@@ -83,8 +88,7 @@ class Maintenance(models.Model):
                 name="maintenance_of_one_thing",
             ),
             models.CheckConstraint(
-                condition=Q(starts__lt=F("ends"), drain_by__gte=F("starts"))
-                & Q(drain_by__lte=F("ends")),
+                condition=Q(starts__lt=F("ends"), drain_by__gte=F("starts")) & Q(drain_by__lte=F("ends")),
                 name="maintenance_window_sane",
             ),
             models.CheckConstraint(
@@ -107,9 +111,7 @@ class Maintenance(models.Model):
 
     def covers(self, gpu: Gpu) -> bool:
         """Whether the GPU is part of it. The GPU's node must be loaded."""
-        return (
-            gpu.id == self.gpu_id or gpu.node_id == self.node_id or gpu.node.rack_id == self.rack_id
-        )
+        return gpu.id == self.gpu_id or gpu.node_id == self.node_id or gpu.node.rack_id == self.rack_id
 
     def stage(self, now: datetime) -> str:
         """Returns `planned`, `running`, `over` or `called_off`."""

@@ -25,9 +25,7 @@ class PortalMode(models.Model):
         null=True, blank=True, help_text="From when an outage refuses changes by members."
     )
     reason = models.CharField(max_length=120)
-    begun_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
-    )
+    begun_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     ended_at = models.DateTimeField(null=True, blank=True, help_text="When an operator ended it.")
 
     class Meta:

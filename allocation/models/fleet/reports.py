@@ -35,13 +35,23 @@ class ReportSubscription(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        related_name="+", help_text="Null: the statement of the whole organisation.",
-    )  # fmt: skip
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="Null: the statement of the whole organisation.",
+    )
     lab = models.ForeignKey(
-        Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        related_name="+", help_text="The statement of the projects of a lab.",
-    )  # fmt: skip
+        Lab,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The statement of the projects of a lab.",
+    )
     cadence = models.CharField(max_length=7, choices=Cadence.choices)
     format = models.CharField(max_length=13, choices=Format.choices)
     at = models.TimeField(default=time(8), help_text="By the clocks of `zone`.")
@@ -58,9 +68,7 @@ class ReportSubscription(models.Model):
                 name="report_once",
                 nulls_distinct=False,
             ),
-            models.CheckConstraint(
-                condition=Q(lab=None) | Q(project=None), name="report_of_one_owner"
-            ),
+            models.CheckConstraint(condition=Q(lab=None) | Q(project=None), name="report_of_one_owner"),
             models.CheckConstraint(
                 condition=Q(cadence__in=["weekly", "monthly"])
                 & Q(format__in=["pdf", "csv", "focus.csv", "focus.parquet"]),
@@ -80,9 +88,14 @@ class StatementExport(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        related_name="+", help_text="Null: the statement of the whole organisation.",
-    )  # fmt: skip
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="Null: the statement of the whole organisation.",
+    )
     month = models.DateField(help_text="Its first day.")
     kind = models.CharField(max_length=13, choices=ReportSubscription.Format.choices)
     created = models.DateTimeField()
@@ -90,9 +103,7 @@ class StatementExport(models.Model):
     lines_done = models.PositiveIntegerField(default=0)
     attempts = models.PositiveSmallIntegerField(default=0)
     claimed_until = models.DateTimeField(null=True, blank=True)
-    finished_at = models.DateTimeField(
-        null=True, blank=True, help_text="When it was ready, or given up."
-    )
+    finished_at = models.DateTimeField(null=True, blank=True, help_text="When it was ready, or given up.")
     name = models.CharField(max_length=120, blank=True, help_text="The file's name, once ready.")
     size = models.PositiveBigIntegerField(default=0, help_text="Bytes of the file.")
     content = models.BinaryField(null=True, help_text="The file, compressed by zlib.")
@@ -100,9 +111,7 @@ class StatementExport(models.Model):
     class Meta:
         ordering = ["created", "id"]
         indexes = [
-            models.Index(
-                fields=["created"], name="export_open", condition=Q(finished_at__isnull=True)
-            )
+            models.Index(fields=["created"], name="export_open", condition=Q(finished_at__isnull=True))
         ]
         constraints = [
             models.UniqueConstraint(

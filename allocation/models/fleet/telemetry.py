@@ -57,16 +57,13 @@ class GpuSample(models.Model):
         ]
         constraints = [
             # Times are rounded down to five seconds, so a repeated reading is one row.
-            models.UniqueConstraint(
-                fields=["gpu", "at", "slot"], name="sample_once", nulls_distinct=False
-            ),
+            models.UniqueConstraint(fields=["gpu", "at", "slot"], name="sample_once", nulls_distinct=False),
             models.CheckConstraint(
                 condition=Q(utilisation=None) | Q(utilisation__lte=100),
                 name="sample_utilisation_percent",
             ),
             models.CheckConstraint(
-                condition=(Q(bandwidth=None) | Q(bandwidth__lte=100))
-                & (Q(tensor=None) | Q(tensor__lte=100)),
+                condition=(Q(bandwidth=None) | Q(bandwidth__lte=100)) & (Q(tensor=None) | Q(tensor__lte=100)),
                 name="sample_percents",
             ),
             models.CheckConstraint(
@@ -88,9 +85,7 @@ class GpuUse(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, db_index=False)
-    tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, null=True, blank=True, db_index=False
-    )
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True, db_index=False)
     slot = _small()
     allocation_id = models.UUIDField(null=True, blank=True)
     at = models.DateTimeField()

@@ -21,9 +21,13 @@ class ApprovalRule(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
         help_text="The project that it is for; null for all of the organisation.",
-    )  # fmt: skip
+    )
     name = models.CharField(max_length=80)
 
     # Conditions: a booking that meets all of them needs an approval.
@@ -41,9 +45,7 @@ class ApprovalRule(models.Model):
 
     steps = models.JSONField(help_text="[{role, needed, hours, escalates}], in order.")
     created = models.DateTimeField()
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
-    )
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     retired = models.DateTimeField(null=True, blank=True)
     retired_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
@@ -52,9 +54,7 @@ class ApprovalRule(models.Model):
     class Meta:
         ordering = ["created", "id"]
         indexes = [
-            models.Index(
-                fields=["tenant"], name="approval_rule_in_force", condition=Q(retired=None)
-            ),
+            models.Index(fields=["tenant"], name="approval_rule_in_force", condition=Q(retired=None)),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="approval_rule_in_tenant"),
@@ -141,14 +141,22 @@ class Approval(models.Model):
         Booking, on_delete=models.PROTECT, related_name="approvals", db_constraint=False
     )
     series = models.ForeignKey(
-        Series, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        Series,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
         help_text="All of its dates are decided together.",
-    )  # fmt: skip
+    )
     change = models.ForeignKey(
-        BookingChange, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        BookingChange,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
         help_text="The change that is to be approved; null for the booking itself.",
         related_name="approvals",
-    )  # fmt: skip
+    )
     asker = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     digest = models.CharField(max_length=64, help_text="SHA-256 of what is to be approved.")
     covers = models.JSONField(
@@ -178,17 +186,13 @@ class Approval(models.Model):
     class Meta:
         ordering = ["asked", "id"]
         indexes = [
-            models.Index(
-                fields=["tenant", "asked", "id"], name="approval_inbox", condition=Q(state="open")
-            ),
+            models.Index(fields=["tenant", "asked", "id"], name="approval_inbox", condition=Q(state="open")),
             models.Index(fields=["tenant", "-decided", "id"], name="approval_decided"),
             models.Index(fields=["decide_by"], name="approval_due", condition=Q(state="open")),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="approval_id_in_tenant"),
-            models.UniqueConstraint(
-                fields=["booking"], name="approval_one_open", condition=Q(state="open")
-            ),
+            models.UniqueConstraint(fields=["booking"], name="approval_one_open", condition=Q(state="open")),
             models.CheckConstraint(
                 condition=Q(state="open", decided=None, decided_by=None)
                 | Q(
@@ -226,15 +230,17 @@ class ApprovalAct(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    approval = models.ForeignKey(
-        Approval, on_delete=models.PROTECT, related_name="acts", db_constraint=False
-    )
+    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="acts", db_constraint=False)
     step = models.PositiveSmallIntegerField()
     person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     principal = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
-        related_name="+", help_text="The approver that the person stood in for; null: nobody.",
-    )  # fmt: skip
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The approver that the person stood in for; null: nobody.",
+    )
     verdict = models.CharField(max_length=8, choices=Verdict.choices)
     reason = models.CharField(max_length=200, blank=True)
     at = models.DateTimeField()

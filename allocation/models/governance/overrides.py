@@ -54,18 +54,24 @@ class Override(models.Model):
 
     # Whose limit
     project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
         help_text="Whose limit it is about, or whose lab's; null for the whole organisation.",
-    )  # fmt: skip
+    )
     person = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
-        related_name="+", help_text="The only person that it is for; null for everybody.",
-    )  # fmt: skip
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The only person that it is for; null for everybody.",
+    )
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT, null=True, blank=True)
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT, null=True, blank=True)
-    budget = models.ForeignKey(
-        Budget, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    budget = models.ForeignKey(Budget, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
 
     # How much more, and when
     amount = models.DecimalField(
@@ -76,17 +82,26 @@ class Override(models.Model):
     )
     is_once = models.BooleanField(default=False, help_text="For one booking, whenever it runs.")
     booking = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, null=True, blank=True, related_name="overrides",
-        db_constraint=False, help_text="The booking that uses it; null until one does.",
-    )  # fmt: skip
+        Booking,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="overrides",
+        db_constraint=False,
+        help_text="The booking that uses it; null until one does.",
+    )
     starts = models.DateTimeField(null=True, blank=True)
     until = models.DateTimeField(null=True, blank=True)
 
     # The request for it
     asked_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True,
-        related_name="+", help_text="Null: its decider gave it without being asked.",
-    )  # fmt: skip
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Null: its decider gave it without being asked.",
+    )
     asked = models.DateTimeField()
     reason = models.CharField(max_length=200, blank=True)
     request_text = models.CharField(
@@ -109,12 +124,8 @@ class Override(models.Model):
     class Meta:
         ordering = ["-asked", "id"]
         indexes = [
-            models.Index(
-                fields=["tenant", "-asked"], name="override_waiting", condition=Q(state="asked")
-            ),
-            models.Index(
-                fields=["tenant", "kind"], name="override_granted", condition=Q(state="granted")
-            ),
+            models.Index(fields=["tenant", "-asked"], name="override_waiting", condition=Q(state="asked")),
+            models.Index(fields=["tenant", "kind"], name="override_granted", condition=Q(state="granted")),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="override_id_in_tenant"),
@@ -134,9 +145,7 @@ class Override(models.Model):
                 nulls_distinct=False,
             ),
             models.CheckConstraint(
-                condition=Q(
-                    kind__in=["quota", "gpu_hours"], gpu_class__isnull=False, tier=None, budget=None
-                )
+                condition=Q(kind__in=["quota", "gpu_hours"], gpu_class__isnull=False, tier=None, budget=None)
                 | Q(
                     kind="lab_quota",
                     gpu_class__isnull=False,
@@ -177,9 +186,7 @@ class Override(models.Model):
             models.CheckConstraint(
                 condition=~Q(kind="gpu_hours") | Q(is_once=False), name="override_hours_dated"
             ),
-            models.CheckConstraint(
-                condition=Q(amount__gt=0, amount__lt=10**12), name="override_amount_sane"
-            ),
+            models.CheckConstraint(condition=Q(amount__gt=0, amount__lt=10**12), name="override_amount_sane"),
             models.CheckConstraint(
                 condition=Q(booking=None, is_once=False)
                 | Q(is_once=True, kind="length")

@@ -28,20 +28,17 @@ class Requirement(models.Model):
     kind = models.CharField(max_length=8, choices=Kind.choices)
     name = models.CharField(max_length=80)
     version = models.PositiveIntegerField()
-    text = models.TextField(
-        max_length=20_000, help_text="What is accepted, or how people get the training."
-    )
+    text = models.TextField(max_length=20_000, help_text="What is accepted, or how people get the training.")
     valid_days = models.PositiveIntegerField(
         null=True, blank=True, help_text="How long it holds for a person; null: without an end."
     )
     projects = models.JSONField(
-        default=list, db_default=Value([], models.JSONField()),
+        default=list,
+        db_default=Value([], models.JSONField()),
         help_text="Slugs of the projects in which a tier demands it; empty: in all.",
-    )  # fmt: skip
-    created = models.DateTimeField()
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
     )
+    created = models.DateTimeField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     ended = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -52,9 +49,7 @@ class Requirement(models.Model):
                 | Q(tenant__isnull=False, gpu_class=None, tier__isnull=False),
                 name="requirement_of_class_or_tier",
             ),
-            models.CheckConstraint(
-                condition=Q(kind__in=["terms", "training"]), name="requirement_kind"
-            ),
+            models.CheckConstraint(condition=Q(kind__in=["terms", "training"]), name="requirement_kind"),
             models.CheckConstraint(
                 condition=Q(valid_days=None) | Q(valid_days__gte=1, valid_days__lte=3650),
                 name="requirement_valid_days",
@@ -102,17 +97,13 @@ class Acceptance(models.Model):
     )
     address = models.GenericIPAddressField(null=True, blank=True)
     recorded = models.DateTimeField()
-    recorded_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
-    )
+    recorded_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
 
     class Meta:
         ordering = ["-recorded", "id"]
         indexes = [
             models.Index(fields=["tenant", "user", "requirement"], name="acceptance_of_user"),
-            models.Index(
-                fields=["until"], name="acceptance_running_out", condition=Q(until__isnull=False)
-            ),
+            models.Index(fields=["until"], name="acceptance_running_out", condition=Q(until__isnull=False)),
         ]
         constraints = [
             models.CheckConstraint(

@@ -40,18 +40,14 @@ class TierVersion(models.Model):
     max_open = models.PositiveIntegerField(
         null=True, blank=True, help_text="Bookings of a person that are not over."
     )
-    max_open_gpus = models.PositiveIntegerField(
-        null=True, blank=True, help_text="GPUs of these bookings."
-    )
+    max_open_gpus = models.PositiveIntegerField(null=True, blank=True, help_text="GPUs of these bookings.")
     start_hours = models.JSONField(
         default=list, help_text="[[weekday, first hour, hour of the end]]; empty: at any time."
     )
     zone = models.CharField(max_length=64, default="UTC", help_text="Time zone of the hours.")
 
     created = models.DateTimeField()
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
-    )
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     withdrawn = models.DateTimeField(
         null=True, blank=True, help_text="Before it was in force; null: it was not."
     )
@@ -64,9 +60,7 @@ class TierVersion(models.Model):
                 name="tier_version_once",
                 condition=Q(withdrawn=None),
             ),
-            models.CheckConstraint(
-                condition=Q(starts__gte=F("created")), name="tier_version_not_backdated"
-            ),
+            models.CheckConstraint(condition=Q(starts__gte=F("created")), name="tier_version_not_backdated"),
             models.CheckConstraint(
                 condition=Q(withdrawn=None) | Q(withdrawn__lt=F("starts")),
                 name="tier_version_withdrawn_before",

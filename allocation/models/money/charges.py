@@ -18,20 +18,31 @@ class ChargeSum(models.Model):
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False)
     account = models.ForeignKey(
-        Account, on_delete=models.PROTECT, related_name="+", db_constraint=False, db_index=False,
+        Account,
+        on_delete=models.PROTECT,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
         help_text="The account of the project's budget that paid.",
-    )  # fmt: skip
+    )
     day = models.DateField()
     owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+",
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
         db_index=False,
-    )  # fmt: skip
+    )
     tier = models.CharField(max_length=40, blank=True)
     gpu_class = models.CharField(max_length=40, blank=True)
     campaign = models.ForeignKey(
-        Campaign, on_delete=models.PROTECT, null=True, related_name="+", db_constraint=False,
+        Campaign,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_constraint=False,
         db_index=False,
-    )  # fmt: skip
+    )
     lines = models.PositiveIntegerField()
     corrections = models.PositiveIntegerField()
     exact = models.DecimalField(**MONEY, help_text="As the ledger has it.")

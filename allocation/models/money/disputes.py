@@ -29,20 +29,27 @@ class StatementDispute(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
     project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
         help_text="Null: the statement of the whole organisation.",
-    )  # fmt: skip
+    )
     month = models.DateField(help_text="The first day of the month.")
     booking = models.ForeignKey(
-        Booking, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        related_name="+", help_text="The booking whose charges are disputed; null: the statement.",
-    )  # fmt: skip
+        Booking,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The booking whose charges are disputed; null: the statement.",
+    )
     note = models.CharField(max_length=1000)
     state = models.CharField(max_length=9, choices=State.choices, default=State.OPEN)
     raised_at = models.DateTimeField()
-    raised_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
-    )
+    raised_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     answer = models.CharField(max_length=1000, blank=True)
     answered_at = models.DateTimeField(null=True, blank=True)
     answered_by = models.ForeignKey(

@@ -24,12 +24,13 @@ class SpendVariance(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
         help_text="Null: of a budget of the platform.",
-    )  # fmt: skip
-    budget = models.ForeignKey(
-        Budget, on_delete=models.PROTECT, related_name="+", db_constraint=False
     )
+    budget = models.ForeignKey(Budget, on_delete=models.PROTECT, related_name="+", db_constraint=False)
     day = models.DateField(help_text="The last day of UTC that counts.")
     against = models.CharField(max_length=7, choices=Against.choices)
     actual = models.DecimalField(**MONEY)
@@ -45,9 +46,7 @@ class SpendVariance(models.Model):
         indexes = [models.Index(fields=["tenant", "-day"], name="variance_day")]
         constraints = [
             models.UniqueConstraint(fields=["budget", "day", "against"], name="variance_once"),
-            models.CheckConstraint(
-                condition=Q(against__in=["weekday", "plan"]), name="variance_against"
-            ),
+            models.CheckConstraint(condition=Q(against__in=["weekday", "plan"]), name="variance_against"),
             models.CheckConstraint(
                 condition=Q(is_unusual=False) | Q(actual__gt=F("expected")),
                 name="variance_unusual_is_more",

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet, Sum
 
-from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, StandIn
+from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking
+from allocation.points import deputies_of, stood_in_by
 from allocation.queries.bookings.money.held_use import NO_HOURS, HeldHours, people_use
 from allocation.rules.states import State
 from tenants.access import Actor, acting_members
@@ -62,11 +63,9 @@ _OF_ADMINS = Q(step=1, steps__0__role="admin") | Q(step=2, steps__1__role="admin
 
 def _stood_in(actor: Actor, now: datetime, *, to_decide: bool = False) -> Q:
     """The requests that an approver decides that the actor stands in for."""
-    named = StandIn.objects.filter(
-        StandIn.in_force(now), tenant_id=actor.tenant_id, person=actor.user_id
-    )
     found = Q(id__in=[])
-    for approver, project in named.values_list("approver", "project"):
+    for deputy in stood_in_by(actor.user_id, actor.tenant_id, now):
+        approver, project = deputy.approver, deputy.project
         roles = acting_members(actor.tenant_id).filter(user=approver)
         led = roles.filter(role=Role.LEAD).values("project")
         allowed = Q(project__in=led)
@@ -93,13 +92,15 @@ def approvers_of(approval: Approval, now: datetime) -> list[int]:
     for act in approval.acts.all():
         done |= {act.person_id, act.principal_id}
     able = set(people.values_list("user_id", flat=True)) - done
-    named = StandIn.objects.filter(
-        StandIn.in_force(now), Q(project=None) | Q(project=approval.project_id),
-        tenant=approval.tenant_id, approver__in=able,
-        person__in=acting_members(approval.tenant_id).values("user"),
-    )  # fmt: skip
-    others = set(named.values_list("person_id", flat=True)) - done
-    return sorted(able | others)
+    named = {
+        each.person
+        for each in deputies_of(approval.tenant_id, now)
+        if each.is_for(approval.project_id) and each.approver in able
+    }
+    if named:
+        acting = acting_members(approval.tenant_id).filter(user__in=named)
+        able |= set(acting.values_list("user_id", flat=True)) - done
+    return sorted(able)
 
 
 def dates_of_series(approvals: Iterable[Approval]) -> dict[UUID, list[Approval]]:
@@ -116,9 +117,7 @@ def dates_of_series(approvals: Iterable[Approval]) -> dict[UUID, list[Approval]]
     return found
 
 
-def histories_of(
-    approvals: Sequence[Approval], now: datetime
-) -> dict[tuple[UUID, int], PersonHistory]:
+def histories_of(approvals: Sequence[Approval], now: datetime) -> dict[tuple[UUID, int], PersonHistory]:
     """The history of each asker in the project, without what waits for an approval."""
     people = {each.asker_id for each in approvals}
     projects = {each.project_id for each in approvals}

@@ -62,9 +62,7 @@ def alternative_of(approval: Approval, now: datetime) -> Alternative | None:
     if not is_open or not is_single or booking.ask.get("groups"):
         return None
     rules = list(
-        ApprovalRule.objects.filter(tenant_id=approval.tenant_id, retired=None).select_related(
-            "project"
-        )
+        ApprovalRule.objects.filter(tenant_id=approval.tenant_id, retired=None).select_related("project")
     )
     rules = [each for each in rules if each.project_id in (None, approval.project_id)]
     named = {each["id"] for each in approval.rules}

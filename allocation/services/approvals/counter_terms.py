@@ -176,9 +176,7 @@ def _tried_array(asker: Actor, array: BookingArray, proposal: Proposal, now: dat
     return terms
 
 
-def _array_anew(
-    actor: Actor, array: BookingArray, request: BookingRequest, now: datetime
-) -> Booking:
+def _array_anew(actor: Actor, array: BookingArray, request: BookingRequest, now: datetime) -> Booking:
     """The same runs of another request. The array is cancelled first, so that its money is free."""
     array_cancel(actor=actor, array=array, ranges=None, now=now)
     runs = ArrayRequest(array.count, array.parallel, array.holds_all, array.stop_after_failures)

@@ -144,9 +144,7 @@ def _decide_fresh(
 
 def _stored(booking: Booking, offered: Offered) -> dict[str, object]:
     """The terms of the booking of the request; those of the other dates, and what all cost."""
-    others = {
-        str(key): terms.to_json() for key, terms in offered.terms.items() if key != booking.id
-    }
+    others = {str(key): terms.to_json() for key, terms in offered.terms.items() if key != booking.id}
     own = offered.terms[booking.id].to_json()
     return {**own, "cost": f"{offered.cost:.6f}", "dates": others}
 

@@ -57,9 +57,7 @@ def _has_end(group: Sequence[Approval]) -> bool:
     return any(each.change is not None and each.change.is_only_end for each in group)
 
 
-def _effect(
-    site: Snapshot, policy: Policy, group: Sequence[Approval], now: datetime
-) -> Effect | None:
+def _effect(site: Snapshot, policy: Policy, group: Sequence[Approval], now: datetime) -> Effect | None:
     asked = [_as_asked(each) for each in group]
     mine = {str(row.id) for row in asked}
     without = replace(

@@ -2,6 +2,11 @@
 
 from datetime import datetime, timedelta, tzinfo
 
+from django import template
+from django.utils import timezone
+
+register = template.Library()
+
 
 def clock(moment: datetime, zone: tzinfo) -> str:
     """`14:00`."""
@@ -22,6 +27,12 @@ def day(moment: datetime, zone: tzinfo, now: datetime) -> str:
 def moment_words(moment: datetime, zone: tzinfo, now: datetime) -> str:
     """`today 14:00`, `Tue 17 Nov 09:30`."""
     return f"{day(moment, zone, now)} {clock(moment, zone)}"
+
+
+@register.filter
+def moment(value: datetime, now: datetime) -> str:
+    """`today 14:00` in a template, in the reader's zone."""
+    return moment_words(value, timezone.get_current_timezone(), now)
 
 
 def window_words(starts: datetime, ends: datetime, zone: tzinfo, now: datetime) -> str:

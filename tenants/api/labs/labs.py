@@ -60,9 +60,7 @@ class Labs(ApiView):
         with self.tx():
             return list_response(_shown(lab) for lab in labs_seen(self.actor))
 
-    @described(
-        "create_lab", "Create a lab (tenant admins)", answer=LabOut, status=201, request=LabNew
-    )
+    @described("create_lab", "Create a lab (tenant admins)", answer=LabOut, status=201, request=LabNew)
     def post(self, request: Request) -> HttpResponseBase:
         """Creates the lab."""
         sent = self.sent(LabNew)
@@ -97,9 +95,7 @@ class LabOne(ApiView):
             if "name" in sent:
                 found = lab_rename(actor=self.actor, slug=lab, name=sent["name"], now=self.now)
             if "is_open" in sent:
-                found = lab_open_set(
-                    actor=self.actor, slug=lab, is_open=sent["is_open"], now=self.now
-                )
+                found = lab_open_set(actor=self.actor, slug=lab, is_open=sent["is_open"], now=self.now)
             return Response(_shown(found))
 
 

@@ -82,9 +82,7 @@ class QuotaWindowIn(Strict):
     project = Text(required=False, max_length=40)
     lab = Text(required=False, max_length=40)
     tenant = Text(required=False, max_length=40)
-    username = Text(
-        required=False, max_length=150, help_text="A person; with a `project`, only there."
-    )
+    username = Text(required=False, max_length=150, help_text="A person; with a `project`, only there.")
     gpu_class = Text(max_length=40)
     limit_units = Whole(max_value=10**12)
     first_day = serializers.DateField(required=False, allow_null=True, default=None)

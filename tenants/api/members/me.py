@@ -215,9 +215,7 @@ class Tokens(ApiView):
 
         return self.once(work, secret=("token",))
 
-    @described(
-        "revoke_tokens", "Revoke all your tokens in this tenant, this one too", answer=EndedOut
-    )
+    @described("revoke_tokens", "Revoke all your tokens in this tenant, this one too", answer=EndedOut)
     def delete(self, request: Request) -> Response:
         """How many ended."""
         with self.tx():

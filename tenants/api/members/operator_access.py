@@ -92,9 +92,7 @@ class OperatorAccesses(ApiView):
 class OperatorAccessEnd(ApiView):
     """Ends an access."""
 
-    @described(
-        "act_end_operator_access", "End an access to a tenant's data (operators)", answer=AccessOut
-    )
+    @described("act_end_operator_access", "End an access to a tenant's data (operators)", answer=AccessOut)
     def post(self, request: Request, access_id: UUID) -> HttpResponseBase:
         """Ends it now."""
 

@@ -39,9 +39,7 @@ class People(ApiView):
 
     queries = {"GET": PageQuery}
 
-    @described(
-        "list_people", "People of the tenant (admins)", answer=page(PersonOut), query=PageQuery
-    )
+    @described("list_people", "People of the tenant (admins)", answer=page(PersonOut), query=PageQuery)
     def get(self, request: Request) -> Response:
         """Lists people by sign-in name."""
         with self.tx():

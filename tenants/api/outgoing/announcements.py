@@ -134,9 +134,7 @@ class AnnouncementDismiss(ApiView):
         """Pages show it no longer to the caller; idempotent."""
 
         def work() -> Response:
-            announcement_dismiss(
-                user_id=self.user.pk, announcement_id=announcement_id, now=self.now
-            )
+            announcement_dismiss(user_id=self.user.pk, announcement_id=announcement_id, now=self.now)
             return Response(status=204)
 
         return self.once(work)

@@ -65,9 +65,7 @@ class EventDetails(serializers.Serializer[Any]):
         required=False, help_text="For `price_book.…`: version, valid_from and note."
     )
     node = serializers.DictField(required=False, help_text="For `node.…`: its name.")
-    gpu = serializers.DictField(
-        required=False, help_text="For `gpu.…`: id, node, index and health."
-    )
+    gpu = serializers.DictField(required=False, help_text="For `gpu.…`: id, node, index and health.")
     maintenance = serializers.DictField(
         required=False,
         help_text="For `maintenance.…`: id, where, reason, starts, ends as planned, drain_by, "
@@ -164,9 +162,7 @@ class EventQuery(Strict):
         required=False, max_length=500, help_text="As in a webhook, comma-separated: `booking.*`."
     )
     project = serializers.CharField(required=False, max_length=40)
-    limit = serializers.IntegerField(
-        required=False, default=LIMIT_DEFAULT, min_value=1, max_value=LIMIT_MAX
-    )
+    limit = serializers.IntegerField(required=False, default=LIMIT_DEFAULT, min_value=1, max_value=LIMIT_MAX)
 
 
 class Events(ApiView):

@@ -65,9 +65,7 @@ class OperatorNotifications(ApiView):
 class OperatorNotificationCount(ApiView):
     """How many are unread."""
 
-    @described(
-        "count_operator_notifications", "How many you have not read (operators)", answer=UnreadOut
-    )
+    @described("count_operator_notifications", "How many you have not read (operators)", answer=UnreadOut)
     def get(self, request: Request) -> Response:
         """Counts up to 100."""
         self.require_operator()

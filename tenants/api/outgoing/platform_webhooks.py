@@ -188,8 +188,7 @@ class PlatformDeliveryResend(PlatformView, DeliveryResend):
 
     @described(
         "act_resend_platform_webhook_delivery",
-        "Send a message again: now if it waits, else as a new delivery with the same event id "
-        "(operators)",
+        "Send a message again: now if it waits, else as a new delivery with the same event id (operators)",
         answer=DeliveryOut,
         status=202,
     )

@@ -54,9 +54,7 @@ class PolicyHookOut(serializers.Serializer[Any]):
     is_fail_open = serializers.BooleanField()
     is_dry_run = serializers.BooleanField()
     created = serializers.DateTimeField()
-    failures = serializers.IntegerField(
-        source="health.failures", help_text="Since the last valid answer."
-    )
+    failures = serializers.IntegerField(source="health.failures", help_text="Since the last valid answer.")
     not_asked_before = serializers.DateTimeField(
         source="health.not_before",
         allow_null=True,
@@ -123,9 +121,11 @@ class PolicyHookOne(ApiView):
             return Response(PolicyHookOut(hook_one(self.actor)).data)
 
     @described(
-        "set_policy_hook", "Create or change the policy hook", answer=PolicyHookMade,
+        "set_policy_hook",
+        "Create or change the policy hook",
+        answer=PolicyHookMade,
         request=PolicyHookIn,
-    )  # fmt: skip
+    )
     def put(self, request: Request) -> Response:
         """Creates the hook, with its secret in the answer, or changes it. It is asked about each
         new request before admission."""
@@ -178,9 +178,11 @@ class PolicyHookCalls(ApiView):
     queries = {"GET": CallQuery}
 
     @described(
-        "list_policy_hook_calls", "The last 500 calls of the policy hook, the latest first",
-        answer=page(PolicyHookCallOut), query=CallQuery,
-    )  # fmt: skip
+        "list_policy_hook_calls",
+        "The last 500 calls of the policy hook, the latest first",
+        answer=page(PolicyHookCallOut),
+        query=CallQuery,
+    )
     def get(self, request: Request) -> Response:
         """Lists questions with their answers."""
         with self.tx():

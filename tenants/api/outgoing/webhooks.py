@@ -204,9 +204,7 @@ class WebhookOne(WebhookView):
         """Changes name, address, events and project."""
         terms = WebhookTerms(**self.sent(self.form))
         with self.opened():
-            webhook = webhook_change(
-                actor=self.holder, webhook_id=webhook_id, terms=terms, now=self.now
-            )
+            webhook = webhook_change(actor=self.holder, webhook_id=webhook_id, terms=terms, now=self.now)
             return Response(WebhookOut(webhook).data)
 
     @described("delete_webhook", "Delete a webhook and its log", answer=None, status=204)
@@ -354,9 +352,7 @@ class DeliveriesResend(WebhookView):
 
         def work() -> Response:
             with self.inside():
-                count = deliveries_resend(
-                    actor=self.holder, webhook_id=webhook_id, now=self.now, **sent
-                )
+                count = deliveries_resend(actor=self.holder, webhook_id=webhook_id, now=self.now, **sent)
                 return Response({"count": count}, status=202)
 
         return self.once(work)

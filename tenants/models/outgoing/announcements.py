@@ -25,9 +25,7 @@ class Announcement(models.Model):
     level = models.CharField(max_length=5, choices=Level)
     starts = models.DateTimeField()
     until = models.DateTimeField()
-    tenants = ArrayField(
-        models.UUIDField(), default=list, help_text="Who sees it; empty: everybody."
-    )
+    tenants = ArrayField(models.UUIDField(), default=list, help_text="Who sees it; empty: everybody.")
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     withdrawn_at = models.DateTimeField(null=True, blank=True)
@@ -35,9 +33,7 @@ class Announcement(models.Model):
     class Meta:
         ordering = ["-starts", "id"]
         constraints = [
-            models.CheckConstraint(
-                condition=Q(until__gt=F("starts")), name="announcement_window_sane"
-            ),
+            models.CheckConstraint(condition=Q(until__gt=F("starts")), name="announcement_window_sane"),
             models.CheckConstraint(condition=~Q(text=""), name="announcement_has_text"),
         ]
 
@@ -61,7 +57,5 @@ class AnnouncementDismissal(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["user", "announcement"], name="announcement_dismissed_once"
-            ),
+            models.UniqueConstraint(fields=["user", "announcement"], name="announcement_dismissed_once"),
         ]

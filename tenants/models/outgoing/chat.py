@@ -17,12 +17,8 @@ class ChatChannel(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
-    user = models.ForeignKey(
-        User, on_delete=models.CASCADE, null=True, blank=True, related_name="+"
-    )
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     name = models.CharField(max_length=80)
     service = models.CharField(max_length=16, help_text="Scheme of its address.")
     sealed = models.TextField(help_text="The address, encrypted; it has secrets of the service.")
@@ -32,9 +28,14 @@ class ChatChannel(models.Model):
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     made_with = models.ForeignKey(
-        ApiToken, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        related_name="+", help_text="The token that set it, with which it ends; null: a browser.",
-    )  # fmt: skip
+        ApiToken,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that set it, with which it ends; null: a browser.",
+    )
 
     # Health
     last_sent = models.DateTimeField(null=True, blank=True)
@@ -75,9 +76,7 @@ class ChatMessage(models.Model):
     channel = models.ForeignKey(
         ChatChannel, on_delete=models.CASCADE, related_name="messages", db_constraint=False
     )
-    message = models.BigIntegerField(
-        null=True, blank=True, help_text="The outbox message; null for a test."
-    )
+    message = models.BigIntegerField(null=True, blank=True, help_text="The outbox message; null for a test.")
     kind = models.CharField(max_length=60)
     title = models.CharField(max_length=160)
     text = models.CharField(max_length=400, blank=True)
@@ -96,8 +95,7 @@ class ChatMessage(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["channel", "message"], name="chat_message_once"),
             models.CheckConstraint(
-                condition=Q(state="pending", settled=None)
-                | (~Q(state="pending") & Q(settled__isnull=False)),
+                condition=Q(state="pending", settled=None) | (~Q(state="pending") & Q(settled__isnull=False)),
                 name="chat_message_settled",
             ),
         ]

@@ -15,9 +15,12 @@ class FailedMessage(models.Model):
     queue = models.CharField(max_length=40)
     key = models.CharField(max_length=120, help_text="Names the entry within its queue.")
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
         help_text="Null: it belongs to the platform or to several tenants.",
-    )  # fmt: skip
+    )
     error = models.CharField(max_length=300, help_text="What went wrong.")
     tries = models.PositiveSmallIntegerField(default=1)
     first_failed = models.DateTimeField()

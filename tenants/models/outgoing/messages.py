@@ -14,9 +14,12 @@ class OutboxMessage(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
         help_text="Null: about the platform, for operators only.",
-    )  # fmt: skip
+    )
     kind = models.CharField(max_length=60)
     payload = models.JSONField()
     created = models.DateTimeField()
@@ -88,9 +91,7 @@ class Mail(models.Model):
             ),
         ]
         indexes = [
-            models.Index(
-                fields=["due", "id"], name="mail_waiting", condition=Q(sent=None, dropped="")
-            ),
+            models.Index(fields=["due", "id"], name="mail_waiting", condition=Q(sent=None, dropped="")),
         ]
 
 
@@ -115,8 +116,7 @@ class MailLink(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(invitation=None, user__isnull=False)
-                | Q(invitation__isnull=False, user=None),
+                condition=Q(invitation=None, user__isnull=False) | Q(invitation__isnull=False, user=None),
                 name="mail_link_for_one",
             ),
         ]

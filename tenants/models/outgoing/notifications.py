@@ -18,9 +18,12 @@ class Notification(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
         help_text="Null: about the platform, in the inbox of an operator.",
-    )  # fmt: skip
+    )
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     message = models.BigIntegerField(
         help_text="The outbox message; no foreign key, as messages are deleted after a week."
@@ -47,9 +50,7 @@ class Notification(models.Model):
         ]
         indexes = [
             models.Index(fields=["tenant", "user", "-at", "-id"], name="notification_of_user"),
-            models.Index(
-                fields=["tenant", "user"], name="notification_unread", condition=Q(read=None)
-            ),
+            models.Index(fields=["tenant", "user"], name="notification_unread", condition=Q(read=None)),
         ]
 
     def __str__(self) -> str:
@@ -74,10 +75,7 @@ class NotificationSettings(models.Model):
             models.UniqueConstraint(fields=["tenant", "user"], name="notification_settings_once"),
             models.CheckConstraint(
                 condition=Q(quiet_from=None, quiet_until=None)
-                | (
-                    Q(quiet_from__isnull=False, quiet_until__isnull=False)
-                    & ~Q(quiet_from=F("quiet_until"))
-                ),
+                | (Q(quiet_from__isnull=False, quiet_until__isnull=False) & ~Q(quiet_from=F("quiet_until"))),
                 name="notification_quiet_hours_sane",
             ),
         ]

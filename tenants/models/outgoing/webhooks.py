@@ -16,14 +16,20 @@ class PublishedEvent(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
         help_text="Null: for the platform's own webhooks.",
-    )  # fmt: skip
+    )
     key = models.UUIDField(unique=True, default=uuid.uuid4, help_text="The public id.")
     project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, db_constraint=False,
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        db_constraint=False,
         help_text="Null: only admins and webhooks of the whole organisation get it.",
-    )  # fmt: skip
+    )
     subject = models.UUIDField(help_text="The booking. Its events are delivered in order.")
     type = models.CharField(max_length=60)
     at = models.DateTimeField()
@@ -47,9 +53,12 @@ class Webhook(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
         help_text="Null: of the platform, for its operators only.",
-    )  # fmt: skip
+    )
     project = models.ForeignKey(
         Project,
         on_delete=models.PROTECT,
@@ -58,9 +67,7 @@ class Webhook(models.Model):
         db_constraint=False,
         help_text="Events of this project only; without one, of the whole tenant.",
     )
-    kind = models.CharField(
-        max_length=10, choices=Kind, default=Kind.WEBHOOK, db_default=Kind.WEBHOOK
-    )
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.WEBHOOK, db_default=Kind.WEBHOOK)
     name = models.CharField(max_length=80)
     url = models.CharField(max_length=500)
     events = ArrayField(models.CharField(max_length=60), help_text="Names, or `booking.*`.")
@@ -73,9 +80,14 @@ class Webhook(models.Model):
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     made_with = models.ForeignKey(
-        ApiToken, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
-        related_name="+", help_text="The token that set its address, and with which it ends.",
-    )  # fmt: skip
+        ApiToken,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that set its address, and with which it ends.",
+    )
 
     # Secrets
     salt = models.BinaryField(max_length=32)
@@ -123,9 +135,12 @@ class WebhookDelivery(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, null=True, blank=True,
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
         help_text="That of the webhook.",
-    )  # fmt: skip
+    )
     webhook = models.ForeignKey(
         Webhook, on_delete=models.CASCADE, related_name="deliveries", db_constraint=False
     )
@@ -166,8 +181,7 @@ class WebhookDelivery(models.Model):
                 name="webhook_event_queued_once",
             ),
             models.CheckConstraint(
-                condition=Q(state="pending", settled=None)
-                | (~Q(state="pending") & Q(settled__isnull=False)),
+                condition=Q(state="pending", settled=None) | (~Q(state="pending") & Q(settled__isnull=False)),
                 name="webhook_delivery_settled",
             ),
         ]

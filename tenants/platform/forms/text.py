@@ -62,9 +62,7 @@ def _text_error(form: QueryDict) -> Refused | None:
 
 
 def _without_invisible(given: "_ImmutableQueryDict") -> "_ImmutableQueryDict":
-    if not any(
-        first_invisible(str(text)) for name, texts in given.lists() for text in (name, *texts)
-    ):
+    if not any(first_invisible(str(text)) for name, texts in given.lists() for text in (name, *texts)):
         return given
     kept = QueryDict(mutable=True)
     for name, texts in given.lists():

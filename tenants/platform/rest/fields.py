@@ -59,9 +59,7 @@ class Strict(serializers.Serializer[Any]):
             chosen = field.child if isinstance(field, serializers.ListField) else field
             if isinstance(chosen, serializers.ChoiceField) and chosen.choices:
                 choices = ", ".join(str(choice) for choice in chosen.choices)
-                chosen.error_messages["invalid_choice"] = refusal_text(
-                    "choose_one_of", choices=choices
-                )
+                chosen.error_messages["invalid_choice"] = refusal_text("choose_one_of", choices=choices)
         return fields
 
     def to_internal_value(self, data: Any) -> Any:  # noqa: ANN401 (the framework's signature)
@@ -127,9 +125,7 @@ class Money(serializers.DecimalField):
         decimal_places: int = 6,
         **options: Any,  # noqa: ANN401 (the framework's options)
     ) -> None:
-        super().__init__(
-            max_digits=max_digits, decimal_places=decimal_places, **{"min_value": 0, **options}
-        )
+        super().__init__(max_digits=max_digits, decimal_places=decimal_places, **{"min_value": 0, **options})
 
     def to_internal_value(self, data: Any) -> Decimal:  # noqa: ANN401 (the framework's signature)
         """The amount. Raises ValidationError."""
@@ -181,9 +177,7 @@ class Day(serializers.DateField):
         return day
 
 
-@extend_schema_field(
-    {"oneOf": [{"type": "string", "format": "duration"}, {"type": "integer", "minimum": 1}]}
-)
+@extend_schema_field({"oneOf": [{"type": "string", "format": "duration"}, {"type": "integer", "minimum": 1}]})
 class Duration(serializers.Field[timedelta, str | int, str, Any]):
     """A duration in whole seconds, or in ISO 8601 up to weeks, such as PT6H or P1DT12H."""
 
@@ -239,7 +233,9 @@ def validated(serializer: type[serializers.Serializer[Any]], data: Mapping[str, 
     """
     form = _form_of(serializer)
     form.initial_data = data
-    vars(form).pop("_validated_data", None)
+    # Serializers of dataclasses keep the values of the request before, too.
+    for kept in ("_validated_data", "validated_data"):
+        vars(form).pop(kept, None)
     if form.is_valid():
         return form.validated_data
     path, code, sentence = _first(form.errors)

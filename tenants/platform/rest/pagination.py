@@ -22,12 +22,8 @@ Item = TypeVar("Item")
 class PageQuery(Strict):
     """The parameters of every list."""
 
-    cursor = serializers.CharField(
-        required=False, max_length=500, help_text="`next` of the page before."
-    )
-    limit = serializers.IntegerField(
-        required=False, default=LIMIT_DEFAULT, min_value=1, max_value=LIMIT_MAX
-    )
+    cursor = serializers.CharField(required=False, max_length=500, help_text="`next` of the page before.")
+    limit = serializers.IntegerField(required=False, default=LIMIT_DEFAULT, min_value=1, max_value=LIMIT_MAX)
 
 
 def page_of(
@@ -62,9 +58,7 @@ def page_of_rows(
     return _page(found, keys, query["limit"], scope)
 
 
-def _page(
-    found: list[Item], keys: Sequence[str], limit: int, scope: str
-) -> tuple[list[Item], str | None]:
+def _page(found: list[Item], keys: Sequence[str], limit: int, scope: str) -> tuple[list[Item], str | None]:
     page = found[:limit]
     if len(found) == len(page):
         return page, None

@@ -89,9 +89,7 @@ def _user(form: QueryDict) -> User:
 
 
 def _open(operator: User, form: QueryDict, *, is_open: bool) -> str:
-    user = account_open_set(
-        operator=operator, user_id=_user(form).pk, is_open=is_open, now=timezone.now()
-    )
+    user = account_open_set(operator=operator, user_id=_user(form).pk, is_open=is_open, now=timezone.now())
     return f"Account {user.username} is {'open again' if is_open else 'closed'}."
 
 

@@ -63,9 +63,7 @@ def _minutes(text: str) -> int:
 
 
 def _end(operator: User, form: QueryDict) -> str:
-    found = access_end(
-        operator=operator, access_id=id_read(form, "access", "access"), now=timezone.now()
-    )
+    found = access_end(operator=operator, access_id=id_read(form, "access", "access"), now=timezone.now())
     return f"Access to {found.tenant.name} ended."
 
 

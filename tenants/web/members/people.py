@@ -194,8 +194,7 @@ def _disable_question(actor: Actor, form: QueryDict) -> Confirmation:
         lost=(
             f"They can't open {actor.tenant_slug} from their next request on, also not by tokens.",
             "Their roles stay and count again when you enable them.",
-            "What they have planned is cancelled within a minute. What runs ends at its time and is"
-            " charged.",
+            "What they have planned is cancelled within a minute. What runs ends at its time and is charged.",
         ),
         button=f"Disable {user.display_name}",
         back=f"/t/{actor.tenant_slug}/people",
@@ -256,9 +255,7 @@ def _remove_question(actor: Actor, member: Membership) -> Confirmation:
 
 
 def _close_question(actor: Actor, form: QueryDict) -> Confirmation | None:
-    found = Project.objects.filter(
-        tenant_id=actor.tenant_id, slug=form.get("project", ""), is_open=True
-    )
+    found = Project.objects.filter(tenant_id=actor.tenant_id, slug=form.get("project", ""), is_open=True)
     project = found.first()
     if project is None or not actor.is_tenant_admin:
         return None
@@ -283,8 +280,6 @@ def _project(actor: Actor, form: QueryDict) -> str:
 
 
 def _open(actor: Actor, form: QueryDict, *, is_open: bool) -> str:
-    project = project_open_set(
-        actor=actor, slug=form.get("project", ""), is_open=is_open, now=timezone.now()
-    )
+    project = project_open_set(actor=actor, slug=form.get("project", ""), is_open=is_open, now=timezone.now())
     done = "open again" if is_open else "closed; what is planned in it is cancelled"
     return f"{project.name} is {done}."

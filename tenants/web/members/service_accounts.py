@@ -119,9 +119,7 @@ def _token(actor: Actor, account: ServiceAccount, made: list[str], form: QueryDi
         days=whole_read(form.get("days", ""), param="days"),
         scopes=form.getlist("scope"),
     )
-    token, clear = service_token_create(
-        actor=actor, account_id=account.id, token=terms, now=timezone.now()
-    )
+    token, clear = service_token_create(actor=actor, account_id=account.id, token=terms, now=timezone.now())
     made.append(clear)
     return f"Token {token.name} created. Copy it now; it is shown only once."
 

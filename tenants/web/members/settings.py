@@ -67,9 +67,7 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
     now, typed = timezone.now(), request.POST if refusal else QueryDict()
     tokens = tokens_of(actor.tenant_id, None if actor.is_tenant_admin else actor.user_id)
     context = {
-        "zones": [
-            (name, name) for name in sorted(filter(_is_place, zoneinfo.available_timezones()))
-        ],
+        "zones": [(name, name) for name in sorted(filter(_is_place, zoneinfo.available_timezones()))],
         "my_zone": actor.time_zone,
         "me": User.objects.get(id=actor.user_id),
         "mine": [(t, token_state(t, now)) for t in tokens if t.user_id == actor.user_id],
@@ -151,9 +149,7 @@ def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
         return None
     is_all = form.get("act") == "revoke-all"
     now = timezone.now()
-    seen = tokens_of(
-        actor.tenant_id, None if actor.is_tenant_admin and not is_all else actor.user_id
-    )
+    seen = tokens_of(actor.tenant_id, None if actor.is_tenant_admin and not is_all else actor.user_id)
     ended = [
         token
         for token in seen

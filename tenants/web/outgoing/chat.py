@@ -43,9 +43,7 @@ def chat(request: HttpRequest, actor: Actor) -> HttpResponse:
         if refusal is None:
             return redirect("chat", tenant=actor.tenant_slug)
     channels = list(chat_channels_of(actor))
-    log = ChatMessage.objects.filter(
-        tenant_id=actor.tenant_id, channel__in=[each.id for each in channels]
-    )
+    log = ChatMessage.objects.filter(tenant_id=actor.tenant_id, channel__in=[each.id for each in channels])
     context = {
         "channels": [(each, _events_words(each.events)) for each in channels],
         "log": log.select_related("channel").order_by("-id")[:LOG_ROWS],

@@ -138,15 +138,11 @@ def notification_settings_page(request: HttpRequest, actor: Actor) -> HttpRespon
             name: typed.get(name, "") if typed else (f"{value:%H:%M}" if value else "")
             for name, value in times.items()
         },
-        "has_chat": ChatChannel.objects.filter(
-            tenant_id=actor.tenant_id, user=actor.user_id
-        ).exists(),
+        "has_chat": ChatChannel.objects.filter(tenant_id=actor.tenant_id, user=actor.user_id).exists(),
         "me": User.objects.get(id=actor.user_id),
         "refusal": refusal,
     }
-    return render(
-        request, "tenants/notifications/settings.html", context, status=422 if refusal else 200
-    )
+    return render(request, "tenants/notifications/settings.html", context, status=422 if refusal else 200)
 
 
 def _act(request: HttpRequest, actor: Actor) -> HttpResponse:

@@ -135,9 +135,7 @@ def _list_page(request: HttpRequest, place: Place) -> HttpResponse:
     made: list[tuple[Webhook, str]] = []
     refusal = None
     if request.method == "POST":
-        refusal = form_action_run(
-            request, {"create": lambda form: _create(place.holder, form, made)}
-        )
+        refusal = form_action_run(request, {"create": lambda form: _create(place.holder, form, made)})
     context = {
         **place.shown(),
         "rows": [WebhookRow(each, webhook_state(each)) for each in webhooks_of(place.holder)],
@@ -269,9 +267,7 @@ def _question(base: str, webhook: Webhook, form: QueryDict) -> Confirmation | No
         return None
     return Confirmation(
         title=f"Switch off {webhook.name}?",
-        lost=(
-            f"Waiting messages that are dropped: {waiting}. You can send each again from the log.",
-        ),
+        lost=(f"Waiting messages that are dropped: {waiting}. You can send each again from the log.",),
         button=f"Switch off {webhook.name}",
         back=back,
         keep="Keep it on",
@@ -316,9 +312,7 @@ def _row(delivery: WebhookDelivery) -> DeliveryRow:
     return DeliveryRow(
         delivery=delivery,
         booking=data.get("booking", {}).get("number", ""),
-        about=place
-        or data.get("maintenance", {}).get("where")
-        or data.get("stop", {}).get("name", ""),
+        about=place or data.get("maintenance", {}).get("where") or data.get("stop", {}).get("name", ""),
         attempts=tuple(
             AttemptRow(
                 at=datetime.fromisoformat(each["at"]),

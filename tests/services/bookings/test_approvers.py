@@ -1,27 +1,22 @@
-"""Stand-ins, counter-offers, effects and alternatives of requests for approval."""
+"""Counter-offers, effects and alternatives of requests for approval."""
 
 import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from uuid import uuid4
 
 import pytest
-from django.db import IntegrityError, transaction
 from django.test import Client
 
 from allocation.models import (
     Approval,
-    ApprovalAct,
     Booking,
     BookingChange,
     CounterOffer,
-    StandIn,
 )
-from allocation.queries.bookings.approvals import approvals_to_decide, approvers_of
-from allocation.rules.approvals import MAX_OPEN_IN_TENANT, Step
+from allocation.rules.approvals import MAX_OPEN_IN_TENANT
 from allocation.rules.ask import AskDocument
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
@@ -32,19 +27,17 @@ from allocation.services.approvals.counters import (
     counter_decline,
     counter_make,
 )
-from allocation.services.approvals.stand_ins import StandInTerms, stand_in_end, stand_in_set
 from allocation.services.arrays.arrays import ArrayRequest, array_request
-from allocation.services.bookings.approval.rules import RuleTerms
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.snapshot.snapshot import MOST_PENDING, pending_read
 from tenants.access import Actor
-from tenants.models import AuditEntry, Role, Tenant, User
+from tenants.models import Role, Tenant, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
 from tests.builders import a_member, a_tenant_admin, an_actor
-from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, an_ask
 from tests.roles import as_owner, as_system
 from tests.services.bookings.test_approvals import asked, booked, decided, held, ruled, stored
 
@@ -57,79 +50,10 @@ def lead(lab: Lab) -> Actor:
     return found
 
 
-def name_of(actor: Actor) -> str:
-    with as_system():
-        return User.objects.get(id=actor.user_id).username
-
-
-def named(actor: Actor, person: Actor, days: int = 2) -> StandIn:
-    terms = StandInTerms(name_of(person), None, NOW + timedelta(days=days))
-    with tenant_tx(actor.tenant_id):
-        return stand_in_set(actor=actor, terms=terms, now=NOW)
-
-
 def refusal_of(attempt: Callable[[], object]) -> str:
     with pytest.raises(Refused) as caught:
         attempt()
     return caught.value.code
-
-
-def test_a_stand_in_decides_in_time_and_never_for_who_asks(lab: Lab, lead: Actor) -> None:
-    colleague = an_actor(a_member(lab.project, Role.VIEWER))
-    approval = asked(booked(lab))
-    assert refusal_of(lambda: decided(colleague, approval)) == "not_found"
-    assert refusal_of(lambda: named(colleague, lead)) == "not_allowed"
-    assert refusal_of(lambda: named(lead, lead)) == "stand_in_self"
-    assert refusal_of(lambda: named(lead, an_actor(a_member(a_lab("x").project)))) == "not_found"
-    assert refusal_of(lambda: named(lead, colleague, days=91)) == "bad_until"
-    row = named(lead, colleague)
-    with tenant_tx(lab.tenant_id):
-        assert [each.id for each in approvals_to_decide(colleague, NOW)] == [approval.id]
-        assert colleague.user_id in approvers_of(approval, NOW)
-        assert colleague.user_id not in approvers_of(approval, NOW + timedelta(days=2))
-    later = NOW + timedelta(days=2)
-    assert refusal_of(lambda: decided(colleague, approval, now=later)) == "not_found"
-    decided(colleague, approval)
-    with as_system():
-        act = ApprovalAct.objects.get()
-        assert (act.person_id, act.principal_id) == (colleague.user_id, lead.user_id)
-        detail = AuditEntry.objects.get(action="approval.approved").detail
-    assert detail["principal"] == lead.user_id
-    # A request of the approver, and one of the stand-in, is decided by others.
-    with tenant_tx(lab.tenant_id):
-        stand_in_end(actor=lead, stand_in_id=row.id, now=NOW + HOUR)
-        assert not approvals_to_decide(colleague, NOW + HOUR).exists()
-
-
-def test_nobody_is_a_stand_in_for_their_own_request_or_decides_two_steps(
-    lab: Lab, lead: Actor
-) -> None:
-    admin = an_actor(a_tenant_admin(lab.tenant))
-    ruled(admin, RuleTerms("Two", (Step("lead"), Step("admin")), min_gpus=1))
-    second = an_actor(a_member(lab.project, Role.LEAD))
-    named(lead, lab.actor)
-    approval = asked(booked(lab))
-    assert refusal_of(lambda: decided(lab.actor, approval)) == "not_allowed"
-    # The admin's stand-in is a lead, who decided the first step in their own right.
-    named(admin, second)
-    decided(second, approval)
-    approval = asked(stored_of(approval))
-    assert approval.step == 2
-    assert refusal_of(lambda: decided(second, approval)) == "not_allowed"
-    with as_system(), pytest.raises(IntegrityError, match="two steps"), transaction.atomic():
-        ApprovalAct.objects.create(
-            tenant_id=lab.tenant_id, approval=approval, step=2, person_id=lead.user_id,
-            principal_id=second.user_id, verdict="approve", at=NOW,
-        )  # fmt: skip
-    # The request of a lead who named a stand-in.
-    mine = replace(lab, actor=lead)
-    named(lead, second)
-    theirs = asked(booked(mine))
-    with as_system(), pytest.raises(IntegrityError, match="own request"), transaction.atomic():
-        ApprovalAct.objects.create(
-            tenant_id=lab.tenant_id, approval=theirs, step=1, person_id=second.user_id,
-            principal_id=lead.user_id, verdict="approve", at=NOW,
-        )  # fmt: skip
 
 
 def stored_of(approval: Approval) -> Booking:
@@ -175,9 +99,7 @@ def test_the_askers_click_books_what_was_offered_once(lab: Lab, lead: Actor) -> 
     assert held(lab) == after.hold_amount
 
 
-def test_a_counter_offer_ends_with_a_change_and_without_the_approvers_right(
-    lab: Lab, lead: Actor
-) -> None:
+def test_a_counter_offer_ends_with_a_change_and_without_the_approvers_right(lab: Lab, lead: Actor) -> None:
     booking = booked(lab)
     other = offered(lead, booking, duration=36 * 3600)
     with as_system():
@@ -220,9 +142,7 @@ def test_a_counter_offer_to_a_series_changes_all_its_dates_at_once(lab: Lab, lea
 def test_a_counter_offer_to_an_array_books_as_many_smaller_runs(lab: Lab, lead: Actor) -> None:
     wanted = a_booking_request(lab.project, an_ask(hours=24))
     with tenant_tx(lab.tenant_id):
-        first = array_request(
-            actor=lab.actor, request=wanted, array=ArrayRequest(3, 2), now=NOW, key=uuid4()
-        )
+        first = array_request(actor=lab.actor, request=wanted, array=ArrayRequest(3, 2), now=NOW, key=uuid4())
     assert first.state == State.AWAITING_APPROVAL
     before = held(lab)
     counter = offered(lead, first, duration=12 * 3600)
@@ -255,9 +175,7 @@ def test_a_counter_offer_to_a_change_replaces_the_change(lab: Lab, lead: Actor) 
     assert held(lab) < was
 
 
-def test_a_smaller_request_keeps_its_approval_and_the_hash_that_was_seen(
-    lab: Lab, lead: Actor
-) -> None:
+def test_a_smaller_request_keeps_its_approval_and_the_hash_that_was_seen(lab: Lab, lead: Actor) -> None:
     booking = booked(lab)
     before = asked(booking)
 
@@ -270,9 +188,7 @@ def test_a_smaller_request_keeps_its_approval_and_the_hash_that_was_seen(
     assert (asked(booking).id, asked(booking).covers) == (before.id, [before.digest])
     patched(30)
     assert asked(booking).id != before.id
-    assert refusal_of(lambda: decided(lead, asked(booking), digest=before.digest)) == (
-        "approval_changed"
-    )
+    assert refusal_of(lambda: decided(lead, asked(booking), digest=before.digest)) == ("approval_changed")
     seen = asked(booking)
     patched(23)
     decided(lead, asked(booking), digest=seen.digest)
@@ -289,9 +205,7 @@ def test_the_alternative_needs_no_approval_and_loses_nothing(lab: Lab, lead: Act
 
     def taken(actor: Actor, digest: str) -> Booking:
         with tenant_tx(lab.tenant_id):
-            return alternative_take(
-                actor=actor, approval_id=approval.id, digest=digest, now=NOW + HOUR
-            )
+            return alternative_take(actor=actor, approval_id=approval.id, digest=digest, now=NOW + HOUR)
 
     assert refusal_of(lambda: taken(lead, approval.digest)) == "not_allowed"
     assert refusal_of(lambda: taken(lab.actor, "0" * 64)) == "approval_changed"
@@ -308,9 +222,7 @@ def many_people(count: int) -> list[User]:
 
 
 @pytest.mark.long
-def test_a_thousand_requests_are_the_most_and_leave_pages_and_turns_quick(
-    lab: Lab, lead: Actor
-) -> None:
+def test_a_thousand_requests_are_the_most_and_leave_pages_and_turns_quick(lab: Lab, lead: Actor) -> None:
     booking = booked(lab)
     approval = asked(booking)
     others = many_people(52)

@@ -1,31 +1,38 @@
-"""Stand-ins: people who decide requests for an approver during a time."""
+"""Naming stand-ins and ending them."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from allocation.models import StandIn
+from allocation.features.stand_ins.models import StandIn
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, acting_members, require_in_reach
-from tenants.audit import actor_record
+from tenants.audit import audited
 from tenants.models import Project, Role
 from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.platform.terms import term, terms
 
 LONGEST = timedelta(days=90)
 MOST_OPEN = 20
+LOGGED = ("person", "approver", "project", "starts", "until")
 
 
-@dataclass(frozen=True, slots=True)
+@terms
 class StandInTerms:
-    """Who decides for the actor, and when; without a `project` all that the actor decides."""
+    """A stand-in for yourself, for at most 90 days."""
 
-    person: str
-    starts: datetime | None
-    until: datetime
-    project: str = ""
+    person: str = term("Person", says="Sign-in name of a member of your organisation.", max_length=150)
+    project: str = term("For requests in", default="", max_length=40)
+    starts: datetime | None = term(
+        "First day (optional)",
+        "Else from now on.",
+        asks="first_day",
+        says="Null: now.",
+        default=None,
+    )
+    until: datetime = term("Last day", asks="last_day")
 
 
 def stand_in_set(*, actor: Actor, terms: StandInTerms, now: datetime) -> StandIn:
@@ -61,7 +68,7 @@ def stand_in_set(*, actor: Actor, terms: StandInTerms, now: datetime) -> StandIn
             created=now,
             created_by_id=actor.user_id,
         )
-        _audit(actor, "stand_in.set", row, now)
+        audited(actor, "stand_in.set", row, now, *LOGGED)
     return row
 
 
@@ -79,7 +86,7 @@ def stand_in_end(*, actor: Actor, stand_in_id: UUID, now: datetime) -> StandIn:
         if row.ended is None and row.until > now:
             row.ended, row.ended_by_id = now, actor.user_id
             row.save(update_fields=["ended", "ended_by"])
-            _audit(actor, "stand_in.ended", row, now)
+            audited(actor, "stand_in.ended", row, now, *LOGGED)
     return row
 
 
@@ -109,14 +116,3 @@ def _project_of(actor: Actor, slug: str) -> Project | None:
     if not actor.may_lead(project.id):
         raise denied(refusal_text("stand_in_approvers"))
     return project
-
-
-def _audit(actor: Actor, action: str, row: StandIn, now: datetime) -> None:
-    detail = {
-        "person": row.person.username,
-        "approver": row.approver.username,
-        "project": row.project.slug if row.project else "",
-        "starts": row.starts.isoformat(),
-        "until": row.until.isoformat(),
-    }
-    actor_record(actor, action, ("stand_in", row.id), now, detail)

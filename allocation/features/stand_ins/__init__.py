@@ -1,0 +1,1 @@
+"""Stand-ins: people who decide requests for an approver during a time."""

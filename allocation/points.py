@@ -1,0 +1,36 @@
+"""Points of the core to which features add themselves. The core calls them and knows no feature."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Deputy:
+    """Somebody who decides requests in an approver's place: of one project, or of all."""
+
+    approver: int
+    person: int
+    project: UUID | None
+
+    def is_for(self, project: UUID) -> bool:
+        """Whether they decide requests of this project."""
+        return self.project in (None, project)
+
+
+Deputies: TypeAlias = Callable[[UUID, datetime], Iterable[Deputy]]
+
+DEPUTIES: list[Deputies] = []
+"""Each returns the deputies in a tenant at an instant."""
+
+
+def deputies_of(tenant_id: UUID, now: datetime) -> list[Deputy]:
+    """Returns all deputies in a tenant."""
+    return [deputy for read in DEPUTIES for deputy in read(tenant_id, now)]
+
+
+def stood_in_by(person: int, tenant_id: UUID, now: datetime) -> list[Deputy]:
+    """Returns the deputies that a person is."""
+    return [each for each in deputies_of(tenant_id, now) if each.person == person]

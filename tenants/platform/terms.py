@@ -1,0 +1,52 @@
+"""Terms: what a command takes, declared once as a dataclass.
+
+A service takes the terms, REST reads them from a body (`tenants.platform.rest.terms`) and pages read
+them from a form (`tenants.platform.forms.terms`). A field says what people read next to it, and its
+limits.
+"""
+
+from dataclasses import MISSING, dataclass, field
+from typing import Any, Literal, TypeVar, dataclass_transform
+
+Asks = Literal["text", "first_day", "last_day"]
+Declared = TypeVar("Declared")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a page says of a field: without a label it has no input.
+
+    `asks`: how a form asks for it. Instants are asked for as days in the reader's zone: the first,
+    or the last, whose end is meant.
+    """
+
+    label: str = ""
+    hint: str = ""
+    asks: Asks = "text"
+
+
+def term(
+    label: str = "",
+    hint: str = "",
+    *,
+    asks: Asks = "text",
+    says: str = "",
+    default: Any = MISSING,  # noqa: ANN401 (of the field's type)
+    **limits: Any,  # noqa: ANN401 (options of the REST field)
+) -> Any:  # noqa: ANN401 (as dataclasses.field)
+    """Declares a field of terms; without a `default` it is required.
+
+    `says` is its description in the OpenAPI document; `limits` are those of its REST field, of which
+    a form knows `max_length`.
+    """
+    options = limits | ({"help_text": says} if says else {})
+    if isinstance(default, str):
+        options["default"] = default
+    metadata = {"said": Said(label, hint, asks), "serializer_kwargs": options}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(term,))
+def terms(declared: type[Declared]) -> type[Declared]:
+    """Makes a class the terms of a command: a frozen dataclass whose fields are keywords."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(declared)

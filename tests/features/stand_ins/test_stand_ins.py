@@ -1,0 +1,107 @@
+"""Stand-ins decide requests for approvers, in time and within the approver's rights."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from allocation.features.stand_ins.models import StandIn
+from allocation.features.stand_ins.services import StandInTerms, stand_in_end, stand_in_set
+from allocation.models import ApprovalAct
+from allocation.queries.bookings.approvals import approvals_to_decide, approvers_of
+from allocation.rules.approvals import Step
+from allocation.services.bookings.approval.rules import RuleTerms
+from tenants.access import Actor
+from tenants.models import AuditEntry, Role, User
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_member, a_tenant_admin, an_actor
+from tests.builders_allocation import HOUR, NOW, Lab, a_lab
+from tests.roles import as_system
+from tests.services.bookings.test_approvals import asked, booked, decided, ruled
+from tests.services.bookings.test_approvers import refusal_of, stored_of
+
+
+@pytest.fixture
+def lead(lab: Lab) -> Actor:
+    """A lead of the lab's project, where costly bookings need an approval."""
+    found = an_actor(a_member(lab.project, Role.LEAD))
+    ruled(an_actor(a_tenant_admin(lab.tenant)))
+    return found
+
+
+def name_of(actor: Actor) -> str:
+    with as_system():
+        return User.objects.get(id=actor.user_id).username
+
+
+def named(actor: Actor, person: Actor, days: int = 2) -> StandIn:
+    terms = StandInTerms(person=name_of(person), until=NOW + timedelta(days=days))
+    with tenant_tx(actor.tenant_id):
+        return stand_in_set(actor=actor, terms=terms, now=NOW)
+
+
+def test_a_stand_in_decides_in_time_and_never_for_who_asks(lab: Lab, lead: Actor) -> None:
+    colleague = an_actor(a_member(lab.project, Role.VIEWER))
+    approval = asked(booked(lab))
+    assert refusal_of(lambda: decided(colleague, approval)) == "not_found"
+    assert refusal_of(lambda: named(colleague, lead)) == "not_allowed"
+    assert refusal_of(lambda: named(lead, lead)) == "stand_in_self"
+    assert refusal_of(lambda: named(lead, an_actor(a_member(a_lab("x").project)))) == "not_found"
+    assert refusal_of(lambda: named(lead, colleague, days=91)) == "bad_until"
+    row = named(lead, colleague)
+    with tenant_tx(lab.tenant_id):
+        assert [each.id for each in approvals_to_decide(colleague, NOW)] == [approval.id]
+        assert colleague.user_id in approvers_of(approval, NOW)
+        assert colleague.user_id not in approvers_of(approval, NOW + timedelta(days=2))
+    later = NOW + timedelta(days=2)
+    assert refusal_of(lambda: decided(colleague, approval, now=later)) == "not_found"
+    decided(colleague, approval)
+    with as_system():
+        act = ApprovalAct.objects.get()
+        assert (act.person_id, act.principal_id) == (colleague.user_id, lead.user_id)
+        detail = AuditEntry.objects.get(action="approval.approved").detail
+    assert detail["principal"] == lead.user_id
+    # A request of the approver, and one of the stand-in, is decided by others.
+    with tenant_tx(lab.tenant_id):
+        stand_in_end(actor=lead, stand_in_id=row.id, now=NOW + HOUR)
+        assert not approvals_to_decide(colleague, NOW + HOUR).exists()
+
+
+def test_nobody_is_a_stand_in_for_their_own_request_or_decides_two_steps(lab: Lab, lead: Actor) -> None:
+    admin = an_actor(a_tenant_admin(lab.tenant))
+    ruled(admin, RuleTerms("Two", (Step("lead"), Step("admin")), min_gpus=1))
+    second = an_actor(a_member(lab.project, Role.LEAD))
+    named(lead, lab.actor)
+    approval = asked(booked(lab))
+    assert refusal_of(lambda: decided(lab.actor, approval)) == "not_allowed"
+    # The admin's stand-in is a lead, who decided the first step in their own right.
+    named(admin, second)
+    decided(second, approval)
+    approval = asked(stored_of(approval))
+    assert approval.step == 2
+    assert refusal_of(lambda: decided(second, approval)) == "not_allowed"
+    with as_system(), pytest.raises(IntegrityError, match="two steps"), transaction.atomic():
+        ApprovalAct.objects.create(
+            tenant_id=lab.tenant_id,
+            approval=approval,
+            step=2,
+            person_id=lead.user_id,
+            principal_id=second.user_id,
+            verdict="approve",
+            at=NOW,
+        )
+    # The request of a lead who named a stand-in.
+    mine = replace(lab, actor=lead)
+    named(lead, second)
+    theirs = asked(booked(mine))
+    with as_system(), pytest.raises(IntegrityError, match="own request"), transaction.atomic():
+        ApprovalAct.objects.create(
+            tenant_id=lab.tenant_id,
+            approval=theirs,
+            step=1,
+            person_id=second.user_id,
+            principal_id=lead.user_id,
+            verdict="approve",
+            at=NOW,
+        )
