@@ -41,9 +41,7 @@ ACCOUNTS = "accounts.json"
 _LONGEST_RETRY_S = 30
 
 
-def main(
-    arguments: Sequence[str], environment: Mapping[str, str], platform: Platform = REAL
-) -> int:
+def main(arguments: Sequence[str], environment: Mapping[str, str], platform: Platform = REAL) -> int:
     """Returns 0 after a stop, 1 when the node can't be served."""
     if arguments[:1] == ["run"]:
         return run.main(arguments[1:], environment)
@@ -55,9 +53,7 @@ def main(
     if arguments[:1] == ["unit"]:
         return unit.main(arguments[1:])
     options = options_parse(arguments, environment)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
@@ -67,9 +63,7 @@ def main(
             supervisor = Supervisor(environment)
             node = node_assemble(options, identity, hardware, directory, stack)
             agent = Agent(dataclasses.replace(node, alive=supervisor.alive))
-            examiner = Examiner(
-                doctor_command(platform.doctor, options), environment, agent.inbox.put
-            )
+            examiner = Examiner(doctor_command(platform.doctor, options), environment, agent.inbox.put)
             stack.callback(examiner.stop)
             _serve(agent, identity, supervisor, examiner)
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:

@@ -81,9 +81,7 @@ def node_assemble(
     )
 
 
-def _context(
-    options: argparse.Namespace, identity: Identity, hardware: NodeHardware
-) -> NodeContext:
+def _context(options: argparse.Namespace, identity: Identity, hardware: NodeHardware) -> NodeContext:
     gpus = hardware.inventory().gpus
     near = {gpu.uuid: gpu.numa for gpu in gpus}
     return NodeContext(
@@ -177,9 +175,7 @@ def _unit_of(directory: AccountDirectory) -> Callable[[str, str], str]:
     return unit
 
 
-def _available_memory(
-    slices: Slices | None, cgroups: Cgroups | None
-) -> Callable[[str], int | None]:
+def _available_memory(slices: Slices | None, cgroups: Cgroups | None) -> Callable[[str], int | None]:
     """Returns a reader of the memory that a booking's limit leaves."""
     if slices is not None:
         return slices.available_mb

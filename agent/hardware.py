@@ -60,9 +60,7 @@ class NodeHardware:
     network: Callable[[str | None], Network | None] = network_find
     logins: Path = LOGINS_FOLDER
     slices_refusal: Callable[[], str] = limits_refusal
-    is_only_owner: Callable[[], bool] = dataclasses.field(
-        default_factory=lambda: OtherSchedulers().none
-    )
+    is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
     def inventory(self) -> wire.Inventory:
         """Raises GpuError."""
@@ -102,9 +100,7 @@ class Platform:
     `doctor` is the module and the words that examine it.
     """
 
-    hardware: Callable[
-        [argparse.Namespace, AccountDirectory, contextlib.ExitStack], NodeHardware
-    ] = _real
+    hardware: Callable[[argparse.Namespace, AccountDirectory, contextlib.ExitStack], NodeHardware] = _real
     driver: Callable[[contextlib.ExitStack], ExaminedDriver] = driver_load
     doctor: tuple[str, ...] = ("agent", "doctor")
     is_simulated: bool = False

@@ -85,8 +85,7 @@ def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         "--interface",
         default=default("GPU_AGENT_INTERFACE"),
         metavar="NAME",
-        help="network interface to the other nodes, for NCCL and Gloo (default: that of the"
-        " default route)",
+        help="network interface to the other nodes, for NCCL and Gloo (default: that of the default route)",
     )
 
 

@@ -104,9 +104,7 @@ class OwnerChannel:
         claims = claims_of(running, handover.devices(), handover.cores())
         suspended = {each.booking for each in self._records.suspended.values()}
         suspending = {
-            booking_full_name(t.allocation)
-            for t in tasks
-            if t.ending and not t.emptied and _suspends(t)
+            booking_full_name(t.allocation) for t in tasks if t.ending and not t.emptied and _suspends(t)
         }
         return "; ".join(slices.sync(claims, suspended | suspending)) or None
 

@@ -271,9 +271,7 @@ class Agent:
 def _unbooked_processes(node: Node, steady: Callable[[], float]) -> UnbookedProcesses | None:
     if node.programs is None:
         return None
-    return UnbookedProcesses(
-        node.port, node.programs, node.account_of, steady, may_end=node.may_end
-    )
+    return UnbookedProcesses(node.port, node.programs, node.account_of, steady, may_end=node.may_end)
 
 
 def _started_only(target: GpuTarget, there: Collection[str]) -> GpuTarget:

@@ -45,9 +45,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     if not command:
         parser.error("say what to run, after --")
     try:
-        found = booking_find(
-            options.state / "bookings", options.booking, account_here(), time.time()
-        )
+        found = booking_find(options.state / "bookings", options.booking, account_here(), time.time())
         values = environment_of(found, options.part)
         values |= meeting(found, run_name(found, options.run, environment))
         if not slice_reached(found, environment):
@@ -95,9 +93,7 @@ def booking_find(root: Path, wanted: str, account: str, now: float) -> dict[str,
     paths = {path.parent.name: path for path in root.glob("*/booking.json")}
     names = [name for name in sorted(paths) if wanted in (name, name.rpartition(".")[2])]
     if not names:
-        raise NotNow(
-            f"{wanted} has no devices on this node now. Is it its time, and this its node?"
-        )
+        raise NotNow(f"{wanted} has no devices on this node now. Is it its time, and this its node?")
     if len(names) > 1:
         raise NotNow(f"{wanted} is several bookings here. Say which: {' or '.join(names)}")
     try:
@@ -136,9 +132,7 @@ def environment_of(booking: Mapping[str, Any], part: int | None) -> dict[str, st
     return {**values, **booking["parts"][part]}
 
 
-def run_name(
-    booking: Mapping[str, Any], said: str | None, environment: Mapping[str, str]
-) -> str | None:
+def run_name(booking: Mapping[str, Any], said: str | None, environment: Mapping[str, str]) -> str | None:
     """Returns the name of the run; None for the booking's own.
 
     Programs that a run starts, such as MPI's, belong to it. On several nodes only a given name is

@@ -22,9 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="gpu-agent unit", description="Print a systemd unit, to be saved under its name."
     )
-    parser.add_argument(
-        "name", nargs="?", default=AGENT, choices=(*units(), *SLICES), help="which one"
-    )
+    parser.add_argument("name", nargs="?", default=AGENT, choices=(*units(), *SLICES), help="which one")
     parser.add_argument(
         "--environment",
         type=Path,

@@ -151,9 +151,7 @@ def allocation_telemetry() -> None:
 @shared_task(name="allocation.overrides")
 def allocation_overrides() -> None:
     """Notifies people of overrides that end within a week, and of training that runs out."""
-    steps_apart(
-        "allocation.overrides", timezone.now(), overrides_warn, requirements_expiring_notify
-    )
+    steps_apart("allocation.overrides", timezone.now(), overrides_warn, requirements_expiring_notify)
 
 
 @shared_task(name="allocation.forecasts", ignore_result=True)
@@ -174,9 +172,7 @@ def allocation_reports() -> None:
     reports_send(timezone.now())
 
 
-@shared_task(
-    name="allocation.exports", soft_time_limit=EXPORT_SECONDS, time_limit=EXPORT_SECONDS + 15
-)
+@shared_task(name="allocation.exports", soft_time_limit=EXPORT_SECONDS, time_limit=EXPORT_SECONDS + 15)
 def allocation_exports() -> None:
     """Makes the files of statements that people asked for."""
     task_request_clear("allocation.exports")

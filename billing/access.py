@@ -16,9 +16,7 @@ from tenants.services.labs.labs import lab_read
 LEADERS = (Role.LEAD, Role.TENANT_ADMIN)
 
 
-def access_owner(
-    actor: Actor, project: str, campaign: str, person: str, lab: str = ""
-) -> BudgetOwner:
+def access_owner(actor: Actor, project: str, campaign: str, person: str, lab: str = "") -> BudgetOwner:
     """The owner of a budget by the slugs of project, campaign and lab and the name of a person;
     empty names leave a level out.
 
@@ -77,9 +75,7 @@ def budgets_visible(actor: Actor) -> QuerySet[Budget]:
     led = [key for key, role in actor.roles.items() if role in LEADERS]
     labs = Project.objects.filter(id__in=list(actor.roles), lab__isnull=False).values("lab")
     mine = Q(level="tenant") | Q(project_id__in=list(actor.roles)) | Q(lab__in=labs)
-    return budgets.filter(mine).filter(
-        Q(person=None) | Q(person_id=actor.user_id) | Q(project_id__in=led)
-    )
+    return budgets.filter(mine).filter(Q(person=None) | Q(person_id=actor.user_id) | Q(project_id__in=led))
 
 
 def access_budget(actor: Actor, budget_id: UUID) -> Budget:

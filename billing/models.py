@@ -42,9 +42,7 @@ class Account(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
     kind = models.CharField(max_length=8)
     currency = models.CharField(max_length=3, default="EUR")
-    limited = models.BooleanField(
-        default=False, help_text="Debits and pending can't exceed the credits."
-    )
+    limited = models.BooleanField(default=False, help_text="Debits and pending can't exceed the credits.")
     credits = models.DecimalField(default=0, **MONEY)
     debits = models.DecimalField(default=0, **MONEY)
     pending = models.DecimalField(default=0, **MONEY, help_text="Sum of the open holds.")
@@ -52,9 +50,7 @@ class Account(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="account_id_in_tenant"),
-            models.CheckConstraint(
-                condition=Q(kind__in=["source", "budget", "spend"]), name="account_kind"
-            ),
+            models.CheckConstraint(condition=Q(kind__in=["source", "budget", "spend"]), name="account_kind"),
             models.CheckConstraint(
                 condition=Q(credits__gte=0, debits__gte=0, pending__gte=0),
                 name="account_never_negative",
@@ -93,9 +89,7 @@ class Campaign(models.Model):
     class Meta:
         ordering = ["name", "id"]
         constraints = [
-            models.CheckConstraint(
-                condition=Q(match_ref__regex=r"^\S*$"), name="campaign_reference_sane"
-            ),
+            models.CheckConstraint(condition=Q(match_ref__regex=r"^\S*$"), name="campaign_reference_sane"),
             models.UniqueConstraint(fields=["tenant", "id"], name="campaign_id_in_tenant"),
             models.UniqueConstraint(fields=["project", "slug"], name="campaign_slug_in_project"),
         ]
@@ -124,12 +118,8 @@ class Transfer(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
     kind = models.CharField(max_length=8)
-    debit = models.ForeignKey(
-        Account, on_delete=models.PROTECT, related_name="+", db_constraint=False
-    )
-    credit = models.ForeignKey(
-        Account, on_delete=models.PROTECT, related_name="+", db_constraint=False
-    )
+    debit = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="+", db_constraint=False)
+    credit = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="+", db_constraint=False)
     amount = models.DecimalField(**MONEY)
     surcharge = models.DecimalField(
         **MONEY, default=0, db_default=0, help_text="The part of a charge that is for peak hours."
@@ -150,16 +140,23 @@ class Transfer(models.Model):
         User, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
     )
     campaign = models.ForeignKey(
-        Campaign, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False,
+        Campaign,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
         db_index=False,
-    )  # fmt: skip
+    )
     at = models.DateTimeField()
     note = models.CharField(max_length=200, blank=True)
     fee = models.CharField(
-        max_length=12, blank=True, db_default="", default="",
+        max_length=12,
+        blank=True,
+        db_default="",
+        default="",
         help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`. "
         "Of a refund: the fee that it gives back.",
-    )  # fmt: skip
+    )
 
     class Meta:
         indexes = [
@@ -190,19 +187,14 @@ class Transfer(models.Model):
                 condition=Q(kind__in=["fund", "hold", "settle", "release", "reverse", "charge"]),
                 name="transfer_kind",
             ),
-            models.CheckConstraint(
-                condition=Q(amount__gt=0, amount__lt=10**12), name="transfer_amount_sane"
-            ),
+            models.CheckConstraint(condition=Q(amount__gt=0, amount__lt=10**12), name="transfer_amount_sane"),
             models.CheckConstraint(condition=~Q(debit=F("credit")), name="transfer_two_accounts"),
             models.CheckConstraint(
-                condition=Q(surcharge=0)
-                | Q(kind="settle", surcharge__gt=0, surcharge__lte=F("amount")),
+                condition=Q(surcharge=0) | Q(kind="settle", surcharge__gt=0, surcharge__lte=F("amount")),
                 name="transfer_surcharge_in_charge",
             ),
             models.CheckConstraint(
-                condition=Q(fee="")
-                | Q(kind="settle", surcharge=0)
-                | Q(kind="reverse", fee="late_share"),
+                condition=Q(fee="") | Q(kind="settle", surcharge=0) | Q(kind="reverse", fee="late_share"),
                 name="transfer_fee_in_charge",
             ),
             models.CheckConstraint(
@@ -252,21 +244,15 @@ class Budget(models.Model):
     tenant = models.ForeignKey(
         Tenant, on_delete=models.PROTECT, null=True, blank=True, help_text="Null: of the platform."
     )
-    level = models.CharField(
-        max_length=8, choices=Level.choices, default=Level.PROJECT, db_default="project"
-    )
+    level = models.CharField(max_length=8, choices=Level.choices, default=Level.PROJECT, db_default="project")
     lab = models.ForeignKey(
         Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False, related_name="+"
     )
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
-    )
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     campaign = models.ForeignKey(
         Campaign, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False
     )
-    person = models.ForeignKey(
-        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
-    )
+    person = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     account = models.OneToOneField(Account, on_delete=models.PROTECT, db_constraint=False)
     starts = models.DateField()
     ends = models.DateField()
@@ -283,18 +269,23 @@ class Budget(models.Model):
     )
 
     labels = models.JSONField(
-        default=dict, db_default=NO_LABELS, blank=True,
+        default=dict,
+        db_default=NO_LABELS,
+        blank=True,
         help_text="Key-value pairs, at most 32; what it pays has them, too.",
-    )  # fmt: skip
+    )
     external_ref = models.CharField(
         max_length=500, blank=True, default="", db_default="", help_text="URL or key of a ticket."
     )
 
     # From when on spend is unusual: both thresholds have to be crossed
     variance_percent = models.PositiveSmallIntegerField(
-        null=True, blank=True, default=50, db_default=50,
+        null=True,
+        blank=True,
+        default=50,
+        db_default=50,
         help_text="More than expected, in percent; null: nobody is notified.",
-    )  # fmt: skip
+    )
     variance_amount = models.DecimalField(
         **MONEY, default=20, db_default=20, help_text="The least difference that notifies."
     )
@@ -320,21 +311,15 @@ class Budget(models.Model):
                 condition=Q(variance_percent=None) | Q(variance_percent__range=(1, 1000)),
                 name="budget_variance_percent",
             ),
-            models.CheckConstraint(
-                condition=Q(external_ref__regex=r"^\S*$"), name="budget_reference_sane"
-            ),
-            models.CheckConstraint(
-                condition=Q(variance_amount__gte=0), name="budget_variance_amount"
-            ),
+            models.CheckConstraint(condition=Q(external_ref__regex=r"^\S*$"), name="budget_reference_sane"),
+            models.CheckConstraint(condition=Q(variance_amount__gte=0), name="budget_variance_amount"),
             models.CheckConstraint(condition=_LEVELS, name="budget_level"),
         ]
 
     @property
     def owner(self) -> BudgetOwner:
         """Whose budget it is."""
-        return BudgetOwner(
-            self.tenant_id, self.project_id, self.campaign_id, self.person_id, self.lab_id
-        )
+        return BudgetOwner(self.tenant_id, self.project_id, self.campaign_id, self.person_id, self.lab_id)
 
 
 class Guardrail(models.Model):
@@ -384,12 +369,8 @@ class Guardrail(models.Model):
     class Meta:
         ordering = ["percent", "measure", "action"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["budget", "measure", "percent", "action"], name="guardrail_once"
-            ),
-            models.CheckConstraint(
-                condition=Q(percent__gte=1, percent__lte=200), name="guardrail_percent"
-            ),
+            models.UniqueConstraint(fields=["budget", "measure", "percent", "action"], name="guardrail_once"),
+            models.CheckConstraint(condition=Q(percent__gte=1, percent__lte=200), name="guardrail_percent"),
             models.CheckConstraint(
                 condition=Q(measure__in=["spent", "committed", "forecast"])
                 & Q(

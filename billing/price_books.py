@@ -64,9 +64,7 @@ def price_book_after(now: datetime) -> PriceBook | None:
 
 def prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
     """The prices of a book per GPU and hour, by (class, tier)."""
-    rows = Price.objects.filter(book=book, profile="").values_list(
-        "gpu_class_id", "tier_id", "per_gpu_hour"
-    )
+    rows = Price.objects.filter(book=book, profile="").values_list("gpu_class_id", "tier_id", "per_gpu_hour")
     return {(gpu_class, tier): price for gpu_class, tier, price in rows}
 
 
@@ -115,9 +113,7 @@ def _books_read(day: date) -> tuple[_Book, ...]:
             continue
         current = _current(row.book, row, mine)
         prices.setdefault(row.book_id, {})[row.gpu_class_id, row.tier_id] = current
-    return tuple(
-        _Book(book.valid_from, book.published_at, prices.get(book.version, {})) for book in books
-    )
+    return tuple(_Book(book.valid_from, book.published_at, prices.get(book.version, {})) for book in books)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +163,7 @@ def price_at(*, version: int, gpu_class: str, tier: str) -> CurrentPrice:
     raise _no_price(gpu_class, tier)
 
 
-def _current(
-    book: PriceBook, row: Price, slices: Mapping[str, tuple[Decimal, Decimal]]
-) -> CurrentPrice:
+def _current(book: PriceBook, row: Price, slices: Mapping[str, tuple[Decimal, Decimal]]) -> CurrentPrice:
     plain, peak = _plain_and_peak(row)
     setup = book.setups.get(row.tier_id, Decimal(0))
     return CurrentPrice(book.version, book.currency, plain, peak, book.hours, slices, setup)

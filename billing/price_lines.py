@@ -70,9 +70,7 @@ def lines_after(
         more = _per_hour(per_gpu_hour, new.units - old.units)
         return line.per_hour + more
 
-    kept = [
-        PriceLine(line.seconds, price(line)) for line in _cut(lines, min(old.seconds, new.seconds))
-    ]
+    kept = [PriceLine(line.seconds, price(line)) for line in _cut(lines, min(old.seconds, new.seconds))]
     if new.seconds > old.seconds:
         added = new.seconds - old.seconds
         kept.append(PriceLine(added, _per_hour(per_gpu_hour, new.units)))

@@ -59,9 +59,12 @@ class Price(models.Model):
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT)
     profile = models.CharField(
-        max_length=40, blank=True, default="", db_default="",
+        max_length=40,
+        blank=True,
+        default="",
+        db_default="",
         help_text="Of the slices that this is the price of one of; empty: a whole GPU.",
-    )  # fmt: skip
+    )
     per_gpu_hour = models.DecimalField(max_digits=12, decimal_places=4)
     peak_per_gpu_hour = models.DecimalField(
         max_digits=12, decimal_places=4, null=True, help_text="In peak hours; null: the same."
@@ -69,9 +72,7 @@ class Price(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["book", "gpu_class", "tier", "profile"], name="price_once"
-            ),
+            models.UniqueConstraint(fields=["book", "gpu_class", "tier", "profile"], name="price_once"),
             models.CheckConstraint(
                 condition=Q(per_gpu_hour__gte=0, per_gpu_hour__lt=1_000_000), name="price_sane"
             ),
@@ -104,32 +105,39 @@ class PriceDraft(models.Model):
         default=1, help_text="Counts changes. Publishing names the revision that was read."
     )
     base = models.ForeignKey(
-        PriceBook, on_delete=models.PROTECT, null=True, related_name="+",
+        PriceBook,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
         help_text="The latest version when the draft was written or rebased.",
-    )  # fmt: skip
+    )
     valid_from = models.DateTimeField(null=True, help_text="Null: from its publication on.")
     note = models.CharField(max_length=200, blank=True)
     content = models.JSONField(help_text="Prices and peak hours, as `BookContent` writes them.")
     created_at = models.DateTimeField()
     changed_at = models.DateTimeField()
     decided_by = models.ForeignKey(
-        User, on_delete=models.PROTECT, null=True, related_name="+",
+        User,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
         help_text="Who published or discarded it.",
-    )  # fmt: skip
+    )
     decided_at = models.DateTimeField(null=True)
     book = models.OneToOneField(
-        PriceBook, on_delete=models.PROTECT, null=True, related_name="draft",
+        PriceBook,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="draft",
         help_text="The version that it became.",
-    )  # fmt: skip
+    )
 
     class Meta:
         ordering = ["-changed_at", "id"]
         constraints = [
             models.CheckConstraint(
                 condition=Q(state="open", decided_by=None, decided_at=None, book=None)
-                | Q(
-                    state="discarded", decided_by__isnull=False, decided_at__isnull=False, book=None
-                )
+                | Q(state="discarded", decided_by__isnull=False, decided_at__isnull=False, book=None)
                 | Q(
                     state="published",
                     decided_by__isnull=False,

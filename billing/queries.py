@@ -102,9 +102,7 @@ class BalanceMismatch:
 def budget_figures(*, project_id: UUID, at: datetime) -> BudgetFigures | None:
     """The figures of the project's budget at the instant `at`, or None."""
     day = at.astimezone(UTC).date()
-    budgets = Budget.objects.filter(
-        level="project", project_id=project_id, starts__lte=day, ends__gt=day
-    )
+    budgets = Budget.objects.filter(level="project", project_id=project_id, starts__lte=day, ends__gt=day)
     return next(iter(_effects(budgets)), None)
 
 
@@ -116,9 +114,7 @@ def project_budget(project_id: UUID, at: datetime) -> Budget | None:
     ).first()
 
 
-def budgets_figures(
-    *, tenant_id: UUID, project_ids: Iterable[UUID], period: Period
-) -> list[BudgetFigures]:
+def budgets_figures(*, tenant_id: UUID, project_ids: Iterable[UUID], period: Period) -> list[BudgetFigures]:
     """The figures of these projects' own budgets in the period, by project and start."""
     budgets = Budget.objects.filter(
         tenant_id=tenant_id,
@@ -184,9 +180,7 @@ def rungs_to_mark(now: datetime) -> QuerySet[Guardrail]:
             above=ExpressionWrapper(above, output_field=_MONEY),
             above_forecast=ExpressionWrapper(forecast, output_field=_MONEY),
         )
-        .alias(
-            is_reached=Case(When(is_reached, then=Value(value=True)), default=Value(value=False))
-        )
+        .alias(is_reached=Case(When(is_reached, then=Value(value=True)), default=Value(value=False)))
         .exclude(is_reached=marked)
     )
 
@@ -299,9 +293,7 @@ def _returned(account: str) -> Coalesce:
     return Coalesce(Subquery(sums), Value(Decimal(0)), output_field=_MONEY)
 
 
-_budgets_by_id = Compiled(
-    lambda _, keys: _with_sums(Budget.objects.filter(id__in=keys)), keys="uuid"
-)
+_budgets_by_id = Compiled(lambda _, keys: _with_sums(Budget.objects.filter(id__in=keys)), keys="uuid")
 
 
 def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> BudgetFigures:

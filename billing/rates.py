@@ -107,8 +107,9 @@ def _cost(per_hour: Decimal, seconds: int) -> Decimal:
 def _most(weekly: tuple[tuple[int, int, int], ...], seconds: int) -> int:
     week = [(24 * day + first, 24 * day + end) for day, first, end in weekly]
     whole, rest = divmod(seconds, WEEK_SECONDS)
-    spans = [(3600 * (first + shift), 3600 * (end + shift)) for first, end in week
-             for shift in (0, HOURS_OF_WEEK)]  # fmt: skip
+    spans = [
+        (3600 * (first + shift), 3600 * (end + shift)) for first, end in week for shift in (0, HOURS_OF_WEEK)
+    ]
     # The most is reached where the time begins with a peak or ends with one.
     starts = {begins for begins, _ in spans} | {max(0, ends - rest) for _, ends in spans}
     most = max((_overlap(spans, start, start + rest) for start in starts), default=0)

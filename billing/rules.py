@@ -100,9 +100,7 @@ def month_after(day: date) -> date:
 def period_after(period: Period) -> Period:
     """The next period: as many calendar months, or else as many days."""
     if period.starts.day == period.ends.day == 1:
-        months = 12 * (period.ends.year - period.starts.year) + (
-            period.ends.month - period.starts.month
-        )
+        months = 12 * (period.ends.year - period.starts.year) + (period.ends.month - period.starts.month)
         ends = period.ends
         for _ in range(months):
             ends = month_after(ends)

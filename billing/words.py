@@ -13,8 +13,7 @@ def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of a
 
 _SENTENCES: dict[str, Promise] = {
     "budget_overlaps": gettext_lazy(
-        "%(budget)s already has a budget for %(period)s. Change that one, or choose days "
-        "outside it."
+        "%(budget)s already has a budget for %(period)s. Change that one, or choose days outside it."
     ),
     "budget_below_use": gettext_lazy(
         "%(used)s of this budget are spent or held by bookings; it cannot be lower than that. "
@@ -29,12 +28,8 @@ _SENTENCES: dict[str, Promise] = {
         "The campaign %(found)s is closed. The project's lead can open it again; a booking without "
         "a campaign works now."
     ),
-    "leads_and_admins_only": gettext_lazy(
-        "Only the project's leads and the tenant's admins may do this."
-    ),
-    "campaign_exists": gettext_lazy(
-        "%(project)s already has a campaign %(slug)s. Choose another name."
-    ),
+    "leads_and_admins_only": gettext_lazy("Only the project's leads and the tenant's admins may do this."),
+    "campaign_exists": gettext_lazy("%(project)s already has a campaign %(slug)s. Choose another name."),
     "correction_over_budget": gettext_lazy(
         "The budget that paid has %(left)s left. The tenant's admin can raise it."
     ),
@@ -50,9 +45,7 @@ _SENTENCES: dict[str, Promise] = {
         "bookings from %(percent)s %% on, and no longer ones. That ends by itself when the share "
         "is lower. %(raiser)s can raise the budget or change its ladder."
     ),
-    "operators_approve_nothing": gettext_lazy(
-        "Operators approve no bookings. Choose another rung."
-    ),
+    "operators_approve_nothing": gettext_lazy("Operators approve no bookings. Choose another rung."),
     "too_many_rungs": gettext_lazy("A ladder has at most %(most_rungs)s rungs."),
     "rung_percent": gettext_lazy("Enter a share from 1 to 200 percent."),
     "unknown_rung": gettext_lazy("Choose one of the values."),
@@ -65,8 +58,7 @@ _SENTENCES: dict[str, Promise] = {
         "the budget; a shorter or smaller booking, a cheaper tier or a slice needs less."
     ),
     "month_not_over": gettext_lazy(
-        "%(month)s can be closed from %(day)s %(earliest)s on, when the last reports of nodes are "
-        "in."
+        "%(month)s can be closed from %(day)s %(earliest)s on, when the last reports of nodes are in."
     ),
     "month_closed": gettext_lazy("%(month)s is closed already."),
     "draft_outdated": gettext_lazy(
@@ -105,24 +97,18 @@ _SENTENCES: dict[str, Promise] = {
         "operator publishes it."
     ),
     "bad_price": gettext_lazy("A price must be at least 0 and below one million."),
-    "bad_peak_price": gettext_lazy(
-        "A peak price must be at least the other price, and below one million."
-    ),
+    "bad_peak_price": gettext_lazy("A peak price must be at least the other price, and below one million."),
     "slice_price_unknown": gettext_lazy("There is no %(gpu_class)s in %(tier)s."),
     "bad_slice_peak": gettext_lazy("A peak price must be at least the other price."),
     "setup_tier_unknown": gettext_lazy("There is no tier %(tier)s."),
     "bad_setup_fee": gettext_lazy("A fee must be at least 0 and below one million."),
-    "variance_percent": gettext_lazy(
-        "Enter 1 to %(most_percent)s percent, or nothing for no notices."
-    ),
+    "variance_percent": gettext_lazy("Enter 1 to %(most_percent)s percent, or nothing for no notices."),
     "variance_amount": gettext_lazy("Enter an amount from 0 to below one billion."),
     "level_lab": gettext_lazy("Choose either a lab, or a project with its campaigns and people."),
     "level_project": gettext_lazy("Choose the project of the campaign or person."),
     "level_campaign": gettext_lazy("Choose either a campaign or a person."),
     "budget_admins": gettext_lazy("Only the tenant's admins may set this budget."),
-    "budget_leads": gettext_lazy(
-        "Only the project's leads and the tenant's admins may set this budget."
-    ),
+    "budget_leads": gettext_lazy("Only the project's leads and the tenant's admins may set this budget."),
     "period_backward": gettext_lazy("`ends` must be after `starts`."),
     "price_repeated": gettext_lazy("%(gpu_class)s in %(tier)s has two prices."),
     "platform_budget_used": gettext_lazy(

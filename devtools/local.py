@@ -91,8 +91,7 @@ def stores_start(demo: Demo, secrets: Secrets, supervisor: Supervisor) -> Stores
         ValkeyAccess(secrets.agents_port, secrets.valkey_agents, for_agents=True),
     )
     redis, agents = (
-        url or _valkey_start(home, access, supervisor)
-        for url, access in zip(given, accesses, strict=True)
+        url or _valkey_start(home, access, supervisor) for url, access in zip(given, accesses, strict=True)
     )
     return Stores(admin, redis, agents)
 
@@ -146,9 +145,7 @@ def demo_run(demo: Demo) -> None:
         _step("Starting PostgreSQL and Valkey")
         stores = stores_start(demo, secrets, supervisor)
         _step("preparing the database")
-        roles_ensure(
-            stores.admin, Passwords(secrets.owner, secrets.web, secrets.operators, secrets.system)
-        )
+        roles_ensure(stores.admin, Passwords(secrets.owner, secrets.web, secrets.operators, secrets.system))
         owner = program_environment(demo, secrets, stores, "portal_owner")
         tokens = prepare(demo, owner)
         programs = portal_programs(demo, secrets, stores)

@@ -167,9 +167,7 @@ class Client:
         """
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": since} if since else {})}
         try:
-            with self._rest.stream(
-                "GET", "/events", headers=headers, timeout=STREAM_SECONDS
-            ) as response:
+            with self._rest.stream("GET", "/events", headers=headers, timeout=STREAM_SECONDS) as response:
                 if response.status_code != 200:
                     response.read()
                     raise _problem(response)

@@ -139,9 +139,7 @@ def _answer(reference: str, *, is_accepted: bool, is_json: bool, zone: str) -> N
             if row["state"] == "open" and reference in (row["booking"], row["id"])
         ]
         if not found:
-            error_print(
-                f"There is no open offer for {reference}. It may have expired: see gpu waitlist."
-            )
+            error_print(f"There is no open offer for {reference}. It may have expired: see gpu waitlist.")
             raise SystemExit(REFUSED)
         act = client.offer_accept if is_accepted else client.offer_decline
         answer = act(str(found[0]["id"]))

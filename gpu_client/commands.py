@@ -40,12 +40,8 @@ app.add_typer(offers_app, name="offers")
 
 ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
 TierName = Annotated[str, typer.Option("--tier", "-t")]
-LabelOptions = Annotated[
-    list[str] | None, typer.Option("--label", "-l", help="key=value; can be repeated.")
-]
-Words = Annotated[
-    list[str], typer.Argument(help="For example: 2 h100 6h today", show_default=False)
-]
+LabelOptions = Annotated[list[str] | None, typer.Option("--label", "-l", help="key=value; can be repeated.")]
+Words = Annotated[list[str], typer.Argument(help="For example: 2 h100 6h today", show_default=False)]
 PENDING = frozenset({"authorization_pending", "slow_down"})
 
 
@@ -110,9 +106,7 @@ def book(
 def list_bookings(
     project: ProjectName = "",
     state: Annotated[str, typer.Option(help="Only this state, such as active.")] = "",
-    everything: Annotated[
-        bool, typer.Option("--all", help="Include bookings that have ended.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include bookings that have ended.")] = False,
     label: LabelOptions = None,
     ref: Annotated[str, typer.Option(help="Only bookings of this ticket.")] = "",
     is_json: Json = False,
@@ -173,9 +167,7 @@ def _queue_print(found: Document, clock: Clock) -> None:
         line_print(f"  Ahead: {' '.join([ahead['sentence'], *ahead['bookings']])}")
     for holder in found["holders"]:
         who = holder["booking"] or "A booking of another organisation"
-        line_print(
-            f"  {who} has {holder['gpus']} of its GPUs until {clock.moment(holder['until'])}."
-        )
+        line_print(f"  {who} has {holder['gpus']} of its GPUs until {clock.moment(holder['until'])}.")
     for change in found["changes"]:
         when = f"{clock.moment(change['at'])}: " if change["at"] else ""
         line_print(f"  {when}{change['sentence']}")
@@ -253,9 +245,7 @@ def run(
     raise SystemExit(booking_run(reference, command, options))
 
 
-def _request(
-    client: Client, words: list[str], project: str, tier: str, zone: str
-) -> dict[str, Any]:
+def _request(client: Client, words: list[str], project: str, tier: str, zone: str) -> dict[str, Any]:
     """Returns the body of a request; without a project, the only one in which you can book."""
     if not project:
         own = [each["project"] for each in client.me()["roles"] if each["role"] != "viewer"]
@@ -335,9 +325,7 @@ def login(
     url: Annotated[str, typer.Option(prompt="Address of the portal", envvar="GPU_URL")],
     token: Annotated[
         str,
-        typer.Option(
-            envvar="GPU_TOKEN", help="Save this token instead of confirming in a browser."
-        ),
+        typer.Option(envvar="GPU_TOKEN", help="Save this token instead of confirming in a browser."),
     ] = "",
     name: Annotated[str, typer.Option(help="Name of the new token.")] = "",
     is_json: Annotated[bool, typer.Option("--json", help="Print the API's JSON.")] = False,

@@ -5,9 +5,7 @@ from gpu_client.problems import DONE, REFUSED, WAITING
 
 HAS_PLACE = frozenset({"scheduled", "starting", "active", "pausing", "ending", "ended"})
 OVER = frozenset({"ended", "refused", "rejected", "expired", "cancelled", "failed"})
-NOT_STARTED = frozenset(
-    {"requested", "awaiting_approval", "waitlisted", "offered", "queued", "scheduled"}
-)
+NOT_STARTED = frozenset({"requested", "awaiting_approval", "waitlisted", "offered", "queued", "scheduled"})
 ALL = HAS_PLACE | OVER | NOT_STARTED | {"paused"}
 
 

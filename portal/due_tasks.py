@@ -29,9 +29,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "allocation.exports": lambda _: StatementExport.objects.filter(finished_at=None),
     "allocation.publish": lambda _: nodes_unpublished(),
     "billing.guardrails": rungs_to_mark,
-    "chat.send": lambda now: ChatMessage.objects.filter(
-        state=ChatMessage.State.PENDING, due__lte=now
-    ),
+    "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),
     "outbox.relay": lambda _: OutboxMessage.objects.filter(sent=None),
@@ -46,9 +44,7 @@ ASKED = frozenset({_TICK, *_QUESTIONS} - _TASK_OF.keys())
 class DueTasks:
     """Decides for one beat; `steady` never jumps."""
 
-    def __init__(
-        self, clock: Callable[[], datetime], steady: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, clock: Callable[[], datetime], steady: Callable[[], float] = time.monotonic) -> None:
         """A new beat sends each task once, whatever there is to do."""
         self._clock, self._steady = clock, steady
         self._look = Look(_QUESTIONS)

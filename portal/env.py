@@ -93,9 +93,7 @@ def env_collector(name: str) -> str:
     if address and urlsplit(address).scheme not in ("http", "https"):
         raise BadSetting(f"{name} is not an http or https address.")
     if address and find_spec("opentelemetry") is None:
-        raise BadSetting(
-            f"{name} needs the extra `traces`: in the portal's folder, pip install '.[traces]'."
-        )
+        raise BadSetting(f"{name} needs the extra `traces`: in the portal's folder, pip install '.[traces]'.")
     return address
 
 
@@ -237,9 +235,7 @@ def env_origin(name: str, default: str) -> str:
 
 def secret_weakness(value: str) -> str:
     """Why a secret of sufficient length can be guessed; empty when it cannot."""
-    return (
-        f"has only {len(set(value))} different characters" if len(set(value)) < DISTINCT_MIN else ""
-    )
+    return f"has only {len(set(value))} different characters" if len(set(value)) < DISTINCT_MIN else ""
 
 
 def password_weakness(user: str, password: str) -> str:
@@ -275,8 +271,11 @@ def _git(root: Path, *words: str) -> str | None:
     try:
         done = subprocess.run(  # noqa: S603  fixed arguments
             ["git", "-C", str(root), *words],  # noqa: S607  the path of git differs
-            capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -74,8 +74,7 @@ def traffic_read() -> Iterator[Metric]:
         for labels, count in found[_ANSWERS]
     ]
     costly = [
-        Value(count, dict(zip(("kind", "outcome"), labels, strict=True)))
-        for labels, count in found[_COSTLY]
+        Value(count, dict(zip(("kind", "outcome"), labels, strict=True))) for labels, count in found[_COSTLY]
     ]
     counts = {(surface, end): count for (surface, end), count in found[_BUCKET]}
     times = [
@@ -83,9 +82,7 @@ def traffic_read() -> Iterator[Metric]:
         for (surface,), milliseconds in found[_SUM]
         for value in _histogram(surface, milliseconds, counts)
     ]
-    yield Metric(
-        "gpu_portal_http_requests_total", "counter", "Answers of web processes.", tuple(answers)
-    )
+    yield Metric("gpu_portal_http_requests_total", "counter", "Answers of web processes.", tuple(answers))
     yield Metric(
         "gpu_portal_http_request_seconds",
         "histogram",
@@ -100,9 +97,7 @@ def traffic_read() -> Iterator[Metric]:
     )
 
 
-def _histogram(
-    surface: str, milliseconds: int, counts: Mapping[tuple[str, str], int]
-) -> Iterator[Value]:
+def _histogram(surface: str, milliseconds: int, counts: Mapping[tuple[str, str], int]) -> Iterator[Value]:
     for end in BUCKETS_MS:
         labels = {"surface": surface, "le": repr(end / 1000)}
         yield Value(counts.get((surface, str(end)), 0), labels, "_bucket")
@@ -113,6 +108,4 @@ def _histogram(
 
 
 def _server() -> "redis.Redis":
-    return redis.Redis.from_url(
-        settings.CACHE_REDIS_URL, socket_timeout=1, socket_connect_timeout=1
-    )
+    return redis.Redis.from_url(settings.CACHE_REDIS_URL, socket_timeout=1, socket_connect_timeout=1)

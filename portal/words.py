@@ -16,9 +16,7 @@ _SENTENCES: dict[str, Promise] = {
     "unauthenticated": gettext_lazy("Send a token, as in `Authorization: Bearer gpup_pat_…`."),
     "method_not_allowed": gettext_lazy("This address does not support this method."),
     "not_acceptable": gettext_lazy("The API answers in application/json only."),
-    "malformed_json": gettext_lazy(
-        "This address does not support the content type of the request."
-    ),
+    "malformed_json": gettext_lazy("This address does not support the content type of the request."),
     "conflict": gettext_lazy("Somebody else changed this at the same time. Reload, then retry."),
     "bad_value": gettext_lazy("A value is outside the range that can be stored."),
     "busy": gettext_lazy("The portal is busy. Ask again in a moment."),
@@ -106,9 +104,7 @@ _SENTENCES: dict[str, Promise] = {
     "id_token_claim": gettext_lazy("Its %(claim)s is not valid."),
     "id_token_unsigned": gettext_lazy("It is not signed by a key of the provider."),
     "id_token_subject": gettext_lazy("Its subject is empty or too long."),
-    "id_token_groups": gettext_lazy(
-        "It has more than %(max_groups)s groups. Let the provider send fewer."
-    ),
+    "id_token_groups": gettext_lazy("It has more than %(max_groups)s groups. Let the provider send fewer."),
     "id_token_iss": gettext_lazy("It was issued by another issuer."),
     "id_token_aud": gettext_lazy(
         "It was issued for another application. Compare the client ID with the provider's."
@@ -117,18 +113,12 @@ _SENTENCES: dict[str, Promise] = {
         "It was issued to another application. Compare the client ID with the provider's."
     ),
     "id_token_nonce": gettext_lazy("It answers another sign-in (nonce). Start again."),
-    "id_token_exp": gettext_lazy(
-        "It has expired. Compare the clocks of the provider and the portal."
-    ),
+    "id_token_exp": gettext_lazy("It has expired. Compare the clocks of the provider and the portal."),
     "id_token_iat": gettext_lazy(
         "It was issued in the future. Compare the clocks of the provider and the portal."
     ),
-    "id_token_nbf": gettext_lazy(
-        "It is not valid yet. Compare the clocks of the provider and the portal."
-    ),
-    "restarting": gettext_lazy(
-        "The portal is being restarted. Nothing was written; send the request again."
-    ),
+    "id_token_nbf": gettext_lazy("It is not valid yet. Compare the clocks of the provider and the portal."),
+    "restarting": gettext_lazy("The portal is being restarted. Nothing was written; send the request again."),
     "too_many_waiting": gettext_lazy(
         "%(most)s requests of your organisation wait to be written. Retry in 1 s."
     ),

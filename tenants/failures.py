@@ -60,9 +60,7 @@ class FailureLog:
         row = self._failed.get(str(key))
         return row is not None and (row.next_try is None or row.next_try > self._now)
 
-    def handle(
-        self, key: object, act: Callable[[], object], *, tenant_id: UUID | None = None
-    ) -> bool:
+    def handle(self, key: object, act: Callable[[], object], *, tenant_id: UUID | None = None) -> bool:
         """Runs `act`, which opens its own transactions, unless the entry is held back; returns
         whether it succeeded.
 
@@ -113,9 +111,7 @@ class FailureLog:
             FailedMessage.objects.filter(queue=self._queue, key__in=over).delete()
 
 
-def failure_of(
-    act: Callable[[], object], raised: tuple[type[Exception], ...] = ()
-) -> Exception | None:
+def failure_of(act: Callable[[], object], raised: tuple[type[Exception], ...] = ()) -> Exception | None:
     """Runs `act`, which opens its own transactions; returns the error if it failed.
 
     Raises what is no fault of what it works on: a server was lost, or one of `raised`.
@@ -146,9 +142,7 @@ def each_apart(queue: str, rows: Iterable[Row], act: Callable[[Row], int], now: 
         return 0
     failures = FailureLog(queue, now, parked_after=None)
     for row in waiting:
-        failures.handle(
-            row.pk, partial(_count, act, row, done), tenant_id=getattr(row, "tenant_id", None)
-        )
+        failures.handle(row.pk, partial(_count, act, row, done), tenant_id=getattr(row, "tenant_id", None))
     return sum(done)
 
 

@@ -28,9 +28,7 @@ logger = logging.getLogger(__name__)
 REQUEST_SECONDS = 5
 
 
-def outbox_add(
-    *, tenant_id: UUID | None, kind: str, payload: Mapping[str, Any], now: datetime
-) -> None:
+def outbox_add(*, tenant_id: UUID | None, kind: str, payload: Mapping[str, Any], now: datetime) -> None:
     """Adds one message, such as `booking.started`, to be sent after the commit.
 
     Without a tenant it is about the platform, and goes to the operators.

@@ -159,9 +159,7 @@ def own_roles(user_id: int, tenant: Tenant) -> list[OwnRole]:
     """The person's roles in the tenant, whose context is open; the whole tenant's first."""
     found = Membership.objects.filter(tenant_id=tenant.id, user_id=user_id)
     rows = [
-        OwnRole(
-            each.id, tenant.slug, tenant.name, each.project.name if each.project else "", each.role
-        )
+        OwnRole(each.id, tenant.slug, tenant.name, each.project.name if each.project else "", each.role)
         for each in found.select_related("project")
     ]
     return sorted(rows, key=lambda each: (each.project != "", each.project))
@@ -217,9 +215,9 @@ def invitations_of(tenant_id: UUID, now: datetime) -> QuerySet[Invitation]:
 
 def admins_invited(now: datetime) -> list[tuple[UUID, str]]:
     """Open invitations to administer a tenant, as (tenant id, name or address). For operators."""
-    waiting = Invitation.objects.filter(
-        project=None, state=Invitation.State.OPEN, expires__gt=now
-    ).order_by("created", "id")
+    waiting = Invitation.objects.filter(project=None, state=Invitation.State.OPEN, expires__gt=now).order_by(
+        "created", "id"
+    )
     return list(waiting.values_list("tenant_id", "invitee"))
 
 
@@ -238,9 +236,7 @@ def project_shares(tenant: Tenant, shown: Iterable[Project]) -> list[ClassShares
         ClassShares(
             gpu_class=gpu_class,
             total=_share(tenant, by_owner.get((None, gpu_class.slug))),
-            rows=tuple(
-                _share(project, by_owner.get((project.id, gpu_class.slug))) for project in owners
-            ),
+            rows=tuple(_share(project, by_owner.get((project.id, gpu_class.slug))) for project in owners),
             split_units=sum(
                 quota.guaranteed_units
                 for quota in quotas
@@ -260,9 +256,7 @@ def tenant_shares() -> list[ClassShares]:
         ClassShares(
             gpu_class=gpu_class,
             total=None,
-            rows=tuple(
-                _share(tenant, by_owner.get((tenant.id, gpu_class.slug))) for tenant in tenants
-            ),
+            rows=tuple(_share(tenant, by_owner.get((tenant.id, gpu_class.slug))) for tenant in tenants),
             split_units=sum(
                 quota.guaranteed_units for quota in quotas if quota.gpu_class_id == gpu_class.slug
             ),
@@ -318,9 +312,7 @@ def _share(owner: Project | Tenant, quota: Quota | None) -> ShareRow:
 
 def outbox_waiting() -> tuple[int, datetime | None]:
     """How many messages were not sent yet, and when the oldest was written. For operators."""
-    row = OutboxMessage.objects.filter(sent=None).aggregate(
-        count=Count("id"), oldest=Min("created")
-    )
+    row = OutboxMessage.objects.filter(sent=None).aggregate(count=Count("id"), oldest=Min("created"))
     return row["count"], row["oldest"]
 
 

@@ -30,28 +30,18 @@ _SENTENCES: dict[str, Promise] = {
     ),
     "message_dismissed": gettext_lazy("This message was given up; it is not tried again."),
     "service_account_role": gettext_lazy("A service account is researcher or viewer."),
-    "too_many_service_accounts": gettext_lazy(
-        "A tenant has at most %(max_accounts)s service accounts."
-    ),
-    "leads_and_admins_only": gettext_lazy(
-        "Only the project's leads and the tenant's admins may do this."
-    ),
+    "too_many_service_accounts": gettext_lazy("A tenant has at most %(max_accounts)s service accounts."),
+    "leads_and_admins_only": gettext_lazy("Only the project's leads and the tenant's admins may do this."),
     "service_account_scopes": gettext_lazy(
         "A service account has the scopes read and book: choose one or both."
     ),
     "project_closed": gettext_lazy("%(found)s is closed. Its tenant admin can open it again."),
     "scopes_missing": gettext_lazy("Choose at least one of %(values)s."),
-    "token_scope": gettext_lazy(
-        "This token has no scope %(extra)s, so it cannot create a token with it."
-    ),
+    "token_scope": gettext_lazy("This token has no scope %(extra)s, so it cannot create a token with it."),
     "token_days": gettext_lazy("Choose a lifetime of 1 to %(max_days)s days."),
     "token_overlap": gettext_lazy("Choose an overlap of 0 to %(max_overlap_hours)s hours."),
-    "too_many_tokens": gettext_lazy(
-        "There are %(max_tokens)s valid tokens. Revoke one that is not used."
-    ),
-    "token_over": gettext_lazy(
-        "This token has expired or was revoked, so it cannot create another one."
-    ),
+    "too_many_tokens": gettext_lazy("There are %(max_tokens)s valid tokens. Revoke one that is not used."),
+    "token_over": gettext_lazy("This token has expired or was revoked, so it cannot create another one."),
     "token_project": gettext_lazy("This token is for another project."),
     "token_of_project": gettext_lazy(
         "This token is limited to one project, and this is about more than that. Name the project, "
@@ -67,8 +57,7 @@ _SENTENCES: dict[str, Promise] = {
     "directory_id_long": gettext_lazy("It has at most %(longest_id)s characters."),
     "directory_group_taken": gettext_lazy("There is a group %(name)s already."),
     "directory_last_admin": gettext_lazy(
-        "%(user)s is the last admin of %(tenant)s, by this group. Make somebody else an admin "
-        "first."
+        "%(user)s is the last admin of %(tenant)s, by this group. Make somebody else an admin first."
     ),
     "directory_person_taken": gettext_lazy("There is a person %(user_name)s already."),
     "directory_name": gettext_lazy("A name has 1 to %(longest_name)s characters."),
@@ -88,8 +77,7 @@ _SENTENCES: dict[str, Promise] = {
     "lab_archived": gettext_lazy("%(target)s is archived."),
     "lab_lead_service_account": gettext_lazy("A service account leads no lab."),
     "lab_in_use": gettext_lazy(
-        "%(lab)s still has projects: %(names)s%(more)s. Move them to another lab, or out of it, "
-        "first."
+        "%(lab)s still has projects: %(names)s%(more)s. Move them to another lab, or out of it, first."
     ),
     "lab_budget_exceeded": gettext_lazy(
         "%(project)s has spent and holds more than the budget of the lab has left. Raise that "
@@ -101,9 +89,7 @@ _SENTENCES: dict[str, Promise] = {
     "lab_guarantees_promised": gettext_lazy(
         "The projects of %(lab)s are guaranteed %(promised)s, so %(wanted)s is %(short)s too few."
     ),
-    "lab_leads_only": gettext_lazy(
-        "Only the tenant's admins, and leads of the project's lab, may do this."
-    ),
+    "lab_leads_only": gettext_lazy("Only the tenant's admins, and leads of the project's lab, may do this."),
     "guarantees_exceeded": gettext_lazy(
         "%(project)s is guaranteed %(guaranteed)s %(model)s, its other projects have %(others)s of "
         "them. %(wanted)s is %(over)s too many: %(left)s would work."
@@ -142,46 +128,33 @@ _SENTENCES: dict[str, Promise] = {
     "bad_mails": gettext_lazy("Choose one of %(values)s."),
     "invited_role": gettext_lazy("Choose viewer, researcher, lead or tenant admin."),
     "last_lead": gettext_lazy(
-        "This is the project's only lead. Make somebody else lead first, or ask a tenant admin to "
-        "do this."
+        "This is the project's only lead. Make somebody else lead first, or ask a tenant admin to do this."
     ),
-    "last_admin": gettext_lazy(
-        "This is the tenant's last admin. Make somebody else an admin first."
-    ),
+    "last_admin": gettext_lazy("This is the tenant's last admin. Make somebody else an admin first."),
     "admin_everywhere": gettext_lazy("A tenant admin's role holds in all projects."),
     "bad_clock": gettext_lazy("Write a time of day like 22:00."),
-    "quiet_hours_half": gettext_lazy(
-        "Quiet hours need a beginning and an end. Leave both empty for none."
-    ),
+    "quiet_hours_half": gettext_lazy("Quiet hours need a beginning and an end. Leave both empty for none."),
     "quiet_hours_equal": gettext_lazy("Quiet hours begin and end at different times."),
     "unknown_type": gettext_lazy("Choose one of %(known)s."),
     "always_in_app": gettext_lazy("%(label)s always go to the inbox, because a countdown runs."),
     "tier_pause_method": gettext_lazy("Choose stop, signal or suspend as the pause method."),
     "tier_idle_action": gettext_lazy("Choose tell, pause or end for idle GPUs."),
-    "tier_idle_pause": gettext_lazy(
-        "Idle bookings can be paused only in a tier that can be paused."
-    ),
+    "tier_idle_pause": gettext_lazy("Idle bookings can be paused only in a tier that can be paused."),
     "tier_more_time": gettext_lazy(
         "Enter both how often and for how long a pause can be postponed, or neither."
     ),
     "tier_guarantee": gettext_lazy("A tier that is never paused must count against the guarantee."),
     "tier_lengths": gettext_lazy("The shortest booking is longer than the longest."),
-    "tier_lead": gettext_lazy(
-        "Bookings must be possible between the least and the most time ahead."
-    ),
+    "tier_lead": gettext_lazy("Bookings must be possible between the least and the most time ahead."),
     "tenant_slug_taken": gettext_lazy("Another tenant has this short name."),
     "username_taken": gettext_lazy("This sign-in name is taken."),
-    "no_such_person": gettext_lazy(
-        "There is no account with this sign-in name. An operator can create one."
-    ),
+    "no_such_person": gettext_lazy("There is no account with this sign-in name. An operator can create one."),
     "bad_email": gettext_lazy("This is not an e-mail address."),
     "guarantees_promised": gettext_lazy(
         "The projects of %(tenant)s are guaranteed %(promised)s %(model)s. %(guaranteed_units)s is "
         "%(missing_units)s too few: the tenant's admin has to lower a project's guarantee first."
     ),
-    "weights_admins_only": gettext_lazy(
-        "Only the tenant's admins set weights and caps of GPU-hours."
-    ),
+    "weights_admins_only": gettext_lazy("Only the tenant's admins set weights and caps of GPU-hours."),
     "wrong_password": gettext_lazy("This is not your password."),
     "slow_down": gettext_lazy("Ask again in %(poll_seconds)s seconds."),
     "device_code_unknown": gettext_lazy(
@@ -241,9 +214,7 @@ _SENTENCES: dict[str, Promise] = {
     "window_owner": gettext_lazy(
         "Name one owner: a project, a lab or a tenant, or a person (in a project or in all)."
     ),
-    "events_of_members": gettext_lazy(
-        "Operators' tokens can't follow events. Use a member's token."
-    ),
+    "events_of_members": gettext_lazy("Operators' tokens can't follow events. Use a member's token."),
     "unknown_event": gettext_lazy("There is no event %(event)s."),
     "unknown_since": gettext_lazy(
         "There is no such event, or it is older than 30 days. Start again without `since`."
@@ -253,36 +224,23 @@ _SENTENCES: dict[str, Promise] = {
     "lab_weight": gettext_lazy("Labs have no weight. Leave out `weight`."),
     "limit_twice": gettext_lazy("Send either `borrow_limit_units` or `limit_units`."),
     "limit_below_guarantee": gettext_lazy("The limit is less than the guarantee."),
-    "scope_missing": gettext_lazy(
-        "This needs a token with the scope %(needed)s. This one has: %(held)s."
-    ),
+    "scope_missing": gettext_lazy("This needs a token with the scope %(needed)s. This one has: %(held)s."),
     "unknown_chat_event": gettext_lazy("There is no event %(event)s. Choose from: %(known)s."),
     "chat_url_incomplete": gettext_lazy("The address is not complete. Example: %(example)s"),
     "too_many_channels": gettext_lazy("At most %(most)s channels are possible. Delete one first."),
-    "too_many_webhooks": gettext_lazy(
-        "At most %(max_webhooks)s webhooks are possible. Delete one first."
-    ),
-    "too_many_messages": gettext_lazy(
-        "There are more than %(max_resent)s messages. Choose a later time."
-    ),
+    "too_many_webhooks": gettext_lazy("At most %(max_webhooks)s webhooks are possible. Delete one first."),
+    "too_many_messages": gettext_lazy("There are more than %(max_resent)s messages. Choose a later time."),
     "webhook_disabled": gettext_lazy("This webhook is off. Switch it on first."),
     "webhook_events": gettext_lazy("Choose 1 to %(max_patterns)s events."),
-    "webhook_admins_only": gettext_lazy(
-        "Only the tenant's admins can choose events of all projects."
-    ),
-    "policy_hook_moved": gettext_lazy(
-        "The request changed while the policy hook checked it. Send it again."
-    ),
-    "policy_hook_admins": gettext_lazy(
-        "Only the tenant's admins can see and change its policy hook."
-    ),
+    "webhook_admins_only": gettext_lazy("Only the tenant's admins can choose events of all projects."),
+    "policy_hook_moved": gettext_lazy("The request changed while the policy hook checked it. Send it again."),
+    "policy_hook_admins": gettext_lazy("Only the tenant's admins can see and change its policy hook."),
     "policy_hook_timeout": gettext_lazy(
         "Enter a time limit of %(timeout_least_ms)s to %(timeout_most_ms)s milliseconds."
     ),
     "policy_hook_busy": gettext_lazy("The policy hook can't be tested by this program."),
     "read_only_access": gettext_lazy(
-        "You see this organisation's pages as %(person)s, and can change nothing there. End "
-        "the access first."
+        "You see this organisation's pages as %(person)s, and can change nothing there. End the access first."
     ),
     "service_account_managers": gettext_lazy(
         "Only the project's leads and the tenant's admins can manage service accounts."

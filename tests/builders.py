@@ -44,9 +44,7 @@ def a_project(
     slug = slug or f"project-{next(_number)}"
     tenant = tenant or a_tenant()
     with as_system():
-        return Project.objects.create(
-            tenant=tenant, slug=slug, name=name or slug.title(), is_open=is_open
-        )
+        return Project.objects.create(tenant=tenant, slug=slug, name=name or slug.title(), is_open=is_open)
 
 
 def a_user(
@@ -91,15 +89,11 @@ def an_operator(username: str = "") -> User:
     return a_user(username, is_staff=True)
 
 
-def a_member(
-    project: Project, role: str = Role.RESEARCHER, *, user: User | None = None
-) -> Membership:
+def a_member(project: Project, role: str = Role.RESEARCHER, *, user: User | None = None) -> Membership:
     """`user` (or a new person) in `project`."""
     user = user or a_user()
     with as_system():
-        return Membership.objects.create(
-            tenant=project.tenant, project=project, user=user, role=role
-        )
+        return Membership.objects.create(tenant=project.tenant, project=project, user=user, role=role)
 
 
 def a_tenant_admin(tenant: Tenant, *, user: User | None = None) -> Membership:

@@ -67,12 +67,17 @@ def a_model(slug: str = "h100-80gb", *, product: str = H100, enrolled: bool = Tr
         if is_new and enrolled:
             MigPlacement.objects.bulk_create(
                 MigPlacement(
-                    model=model, profile=profile, profile_id=number, start=start, size=size,
-                    compute=compute, limit=len(starts),
+                    model=model,
+                    profile=profile,
+                    profile_id=number,
+                    start=start,
+                    size=size,
+                    compute=compute,
+                    limit=len(starts),
                 )
                 for profile, (number, compute, size, starts) in H100_PROFILES.items()
                 for start in starts
-            )  # fmt: skip
+            )
     return model
 
 
@@ -110,9 +115,7 @@ def a_policy(**tunables: int | dict[str, int]) -> PolicyVersion:
             return live
         PolicyVersion.objects.filter(state="live").update(state="retired")
         number = PolicyVersion.objects.count() + 1
-        return PolicyVersion.objects.create(
-            number=number, document=tunables, state="live", created=NOW
-        )
+        return PolicyVersion.objects.create(number=number, document=tunables, state="live", created=NOW)
 
 
 def a_price_book(per_hour: Decimal = PRICE, *, valid_from: datetime = NOW) -> None:
@@ -182,9 +185,7 @@ def a_booking_request(
     project: Project, ask: AskDocument | None = None, *, tier: str = "standard"
 ) -> BookingRequest:
     """A request in the project."""
-    return BookingRequest(
-        project=project.slug, tier=tier, ask=ask or an_ask(), request_text="2h on an h100"
-    )
+    return BookingRequest(project=project.slug, tier=tier, ask=ask or an_ask(), request_text="2h on an h100")
 
 
 def a_booking(
@@ -241,8 +242,13 @@ def a_booking(
 
 PLANNED = (State.SCHEDULED, State.STARTING, State.ACTIVE, State.PAUSING, State.ENDING)
 TERMINAL_STATES = (
-    State.ENDED, State.REFUSED, State.REJECTED, State.EXPIRED, State.CANCELLED, State.FAILED,
-)  # fmt: skip
+    State.ENDED,
+    State.REFUSED,
+    State.REJECTED,
+    State.EXPIRED,
+    State.CANCELLED,
+    State.FAILED,
+)
 
 
 def a_row(
@@ -332,9 +338,7 @@ class Lab:
         return self.tenant.id
 
 
-def a_lab(
-    slug: str = "", *, money: str = "1000", limit: int = 8, gpus: int = 1, now: datetime = NOW
-) -> Lab:
+def a_lab(slug: str = "", *, money: str = "1000", limit: int = 8, gpus: int = 1, now: datetime = NOW) -> Lab:
     """A lab, and the first time a node with `gpus` H100 and everything cycles need."""
     with as_system():
         a_model()

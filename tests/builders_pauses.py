@@ -16,9 +16,16 @@ def a_decision(now: datetime) -> Decision:
             number=1, defaults={"document": {}, "state": "live", "created": now}
         )
         return Decision.objects.create(
-            at=now, policy=policy, snapshot=b"", snapshot_sha256="", plan=b"", plan_sha256="",
-            software="", solve_ms=0, leader_term=0,
-        )  # fmt: skip
+            at=now,
+            policy=policy,
+            snapshot=b"",
+            snapshot_sha256="",
+            plan=b"",
+            plan_sha256="",
+            software="",
+            solve_ms=0,
+            leader_term=0,
+        )
 
 
 def a_pause(

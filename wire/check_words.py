@@ -32,30 +32,23 @@ CHECK_TEXTS = {
     "files": gettext_noop("%(paths)s device files, of which everybody may open %(open)s"),
     "files_missing": gettext_noop("missing: %(paths)s"),
     "fix_account": gettext_noop("run doctor as root, as the agent runs"),
-    "fix_binding": gettext_noop(
-        "install nvidia-ml-py %(binding)s: the agent was written for its constants"
-    ),
+    "fix_binding": gettext_noop("install nvidia-ml-py %(binding)s: the agent was written for its constants"),
     "fix_binding_missing": gettext_noop("install %(binding)s"),
     "fix_by_hand": gettext_noop("run gpu-agent doctor on the node"),
     "fix_capabilities": gettext_noop("nothing: nvidia-modprobe creates them with the first slice"),
     "fix_cgroup": gettext_noop(
         "enable these controllers: without them, host cores and memory are counted and not enforced"
     ),
-    "fix_checkpoint": gettext_noop(
-        "install it: without it, pauses by suspend stop the programs instead"
-    ),
+    "fix_checkpoint": gettext_noop("install it: without it, pauses by suspend stop the programs instead"),
     "fix_clock": gettext_noop("start chrony: bookings start and end by this clock"),
     "fix_clock_unknown": gettext_noop("check that NTP sets the clock"),
     "fix_ctk": gettext_noop(
         "install it (nvidia-container-toolkit): containers get the driver's libraries from it"
     ),
-    "fix_driver_error": gettext_noop(
-        "see the kernel's log, and report the output of doctor --json"
-    ),
+    "fix_driver_error": gettext_noop("see the kernel's log, and report the output of doctor --json"),
     "fix_driver_errors": gettext_noop("see agent.md, “Driver errors”"),
     "fix_driver_hangs": gettext_noop(
-        "see the kernel's log for Xids, then restart the node: no work is possible while the "
-        "driver hangs"
+        "see the kernel's log for Xids, then restart the node: no work is possible while the driver hangs"
     ),
     "fix_driver_old": gettext_noop("install driver %(oldest)s or later"),
     "fix_enrol": gettext_noop("start the agent once with --portal and --token"),
@@ -69,47 +62,35 @@ CHECK_TEXTS = {
     "fix_folder": gettext_noop(
         "chmod 0755: people read files of their bookings in it, and only the agent may write"
     ),
-    "fix_folder_missing": gettext_noop(
-        "create it, or start the agent as root: it creates the folder"
-    ),
+    "fix_folder_missing": gettext_noop("create it, or start the agent as root: it creates the folder"),
     "fix_folder_read_only": gettext_noop("let the agent's account write to it"),
-    "fix_free": gettext_noop(
-        "free some space: without it, the agent can't store keys and its state"
-    ),
+    "fix_free": gettext_noop("free some space: without it, the agent can't store keys and its state"),
     "fix_gpu_services": gettext_noop(
-        "stop them in hooks `release`, or MIG modes can't change: see agent.md, “When a mode "
-        "changes”"
+        "stop them in hooks `release`, or MIG modes can't change: see agent.md, “When a mode changes”"
     ),
     "fix_gpus_missing": gettext_noop("see the kernel's log: the driver counts %(count)s GPUs"),
     "fix_holders": gettext_noop(
-        "end these programs, or book the GPUs for them: the agent hands over only GPUs "
-        "without programs"
+        "end these programs, or book the GPUs for them: the agent hands over only GPUs without programs"
     ),
     "fix_identity": gettext_noop("run doctor as root"),
     "fix_install_driver": gettext_noop("install NVIDIA's driver, 535 or later, and load it"),
     "fix_mode": gettext_noop("end the programs that have the GPU open, then reset it"),
-    "fix_mode_of_files": gettext_noop(
-        "see agent.md, “Device permissions”: everybody may open every GPU"
-    ),
+    "fix_mode_of_files": gettext_noop("see agent.md, “Device permissions”: everybody may open every GPU"),
     "fix_modify": gettext_noop(
         "remove NVreg_ModifyDeviceFiles=0: without capability files there are no slices"
     ),
     "fix_modprobe": gettext_noop("install it: it creates missing device files"),
     "fix_module": gettext_noop("run modprobe nvidia, if this machine has an NVIDIA GPU"),
     "fix_modules": gettext_noop("see nvidia-smi -L and lspci"),
-    "fix_mps": gettext_noop(
-        "install it: without MPS, programs can use more of a GPU than their share"
-    ),
+    "fix_mps": gettext_noop("install it: without MPS, programs can use more of a GPU than their share"),
     "fix_network": gettext_noop(
-        "start the agent with --interface NAME: programs on several nodes need it to find "
-        "each other"
+        "start the agent with --interface NAME: programs on several nodes need it to find each other"
     ),
     "fix_no_capabilities": gettext_noop("nothing: without MIG none are needed"),
     "fix_no_cgroup": gettext_noop("boot with systemd.unified_cgroup_hierarchy=1"),
     "fix_no_portal": gettext_noop("add --portal https://..."),
     "fix_numa": gettext_noop(
-        "nothing on a machine with one NUMA node; on others, the agent can't choose host "
-        "cores near a GPU"
+        "nothing on a machine with one NUMA node; on others, the agent can't choose host cores near a GPU"
     ),
     "fix_openers": gettext_noop("end programs without a booking before the portal uses the node"),
     "fix_openers_hidden": gettext_noop("run doctor as root with CAP_SYS_PTRACE"),
@@ -126,8 +107,7 @@ CHECK_TEXTS = {
         "install it: without persistence mode, each first answer of the driver takes seconds"
     ),
     "fix_pids": gettext_noop(
-        "run the agent outside of containers, or with --pid=host: the driver reports process "
-        "ids of the host"
+        "run the agent outside of containers, or with --pid=host: the driver reports process ids of the host"
     ),
     "fix_portal": gettext_noop(
         "allow connections from this node to the portal: check firewalls and name service"
@@ -145,21 +125,17 @@ CHECK_TEXTS = {
     "fix_setfacl": gettext_noop("install it (package acl): --device-permissions acl needs it"),
     "fix_simulate": gettext_noop("nothing, unless this node has a GPU"),
     "fix_slow": gettext_noop(
-        "turn persistence mode on: the agent takes a driver that needs more than 2 s for one "
-        "that hangs"
+        "turn persistence mode on: the agent takes a driver that needs more than 2 s for one that hangs"
     ),
     "fix_suspend": gettext_noop(
         "for pauses by suspend, install driver %(suspends)s or later; all else works"
     ),
-    "fix_systemd": gettext_noop(
-        "restart the agent by other means when it ends: leases need a running agent"
-    ),
+    "fix_systemd": gettext_noop("restart the agent by other means when it ends: leases need a running agent"),
     "fix_versions": gettext_noop(
         "restart the node if its driver library and kernel module have different versions"
     ),
     "fix_wrong_pids": gettext_noop(
-        "update the driver: 535.43 to 535.98 report wrong process ids, so the agent uses "
-        "open files only"
+        "update the driver: 535.43 to 535.98 report wrong process ids, so the agent uses open files only"
     ),
     "folder": gettext_noop("%(state)s, mode %(mode)s"),
     "folder_missing": gettext_noop("%(state)s does not exist"),

@@ -180,10 +180,7 @@ class Applier:
             return target
         self._records.mark_emptied(gone)
         self._endings.forget(gone)
-        tasks = (
-            dataclasses.replace(t, emptied=True) if t.allocation.id in gone else t
-            for t in target.tasks
-        )
+        tasks = (dataclasses.replace(t, emptied=True) if t.allocation.id in gone else t for t in target.tasks)
         return dataclasses.replace(target, tasks=tuple(tasks))
 
     def _carry_out(self, target: GpuTarget, plan: Plan, problems: dict[str, Problem]) -> bool:
@@ -244,9 +241,7 @@ class Applier:
             if task.emptied:
                 states[name] = State("empty")
             elif task.ending:
-                wrong = (
-                    self._endings.end_without_driver(task, self._clock()) if task.given else None
-                )
+                wrong = self._endings.end_without_driver(task, self._clock()) if task.given else None
                 states[name] = State("ending", error=wrong or str(error))
             elif error.fault == "lost":
                 states[name] = State("failed", error=str(error))

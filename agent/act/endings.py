@@ -45,9 +45,7 @@ class ProcessRegistry:
         there = (i for i in truth.instances if i.place == task.place and i.processes)
         return next((self._port.pids(truth.uuid, i.id) for i in there), ())
 
-    def programs_of(
-        self, allocation: str, held: Mapping[str, Record], now: float
-    ) -> frozenset[Program]:
+    def programs_of(self, allocation: str, held: Mapping[str, Record], now: float) -> frozenset[Program]:
         """Returns the programs last seen on the allocation's device, and those that name it, or its
         booking if no other run of the booking is here. `now` in Unix seconds."""
         if self._programs is None:

@@ -105,9 +105,7 @@ class UnbookedProcesses:
             given = [
                 h.allocation
                 for h in held.values()
-                if (h.gpu, place_of(h.allocation)) == (truth.uuid, place)
-                and h.given
-                and not h.emptied
+                if (h.gpu, place_of(h.allocation)) == (truth.uuid, place) and h.given and not h.emptied
             ]
             if count:
                 yield from self._unbooked_on(truth.uuid, instance, place, given)
@@ -177,9 +175,13 @@ class UnbookedProcesses:
             return
         log.warning("process %d of %s on %s was %s", pid, process.user, process.gpu, step)
         enforcement = wire.Enforcement(
-            gpu=process.gpu, slot=process.slot, pid=pid, step=step, user=process.user,
+            gpu=process.gpu,
+            slot=process.slot,
+            pid=pid,
+            step=step,
+            user=process.user,
             at=int(now),
-        )  # fmt: skip
+        )
         self._enforcements.append(enforcement)
 
 

@@ -79,9 +79,7 @@ def checks_run(checks: Iterable[Check], within: float) -> Iterator[CheckOutcome]
             answer = _within(check.look, min(check.limit, left))
             if answer is None:
                 hanging[check.asks] = check.name
-                answer = Finding(
-                    "fail", said("no_answer", limit=f"{min(check.limit, left):.0f}"), check.late
-                )
+                answer = Finding("fail", said("no_answer", limit=f"{min(check.limit, left):.0f}"), check.late)
             finding = answer
         yield CheckOutcome(check.name, finding, time.monotonic() - began)
 

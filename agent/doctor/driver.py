@@ -130,13 +130,9 @@ class DriverExamination:
         text = self.port.driver()
         major = _major(text)
         if major is None:
-            return Finding(
-                "unknown", said("driver_version", text=f"{text!r}"), said("fix_driver_unknown")
-            )
+            return Finding("unknown", said("driver_version", text=f"{text!r}"), said("fix_driver_unknown"))
         if major < _OLDEST:
-            return Finding(
-                "fail", said("driver_version", text=text), said("fix_driver_old", oldest=_OLDEST)
-            )
+            return Finding("fail", said("driver_version", text=text), said("fix_driver_old", oldest=_OLDEST))
         do = said("fix_suspend", suspends=_SUSPENDS)
         return found(good=major >= _SUSPENDS, seen=said("driver_version", text=text), do=do)
 
@@ -195,9 +191,7 @@ class DriverExamination:
     def modes(self) -> Finding:
         modes = ", ".join(sorted({truth.mode for truth in self._truths.values()}))
         return self._each(
-            lambda _, truth: (
-                f"{truth.mode}, {truth.pending} after a reset" if truth.pending else ""
-            ),
+            lambda _, truth: f"{truth.mode}, {truth.pending} after a reset" if truth.pending else "",
             said("fix_mode"),
             said("modes", modes=modes) if modes else said("modes_none"),
         )
@@ -233,8 +227,11 @@ class DriverExamination:
         modes = [attempt(pynvml.nvmlDeviceGetPersistenceMode, handle) for handle in self._handles()]
         if None in modes or not modes:
             return Finding("unknown", said("not_reported"), said("fix_persistence_unknown"))
-        return found(good=all(modes), seen=said("persistence_on", on=sum(modes), modes=len(modes)),
-                     do=said("fix_persistence"))  # fmt: skip
+        return found(
+            good=all(modes),
+            seen=said("persistence_on", on=sum(modes), modes=len(modes)),
+            do=said("fix_persistence"),
+        )
 
     def _handles(self) -> list[ctypes.c_void_p]:
         found_ = (attempt(pynvml.nvmlDeviceGetHandleByUUID, gpu.uuid) for gpu in self._gpus)
@@ -246,11 +243,7 @@ class DriverExamination:
             reading = self.port.readings(gpu.uuid)[0]
             names = ("utilisation", "memory_used_mb", "power_mw", "temperature_c")
             missing |= {name for name in names if getattr(reading, name) is None}
-        seen = (
-            said("readings_missing", names=", ".join(sorted(missing)))
-            if missing
-            else said("readings")
-        )
+        seen = said("readings_missing", names=", ".join(sorted(missing))) if missing else said("readings")
         return found(good=not missing, seen=seen, do=said("fix_readings"))
 
     def events(self) -> Finding:
@@ -274,7 +267,7 @@ class DriverExamination:
             return Finding("fail", said("files_missing", paths=", ".join(missing)), do)
         open_ = [path for path in paths if Path(path).stat().st_mode & 0o006]
         seen = said("files", paths=len(paths), open=len(open_))
-        return found(good=not open_, seen=seen, do=said("fix_files_open"))  # fmt: skip
+        return found(good=not open_, seen=seen, do=said("fix_files_open"))
 
     def _each(
         self,

@@ -92,9 +92,7 @@ def _binding() -> Finding:
     try:
         version = metadata.version("nvidia-ml-py")
     except metadata.PackageNotFoundError:
-        return Finding(
-            "fail", said("binding_missing"), said("fix_binding_missing", binding=_BINDING)
-        )
+        return Finding("fail", said("binding_missing"), said("fix_binding_missing", binding=_BINDING))
     do = said("fix_binding", binding=_BINDING)
     return found(good=version == _BINDING, seen=said("binding", version=version), do=do)
 
@@ -154,9 +152,7 @@ def _room(state: Path) -> Finding:
     there = next(each for each in (state, *state.absolute().parents) if each.exists())
     free = shutil.disk_usage(there).free
     do = said("fix_free")
-    return found(
-        good=free >= _LEAST_FREE, seen=said("free", mib=free >> 20), do=do, otherwise="fail"
-    )
+    return found(good=free >= _LEAST_FREE, seen=said("free", mib=free >> 20), do=do, otherwise="fail")
 
 
 def _enrolled(state: Path) -> Finding:
@@ -219,9 +215,7 @@ def _portal(url: str | None) -> Finding:
             return Finding("ok", said("portal_answers", hostname=parts.hostname, port=port))
     except OSError as error:
         do = said("fix_portal")
-        return Finding(
-            "fail", said("portal_silent", hostname=parts.hostname, port=port, error=error), do
-        )
+        return Finding("fail", said("portal_silent", hostname=parts.hostname, port=port, error=error), do)
 
 
 def _cgroups(folder: Path) -> Finding:

@@ -115,8 +115,10 @@ class HostOpenFiles:
                 found[file].add(self._opener(int(name)))
         if hidden and not self._warned:
             self._warned = True
-            log.warning("the open files of %d programs can't be read: who uses a GPU without a"
-                        " context is not seen", len(hidden))  # fmt: skip
+            log.warning(
+                "the open files of %d programs can't be read: who uses a GPU without a context is not seen",
+                len(hidden),
+            )
         return Openers({file: frozenset(those) for file, those in found.items()}, frozenset(hidden))
 
     def _files(self, pid: str) -> set[str]:

@@ -55,6 +55,7 @@ class OtherSchedulers:
                 self._there = [f"unknown ({error})"]
             self._fresh_until = now + FRESH_S
             if self._there and self._there != before:
-                log.warning("no unbooked process is ended while other schedulers run here: %s",
-                            ", ".join(self._there))  # fmt: skip
+                log.warning(
+                    "no unbooked process is ended while other schedulers run here: %s", ", ".join(self._there)
+                )
         return not self._there

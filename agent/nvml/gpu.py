@@ -83,8 +83,7 @@ class NvmlGpu:
         )
         gpus = tuple(gpu for gpu in found if gpu is not None)
         if len(gpus) < len(handles):
-            log.error("%d GPUs are left out: they can't be identified",
-                      len(handles) - len(gpus))  # fmt: skip
+            log.error("%d GPUs are left out: they can't be identified", len(handles) - len(gpus))
         return gpus
 
     def _inventory_gpu(
@@ -324,8 +323,7 @@ class NvmlGpu:
             whole = self._measures.whole(gpu, handle, mode=truth.mode, processes=processes)
             devices = self._mig_devices(gpu) if truth.instances else {}
             slices = [
-                self._measures.part(gpu, handle, found, devices.get(found.id))
-                for found in truth.instances
+                self._measures.part(gpu, handle, found, devices.get(found.id)) for found in truth.instances
             ]
         except REFUSALS as error:
             raise _refused(error, "measuring") from error

@@ -130,9 +130,7 @@ def fabric_unready(handle: Handle) -> str | None:
     return None
 
 
-def driver_placements(
-    handle: Handle, profiles: Iterable[Handle]
-) -> Iterator[tuple[Handle, int, int]]:
+def driver_placements(handle: Handle, profiles: Iterable[Handle]) -> Iterator[tuple[Handle, int, int]]:
     """Returns (profile, start, size) of every legal place, in the driver's own slots."""
     ask = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
     for profile in profiles:

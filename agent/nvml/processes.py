@@ -72,9 +72,7 @@ class Processes:
             listed = listed or None
         elif listed is None and self._scrambled:
             listed = []
-        return _device_programs(
-            listed, there | here, openers.hidden if paths else None, services, here
-        )
+        return _device_programs(listed, there | here, openers.hidden if paths else None, services, here)
 
     def _paths(self, uuid: str) -> tuple[str, ...]:
         try:

@@ -43,9 +43,7 @@ class TimeoutGpu:
         return self._threads.ask(ALL_GPUS, self._port.driver)
 
     def inventory(self) -> tuple[InventoryGpu, ...]:
-        found = self._threads.change(
-            ALL_GPUS, self._port.inventory, max(self._first_s, CHANGE_LIMIT_S)
-        )
+        found = self._threads.change(ALL_GPUS, self._port.inventory, max(self._first_s, CHANGE_LIMIT_S))
         self._first_s = 0.0
         return found
 
@@ -70,9 +68,7 @@ class TimeoutGpu:
     def end_processes(
         self, gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
     ) -> None:
-        self._threads.ask(
-            gpu, lambda: self._port.end_processes(gpu, instance, force=force, only=only)
-        )
+        self._threads.ask(gpu, lambda: self._port.end_processes(gpu, instance, force=force, only=only))
 
     def readings(self, gpu: str) -> tuple[Reading, ...]:
         return self._threads.ask(gpu, lambda: self._port.readings(gpu))

@@ -100,9 +100,7 @@ class AccountDirectory:
         if self._file is None:
             return {}
         try:
-            return {
-                str(name): int(uid) for name, uid in json.loads(self._file.read_bytes()).items()
-            }
+            return {str(name): int(uid) for name, uid in json.loads(self._file.read_bytes()).items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, AttributeError, TypeError) as error:

@@ -50,9 +50,7 @@ class BookingFiles:
         """Opens the devices of these bookings and closes all others. Returns the problems."""
         return [] if self._device_acls is None else self._device_acls.sync(parts)
 
-    def sync(
-        self, opened: Mapping[str, ActiveBooking], waiting: Collection[str] = ()
-    ) -> str | None:
+    def sync(self, opened: Mapping[str, ActiveBooking], waiting: Collection[str] = ()) -> str | None:
         """Opens the devices of all these bookings, and writes the files of those not `waiting`.
 
         Returns the problems; the next call retries.

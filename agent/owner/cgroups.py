@@ -42,9 +42,7 @@ def subtree_prepare(option: str, *, mount: Path = _MOUNT, proc: Path = Path("/pr
             (root / _AGENT / "cgroup.procs").write_text("0")
         (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
     except OSError as error:
-        raise CgroupsUnavailable(
-            f"{root} is no cgroup v2 folder of ours: {error.strerror}"
-        ) from error
+        raise CgroupsUnavailable(f"{root} is no cgroup v2 folder of ours: {error.strerror}") from error
     return root
 
 

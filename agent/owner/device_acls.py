@@ -144,9 +144,7 @@ class DeviceAcls:
                 self._access.give(right)
                 self._given.add(right)
             except FileNotFoundError:
-                problems.append(
-                    f"{path} was not opened: there is no such file; see nvidia-modprobe"
-                )
+                problems.append(f"{path} was not opened: there is no such file; see nvidia-modprobe")
             except OSError as error:
                 problems.append(f"{path} was not opened: {error}")
         return problems

@@ -110,9 +110,7 @@ class HookThread:
         self._steps = steps
         self._requested: Environments | None = None
         self._requests: queue.SimpleQueue[Environments | None] = queue.SimpleQueue()
-        self._known: dict[str, dict[str, str]] = (
-            json.loads(state.read_bytes()) if state.exists() else {}
-        )
+        self._known: dict[str, dict[str, str]] = json.loads(state.read_bytes()) if state.exists() else {}
         self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
         self._thread.start()
 

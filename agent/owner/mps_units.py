@@ -80,8 +80,7 @@ class MpsUnits:
 
     def _make(self, wanted: Accounts) -> None:
         try:
-            listed = self._call("list-units", "--plain", "--no-legend", "--full", _THERE,
-                                "gpu-mps@*.service")  # fmt: skip
+            listed = self._call("list-units", "--plain", "--no-legend", "--full", _THERE, "gpu-mps@*.service")
         except OSError as refused:
             self._done = {gpu: (uid, str(refused)) for gpu, uid in wanted.items()}
             self._left = (f"MPS units: {refused}",)
@@ -95,8 +94,7 @@ class MpsUnits:
                 left.append(f"the MPS daemon of {gpu} does not end: {error}")
         self._left = tuple(left)
         self._done = {
-            gpu: (uid, self._serve(gpu, uid, there=gpu in there))
-            for gpu, uid in sorted(wanted.items())
+            gpu: (uid, self._serve(gpu, uid, there=gpu in there)) for gpu, uid in sorted(wanted.items())
         }
 
     def _serve(self, gpu: str, uid: int | None, *, there: bool) -> str | None:

@@ -28,9 +28,7 @@ def newly_notified(before: Mapping[str, Record], held: Mapping[str, Record]) -> 
     ]
 
 
-def saved_updates(
-    held: Mapping[str, Record], said: Mapping[str, int], now: float
-) -> dict[str, int]:
+def saved_updates(held: Mapping[str, Record], said: Mapping[str, int], now: float) -> dict[str, int]:
     """Returns the new times in `said`: when owners reported that all is saved, by booking, in Unix
     s.
 

@@ -233,9 +233,7 @@ def _active_booking(
         shares=tuple(place.share(given[each.id], each.share) for each in allocations if each.share),
         notice=first.notice,
         resumes=tuple(
-            ResumedAllocation(each.id, each.resumes, given[each.id])
-            for each in allocations
-            if each.resumes
+            ResumedAllocation(each.id, each.resumes, given[each.id]) for each in allocations if each.resumes
         ),
         memory_mb=sum(each.memory_mb for each in allocations),
         network=place.network if len(members) > 1 else None,
@@ -244,9 +242,7 @@ def _active_booking(
     )
 
 
-def environment(
-    part: ActiveBooking, only: int | None = None, *, contained: bool = False
-) -> dict[str, str]:
+def environment(part: ActiveBooking, only: int | None = None, *, contained: bool = False) -> dict[str, str]:
     """What a program of the booking finds in its environment; `only` picks one of its devices.
     `contained`: in a container that has these devices and no others.
 
@@ -282,9 +278,7 @@ def environment(
     }
 
 
-def _device_variables(
-    part: ActiveBooking, only: int | None, *, contained: bool = False
-) -> dict[str, str]:
+def _device_variables(part: ActiveBooking, only: int | None, *, contained: bool = False) -> dict[str, str]:
     """Returns the variables that depend on the device. Whole GPUs have indexes, because some
     programs (vLLM) accept no UUIDs; a slice has only its UUID."""
     first = 0 if only is None else only

@@ -123,9 +123,7 @@ class Slices:
                     raise
 
     def _of(self, booking: str) -> list[Claim]:
-        return [
-            each for each in self._claims.values() if booking_full_name(each.allocation) == booking
-        ]
+        return [each for each in self._claims.values() if booking_full_name(each.allocation) == booking]
 
     def _named(self, booking: str) -> list[str]:
         return sorted(unit for unit in self._units.existing() if booking_of(unit) == booking)
@@ -298,8 +296,4 @@ def claims_of(
     cores: Mapping[str, tuple[int, ...]],
 ) -> list[Claim]:
     """Returns those of them that are handed over; `given` has their devices."""
-    return [
-        Claim(each, given[each.id], cores.get(each.id, ()))
-        for each in allocations
-        if each.id in given
-    ]
+    return [Claim(each, given[each.id], cores.get(each.id, ())) for each in allocations if each.id in given]

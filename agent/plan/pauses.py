@@ -15,9 +15,7 @@ class ProgramsSeen:
     busy: frozenset[str] = frozenset()
 
 
-def pause_method(
-    notice: Notice | None, mode: Mode, *, gang: bool
-) -> tuple[PauseMethod | None, str | None]:
+def pause_method(notice: Notice | None, mode: Mode, *, gang: bool) -> tuple[PauseMethod | None, str | None]:
     """Returns how the programs end, and why this is not the notice's method."""
     if notice is None:
         return None, None

@@ -108,9 +108,7 @@ def _problems_note(found: Plan, problems: Mapping[str, Problem]) -> None:
             found.states[key] = dataclasses.replace(state, error=problem.text)
 
 
-def _end(
-    found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: ProgramsSeen
-) -> None:
+def _end(found: Plan, task: Task, truth: Truth, given: Mapping[str, str], seen: ProgramsSeen) -> None:
     name = task.allocation.id
     if task.emptied:
         found.states[name] = State("empty")
@@ -176,13 +174,9 @@ def _programs_of(
     return None if instance is None else instance.processes, None
 
 
-def _switch(
-    found: Plan, target: GpuTarget, truth: Truth, given: Mapping[str, str], *, going: bool
-) -> None:
+def _switch(found: Plan, target: GpuTarget, truth: Truth, given: Mapping[str, str], *, going: bool) -> None:
     """Changes the mode of an empty GPU; removes idle slices that belong to no allocation."""
-    running = any(
-        t.allocation.id in given and hardware_mode(t.mode) == truth.mode for t in target.tasks
-    )
+    running = any(t.allocation.id in given and hardware_mode(t.mode) == truth.mode for t in target.tasks)
     if target.mode is None or going or running:
         return
     if any(i.processes != 0 for i in truth.instances) or truth.processes != 0:
@@ -194,9 +188,7 @@ def _switch(
         found.steps.append(SetMode(hardware_mode(target.mode)))
 
 
-def _start(
-    found: Plan, target: GpuTarget, task: Task, truth: Truth, given: Mapping[str, str]
-) -> None:
+def _start(found: Plan, target: GpuTarget, task: Task, truth: Truth, given: Mapping[str, str]) -> None:
     share = task.allocation.share
     if share is not None and not 1 <= share <= 1000:
         error = f"there is no share of {share} thousandths"

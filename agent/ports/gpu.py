@@ -7,9 +7,7 @@ from typing import Literal, Protocol
 
 from wire import InventoryGpu, Mode, Recovery
 
-Fault = Literal[
-    "in_use", "no_room", "invalid", "unsupported", "lost", "reset_required", "hangs", "driver"
-]
+Fault = Literal["in_use", "no_room", "invalid", "unsupported", "lost", "reset_required", "hangs", "driver"]
 PERMANENT: frozenset[Fault] = frozenset({"invalid", "unsupported"})
 
 

@@ -192,9 +192,7 @@ def host_environment(cores: Collection[int], memory_mb: int) -> dict[str, str]:
     return values
 
 
-def _description(
-    allocation: DesiredAllocation, device: str, since: int, cores: Collection[int]
-) -> str:
+def _description(allocation: DesiredAllocation, device: str, since: int, cores: Collection[int]) -> str:
     data = {
         "booking": allocation.booking,
         "allocation": allocation.id,

@@ -57,9 +57,7 @@ def numa_node(pci: str, devices: Path = PCI_DEVICES) -> int | None:
     return node if node >= 0 else None
 
 
-def core_topology_read(
-    gpu_numa: Mapping[str, int | None], nodes: Path = NUMA_NODES
-) -> CoreTopology:
+def core_topology_read(gpu_numa: Mapping[str, int | None], nodes: Path = NUMA_NODES) -> CoreTopology:
     """The online cores of this host. Empty if the kernel does not list them."""
     found: dict[int, tuple[int, ...]] = {}
     for path in sorted(nodes.glob("node[0-9]*/cpulist")):

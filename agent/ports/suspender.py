@@ -46,9 +46,7 @@ class Suspended:
     resumed_by: str | None = None
 
     @classmethod
-    def of(
-        cls, allocation: DesiredAllocation, gpu: str, programs: tuple[Program, ...]
-    ) -> "Suspended":
+    def of(cls, allocation: DesiredAllocation, gpu: str, programs: tuple[Program, ...]) -> "Suspended":
         return cls(allocation.id, booking_full_name(allocation), gpu, programs)
 
     def with_resume(self, allocation: str) -> "Suspended":
@@ -134,9 +132,7 @@ class CudaCheckpoint:
     """See Suspender. Each job first reads the program's state, so it can continue the work of a
     killed agent."""
 
-    def __init__(
-        self, tool: Tool, driver: str, steady: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, tool: Tool, driver: str, steady: Callable[[], float] = time.monotonic) -> None:
         """`driver` is the driver's version."""
         self._tool = tool
         self._driver = driver

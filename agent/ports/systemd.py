@@ -87,9 +87,7 @@ class Systemd:
         self._limit_s = limit_s
         self._steady = steady
         self._unresponsive_until = steady()
-        self._programs = {
-            name: _found(name) for name in ("systemctl", "systemd-run", "busctl", "sh")
-        }
+        self._programs = {name: _found(name) for name in ("systemctl", "systemd-run", "busctl", "sh")}
         self._check()
 
     def _check(self) -> None:
@@ -160,9 +158,17 @@ class Systemd:
         """As a scope of its own: systemd wants no programs in a slice itself."""
         properties = ("2", "PIDs", "au", "1", str(pid), "Slice", "s", unit)
         self._run(
-            "busctl", "--quiet", "call", *_MANAGER, "StartTransientUnit", "ssa(sv)a(sa(sv))",
-            f"gpu-run-{pid}.scope", "fail", *properties, "0",
-        )  # fmt: skip
+            "busctl",
+            "--quiet",
+            "call",
+            *_MANAGER,
+            "StartTransientUnit",
+            "ssa(sv)a(sa(sv))",
+            f"gpu-run-{pid}.scope",
+            "fail",
+            *properties,
+            "0",
+        )
 
     def available_mb(self, unit: str) -> int | None:
         return available_mb(self._group(unit))
@@ -222,9 +228,7 @@ def booking_of(unit: str) -> str:
 def _escape(text: str) -> str:
     """As `systemd-escape`: in the name of a slice a dash would mean a slice above it."""
     return "".join(
-        each
-        if re.fullmatch(r"[A-Za-z0-9:_.]", each)
-        else "".join(rf"\x{b:02x}" for b in each.encode())
+        each if re.fullmatch(r"[A-Za-z0-9:_.]", each) else "".join(rf"\x{b:02x}" for b in each.encode())
         for each in text
     )
 

@@ -99,9 +99,7 @@ class WorkerThreads:
     def hanging(self) -> tuple[str, ...]:
         """Returns what has a call that hangs."""
         now = self._steady()
-        long = (
-            name for name, since in self._asked.items() if now - since >= self._hangs_after[name]
-        )
+        long = (name for name, since in self._asked.items() if now - since >= self._hangs_after[name])
         return tuple(sorted(name for name in long if self._threads[name].busy))
 
     @property

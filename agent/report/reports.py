@@ -36,9 +36,7 @@ def owners_of(held: Mapping[str, Record]) -> Owners:
 def reported_gpus(outcomes: Iterable[Outcome], owners: Owners) -> tuple[wire.ReportedGpu, ...]:
     """Returns the GPUs that answer."""
     return tuple(
-        _reported_gpu(outcome, outcome.truth, owners)
-        for outcome in outcomes
-        if outcome.truth is not None
+        _reported_gpu(outcome, outcome.truth, owners) for outcome in outcomes if outcome.truth is not None
     )
 
 
@@ -185,9 +183,7 @@ class ReportSender:
             return
         self._last_report = dataclasses.replace(report, seq=self._store.next_seq())
         self._repeat_at = steady_now + REPORT_EVERY_S
-        self._reported_empty[self._last_report.seq] = {
-            a.id for a in report.allocations if a.state == "empty"
-        }
+        self._reported_empty[self._last_report.seq] = {a.id for a in report.allocations if a.state == "empty"}
         # They say nothing about the node's state, so they cause no report of their own.
         sent = self._times.added(self._last_report)
         self.send(sender, "report", sent, seq=sent.seq)
@@ -232,8 +228,6 @@ class ReportSender:
         message = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=self._store.next_seq())
         self.send(sender, "telemetry", message)
 
-    def send(
-        self, sender: Outbox, kind: links.Kind, message: wire.FromAgent, seq: int | None = None
-    ) -> None:
+    def send(self, sender: Outbox, kind: links.Kind, message: wire.FromAgent, seq: int | None = None) -> None:
         """Signs and sends; `seq` comes back in Delivered."""
         sender.send(links.Outgoing(kind, self._keys.seal(message), seq))

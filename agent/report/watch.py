@@ -58,9 +58,7 @@ class Watch:
             if reported not in self._errors:
                 self._errors.append(reported)
                 log.warning("%s reports %s %d", reported.gpu, reported.kind, reported.code)
-        given = {
-            (h.gpu, place_of(h.allocation)) for h in held.values() if h.given and not h.emptied
-        }
+        given = {(h.gpu, place_of(h.allocation)) for h in held.values() if h.given and not h.emptied}
         foreign = [
             item
             for outcome in outcomes
@@ -109,9 +107,7 @@ class Watch:
                     gpu=truth.uuid,
                     slot=None if place is None else place.slot,
                     processes=processes,
-                    users=watch.users(
-                        self._pids(truth.uuid, None if instance is None else instance.id)
-                    ),
+                    users=watch.users(self._pids(truth.uuid, None if instance is None else instance.id)),
                 )
 
 

@@ -50,9 +50,12 @@ class PlacePolicy:
 
 # Upper bounds. All values are whole numbers from 1.
 PLACE_POLICY_MAX = {
-    "soft_hold": 7 * 86_400, "soft_margin": 86_400, "soft_gpus": 10_000, "soft_borrow": 100,
+    "soft_hold": 7 * 86_400,
+    "soft_margin": 86_400,
+    "soft_gpus": 10_000,
+    "soft_borrow": 100,
     "decision_time": 7 * 86_400,
-}  # fmt: skip
+}
 
 
 def place_policy_of(document: Mapping[str, object]) -> PlacePolicy:
@@ -106,9 +109,7 @@ class Amounts:
 
     def plus(self, other: "Amounts") -> "Amounts":
         """Returns the sum."""
-        return Amounts(
-            self.cost + other.cost, self.gpu_hours + other.gpu_hours, self.gpus + other.gpus
-        )
+        return Amounts(self.cost + other.cost, self.gpu_hours + other.gpu_hours, self.gpus + other.gpus)
 
 
 class Past(Protocol):

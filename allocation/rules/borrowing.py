@@ -18,9 +18,7 @@ class UnitsHeld:
     since: datetime
 
 
-def units_above(
-    held: Iterable[UnitsHeld], guaranteed: int, kept: Mapping[UUID, int]
-) -> dict[UUID, int]:
+def units_above(held: Iterable[UnitsHeld], guaranteed: int, kept: Mapping[UUID, int]) -> dict[UUID, int]:
     """By booking, the units above the tenant's guarantee; bookings without any are left out.
 
     The guarantee goes to what can't be paused first, then to what began earliest, as the solver

@@ -52,10 +52,7 @@ def _errors(days: Sequence[float], weekday: int, horizon: int) -> list[float]:
     """The errors of the forecasts from each day that leaves enough days before and after it."""
     first = max(7, len(days) // 3)
     return [
-        abs(
-            sum(days[at : at + horizon])
-            - _sum(days[:at], (weekday - (len(days) - at)) % 7, horizon)
-        )
+        abs(sum(days[at : at + horizon]) - _sum(days[:at], (weekday - (len(days) - at)) % 7, horizon))
         for at in range(first, len(days) - horizon + 1)
     ]
 

@@ -80,9 +80,7 @@ def signature_is_right(header: str, secrets: Collection[str], body: bytes) -> bo
     """Returns whether the header `X-Hub-Signature` was made with one of the secrets."""
     method, _, found = header.partition("=")
     return method == "sha256" and any(
-        hmac.compare_digest(
-            hmac.digest(secret.encode(), body, hashlib.sha256).hex(), found.strip().lower()
-        )
+        hmac.compare_digest(hmac.digest(secret.encode(), body, hashlib.sha256).hex(), found.strip().lower())
         for secret in secrets
     )
 
@@ -146,9 +144,7 @@ def _text(value: object) -> str:
         return ", ".join(filter(None, map(_text, value[:20])))[:VALUE_LENGTH_MAX]
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         return ""
-    return " ".join((value if isinstance(value, str) else _number(value)).split())[
-        :VALUE_LENGTH_MAX
-    ]
+    return " ".join((value if isinstance(value, str) else _number(value)).split())[:VALUE_LENGTH_MAX]
 
 
 def _number(value: float | Decimal) -> str:

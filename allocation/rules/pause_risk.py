@@ -69,9 +69,7 @@ class PauseRecord:
             (of_class, f"same tier and class, {what}"),
             (same, f"same tier, {what}"),
         ):
-            ended, paused = (
-                sum(getattr(row, name) for row in rows) for name in ("ended", "paused")
-            )
+            ended, paused = (sum(getattr(row, name) for row in rows) for name in ("ended", "paused"))
             if ended >= ENOUGH:
                 return Risk(_thousandths(paused, ended), paused, ended, alike)
         return Risk(None, 0, 0, "")

@@ -88,28 +88,43 @@ CLEARED_IN: Mapping[State, tuple[str, ...]] = {
     State.WAITLISTED: (*PLANNED_TIMES, "planned_class", "planned_places"),
     State.SCHEDULED: ("alternatives", "planned_places"),
     State.PAUSING: (
-        "extension_until", *PLANNED_TIMES, "planned_places", "reasons",
+        "extension_until",
+        *PLANNED_TIMES,
+        "planned_places",
+        "reasons",
     ),
     State.PAUSED: ("ready_at", "notified_at", "saved_at", "used_seconds", "used_peak_seconds"),
     State.ENDING: ("extension_until",),
     **dict.fromkeys(TERMINAL, ("extension_until", "planned_places")),
-}  # fmt: skip
+}
 _RUN_LOST = (
-    "ready_at", "released_at", "extension_until",
-    "planned_strength", "announced_from", "announced_until",
-)  # fmt: skip
+    "ready_at",
+    "released_at",
+    "extension_until",
+    "planned_strength",
+    "announced_from",
+    "announced_until",
+)
 # Fields that a single transition also resets: a run starts, a notice is withdrawn, a run is lost.
 CLEARED_BY: Mapping[tuple[State, State], tuple[str, ...]] = {
     (State.STARTING, State.ACTIVE): (
-        "saved_at", "absent_seconds", "absent_until", "absence_warnings",
-        *IDLE, "awaits_check_in",
+        "saved_at",
+        "absent_seconds",
+        "absent_until",
+        "absence_warnings",
+        *IDLE,
+        "awaits_check_in",
     ),
     (State.PAUSING, State.ACTIVE): (
-        "notified_at", "planned_places", "reasons", *IDLE, "awaits_check_in",
+        "notified_at",
+        "planned_places",
+        "reasons",
+        *IDLE,
+        "awaits_check_in",
     ),
     (State.STARTING, State.QUEUED): _RUN_LOST,
     (State.ACTIVE, State.QUEUED): _RUN_LOST,
-}  # fmt: skip
+}
 
 
 def fields_cleared(old: State, new: State) -> tuple[str, ...]:

@@ -24,10 +24,7 @@ class StartHours:
     def has(self, starts: datetime) -> bool:
         """Whether a booking may start then."""
         local = starts.astimezone(ZoneInfo(self.zone))
-        return any(
-            day == local.weekday() and first <= local.hour < ends
-            for day, first, ends in self.weekly
-        )
+        return any(day == local.weekday() and first <= local.hour < ends for day, first, ends in self.weekly)
 
     def following(self, moment: datetime) -> datetime | None:
         """Returns the first full hour from a moment on at which a booking may start."""

@@ -53,9 +53,7 @@ class Spend:
         return Spend(cells, fees, corrections)
 
 
-def variance_parts(
-    usual: Spend, actual: Spend, planned: Decimal | None = None
-) -> dict[str, Decimal]:
+def variance_parts(usual: Spend, actual: Spend, planned: Decimal | None = None) -> dict[str, Decimal]:
     """The causes of the difference between the actual spend and the planned one, or the usual one
     without a plan. They add up to it, to the last digit. What is less than half a cent is no cause:
     it is a part of the largest one.
@@ -117,8 +115,7 @@ def mix_change(usual: Spend, actual: Spend, *, of_class: bool) -> tuple[Cell, De
 
     def mean(cell: Cell) -> Decimal:
         return _price(
-            _sum(_of_class(each, cell[0]) if of_class else each.cells.values())
-            for each in (usual, actual)
+            _sum(_of_class(each, cell[0]) if of_class else each.cells.values()) for each in (usual, actual)
         )
 
     parts = variance_steps(usual, actual)

@@ -46,9 +46,7 @@ class BudgetOut(serializers.Serializer[Any]):
     is_hard = serializers.BooleanField(
         help_text="A hard budget refuses bookings that it can't pay; a soft one only warns."
     )
-    is_repeated = serializers.BooleanField(
-        help_text="The next period gets a budget of the same amount."
-    )
+    is_repeated = serializers.BooleanField(help_text="The next period gets a budget of the same amount.")
     rolls_over = serializers.BooleanField(
         help_text="What is left when the period ends is added to the next one."
     )
@@ -77,9 +75,7 @@ class BudgetQuery(Strict):
         starts = given.setdefault("starts", this_month.starts)
         ends = given.setdefault("ends", month_after(month_after(starts)))
         if not starts < ends:
-            raise serializers.ValidationError(
-                {"ends": [refusal_text("period_backward")]}, code="bad_period"
-            )
+            raise serializers.ValidationError({"ends": [refusal_text("period_backward")]}, code="bad_period")
         return given
 
 
@@ -139,9 +135,7 @@ class Budgets(ApiView):
                 budgets = budgets.filter(lab=lab)
             budgets = labelled(budgets, self.query)
             rows = budgets.select_related("lab", "project", "campaign", "person")
-            return list_response(
-                budgets_shown(list(rows.order_by("project__slug", "starts", "id")))
-            )
+            return list_response(budgets_shown(list(rows.order_by("project__slug", "starts", "id"))))
 
     @described(
         "create_budget",
@@ -193,9 +187,7 @@ class RungOut(Strict):
     measure = serializers.ChoiceField(choices=Guardrail.Measure.values)
     percent = Whole(min_value=1, max_value=200)
     action = serializers.ChoiceField(choices=Guardrail.Action.values)
-    audience = serializers.ChoiceField(
-        choices=Guardrail.Audience.values, required=False, default="both"
-    )
+    audience = serializers.ChoiceField(choices=Guardrail.Audience.values, required=False, default="both")
     reached_at = serializers.DateTimeField(
         read_only=True, allow_null=True, help_text="Since when it acts; null while it does not."
     )
@@ -263,9 +255,12 @@ def _set(
     terms = BudgetTerms(period, sent["amount"], **{name: sent.get(name) for name in names})
     budget = budget_put(actor_id=actor.user_id, owner=owner, terms=terms, now=now)
     budget_labels_set(
-        actor_id=actor.user_id, budget=budget, labels=sent.get("labels"),
-        external_ref=sent.get("external_ref"), now=now,
-    )  # fmt: skip
+        actor_id=actor.user_id,
+        budget=budget,
+        labels=sent.get("labels"),
+        external_ref=sent.get("external_ref"),
+        now=now,
+    )
     return budgets_shown([access_budget(actor, budget.id)])[0]
 
 

@@ -26,9 +26,7 @@ class CampaignOut(serializers.Serializer[Any]):
     slug = serializers.CharField()
     name = serializers.CharField()
     is_open = serializers.BooleanField(help_text="Whether new bookings can use it.")
-    match_labels = Labels(
-        help_text="New bookings with all of these labels belong to it without naming it."
-    )
+    match_labels = Labels(help_text="New bookings with all of these labels belong to it without naming it.")
     match_ref = serializers.CharField(help_text="The same for a ticket.")
 
 
@@ -87,9 +85,12 @@ class Campaigns(ApiView):
         def work() -> Response:
             project = access_project(self.actor, sent["project"], "project")
             campaign = campaign_create(
-                actor=self.actor, project=project, name=sent["name"], now=self.now,
+                actor=self.actor,
+                project=project,
+                name=sent["name"],
+                now=self.now,
                 match=CampaignMatch(sent.get("match_labels", {}), sent.get("match_ref", "")),
-            )  # fmt: skip
+            )
             return Response(dict(CampaignOut(campaign).data), status=201)
 
         return self.once(work)

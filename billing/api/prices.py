@@ -179,9 +179,7 @@ def _peaks(sent: Mapping[str, Any]) -> Peaks:
     )
 
 
-def _by_class_and_tier(
-    prices: Iterable[Mapping[str, Any]], name: str
-) -> dict[tuple[str, str], Any]:
+def _by_class_and_tier(prices: Iterable[Mapping[str, Any]], name: str) -> dict[tuple[str, str], Any]:
     found: dict[tuple[str, str], Any] = {}
     for price in prices:
         key = price["gpu_class"], price["tier"]
@@ -209,12 +207,8 @@ def content_shown(terms: DraftTerms) -> dict[str, Any]:
     """The fields `peak_hours` and `prices` of a price book or a draft."""
     hours = terms.peaks.hours
     return {
-        "peak_hours": {"zone": hours.zone, "weekly": peak_hours_text(hours)}
-        if hours.weekly
-        else None,
-        "setup_fees": [
-            {"tier": tier, "amount": fee} for tier, fee in sorted(terms.setup.items()) if fee
-        ],
+        "peak_hours": {"zone": hours.zone, "weekly": peak_hours_text(hours)} if hours.weekly else None,
+        "setup_fees": [{"tier": tier, "amount": fee} for tier, fee in sorted(terms.setup.items()) if fee],
         "prices": [
             {
                 "gpu_class": gpu_class,

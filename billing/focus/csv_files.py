@@ -39,10 +39,29 @@ def _cell(value: object) -> str:
 
 NO_USES: Uses = {}
 STATEMENT_COLUMNS = (
-    "at", "booking", "name", "project", "person", "campaign", "tier", "gpu_class", "kind", "hours",
-    "peak_hours", "surcharge", "amount", "exact", "currency", "note", "fee", "ticket",
-    "unused_hours", "unused_cost", "energy_kwh", "co2_kg",
-)  # fmt: skip
+    "at",
+    "booking",
+    "name",
+    "project",
+    "person",
+    "campaign",
+    "tier",
+    "gpu_class",
+    "kind",
+    "hours",
+    "peak_hours",
+    "surcharge",
+    "amount",
+    "exact",
+    "currency",
+    "note",
+    "fee",
+    "ticket",
+    "unused_hours",
+    "unused_cost",
+    "energy_kwh",
+    "co2_kg",
+)
 
 
 def statement_csv(lines: Iterable[StatementLine], uses: Uses = NO_USES) -> Iterator[str]:

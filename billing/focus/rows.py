@@ -9,16 +9,50 @@ from billing.focus.lines import FEES, ZERO, LineUse, StatementLine, Uses, lines_
 from billing.rules import midnight, month_after
 
 FOCUS_COLUMNS = (
-    "BilledCost", "BillingAccountId", "BillingAccountName", "BillingAccountType",
-    "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "CapacityReservationId",
-    "CapacityReservationStatus", "ChargeCategory", "ChargeClass", "ChargeDescription",
-    "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity", "ConsumedUnit",
-    "ContractedCost", "ContractedUnitPrice", "EffectiveCost", "InvoiceId", "InvoiceIssuerName",
-    "ListCost", "ListUnitPrice", "PricingCategory", "PricingQuantity", "PricingUnit",
-    "ProviderName", "PublisherName", "ResourceId", "ResourceName", "ResourceType",
-    "ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuPriceId", "SubAccountId",
-    "SubAccountName", "SubAccountType", "Tags", "x_EnergyKwh", "x_Co2Kg",
-)  # fmt: skip
+    "BilledCost",
+    "BillingAccountId",
+    "BillingAccountName",
+    "BillingAccountType",
+    "BillingCurrency",
+    "BillingPeriodEnd",
+    "BillingPeriodStart",
+    "CapacityReservationId",
+    "CapacityReservationStatus",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "ChargeFrequency",
+    "ChargePeriodEnd",
+    "ChargePeriodStart",
+    "ConsumedQuantity",
+    "ConsumedUnit",
+    "ContractedCost",
+    "ContractedUnitPrice",
+    "EffectiveCost",
+    "InvoiceId",
+    "InvoiceIssuerName",
+    "ListCost",
+    "ListUnitPrice",
+    "PricingCategory",
+    "PricingQuantity",
+    "PricingUnit",
+    "ProviderName",
+    "PublisherName",
+    "ResourceId",
+    "ResourceName",
+    "ResourceType",
+    "ServiceCategory",
+    "ServiceName",
+    "ServiceSubcategory",
+    "SkuId",
+    "SkuPriceId",
+    "SubAccountId",
+    "SubAccountName",
+    "SubAccountType",
+    "Tags",
+    "x_EnergyKwh",
+    "x_Co2Kg",
+)
 PROVIDER = "GPU Portal"
 
 
@@ -47,9 +81,7 @@ def focus_rows(
             yield facts | _row(part)
 
 
-def _parts(
-    line: StatementLine, unused: dict[str, Decimal], energy: dict[str, LineUse]
-) -> Iterator[_Part]:
+def _parts(line: StatementLine, unused: dict[str, Decimal], energy: dict[str, LineUse]) -> Iterator[_Part]:
     """Divides a line by price, and by whether the time was used."""
     if line.hours is None:
         yield _Part(line, is_unused=False, use=None)

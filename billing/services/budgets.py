@@ -44,9 +44,7 @@ def budget_set(
     return budget_put(actor_id=actor_id, owner=owner, terms=terms, now=now)
 
 
-def budget_put(
-    *, actor_id: int | None, owner: BudgetOwner, terms: BudgetTerms, now: datetime
-) -> Budget:
+def budget_put(*, actor_id: int | None, owner: BudgetOwner, terms: BudgetTerms, now: datetime) -> Budget:
     """Sets the owner's budget for the period; creates it if missing.
 
     A new budget above or below a project counts what is spent and held already. The caller has
@@ -96,9 +94,9 @@ def _budget_for(owner: BudgetOwner, period: Period) -> tuple[Budget, Decimal]:
     """The budget of exactly this period with its present amount; created if missing."""
     budgets_lock(owner)
     touching = list(
-        Budget.objects.filter(
-            **asdict(owner), starts__lt=period.ends, ends__gt=period.starts
-        ).select_related("account", *OWNERS)
+        Budget.objects.filter(**asdict(owner), starts__lt=period.ends, ends__gt=period.starts).select_related(
+            "account", *OWNERS
+        )
     )
     for budget in touching:
         if (budget.starts, budget.ends) == (period.starts, period.ends):
@@ -138,9 +136,7 @@ def _limit(budget: Budget, *, limited: bool) -> None:
 def _settings_write(budget: Budget, terms: BudgetTerms, *, is_changed: bool) -> None:
     """Writes the settings that the terms name. A repeated budget repeats its latest amount."""
     named: dict[str, Any] = {
-        name: value
-        for name in ("warn_percent", "rolls_over")
-        if (value := getattr(terms, name)) is not None
+        name: value for name in ("warn_percent", "rolls_over") if (value := getattr(terms, name)) is not None
     }
     repeats = budget.repeat_amount is not None
     if terms.is_repeated or (terms.is_repeated is None and repeats and is_changed):

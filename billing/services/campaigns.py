@@ -72,9 +72,7 @@ def campaign_open_set(*, actor: Actor, campaign: Campaign, is_open: bool, now: d
         _audit(actor, "campaign.open" if is_open else "campaign.close", campaign, now)
 
 
-def campaign_match_set(
-    *, actor: Actor, campaign: Campaign, match: CampaignMatch, now: datetime
-) -> None:
+def campaign_match_set(*, actor: Actor, campaign: Campaign, match: CampaignMatch, now: datetime) -> None:
     """Sets which new bookings belong to the campaign without naming it.
 
     Raises:
@@ -100,9 +98,7 @@ def campaign_to_charge(
         return _matching(project.id, labels, external_ref)
     found = _campaign_read(project.id, slug)
     if found is None:
-        raise invalid(
-            "not_found", refusal_text("no_campaign", project=project.name, slug=slug), "campaign"
-        )
+        raise invalid("not_found", refusal_text("no_campaign", project=project.name, slug=slug), "campaign")
     if not found.is_open:
         raise Refused(
             "campaign_closed",

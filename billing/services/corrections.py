@@ -32,12 +32,20 @@ def charge_refund(
             rest -= back
             lines.append(
                 Transfer(
-                    tenant_id=tenant_id, kind="reverse", debit_id=charge.spend,
-                    credit_id=charge.budget, amount=back, reference=reference, day=charge.day,
-                    person_id=charge.person, campaign_id=charge.campaign, at=now, note=note,
+                    tenant_id=tenant_id,
+                    kind="reverse",
+                    debit_id=charge.spend,
+                    credit_id=charge.budget,
+                    amount=back,
+                    reference=reference,
+                    day=charge.day,
+                    person_id=charge.person,
+                    campaign_id=charge.campaign,
+                    at=now,
+                    note=note,
                     fee=fee,
                 )
-            )  # fmt: skip
+            )
     if rest > 0:
         raise invalid("refund_too_large", refusal_text("refund_too_large"), "amount")
     # The trigger locks accounts in the order of rows.
@@ -45,9 +53,7 @@ def charge_refund(
 
 
 @transaction.atomic
-def charge_add(
-    *, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime
-) -> None:
+def charge_add(*, tenant_id: UUID, reference: UUID, amount: Decimal, note: str, now: datetime) -> None:
     """Charges `amount` to the budget that paid last, up to its remaining money.
 
     Raises:
@@ -58,10 +64,18 @@ def charge_add(
     if last is None:
         raise Refused("never_held", refusal_text("never_held"))
     line = Transfer(
-        tenant_id=tenant_id, kind="charge", debit_id=last.debit_id, credit_id=last.credit_id,
-        amount=ledger_amount(amount), reference=reference, day=last.day,
-        person_id=last.person_id, campaign_id=last.campaign_id, at=now, note=note,
-    )  # fmt: skip
+        tenant_id=tenant_id,
+        kind="charge",
+        debit_id=last.debit_id,
+        credit_id=last.credit_id,
+        amount=ledger_amount(amount),
+        reference=reference,
+        day=last.day,
+        person_id=last.person_id,
+        campaign_id=last.campaign_id,
+        at=now,
+        note=note,
+    )
     try:
         with transaction.atomic():
             line.save(force_insert=True)

@@ -63,9 +63,7 @@ class Rung:
         return self.measure, self.percent, self.action
 
 
-def ladder_set(
-    *, actor_id: int | None, budget: Budget, rungs: Collection[Rung], now: datetime
-) -> None:
+def ladder_set(*, actor_id: int | None, budget: Budget, rungs: Collection[Rung], now: datetime) -> None:
     """Replaces the budget's ladder. The caller has checked the actor's right.
 
     Raises:
@@ -171,9 +169,7 @@ def rungs_asking(
     parts: Iterable[BudgetShare], rungs: Iterable[Guardrail]
 ) -> list[tuple[Guardrail, BudgetFigures]]:
     """Returns the reached rungs that ask for an approval of these new shares, which don't count."""
-    return _reached(
-        list(parts), [rung for rung in rungs if rung.action == Guardrail.Action.APPROVAL]
-    )
+    return _reached(list(parts), [rung for rung in rungs if rung.action == Guardrail.Action.APPROVAL])
 
 
 def restraint_at(parts: Iterable[BudgetShare], rungs: Iterable[Guardrail], now: datetime) -> str:
@@ -218,9 +214,7 @@ def new_bookings_refusal(
     return platform_stopped() if any(map(_acts_above, rungs)) else None
 
 
-def rungs_at(
-    project: Project, person_id: int, campaign_id: UUID | None, at: datetime
-) -> Iterator[Guardrail]:
+def rungs_at(project: Project, person_id: int, campaign_id: UUID | None, at: datetime) -> Iterator[Guardrail]:
     """Yields the rungs of the budgets in which a booking of the person counts that day."""
     day = at.astimezone(UTC).date()
     mine = {
@@ -311,9 +305,7 @@ def _ids(part: BudgetShare) -> set[UUID]:
 
 def _rungs_check(rungs: Collection[Rung]) -> None:
     if len(rungs) > MOST_RUNGS:
-        raise invalid(
-            "too_many_rungs", refusal_text("too_many_rungs", most_rungs=MOST_RUNGS), "rungs"
-        )
+        raise invalid("too_many_rungs", refusal_text("too_many_rungs", most_rungs=MOST_RUNGS), "rungs")
     if any(not 1 <= rung.percent <= 200 for rung in rungs):
         raise invalid("bad_percent", refusal_text("rung_percent"), "percent")
     if any(rung.action not in Guardrail.Action.values for rung in rungs):
@@ -329,9 +321,7 @@ def _changed(
     their budgets."""
     figures = budget_figures_of(sorted({rung.budget_id for rung in rungs}))
     changed = [
-        rung
-        for rung in rungs
-        if reached(rung, figures[rung.budget_id]) != (rung.reached_at is not None)
+        rung for rung in rungs if reached(rung, figures[rung.budget_id]) != (rung.reached_at is not None)
     ]
     return changed, figures
 
@@ -349,9 +339,13 @@ def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime)
         outbox_add(tenant_id=rung.tenant_id, kind=kind, payload=payload, now=now)
         if rung.tenant_id is None:
             audit_record(
-                tenant_id=None, actor_id=None, action=kind, target=("budget", effect.budget_id),
-                now=now, detail=payload,
-            )  # fmt: skip
+                tenant_id=None,
+                actor_id=None,
+                action=kind,
+                target=("budget", effect.budget_id),
+                now=now,
+                detail=payload,
+            )
     return True
 
 

@@ -251,9 +251,7 @@ def hold_exchange(
             hold_release(tenant_id=tenant_id, reference=request.reference, now=now)
             if delta is not None:
                 hold_release(tenant_id=tenant_id, reference=delta, now=now)
-            short = holds_place(
-                tenant_id=tenant_id, project_id=project_id, requests=[request], now=now
-            )
+            short = holds_place(tenant_id=tenant_id, project_id=project_id, requests=[request], now=now)
             if short:
                 raise short[request.reference]
     except Refused:
@@ -278,9 +276,7 @@ def _holds_join(tenant_id: UUID, request: HoldRequest, delta: UUID | None, now: 
         )
 
 
-def hold_settle(
-    *, tenant_id: UUID, reference: UUID, amount: Decimal | Charge, now: datetime
-) -> Decimal:
+def hold_settle(*, tenant_id: UUID, reference: UUID, amount: Decimal | Charge, now: datetime) -> Decimal:
     """Charges `amount` to the open holds of the reference, oldest period first; ends them all.
 
     Never charges more than was held. Returns the charged amount: zero if an earlier call has ended

@@ -63,9 +63,7 @@ def month_close(*, actor: Actor, month: date, now: datetime) -> ClosedMonth:
     with transaction.atomic():
         with connection.cursor() as cursor:
             # Waits for transfers that are being written.
-            cursor.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 5))", [str(actor.tenant_id)]
-            )
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 5))", [str(actor.tenant_id)])
         closed, is_new = ClosedMonth.objects.get_or_create(
             tenant_id=actor.tenant_id,
             starts=month,

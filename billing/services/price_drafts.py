@@ -181,9 +181,7 @@ def price_draft_create(*, author_id: int, terms: DraftTerms | None, now: datetim
     return draft
 
 
-def price_draft_save(
-    *, author_id: int, draft_id: UUID, terms: DraftTerms, now: datetime
-) -> PriceDraft:
+def price_draft_save(*, author_id: int, draft_id: UUID, terms: DraftTerms, now: datetime) -> PriceDraft:
     """Replaces what the draft says.
 
     Raises:
@@ -224,9 +222,7 @@ def price_draft_discard(*, operator_id: int, draft_id: UUID, now: datetime) -> P
     return draft
 
 
-def price_draft_publish(
-    *, publisher_id: int, draft_id: UUID, revision: int, now: datetime
-) -> PriceBook:
+def price_draft_publish(*, publisher_id: int, draft_id: UUID, revision: int, now: datetime) -> PriceBook:
     """Publishes the draft as the next version; `revision` is the one that the publisher has read.
 
     Raises:
@@ -306,9 +302,7 @@ def _changed(
         before = _kept(draft)
         draft.revision += 1
         _written(draft, terms_of(draft), now)
-        draft.save(
-            update_fields=["base", "revision", "valid_from", "note", "content", "changed_at"]
-        )
+        draft.save(update_fields=["base", "revision", "valid_from", "note", "content", "changed_at"])
         _log(draft, author_id, "prices.draft_changed", now, before=before)
     return draft
 
@@ -381,18 +375,18 @@ def _notify_tenants(book: PriceBook, now: datetime) -> None:
     tenants = Tenant.objects.order_by("slug").values_list("id", flat=True)
     outbox_put(
         [
-            OutboxMessage(
-                tenant_id=tenant_id, kind="price_book.published", payload=payload, created=now
-            )
+            OutboxMessage(tenant_id=tenant_id, kind="price_book.published", payload=payload, created=now)
             for tenant_id in tenants
         ]
     )
 
 
-def _log(
-    draft: PriceDraft, actor_id: int, action: str, now: datetime, before: Mapping[str, Any]
-) -> None:
+def _log(draft: PriceDraft, actor_id: int, action: str, now: datetime, before: Mapping[str, Any]) -> None:
     platform_record(
-        operator_id=actor_id, action=action, target=("price_draft", draft.id), now=now,
-        before=before, after=_kept(draft),
-    )  # fmt: skip
+        operator_id=actor_id,
+        action=action,
+        target=("price_draft", draft.id),
+        now=now,
+        before=before,
+        after=_kept(draft),
+    )

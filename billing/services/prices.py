@@ -155,9 +155,7 @@ def price_book_check(
     return latest
 
 
-def prices_kept(
-    prices: Prices, peaks: Peaks, slices: SlicePrices, setup: SetupFees
-) -> dict[str, str]:
+def prices_kept(prices: Prices, peaks: Peaks, slices: SlicePrices, setup: SetupFees) -> dict[str, str]:
     """Prices by class and tier, for the log."""
     kept = {}
     for (gpu_class, tier), price in sorted(prices.items()):
@@ -303,9 +301,7 @@ def _setup_checked(prices: Prices, setup: SetupFees) -> None:
     tiers = {tier for _, tier in prices}
     for tier, fee in sorted(setup.items()):
         if tier not in tiers:
-            raise invalid(
-                "price_missing", refusal_text("setup_tier_unknown", tier=tier), setup_param(tier)
-            )
+            raise invalid("price_missing", refusal_text("setup_tier_unknown", tier=tier), setup_param(tier))
         if not fee.is_finite() or not 0 <= fee < MOST:
             raise invalid("bad_amount", refusal_text("bad_setup_fee"), setup_param(tier))
 

@@ -21,9 +21,10 @@ def variance_rule_set(
     """
     if percent is not None and not 1 <= percent <= MOST_PERCENT:
         raise invalid(
-            "bad_percent", refusal_text("variance_percent", most_percent=MOST_PERCENT),
+            "bad_percent",
+            refusal_text("variance_percent", most_percent=MOST_PERCENT),
             "percent",
-        )  # fmt: skip
+        )
     if not 0 <= amount < 10**9:
         raise invalid("bad_amount", refusal_text("variance_amount"), "amount")
     before = _values(budget)

@@ -13,9 +13,12 @@ from tenants.models import Project
 WARN_DEFAULT = 80
 HUNDRED = Decimal(100)
 KINDS = {
-    "tenant": "organisation", "lab": "lab", "project": "", "campaign": "campaign",
+    "tenant": "organisation",
+    "lab": "lab",
+    "project": "",
+    "campaign": "campaign",
     "person": "person",
-}  # fmt: skip
+}
 DEPTHS = {"tenant": 0, "lab": 1, "project": 1}
 
 BUDGET_KINDS = (("hard", "Refuse bookings (hard)"), ("soft", "Only warn (soft)"))

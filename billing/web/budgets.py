@@ -69,9 +69,7 @@ def budgets(request: HttpRequest, actor: Actor) -> HttpResponse:
         return _page(request, actor, month, _typed(form, refusal))
     figures = budget_figures_of([budget.id])[budget.id]
     text = money_text(figures.amount, figures.currency)
-    messages.success(
-        request, f"Budget of {figures.name} for {period_text(terms.period)} set to {text}."
-    )
+    messages.success(request, f"Budget of {figures.name} for {period_text(terms.period)} set to {text}.")
     return redirect(f"{reverse('budgets', args=[actor.tenant_slug])}?month={month.starts:%Y-%m}")
 
 
@@ -91,9 +89,7 @@ def campaign_new(request: HttpRequest, actor: Actor) -> HttpResponse:
                 labels_read(request.POST.get("match_labels", ""), "match_labels"),
                 request.POST.get("match_ref", "").strip(),
             )
-            campaign = campaign_create(
-                actor=actor, project=project, name=name, match=match, now=now
-            )
+            campaign = campaign_create(actor=actor, project=project, name=name, match=match, now=now)
             messages.success(request, f"Created the campaign {campaign.name}.")
     except Refused as refusal:
         if refusal.kind in ("missing", "denied"):
@@ -112,9 +108,7 @@ def _campaign_toggle(request: HttpRequest, actor: Actor, project: Project, slug:
     messages.success(request, f"The campaign {campaign.name} is {word}.")
 
 
-def _page(
-    request: HttpRequest, actor: Actor, month: Period, typed: RefusedBudget | None
-) -> HttpResponse:
+def _page(request: HttpRequest, actor: Actor, month: Period, typed: RefusedBudget | None) -> HttpResponse:
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name", "id")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=actor.roles)
@@ -238,9 +232,7 @@ def _owner(actor: Actor, form: QueryDict) -> BudgetOwner:
     if form.get("level") == "lab":
         return access_owner(actor, "", "", "", form.get("lab", ""))
     access_project(actor, form.get("project", ""), "project")
-    return access_owner(
-        actor, form.get("project", ""), form.get("campaign", ""), form.get("person", "")
-    )
+    return access_owner(actor, form.get("project", ""), form.get("campaign", ""), form.get("person", ""))
 
 
 def _terms(form: QueryDict) -> BudgetTerms:

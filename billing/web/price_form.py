@@ -94,8 +94,7 @@ def price_form(
 
     def row(gpu_class: GpuClass, profile: str) -> PriceRow:
         plain, peak = (
-            [price(gpu_class, profile, tier, is_peak=is_peak) for tier in tiers]
-            for is_peak in (False, True)
+            [price(gpu_class, profile, tier, is_peak=is_peak) for tier in tiers] for is_peak in (False, True)
         )
         return PriceRow(gpu_class, profile, tuple(zip(plain, peak, strict=True)))
 

@@ -127,9 +127,7 @@ def series_asked(now: datetime) -> None:
     if parsed.repeat is None or Series.objects.filter(id=series_id).exists():
         return
     tenant, project = FOLDING
-    request = BookingRequest(
-        project, "standard", parsed.document(first=True), "lab-course", ZONE, text
-    )
+    request = BookingRequest(project, "standard", parsed.document(first=True), "lab-course", ZONE, text)
     repeat = Repeat(parsed.repeat, is_partial=True, keeps_end=True)
     actor = person("mara", tenant)
     series_request(actor=actor, request=request, repeat=repeat, now=now, series_id=series_id)
@@ -191,9 +189,7 @@ def jira_connected(now: datetime) -> None:
         sprint_request="2 h100 {remaining}",
     )
     project_set(actor=actor, connection_id=connection.id, terms=project, now=now)
-    webhook_enabled_set(
-        actor=actor, webhook_id=connection.receiver_id, is_enabled=False, now=now, kind=JIRA
-    )
+    webhook_enabled_set(actor=actor, webhook_id=connection.receiver_id, is_enabled=False, now=now, kind=JIRA)
 
 
 def maintenance_planned(day: date, now: datetime) -> None:

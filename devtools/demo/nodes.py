@@ -163,9 +163,7 @@ class DemoNode:
             place.due, done = None, True
             self._freed |= not is_ready
             if is_ready:
-                place.measured = now + (
-                    MINUTE if place.label in self._no_shows else PROGRAM_STARTS_AFTER
-                )
+                place.measured = now + (MINUTE if place.label in self._no_shows else PROGRAM_STARTS_AFTER)
         return done
 
     def _report(self, now: datetime) -> StreamMessage:
@@ -175,9 +173,7 @@ class DemoNode:
                 epoch=self._epoch,
                 observed_generation=self._generation,
                 seq=self._seq,
-                gpus=tuple(
-                    wire.ReportedGpu(uuid=uuid, mode=mode) for uuid, mode in self._modes.items()
-                ),
+                gpus=tuple(wire.ReportedGpu(uuid=uuid, mode=mode) for uuid, mode in self._modes.items()),
                 allocations=tuple(
                     wire.ReportedAllocation(
                         id=key,
@@ -217,9 +213,7 @@ class DemoNode:
         )
 
     def _signed(self, message: wire.FromAgent) -> StreamMessage:
-        return StreamMessage(
-            self.name, wire.seal(message, key=self._key, key_version=self._version)
-        )
+        return StreamMessage(self.name, wire.seal(message, key=self._key, key_version=self._version))
 
 
 class DemoFleet:
@@ -229,9 +223,7 @@ class DemoFleet:
         """Takes over all enrolled nodes."""
         rows = Node.objects.filter(name__in=AGENTS).order_by("name")
         epoch = SolverState.objects.get(id=1).epoch
-        self.nodes: Mapping[str, DemoNode] = {
-            row.name: DemoNode(row, epoch, no_shows) for row in rows
-        }
+        self.nodes: Mapping[str, DemoNode] = {row.name: DemoNode(row, epoch, no_shows) for row in rows}
 
     def due(self) -> Iterator[datetime]:
         """Yields the instants at which any node has something to report."""
@@ -261,9 +253,7 @@ class DemoFleet:
         """Applies the last heartbeats."""
         self._send(now, lambda node, at: [node.last_heartbeat(at)])
 
-    def _send(
-        self, now: datetime, messages_of: Callable[[DemoNode, datetime], list[StreamMessage]]
-    ) -> bool:
+    def _send(self, now: datetime, messages_of: Callable[[DemoNode, datetime], list[StreamMessage]]) -> bool:
         messages = [each for node in self.nodes.values() for each in messages_of(node, now)]
         messages_apply(messages, now)
         return bool(messages)

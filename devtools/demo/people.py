@@ -142,9 +142,7 @@ def _quotas_and_budgets_seed(today: date, now: datetime) -> None:
                 ladder_set(actor_id=None, budget=budget, rungs=LADDER, now=now)
 
 
-def _limit_owner(
-    tenant: str, slug: str | None, campaign: str, person: str, now: datetime
-) -> BudgetOwner:
+def _limit_owner(tenant: str, slug: str | None, campaign: str, person: str, now: datetime) -> BudgetOwner:
     """The owner of a limit; creates its campaign."""
     project = _project(tenant, slug)
     if project is None:
@@ -195,9 +193,7 @@ def _memberships_seed(username: str, now: datetime) -> None:
         where = _project(tenant, project)
         if Membership.objects.filter(user=user, tenant__slug=tenant, project=where).exists():
             continue
-        offer = invitation_create(
-            actor=_admin(tenant), to=username, role=role, project=project, now=now
-        )
+        offer = invitation_create(actor=_admin(tenant), to=username, role=role, project=project, now=now)
         with temporary_session(user, now=now):
             invitation_accept(user=user, invitation_id=offer.id, now=now)
 
@@ -210,9 +206,7 @@ def _admin(tenant: str) -> Actor:
     return actor_by_id(_person(ADMINS[tenant]).pk, tenant)
 
 
-def _quota_seed(
-    project: Project | None, tenant: str, gpu_class: str, share: Share, now: datetime
-) -> None:
+def _quota_seed(project: Project | None, tenant: str, gpu_class: str, share: Share, now: datetime) -> None:
     """Sets a tenant's quota as the operator, or a project's as the tenant's admin."""
     where = Tenant.objects.get(slug=tenant)
     if Quota.objects.filter(tenant=where, project=project, gpu_class=gpu_class).exists():
@@ -230,9 +224,7 @@ def _share(guaranteed: int, limit: int | None) -> Share:
 
 
 def _budget_seed(project: Project, period: Period, amount: str, now: datetime) -> None:
-    touching = Budget.objects.filter(
-        project=project, starts__lt=period.ends, ends__gt=period.starts
-    )
+    touching = Budget.objects.filter(project=project, starts__lt=period.ends, ends__gt=period.starts)
     if not touching.exists():
         budget_set(actor_id=None, project=project, period=period, amount=Decimal(amount), now=now)
 

@@ -24,9 +24,7 @@ def main(folder: Path, nodes: list[str]) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     django.setup()
     if _is_of_another_version():
-        sys.exit(
-            "Another version made this demo's data. `make clean-demo` removes it; then start again."
-        )
+        sys.exit("Another version made this demo's data. `make clean-demo` removes it; then start again.")
     call_command("migrate", interactive=False, verbosity=0)
     _seed()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

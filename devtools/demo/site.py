@@ -46,9 +46,7 @@ def catalogue_seed(now: datetime) -> None:
     catalogue = known_catalogue()
     shipped = [catalogue.models[slug] for slug in MODELS]
     for order, model in enumerate(shipped):
-        GpuClass.objects.get_or_create(
-            slug=model.gpu_class, defaults={"label": model.label, "order": order}
-        )
+        GpuClass.objects.get_or_create(slug=model.gpu_class, defaults={"label": model.label, "order": order})
     for tier in catalogue.tiers.values():
         Tier.objects.get_or_create(slug=tier.slug, defaults=dict(tier.terms))
     simulated = {model.name: model for model in models_load().values()}
@@ -165,9 +163,7 @@ def _days(today: date, first: int) -> Iterator[date]:
 
 
 def _is_marked(kind: str, day: date) -> bool:
-    return AuditEntry.objects.filter(
-        action=MARK, object_kind=kind, object_id=day.isoformat()
-    ).exists()
+    return AuditEntry.objects.filter(action=MARK, object_kind=kind, object_id=day.isoformat()).exists()
 
 
 def _mark(kind: str, day: date, now: datetime) -> None:

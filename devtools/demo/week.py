@@ -166,16 +166,12 @@ def booking_actions(people: People, plans: Iterable[Plan]) -> Iterator[TimedActi
     """Yields the actions of each booking: its request, and its release or cancellation."""
     for plan in plans:
         key = plan.line.id
-        yield TimedAction(
-            plan.asked, partial(people.book, plan.line, starts_program=plan.fate != "absent")
-        )
+        yield TimedAction(plan.asked, partial(people.book, plan.line, starts_program=plan.fate != "absent"))
         if plan.fate == "released":
             used = (plan.ends - plan.starts) * 3 // 5
             yield TimedAction(plan.starts + used, owner_does(booking_release, key))
         if plan.fate == "cancelled":
-            yield TimedAction(
-                plan.asked + (plan.starts - plan.asked) // 2, owner_does(booking_cancel, key)
-            )
+            yield TimedAction(plan.asked + (plan.starts - plan.asked) // 2, owner_does(booking_cancel, key))
 
 
 def _line(job: JobKind, key: UUID, name: str, starts: datetime, hours: int) -> BookingText:

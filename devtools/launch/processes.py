@@ -62,9 +62,7 @@ def identity_options(user: int | None) -> dict[str, Any]:
     return {} if user is None else {"user": user, "group": user, "extra_groups": []}
 
 
-def start(
-    program: Program, output: IO[bytes] | int = subprocess.DEVNULL
-) -> subprocess.Popen[bytes]:
+def start(program: Program, output: IO[bytes] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     """Start `program` and wait until it is ready. Raises DidNotStart, with nothing left running."""
     process = subprocess.Popen(  # noqa: S603 (our own programs, never a shell)
         program.command, stdout=output, stderr=subprocess.STDOUT, **spawn_options(program)
@@ -113,9 +111,7 @@ def leftovers_end(folder: Path) -> list[str]:
     """
     found = {path: _pid_read(path) for path in sorted(folder.glob("*.pid"))}
     alive = {
-        path.stem: (pid, born)
-        for path, (pid, born) in found.items()
-        if born and process_birth(pid) == born
+        path.stem: (pid, born) for path, (pid, born) in found.items() if born and process_birth(pid) == born
     }
     for pid, _ in alive.values():
         group_kill(pid, signal.SIGTERM)

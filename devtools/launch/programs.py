@@ -258,9 +258,7 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
 
 def _node_is_connected(database: str, name: str, begun: object) -> bool:
     with psycopg.connect(database) as connection:
-        row = connection.execute(
-            "SELECT last_seen > %s FROM allocation_node WHERE name = %s", [begun, name]
-        )
+        row = connection.execute("SELECT last_seen > %s FROM allocation_node WHERE name = %s", [begun, name])
         return row.fetchone() == (True,)
 
 

@@ -232,9 +232,7 @@ class Supervisor:
     def _check_start(self, child: Child, waited: float) -> None:
         name = child.program.name
         if child.failures >= START_ATTEMPTS:
-            raise StartFailed(
-                f"{name} ended {child.failures} times:\n" + "\n".join(child.last_lines)
-            )
+            raise StartFailed(f"{name} ended {child.failures} times:\n" + "\n".join(child.last_lines))
         if not child.is_ready and waited > child.program.ready_seconds:
             raise StartFailed(f"{name} is not ready after {waited:.0f} s.")
 

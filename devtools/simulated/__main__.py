@@ -20,9 +20,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Returns the exit status of the agent."""
     if list(arguments[:1]) in _PASSED_ON:
         return agent.main(arguments, environment)
-    parser = argparse.ArgumentParser(
-        prog="python -m devtools.simulated", add_help=False, allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(prog="python -m devtools.simulated", add_help=False, allow_abbrev=False)
     parser.add_argument("--simulate", required=True, metavar="MODEL:COUNT[,…]")
     parser.add_argument("--simulate-driver", choices=tuple(DRIVERS), default=DEFAULT)
     chosen, others = parser.parse_known_args(arguments)

@@ -27,9 +27,7 @@ class Driver:
 
 
 DRIVERS = {
-    "535": Driver(
-        version="535.183.06", gpu_profiles=0xA, fields=197, lacks=_SINCE_550 | _SINCE_570
-    ),
+    "535": Driver(version="535.183.06", gpu_profiles=0xA, fields=197, lacks=_SINCE_550 | _SINCE_570),
     "535.54": Driver(
         version="535.54.03",
         gpu_profiles=0xA,
@@ -51,6 +49,4 @@ def driver_named(branch: str) -> Driver:
     try:
         return DRIVERS[branch]
     except KeyError:
-        raise ValueError(
-            f"{branch!r} is no simulated driver; there are {sorted(DRIVERS)}"
-        ) from None
+        raise ValueError(f"{branch!r} is no simulated driver; there are {sorted(DRIVERS)}") from None

@@ -349,9 +349,7 @@ class Hardware:
                 "mig": gpu.mig,
                 "pending_mig": gpu.pending_mig,
                 "leaked_mb": gpu.leaked_mb,
-                "instances": [
-                    [i.id, i.profile.id, i.start, i.compute] for i in gpu.instances.values()
-                ],
+                "instances": [[i.id, i.profile.id, i.start, i.compute] for i in gpu.instances.values()],
                 "processes": [dataclasses.asdict(p) for p in gpu.processes.values()],
             }
             for gpu in self.gpus

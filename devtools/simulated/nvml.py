@@ -135,21 +135,15 @@ class SimulatedNvml(SimulatedSensors):
         _target(ref).value = pynvml.NVML_DEVICE_ADDRESSING_MODE_NONE
 
     @_symbol
-    def nvmlDeviceGetComputeRunningProcesses_v3(
-        self, handle: CData, count: CData, array: CData
-    ) -> None:
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: CData, count: CData, array: CData) -> None:
         self._listed("compute", handle, count, array)
 
     @_symbol
-    def nvmlDeviceGetGraphicsRunningProcesses_v3(
-        self, handle: CData, count: CData, array: CData
-    ) -> None:
+    def nvmlDeviceGetGraphicsRunningProcesses_v3(self, handle: CData, count: CData, array: CData) -> None:
         self._listed("graphics", handle, count, array)
 
     @_symbol
-    def nvmlDeviceGetMPSComputeRunningProcesses_v3(
-        self, handle: CData, count: CData, array: CData
-    ) -> None:
+    def nvmlDeviceGetMPSComputeRunningProcesses_v3(self, handle: CData, count: CData, array: CData) -> None:
         self._listed("mps", handle, count, array)
 
     def _listed(self, kind: Kind, handle: CData, count: CData, array: CData) -> None:
@@ -293,9 +287,7 @@ class SimulatedNvml(SimulatedSensors):
         self._give(ref, ("gi", gpu.uuid, made.id))
 
     @_symbol
-    def nvmlDeviceGetGpuInstances(
-        self, handle: CData, profile_id: CData, array: CData, count: CData
-    ) -> None:
+    def nvmlDeviceGetGpuInstances(self, handle: CData, profile_id: CData, array: CData, count: CData) -> None:
         gpu = self._gpu(handle)
         if not gpu.mig:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
@@ -341,9 +333,7 @@ class SimulatedNvml(SimulatedSensors):
         return {each.index: each for each in instance.profile.computes if each.index < most}
 
     @_symbol
-    def nvmlGpuInstanceCreateComputeInstance(
-        self, handle: CData, profile_id: CData, ref: CData
-    ) -> None:
+    def nvmlGpuInstanceCreateComputeInstance(self, handle: CData, profile_id: CData, ref: CData) -> None:
         gpu, instance = self._instance(handle, "gi")
         if profile_id not in self._computes(instance):
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")

@@ -18,8 +18,15 @@ Kind = Literal["compute", "graphics", "mps", "file"]
 open, without a context, and is on no list."""
 # An eighth holds its GPU and does next to nothing; a quarter waits for data again and again.
 _KINDS: tuple[LoadKind, ...] = (
-    "idle", "training", "input", "training", "memory", "training", "input", "training",
-)  # fmt: skip
+    "idle",
+    "training",
+    "input",
+    "training",
+    "memory",
+    "training",
+    "input",
+    "training",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

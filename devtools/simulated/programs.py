@@ -62,11 +62,7 @@ class SimulatedPrograms:
 
     def owner_of(self, pid: int) -> ProcessOwner:
         found = program(self._hardware, pid)
-        return (
-            ProcessOwner()
-            if found is None
-            else ProcessOwner(frozenset({found.label}), found.user or None)
-        )
+        return ProcessOwner() if found is None else ProcessOwner(frozenset({found.label}), found.user or None)
 
     def warn(self, pid: int, number: int) -> bool:
         there = program(self._hardware, pid) is not None

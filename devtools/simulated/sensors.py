@@ -132,8 +132,7 @@ class SimulatedSensors(SimulatedEvents):
     def nvmlGpmMetricsGet(self, ref: CData) -> None:
         asked = target(ref)
         first, second = (
-            self._samples[self._key(handle, "sample")[2]]
-            for handle in (asked.sample1, asked.sample2)
+            self._samples[self._key(handle, "sample")[2]] for handle in (asked.sample1, asked.sample2)
         )
         if (first.gpu, first.instance) != (second.gpu, second.instance):
             raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
@@ -141,9 +140,7 @@ class SimulatedSensors(SimulatedEvents):
         for metric in asked.metrics[: asked.numMetrics]:
             known = metric.metricId in after
             metric.nvmlReturn = pynvml.NVML_SUCCESS if known else pynvml.NVML_ERROR_NOT_SUPPORTED
-            metric.value = (
-                (before[metric.metricId] + after[metric.metricId]) / 2 if known else float("nan")
-            )
+            metric.value = (before[metric.metricId] + after[metric.metricId]) / 2 if known else float("nan")
 
     @symbol
     def nvmlDeviceGetClockInfo(self, handle: CData, kind: CData, ref: CData) -> None:

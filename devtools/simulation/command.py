@@ -85,15 +85,12 @@ def _read(path: Path, site: Snapshot) -> tuple[Request, ...]:
         return trace_arrivals(csv.DictReader(file), site)
 
 
-def _within(
-    arrivals: tuple[Request, ...], now: int, options: Mapping[str, Any]
-) -> tuple[Request, ...]:
+def _within(arrivals: tuple[Request, ...], now: int, options: Mapping[str, Any]) -> tuple[Request, ...]:
     """The arrivals after the skipped days, moved to the start."""
     skip = options["skip"] * DAY
     until = now + options["days"] * DAY
     moved = (
-        replace(each, submitted=each.submitted - skip, earliest=each.earliest - skip)
-        for each in arrivals
+        replace(each, submitted=each.submitted - skip, earliest=each.earliest - skip) for each in arrivals
     )
     return tuple(each for each in moved if now <= each.submitted < until)
 
@@ -124,8 +121,7 @@ def _table(result: Result) -> list[str]:
     ]
     lines += ["", "class             GPUs     in use"]
     lines += [
-        f"{row.gpu_class:<14}{row.gpus:>8}{_percent(row.utilisation_ppm):>11}"
-        for row in result.classes
+        f"{row.gpu_class:<14}{row.gpus:>8}{_percent(row.utilisation_ppm):>11}" for row in result.classes
     ]
     refused = ", ".join(f"{code} {count}" for code, count in result.refused_because)
     return [*lines, *(["", f"refused: {refused}"] if refused else [])]

@@ -202,9 +202,7 @@ class SimulationMetrics:
         begun = [row for row in rows if self._started.get(row.booking, ends) < ends]
         refused = sum(row.booking in self._refused for row in rows)
         waits = sorted(
-            self._started[row.booking] - max(row.submitted, row.earliest)
-            for row in begun
-            if not row.fixed
+            self._started[row.booking] - max(row.submitted, row.earliest) for row in begun if not row.fixed
         )
         return TierResult(
             tier=tier,

@@ -100,9 +100,7 @@ class Simulation:
 
     def _pass(self, now: int) -> None:
         """Let time pass: start and end what is due, queue what was submitted."""
-        self.metrics.record_use(
-            (row for job in self._jobs.values() for row in job.rows), self.now, now
-        )
+        self.metrics.record_use((row for job in self._jobs.values() for row in job.rows), self.now, now)
         self.now = now
         for booking, job in tuple(self._jobs.items()):
             left = [_begun(row, now) for row in job.rows if row.ends > now]
@@ -171,9 +169,7 @@ class Simulation:
     def _move(self, move: Move) -> None:
         """Change the places of the rows."""
         job = self._jobs[move.booking]
-        job.rows = [
-            replace(row, place=place) for row, place in zip(job.rows, move.places, strict=True)
-        ]
+        job.rows = [replace(row, place=place) for row, place in zip(job.rows, move.places, strict=True)]
 
     def _pause(self, pause: Pause) -> None:
         """End its rows then; its rest waits to resume."""

@@ -67,9 +67,7 @@ def site_synthetic(fleet: dict[str, int], tenants: int) -> Snapshot:
     return Snapshot(
         now=SYNTHETIC_START,
         models=tuple(known.values()),
-        gpus=tuple(
-            gpu for name, count in sorted(fleet.items()) for gpu in _gpus(known[name], name, count)
-        ),
+        gpus=tuple(gpu for name, count in sorted(fleet.items()) for gpu in _gpus(known[name], name, count)),
         held=(),
         requests=(),
         extensions=(),

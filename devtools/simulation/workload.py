@@ -192,9 +192,7 @@ def trace_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot) -> tuple[R
     raise ValueError("Neither an openb task list nor a Philly-like job list.")
 
 
-def philly_arrivals(
-    rows: Iterable[Mapping[str, str]], site: Snapshot, hours: int = 4
-) -> tuple[Request, ...]:
+def philly_arrivals(rows: Iterable[Mapping[str, str]], site: Snapshot, hours: int = 4) -> tuple[Request, ...]:
     """A list of training jobs: name, time (seconds), application, num_replicas, batch_size.
 
     Such lists have no durations: all jobs of an application take the same, `hours` on average. Each
@@ -207,9 +205,7 @@ def philly_arrivals(
         count = int(float(row["num_replicas"]))
         ask = _any_ask(site, count, None, (0, 0))
         at = int(float(row["time"]))
-        found.append(
-            _from_trace(site, f"{number:06}-{row['name']}", application, (at, length, ask))
-        )
+        found.append(_from_trace(site, f"{number:06}-{row['name']}", application, (at, length, ask)))
     return _in_time(site, found)
 
 
@@ -271,7 +267,6 @@ def _in_time(site: Snapshot, found: list[Request]) -> tuple[Request, ...]:
     """Shift the arrivals so that the first is at the begin of the simulation."""
     shift = site.now - min((each.submitted for each in found), default=0)
     moved = (
-        replace(each, submitted=each.submitted + shift, earliest=each.earliest + shift)
-        for each in found
+        replace(each, submitted=each.submitted + shift, earliest=each.earliest + shift) for each in found
     )
     return tuple(sorted(moved, key=lambda each: (each.submitted, each.booking)))

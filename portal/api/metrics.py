@@ -37,9 +37,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if status != 200:
         words = {401: "Send METRICS_TOKEN or an operator's token.\n", 403: "For operators.\n"}
         headers = {"WWW-Authenticate": 'Bearer realm="portal"'} if status == 401 else {}
-        return HttpResponse(
-            words[status], status=status, content_type="text/plain", headers=headers
-        )
+        return HttpResponse(words[status], status=status, content_type="text/plain", headers=headers)
     return HttpResponse(
         exposition(metrics_all(timezone.now())),
         content_type=CONTENT_TYPE,

@@ -24,9 +24,14 @@ CONTENT = "application/scim+json"
 MOST = 200
 LONGEST_BODY = 1_000_000
 KINDS = (
-    "invalidFilter", "invalidSyntax", "invalidValue", "invalidPath", "mutability", "noTarget",
+    "invalidFilter",
+    "invalidSyntax",
+    "invalidValue",
+    "invalidPath",
+    "mutability",
+    "noTarget",
     "uniqueness",
-)  # fmt: skip
+)
 
 M = TypeVar("M", bound=Model)
 Answer = tuple[dict[str, Any] | None, HTTPStatus]

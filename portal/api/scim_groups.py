@@ -94,9 +94,7 @@ def _patch(request: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answe
     from portal.api.scim_resources import resource_patched  # noqa: PLC0415 (see there)
 
     stated = _shown(tenant, group)
-    stated["members"] = [
-        {"value": each["value"], "display": each["display"]} for each in stated["members"]
-    ]
+    stated["members"] = [{"value": each["value"], "display": each["display"]} for each in stated["members"]]
     return _changed(tenant, group, resource_patched(Group, stated, body_of(request)))
 
 

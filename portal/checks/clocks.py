@@ -14,9 +14,7 @@ from portal.checks.valkey import STORES, client_of
 MAX_DIFFERENCE_SECONDS = 1.0
 
 
-def clocks_check(
-    *, clock: Callable[[], datetime] = timezone.now, **_: object
-) -> list[CheckMessage]:
+def clocks_check(*, clock: Callable[[], datetime] = timezone.now, **_: object) -> list[CheckMessage]:
     """One finding per clock that differs; other checks report a server that does not answer."""
     found: list[CheckMessage] = []
     readings = {"PostgreSQL": _database_time}

@@ -20,9 +20,7 @@ from portal.storage.database import (
 )
 from portal.storage.public_rights import LEFT, LEFT_VALUES
 
-RECREATE_HINT = (
-    "Run python -m portal.storage.database again, with a superuser's DATABASE_ADMIN_URL."
-)
+RECREATE_HINT = "Run python -m portal.storage.database again, with a superuser's DATABASE_ADMIN_URL."
 MIN_VERSION = 16
 # These must be on, so that an accepted booking survives a power cut.
 DURABLE = ("fsync", "full_page_writes", "synchronous_commit")

@@ -42,10 +42,7 @@ def _secrets() -> Iterator[CheckMessage]:
     secrets = {
         "SECRET_KEY": settings.SECRET_KEY,
         "AGENTS_MASTER_KEY": settings.AGENTS_MASTER_KEY,
-        **{
-            f"SECRET_KEY_FALLBACKS[{at}]": old
-            for at, old in enumerate(settings.SECRET_KEY_FALLBACKS)
-        },
+        **{f"SECRET_KEY_FALLBACKS[{at}]": old for at, old in enumerate(settings.SECRET_KEY_FALLBACKS)},
     }
     found = weaknesses(
         is_debug=settings.DEBUG,
@@ -77,9 +74,7 @@ def _secrets() -> Iterator[CheckMessage]:
 
 
 def _proxies() -> Iterator[CheckMessage]:
-    is_behind = hasattr(settings, "SECURE_PROXY_SSL_HEADER") and bool(
-        settings.SECURE_PROXY_SSL_HEADER
-    )
+    is_behind = hasattr(settings, "SECURE_PROXY_SSL_HEADER") and bool(settings.SECURE_PROXY_SSL_HEADER)
     for network in _too_wide(settings.TRUSTED_PROXIES):
         yield Error(
             f"TRUSTED_PROXIES has {network}: every machine in it can claim any client address.",
@@ -121,8 +116,7 @@ def _agents_link() -> Iterator[CheckMessage]:
     parts = urlsplit(settings.AGENTS_REDIS_PUBLIC_URL)
     if parts.scheme == "redis" and parts.hostname not in LOOPBACK:
         yield Warning(
-            "Nodes connect to their server without TLS: passwords of their accounts can be read in"
-            " transit.",
+            "Nodes connect to their server without TLS: passwords of their accounts can be read in transit.",
             hint="docs/operator.md, The agents' server: AGENTS_REDIS_PUBLIC_URL=rediss://…",
             id="portal.W008",
         )

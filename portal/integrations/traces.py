@@ -86,9 +86,7 @@ def span_write(
 ) -> str:
     """Writes a span of the past; returns its own `traceparent`."""
     began, ended = (round(at.timestamp() * 1e9) for at in times)
-    span = tracer().start_span(
-        name, context=_after(parent_header), start_time=began, attributes=attributes
-    )
+    span = tracer().start_span(name, context=_after(parent_header), start_time=began, attributes=attributes)
     span.end(end_time=ended)
     return OpenSpan(span).parent_header
 

@@ -148,8 +148,7 @@ def _histories(folder: Path, before: datetime, now: datetime) -> ArchiveFile | N
             return None
         bookings = [row["id"] for row in over]
         lines = _rows(
-            "SELECT 'event' AS what, * FROM allocation_bookingevent"
-            " WHERE booking_id = ANY(%s) ORDER BY id",
+            "SELECT 'event' AS what, * FROM allocation_bookingevent WHERE booking_id = ANY(%s) ORDER BY id",
             [bookings],
         )
         places = _rows(

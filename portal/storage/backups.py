@@ -29,10 +29,19 @@ from portal.storage.public_rights import public_rights_revoke
 DUMP, MANIFEST = "portal.dump", "manifest.json"
 FORMAT = 1
 SECRETS = (
-    "AGENTS_MASTER_KEY", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "PORTAL_OWNER_PASSWORD",
-    "PORTAL_WEB_PASSWORD", "PORTAL_OPERATORS_PASSWORD", "PORTAL_SYSTEM_PASSWORD",
-    "DATABASE_ADMIN_URL", "REDIS_URL", "AGENTS_REDIS_URL", "MAIL_URL", "METRICS_TOKEN",
-)  # fmt: skip
+    "AGENTS_MASTER_KEY",
+    "SECRET_KEY",
+    "SECRET_KEY_FALLBACKS",
+    "PORTAL_OWNER_PASSWORD",
+    "PORTAL_WEB_PASSWORD",
+    "PORTAL_OPERATORS_PASSWORD",
+    "PORTAL_SYSTEM_PASSWORD",
+    "DATABASE_ADMIN_URL",
+    "REDIS_URL",
+    "AGENTS_REDIS_URL",
+    "MAIL_URL",
+    "METRICS_TOKEN",
+)
 # A restored database needs the same values of these; the others may be new.
 KEPT = ("AGENTS_MASTER_KEY", "SECRET_KEY")
 # Tables whose newest key and row count a check compares.
@@ -106,9 +115,7 @@ def backup_check(admin: str, folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def backup_restore(
-    admin: str, database: str, folder: Path, *, replace: bool, now: datetime
-) -> str | None:
+def backup_restore(admin: str, database: str, folder: Path, *, replace: bool, now: datetime) -> str | None:
     """Restores into `database`; returns the name under which the previous database is kept.
 
     Returns None if the database was empty. Raises BackupError, also if the database is not empty
@@ -151,19 +158,20 @@ def lost_bookings(admin: str, kept: str, database: str) -> list[dict[str, str]]:
         rows = [row for row in link.execute(asked).fetchall() if row[0] not in known]
     return [
         {
-            "booking": label, "tenant": slug, "owner": owner, "state": state,
+            "booking": label,
+            "tenant": slug,
+            "owner": owner,
+            "state": state,
             "submitted": submitted.astimezone(UTC).isoformat(),
         }
         for _, label, slug, owner, state, submitted in rows
-    ]  # fmt: skip
+    ]
 
 
 def _manifest(link: psycopg.Connection, now: datetime) -> dict[str, Any]:
     (version,) = _one(link, "SHOW server_version")
     (lsn,) = _one(link, "SELECT pg_current_wal_lsn()::text")
-    migrations = link.execute(
-        "SELECT app, max(name) FROM django_migrations GROUP BY app"
-    ).fetchall()
+    migrations = link.execute("SELECT app, max(name) FROM django_migrations GROUP BY app").fetchall()
     return {
         "format": FORMAT,
         "made": now.isoformat(),
@@ -196,9 +204,7 @@ def _state(link: psycopg.Connection) -> dict[str, Any]:
 def _marks() -> dict[str, str]:
     """Short keyed hashes of secrets, which show only whether two secrets are equal."""
     return {
-        name: hmac.new(
-            env_str(name, "").encode(), b"gpu-portal backup", hashlib.sha256
-        ).hexdigest()[:8]
+        name: hmac.new(env_str(name, "").encode(), b"gpu-portal backup", hashlib.sha256).hexdigest()[:8]
         for name in KEPT
     }
 
@@ -217,13 +223,9 @@ def _tables(admin: str, database: str) -> int:
 
 def _rename(admin: str, database: str, kept: str) -> None:
     with psycopg.connect(admin, autocommit=True) as link:
+        link.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database])
         link.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database]
-        )
-        link.execute(
-            sql.SQL("ALTER DATABASE {} RENAME TO {}").format(
-                sql.Identifier(database), sql.Identifier(kept)
-            )
+            sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(database), sql.Identifier(kept))
         )
 
 

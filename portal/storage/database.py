@@ -119,17 +119,13 @@ def roles_ensure(
         system_databases_close(connection)
     with psycopg.connect(database_dsn(admin_dsn, database), autocommit=True) as connection:
         for extension in EXTENSIONS:
-            connection.execute(
-                sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(extension))
-            )
+            connection.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(extension)))
         connection.execute("ALTER SCHEMA public OWNER TO portal_owner")
         public_rights_revoke(connection)
         connection.execute("GRANT USAGE ON SCHEMA public TO portal_web, portal_system, portal_ops")
 
 
-def database_dsn(
-    dsn: str, database: str, *, user: str | None = None, password: str | None = None
-) -> str:
+def database_dsn(dsn: str, database: str, *, user: str | None = None, password: str | None = None) -> str:
     """The URL `dsn` for another database and, if given, another user."""
     parts = urlsplit(dsn)
     if user is not None:
@@ -145,9 +141,7 @@ def _roles(passwords: Passwords) -> tuple[Role, ...]:
         "portal_operators": passwords.operators,
         "portal_system": passwords.system,
     }
-    return tuple(
-        Role(name, bypass, known.get(name)) for name, bypass in BYPASSES_ROW_SECURITY.items()
-    )
+    return tuple(Role(name, bypass, known.get(name)) for name, bypass in BYPASSES_ROW_SECURITY.items())
 
 
 def _role_ensure(connection: psycopg.Connection, role: Role) -> None:
@@ -206,9 +200,7 @@ def database_rights(connection: psycopg.Connection, database: str) -> None:
     name = sql.Identifier(database)
     connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
     connection.execute(
-        sql.SQL(
-            "GRANT CONNECT ON DATABASE {} TO portal_web, portal_operators, portal_system"
-        ).format(name)
+        sql.SQL("GRANT CONNECT ON DATABASE {} TO portal_web, portal_operators, portal_system").format(name)
     )
 
 

@@ -65,9 +65,7 @@ def public_rights_revoke(connection: psycopg.Connection) -> None:
         for (named,) in connection.execute(_FOUND, [pattern]).fetchall():
             # The server wrote the name itself, with the types of the arguments.
             function = sql.SQL(named)
-            connection.execute(
-                sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(function)
-            )
+            connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(function))
             if roles:
                 connection.execute(
                     sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(function, _names(roles))
@@ -75,9 +73,7 @@ def public_rights_revoke(connection: psycopg.Connection) -> None:
     connection.execute(sql.SQL("REVOKE SELECT ON {} FROM PUBLIC").format(_names(VIEWS)))
     connection.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(_names(VIEWS), _names(_PROGRAMS)))
     connection.execute(sql.SQL("REVOKE USAGE ON LANGUAGE {} FROM PUBLIC").format(_names(LANGUAGES)))
-    connection.execute(
-        sql.SQL("GRANT USAGE ON LANGUAGE {} TO portal_owner").format(_names(LANGUAGES))
-    )
+    connection.execute(sql.SQL("GRANT USAGE ON LANGUAGE {} TO portal_owner").format(_names(LANGUAGES)))
     connection.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
 
 
@@ -88,9 +84,7 @@ def system_databases_close(connection: psycopg.Connection) -> None:
     """
     for name in SYSTEM_DATABASES:
         connection.execute(
-            sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC").format(
-                sql.Identifier(name)
-            )
+            sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC").format(sql.Identifier(name))
         )
 
 

@@ -31,9 +31,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Returns 403."""
-    return _page(
-        request, "Not allowed", "You don't have permission to do this.", HTTPStatus.FORBIDDEN
-    )
+    return _page(request, "Not allowed", "You don't have permission to do this.", HTTPStatus.FORBIDDEN)
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
@@ -55,8 +53,7 @@ def broken(request: HttpRequest) -> HttpResponse:
         return busy(request)
     return _plain(
         "Something went wrong",
-        "The error was logged and your request was not completed. Try again, or contact the "
-        "operator.",
+        "The error was logged and your request was not completed. Try again, or contact the operator.",
         HTTPStatus.INTERNAL_SERVER_ERROR,
     )
 

@@ -59,9 +59,7 @@ class MeasuredMiddleware:
             note(response)
         return response
 
-    def _note(
-        self, request: HttpRequest, status: int, seconds: float, span: OpenSpan | None
-    ) -> None:
+    def _note(self, request: HttpRequest, status: int, seconds: float, span: OpenSpan | None) -> None:
         if span is not None:
             title = f"{request.method} {route_of(request)}"
             has_failed = status >= SERVER_ERROR

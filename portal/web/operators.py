@@ -28,15 +28,32 @@ SCHEME = "X-Portal-Scheme"
 # Headers of one connection; lengths are recomputed, and the web process compresses.
 OF_CONNECTION = frozenset(
     {
-        "accept-encoding", "connection", "content-length", "expect", "keep-alive",
-        "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
-        "upgrade", CLIENT.lower(), SCHEME.lower(),
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        CLIENT.lower(),
+        SCHEME.lower(),
     }
-)  # fmt: skip
+)
 # The paths that the operators' process serves.
 OPERATORS_PATHS = (
-    "/ops/", "/second-factor", "/sso", "/scim/v2/", "/api/v1/", "/metrics", "/healthz", "/readyz",
-)  # fmt: skip
+    "/ops/",
+    "/second-factor",
+    "/sso",
+    "/scim/v2/",
+    "/api/v1/",
+    "/metrics",
+    "/healthz",
+    "/readyz",
+)
 # The pages of a tenant that it serves: a provider's secret and the token of a directory.
 TENANTS_PATH = re.compile(r"/t/[-\w]+/settings/(?:sign-on|directory)")
 ANSWER_SECONDS = 60
@@ -93,9 +110,7 @@ def _is_served(path: str) -> bool:
 
 def _passed_on(request: ASGIRequest) -> HttpResponse:
     address = urlsplit(settings.OPERATORS_URL)
-    link = http.client.HTTPConnection(
-        address.hostname or "", address.port or 80, timeout=ANSWER_SECONDS
-    )
+    link = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=ANSWER_SECONDS)
     sent = _body(request)
     try:
         link.putrequest(

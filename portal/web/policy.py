@@ -10,11 +10,27 @@ from django.http.response import HttpResponseBase
 
 # What no page of the portal uses. Features that a browser does not know are only noted by it.
 UNUSED = (
-    "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen",
-    "geolocation", "gyroscope", "hid", "idle-detection", "local-fonts", "magnetometer",
-    "microphone", "midi", "payment", "picture-in-picture", "screen-wake-lock", "serial", "usb",
+    "accelerometer",
+    "autoplay",
+    "camera",
+    "display-capture",
+    "encrypted-media",
+    "fullscreen",
+    "geolocation",
+    "gyroscope",
+    "hid",
+    "idle-detection",
+    "local-fonts",
+    "magnetometer",
+    "microphone",
+    "midi",
+    "payment",
+    "picture-in-picture",
+    "screen-wake-lock",
+    "serial",
+    "usb",
     "xr-spatial-tracking",
-)  # fmt: skip
+)
 # What pages use: passkeys, and the buttons that copy a secret.
 OWN = ("publickey-credentials-create", "publickey-credentials-get", "clipboard-write")
 PERMISSIONS = ", ".join([*(f"{each}=()" for each in UNUSED), *(f"{each}=(self)" for each in OWN)])

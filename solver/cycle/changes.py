@@ -147,9 +147,7 @@ class Changes:
         """Keep all bookings: those that failed by their own reasons, others because of them."""
         own = {each.booking: each for each in failed}
         first = min(each.target.earliest for each in members if each.booking in own)
-        because = reason(
-            "series_conflict", conflicts=len(failed), of=len(members), first_conflict=first
-        )
+        because = reason("series_conflict", conflicts=len(failed), of=len(members), first_conflict=first)
         self.answers.extend(
             own.get(each.booking) or _kept(each, (because,)) for each in members if not each.waiting
         )
@@ -163,8 +161,7 @@ class Changes:
         granted = {each.booking for each in self.answers if each.granted}
         if not granted:
             return snapshot
-        targets = (self.granted[each.booking] for each in snapshot.changes
-                   if each.booking in granted)  # fmt: skip
+        targets = (self.granted[each.booking] for each in snapshot.changes if each.booking in granted)
         others = (each for each in snapshot.requests if each.booking not in granted)
         held = tuple(row for row in snapshot.held if row.booking not in granted)
         return replace(snapshot, held=held, requests=(*others, *targets))
@@ -230,9 +227,15 @@ def _fits_of(outcome: Outcome, rows: Iterable[Held]) -> Iterable[Fit]:
 
 def _ask_of(demand: Demand) -> Ask:
     return Ask(
-        demand.count, (demand.gpu_class,), demand.profile, "any", required=False,
-        share=demand.share, cores=demand.cores, memory=demand.memory,
-    )  # fmt: skip
+        demand.count,
+        (demand.gpu_class,),
+        demand.profile,
+        "any",
+        required=False,
+        share=demand.share,
+        cores=demand.cores,
+        memory=demand.memory,
+    )
 
 
 def _fits_by_kind(outcome: Outcome, rows: Iterable[Held]) -> Iterable[Fit]:

@@ -100,9 +100,7 @@ def _searched(
         for row in stays:
             outcome.state.reserve(row)
         found = outcome.preemption.earliest(request, (demand,), *between)
-        again, stuck = (
-            ({}, "") if found is None else _again_beside(outcome, found, lifted, pausing=pausing)
-        )
+        again, stuck = ({}, "") if found is None else _again_beside(outcome, found, lifted, pausing=pausing)
         if found is not None and not stuck:
             return found, again
         for row in stays:

@@ -96,9 +96,7 @@ def _proposal(
     demand = demand_on(request, wait.gpu_class)
     notified = {pause.booking for pause in plan.pauses}
     movable = [
-        each
-        for each in _movable(snapshot, state, demand.gpu_class)
-        if each[0].booking not in notified
+        each for each in _movable(snapshot, state, demand.gpu_class) if each[0].booking not in notified
     ]
     notices = {held.place: state.running[held.booking].tier.grace for held, _ in movable}
     # Any subset may move, so all windows begin within the longest of the notices.
@@ -207,9 +205,7 @@ def _said(
 ) -> Proposal:
     now, notice = when
     known = {item.place: (held.booking, item.cost) for held, item in movable}
-    moves = tuple(
-        Moved(known[source][0], source, target, known[source][1]) for source, target in best.moves
-    )
+    moves = tuple(Moved(known[source][0], source, target, known[source][1]) for source, target in best.moves)
     return Proposal(
         request.booking,
         wait.gpu_class,

@@ -51,11 +51,14 @@ def idle_releases(plan: Plan, snapshot: Snapshot, solve: Solve) -> tuple[IdleRel
     starts = earlier[beneficiary]
     releases = [
         IdleRelease(
-            each.booking, each.gpus, beneficiary, starts,
+            each.booking,
+            each.gpus,
+            beneficiary,
+            starts,
             (reason("idle", idle=snapshot.now - each.since),),
         )
         for each in chosen
-    ]  # fmt: skip
+    ]
     return tuple(sorted(releases, key=lambda each: each.booking))
 
 
@@ -66,11 +69,7 @@ def _candidates(plan: Plan, snapshot: Snapshot) -> list[Idle]:
     leaving = {pause.booking for pause in plan.pauses}
     leaving |= {row.booking for row in snapshot.held if row.pausing}
     leaving |= {move.booking for order in snapshot.orders for move in order.moves}
-    due = (
-        each
-        for each in snapshot.idle
-        if each.veto_until <= snapshot.now and each.booking not in leaving
-    )
+    due = (each for each in snapshot.idle if each.veto_until <= snapshot.now and each.booking not in leaving)
     return sorted(due, key=lambda each: (each.since, each.booking))[:MOST]
 
 
@@ -89,9 +88,7 @@ def _without(snapshot: Snapshot, chosen: Sequence[Idle]) -> Snapshot:
     """The snapshot with notice given to these bookings, which nobody else can pause then."""
     ends = {each.booking: snapshot.now + max(CLEARING, each.grace) for each in chosen}
     held = tuple(
-        replace(row, ends=min(row.ends, ends[row.booking]), pausing=True)
-        if row.booking in ends
-        else row
+        replace(row, ends=min(row.ends, ends[row.booking]), pausing=True) if row.booking in ends else row
         for row in snapshot.held
     )
     return replace(

@@ -29,16 +29,12 @@ NEVER = 2**62
 Solve = Callable[[Snapshot], Plan]
 
 
-def offers_make(
-    outcome: Outcome, queue: BookingQueue, entries: Iterable[Entry]
-) -> tuple[Offered, ...]:
+def offers_make(outcome: Outcome, queue: BookingQueue, entries: Iterable[Entry]) -> tuple[Offered, ...]:
     """Reserve a place for each entry that has room in one of its windows.
 
     Entries whose offers had no answer come after the others. A person gets one offer in a class.
     """
-    ranked = sorted(
-        entries, key=lambda each: (each.expired, queue.turn(_request_of(each)).key, each.booking)
-    )
+    ranked = sorted(entries, key=lambda each: (each.expired, queue.turn(_request_of(each)).key, each.booking))
     crowded = _crowded(outcome) if ranked else frozenset[str]()
     given: set[tuple[str, str]] = set()
     offers = []

@@ -67,9 +67,7 @@ class Outcome:
     def ahead(self, gpu_class: str) -> QueueAhead:
         return self.queues.get(gpu_class, QueueAhead())
 
-    def refuse(
-        self, request: Request, reasons: tuple[Reason, ...], able: tuple[Demand, ...]
-    ) -> None:
+    def refuse(self, request: Request, reasons: tuple[Reason, ...], able: tuple[Demand, ...]) -> None:
         """Refuse a request. `able` are the demands that another window would serve."""
         starts = max(request.earliest, self.state.now)
         if not request.fixed:
@@ -108,9 +106,7 @@ class Outcome:
             self.preemption.notify(request, found)
         state.reserve(found)
         if not is_assigned:
-            self._plan(
-                request, found, (*_room_made(found), *reasons, *slow), delayed_by, is_due=is_due
-            )
+            self._plan(request, found, (*_room_made(found), *reasons, *slow), delayed_by, is_due=is_due)
             return
         self.assign(request, found, reasons)
         if found.starts > frozen_until:
@@ -132,9 +128,7 @@ class Outcome:
         if not request.home:
             self.rebinding.add(request.booking, found)
         firm = (is_due and bool(found.victims)) or self._was_firm(request, found)
-        if not firm and (
-            (request.pinned and found.victims) or self.preemption.depends_on_others(found)
-        ):
+        if not firm and ((request.pinned and found.victims) or self.preemption.depends_on_others(found)):
             # As soon as there is room elsewhere, nobody is paused for a pin.
             strength: Strength = "expected"
         else:
@@ -192,9 +186,7 @@ class Outcome:
         name, position = found.demand.gpu_class, len(self.assigns) + 1
         self.preemption.victim_rules.in_place.grant(request.booking, found)
         self.strengths.count(request, found)
-        self.assigns.append(
-            Assign(request.booking, name, found.places, *found.window, why, position)
-        )
+        self.assigns.append(Assign(request.booking, name, found.places, *found.window, why, position))
 
     def wait(
         self,
@@ -240,9 +232,16 @@ class Outcome:
     ) -> Waiting:
         name, key = found.demand.gpu_class, self.keys.get(request.booking, ())
         return Waiting(
-            request.booking, name, found.places, *found.window, reasons, delayed_by, strength, key,
+            request.booking,
+            name,
+            found.places,
+            *found.window,
+            reasons,
+            delayed_by,
+            strength,
+            key,
             as_before=as_before,
-        )  # fmt: skip
+        )
 
     def is_written(self, booking: str) -> bool:
         """True for a booking with GPUs of its own, assigned in this cycle or before."""
@@ -286,9 +285,7 @@ class Outcome:
         if not any(each.code == "line" for each in wait.reasons):
             return wait
         total = self.ahead(wait.gpu_class).bookings
-        reasons = tuple(
-            with_facts(each, of=total) if each.code == "line" else each for each in wait.reasons
-        )
+        reasons = tuple(with_facts(each, of=total) if each.code == "line" else each for each in wait.reasons)
         return replace(wait, reasons=reasons)
 
     def _with_current_places(self, row: Given) -> Given:

@@ -186,9 +186,7 @@ def _at_fixed_start(outcome: Outcome, request: Request, able: Feasible) -> Fit |
     starts = max(request.earliest, state.now)
     gone = starts - request.earliest
     demands = tuple(
-        replace(each, duration=each.duration - gone)
-        for each in able.demands
-        if each.duration > gone
+        replace(each, duration=each.duration - gone) for each in able.demands if each.duration > gone
     )
     found = state.first_at(demands, starts) or outcome.rebinding.place_with_moves(demands, starts)
     if found is None:
@@ -205,9 +203,7 @@ def _window_reasons(outcome: Outcome, demand: Demand, starts: int) -> tuple[Reas
     return tuple(busy if each.code == "line" else each for each in reasons)
 
 
-def _place_flexible(
-    outcome: Outcome, request: Request, able: Feasible, broken: Reason | None
-) -> Fit | None:
+def _place_flexible(outcome: Outcome, request: Request, able: Feasible, broken: Reason | None) -> Fit | None:
     """The earliest start: assigned within the freeze horizon, else planned."""
     state, demands, first, last = outcome.state, able.demands, able.first, able.last
     found = outcome.preemption.earliest(request, demands, first, last)
@@ -229,14 +225,16 @@ def _place_flexible(
     return found
 
 
-def _without_start(
-    outcome: Outcome, request: Request, able: Feasible, broken: Reason | None
-) -> None:
+def _without_start(outcome: Outcome, request: Request, able: Feasible, broken: Reason | None) -> None:
     """Handle a request without a provable start: planned bookings wait as long as their deadline
     allows, and so does one that only lacks hardware out of service; others are refused."""
     state, demands, slow, first, last = (
-        outcome.state, able.demands, able.slow, able.first, able.last,
-    )  # fmt: skip
+        outcome.state,
+        able.demands,
+        able.slow,
+        able.first,
+        able.last,
+    )
     horizon = state.now + state.policy.horizon
     out = out_of_service(state, demands, first) if first <= last else None
     if out is not None:
@@ -257,9 +255,7 @@ def _without_start(
     else:
         why = reason("no_room_in_horizon", horizon_seconds=state.policy.horizon)
         if request.planned is not None or request.paused:
-            outcome.wait(
-                request, unproven_start(state, request, demands[0]), (why, *blockers), broken
-            )
+            outcome.wait(request, unproven_start(state, request, demands[0]), (why, *blockers), broken)
             return
     outcome.refuse(request, (why, *blockers), demands)
 
@@ -281,7 +277,5 @@ def all_or_none(members: Iterable[Request], refused: Iterable[Refuse]) -> list[R
     failed = {refusal.booking: refusal for refusal in refused}
     members = tuple(members)
     first = min(each.earliest for each in members if each.booking in failed)
-    because = reason(
-        "series_conflict", conflicts=len(failed), of=len(members), first_conflict=first
-    )
+    because = reason("series_conflict", conflicts=len(failed), of=len(members), first_conflict=first)
     return [failed.get(each.booking) or Refuse(each.booking, (because,)) for each in members]

@@ -147,9 +147,7 @@ def is_pushed_out(outcome: Outcome, changed: Container[str], request: Request, k
     return any(blocks)
 
 
-def _may_still_pause(
-    state: CycleState, preemption: Preemption, request: Request, kept: Fit
-) -> bool:
+def _may_still_pause(state: CycleState, preemption: Preemption, request: Request, kept: Fit) -> bool:
     """Whether the next cycle would reserve a start with victims on its places."""
     with state.trial(kept.demand.gpu_class):
         state.free(kept)

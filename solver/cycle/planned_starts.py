@@ -74,9 +74,7 @@ def own_took_quota(state: CycleState, window: Fit, kept: Mapping[str, Fit]) -> b
     return is_free
 
 
-def planned_start_improve(
-    state: CycleState, preemption: Preemption, request: Request, kept: Fit
-) -> Fit:
+def planned_start_improve(state: CycleState, preemption: Preemption, request: Request, kept: Fit) -> Fit:
     """The earliest start that is neither later nor ends later than the planned one.
 
     `kept` is reserved on entry; the answer is not reserved.
@@ -144,8 +142,7 @@ def is_at_its_earliest(
         # It is placed again, and says again what its GPUs have to change.
         return False
     is_full = all(
-        state.no_room.is_full_until(state.all.gpus[each.gpu_class], each, kept.starts)
-        for each in known
+        state.no_room.is_full_until(state.all.gpus[each.gpu_class], each, kept.starts) for each in known
     )
     return is_full and not preemption.instants_before(request, known, first, kept)
 
@@ -306,9 +303,7 @@ def _is_as_asked(state: CycleState, part: Fit) -> bool:
         and len(part.places) == demand.count
         and all(p.gpu in pool.column and p.shape == demand.shape for p in part.places)
         and pool.together(demand.level, part.places)
-        and (
-            not demand.pin or all(pool.within(demand.pin)[pool.column[p.gpu]] for p in part.places)
-        )
+        and (not demand.pin or all(pool.within(demand.pin)[pool.column[p.gpu]] for p in part.places))
     )
 
 
@@ -326,9 +321,7 @@ def unproven_start(state: CycleState, request: Request, demand: Demand) -> Fit:
     if request.latest is not None:
         least = 1 if request.paused else request.duration
         starts = min(starts, request.latest - least)
-    return Fit(
-        replace(demand, duration=length_from(request, demand.gpu_class, starts)), places, starts
-    )
+    return Fit(replace(demand, duration=length_from(request, demand.gpu_class, starts)), places, starts)
 
 
 def has_planned_start(request: Request) -> bool:

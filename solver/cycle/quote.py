@@ -241,9 +241,7 @@ class Availability:
         outcome = self._outcome()
         return QuoteWalk(outcome, self._queue, turns, self._kept, self._broken)
 
-    def _answer(
-        self, question: QuoteRequest, asked: tuple[Demand, ...], *, only_as_asked: bool
-    ) -> Quote:
+    def _answer(self, question: QuoteRequest, asked: tuple[Demand, ...], *, only_as_asked: bool) -> Quote:
         state = self._state
         demands, never = possible_demands(state, asked)
         found, blocked = self._as_asked(question, demands, never)
@@ -318,9 +316,7 @@ class Availability:
         with self._rebinding.kept():
             return self._rebinding.place_with_moves(demands, starts)
 
-    def _why(
-        self, question: QuoteRequest, demands: tuple[Demand, ...], never: tuple[Reason, ...]
-    ) -> Reason:
+    def _why(self, question: QuoteRequest, demands: tuple[Demand, ...], never: tuple[Reason, ...]) -> Reason:
         state, first = self._state, self._first(question)
         if not demands:
             return never[0] if never else reason("unknown_class")
@@ -447,9 +443,7 @@ def best_options(options: Iterable[Option], most: int = _MOST_OPTIONS) -> tuple[
         option
         for place, option in enumerate(options)
         if place == 0
-        or not any(
-            _dominates(options, other, place) for other in range(len(options)) if other != place
-        )
+        or not any(_dominates(options, other, place) for other in range(len(options)) if other != place)
     ]
     first, others = kept[:1], kept[1:]
     others.sort(key=lambda o: (o.starts, o.weight, o.kind, o.gpu_class, o.profile or "", o.tier))

@@ -50,9 +50,7 @@ def relocation_orders_apply(
     return tuple(_applied(state, snapshot, order, kept) for order in snapshot.orders)
 
 
-def _applied(
-    state: CycleState, snapshot: Snapshot, order: Order, kept: dict[str, Fit]
-) -> OrderResult:
+def _applied(state: CycleState, snapshot: Snapshot, order: Order, kept: dict[str, Fit]) -> OrderResult:
     own = kept.pop(order.beneficiary, None)
     if own is not None:
         state.free(own)
@@ -114,13 +112,9 @@ def _may_move(state: CycleState, order: Order, each: _Relocating) -> bool:
     return is_there and is_free_to and may_now and each.rest.demand.duration > 0
 
 
-def _problem(
-    state: CycleState, request: Request, found: Fit, moving: tuple[_Relocating, ...]
-) -> str | None:
+def _problem(state: CycleState, request: Request, found: Fit, moving: tuple[_Relocating, ...]) -> str | None:
     demand, pool = found.demand, state.pools[found.demand.gpu_class]
-    is_asked = (
-        len(found.places) == demand.count and not any(demand.host_resources) and not request.ask.pin
-    )
+    is_asked = len(found.places) == demand.count and not any(demand.host_resources) and not request.ask.pin
     if not is_asked or demand.share is not None or not pool.together(demand.level, found.places):
         return GONE
     if request.earliest > found.starts:
@@ -151,9 +145,7 @@ def _has_room(state: CycleState, found: Fit, moving: tuple[_Relocating, ...]) ->
     return True
 
 
-def _done(
-    state: CycleState, order: Order, found: Fit, moving: tuple[_Relocating, ...]
-) -> OrderResult:
+def _done(state: CycleState, order: Order, found: Fit, moving: tuple[_Relocating, ...]) -> OrderResult:
     name, window = order.gpu_class, found.window
     why = (*placed(state, found), reason("makes_room", found.starts, pauses=len(moving)))
     return OrderResult(
@@ -161,13 +153,13 @@ def _done(
         (Assign(order.beneficiary, name, found.places, *window, why),),
         tuple(
             Pause(
-                each.runner.booking, order.beneficiary, found.starts, each.runner.lost,
+                each.runner.booking,
+                order.beneficiary,
+                found.starts,
+                each.runner.lost,
                 (reason("moved_together", lost=each.runner.lost),),
             )
             for each in moving
         ),
-        tuple(
-            Waiting(each.runner.booking, name, each.rest.places, *each.rest.window, ())
-            for each in moving
-        ),
-    )  # fmt: skip
+        tuple(Waiting(each.runner.booking, name, each.rest.places, *each.rest.window, ()) for each in moving),
+    )

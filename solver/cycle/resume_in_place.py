@@ -48,17 +48,13 @@ def original_gpus_or_earlier(
         return None
     at_home = is_on_original_gpus(request, kept)
     bounds = (state.first_start(request.earliest), kept.starts - at_home)
-    home = _earliest_on_original_gpus(state, request, demands, bounds) or (
-        kept if at_home else None
-    )
+    home = _earliest_on_original_gpus(state, request, demands, bounds) or (kept if at_home else None)
     if home is None or (found is not None and found.starts + request.home_wait < home.starts):
         return None
     return home
 
 
-def planned_resume(
-    state: CycleState, request: Request, out: int
-) -> tuple[Fit | None, tuple[Reason, ...]]:
+def planned_resume(state: CycleState, request: Request, out: int) -> tuple[Fit | None, tuple[Reason, ...]]:
     """The fit with which a booking that leaves at `out` resumes, not reserved, and why not at once.
 
     `request` is what it has left now; it runs until `out`.

@@ -128,9 +128,7 @@ class SoftPlaces:
     def _is_free(self, found: Fit) -> bool:
         state = self._state
         are_usable = all(is_usable(state, place) for place in found.places)
-        return (
-            are_usable and state.is_free(found) and state.over(found.demand, found.starts) is None
-        )
+        return are_usable and state.is_free(found) and state.over(found.demand, found.starts) is None
 
     def _first(self, request: Request) -> int | None:
         """The first start of which the place can still be kept; None: a fixed one that can't."""
@@ -148,9 +146,7 @@ class SoftPlaces:
         request, state, demand = turn.request, self._state, found.demand
         use, name = state.use(demand), demand.gpu_class
         mine = [each for each in self._kept.values() if each.turn.request.tenant == request.tenant]
-        in_project = sum(
-            each.units for each in mine if each.turn.request.project == request.project
-        )
+        in_project = sum(each.units for each in mine if each.turn.request.project == request.project)
         if in_project + use.units > self._most_units:
             return None
         near = [each for each in mine if each.fit.demand.gpu_class == name]

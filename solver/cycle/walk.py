@@ -178,9 +178,7 @@ class Walk:
             # Who runs there can't be paused any more, because the guarantee is in use.
             return self._taken_places.last_of(old, request.tenant)
         moved = self._moved_onto(old)
-        if moved is None and all(
-            map(self._outcome.state.held.is_free, self._outcome.state.parts(old))
-        ):
+        if moved is None and all(map(self._outcome.state.held.is_free, self._outcome.state.parts(old))):
             # Cores of its nodes were taken, or work with a place of its own moved for somebody.
             return self._taken_places.last_of(old)
         return moved
@@ -361,9 +359,7 @@ class Walk:
         """Reserve a freed start again on its old places, or place it anew."""
         request, outcome = turn.request, self._outcome
         old = self._freed.pop(request.booking)
-        answer = planned_start_reserve(
-            outcome.state, outcome.preemption, request, replace(old, victims=())
-        )
+        answer = planned_start_reserve(outcome.state, outcome.preemption, request, replace(old, victims=()))
         if isinstance(answer, Fit):
             self._reserved[request.booking] = self._kept[request.booking] = answer
             self._keep(request, answer)

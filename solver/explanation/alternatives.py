@@ -87,9 +87,7 @@ def alternatives(
 
 def in_fleet(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
     """The demands whose class the fleet has; of a mixed one, all of them."""
-    return tuple(
-        demand for demand in demands if all(each.gpu_class in state.pools for each in demand.parts)
-    )
+    return tuple(demand for demand in demands if all(each.gpu_class in state.pools for each in demand.parts))
 
 
 def one_class(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:

@@ -18,9 +18,7 @@ _OUT = frozenset({"hardware_out", "node_unanswering"})
 """The return of such hardware is unknown."""
 
 
-def why_not_at(
-    state: CycleState, demand: Demand, starts: int, ahead: QueueAhead
-) -> tuple[Reason, ...]:
+def why_not_at(state: CycleState, demand: Demand, starts: int, ahead: QueueAhead) -> tuple[Reason, ...]:
     """The blockers of exactly this start; empty when there are none.
 
     Room taken only by reservations is a place in the queue; room taken by held work is busy GPUs.
@@ -37,9 +35,7 @@ def why_not_at(
     return (*found, quota) if quota else tuple(found)
 
 
-def why_waiting(
-    state: CycleState, request: Request, found: Fit, ahead: QueueAhead
-) -> tuple[Reason, ...]:
+def why_waiting(state: CycleState, request: Request, found: Fit, ahead: QueueAhead) -> tuple[Reason, ...]:
     """Why a booking does not start at once, and when each reason ends.
 
     Room is missing until the planned start, unless a limit holds longer: then the limit comes
@@ -85,9 +81,7 @@ def why_still_waiting(
     return _waiting(state, request, kept, (*found, quota) if quota else found)
 
 
-def why_not_yet(
-    state: CycleState, request: Request, kept: Fit, ahead: QueueAhead
-) -> tuple[Reason, ...]:
+def why_not_yet(state: CycleState, request: Request, kept: Fit, ahead: QueueAhead) -> tuple[Reason, ...]:
     """Reasons why a booking waits whose planned start is reserved at the requested second. Its own
     places have room."""
     found = _why_not_with_held(state, kept.demand, kept.starts)
@@ -154,9 +148,7 @@ def _why_not_with_held(state: CycleState, demand: Demand, starts: int) -> tuple[
     return state.held_blockers[key]
 
 
-def _why_not_with_held_uncached(
-    state: CycleState, demand: Demand, starts: int
-) -> tuple[Reason, ...]:
+def _why_not_with_held_uncached(state: CycleState, demand: Demand, starts: int) -> tuple[Reason, ...]:
     pool, at = state.pools[demand.gpu_class], np.array([starts], dtype=np.int64)
     held, hosts = state.held.busy(demand, at)
     if fits(pool, demand, held, hosts)[0]:

@@ -136,11 +136,7 @@ def _why_never_in_mode(pool: Pool, demand: Demand) -> Reason | None:
     made = pool.supports(demand.shape)
     other = made & ~pool.suits(demand.shape)
     is_short = pool.most(demand.shape, demand.level) < demand.count or not pool.serves(demand.shape)
-    if (
-        not is_short
-        or not other.any()
-        or pool.most_of(made, demand.shape, demand.level) < demand.count
-    ):
+    if not is_short or not other.any() or pool.most_of(made, demand.shape, demand.level) < demand.count:
         return None
     facts: dict[str, Fact | None] = {"gpu_class": demand.gpu_class, "gpus": len(pool)}
     mode = "whole" if demand.profile else "sliced"
@@ -169,9 +165,7 @@ def _why_never_so_many(state: CycleState, demand: Demand) -> Reason | None:
 
 
 def _impossible_together(demand: Demand, most: int) -> Reason:
-    return reason(
-        "impossible_together", asked=demand.count, level=demand.level, most=most, **shape(demand)
-    )
+    return reason("impossible_together", asked=demand.count, level=demand.level, most=most, **shape(demand))
 
 
 def _why_never_on_hosts(state: CycleState, demand: Demand) -> Reason | None:
@@ -182,9 +176,14 @@ def _why_never_on_hosts(state: CycleState, demand: Demand) -> Reason | None:
     if most >= demand.count:
         return None
     return reason(
-        "host_too_small", cores=demand.cores, memory=demand.memory, most=most, asked=demand.count,
-        gpu_class=demand.gpu_class, level=demand.level,
-    )  # fmt: skip
+        "host_too_small",
+        cores=demand.cores,
+        memory=demand.memory,
+        most=most,
+        asked=demand.count,
+        gpu_class=demand.gpu_class,
+        level=demand.level,
+    )
 
 
 def _why_never_within_quota(state: CycleState, demand: Demand) -> Reason | None:
@@ -224,9 +223,13 @@ def _quota_reason(
     if block.kind == "guarantee":
         longest = state.quota.tier(demand.tier).borrow
         return reason(
-            "guarantee_only", used=used, guaranteed=most, asked=asked, gpu_class=name,
+            "guarantee_only",
+            used=used,
+            guaranteed=most,
+            asked=asked,
+            gpu_class=name,
             borrow_seconds=longest or None,
-        )  # fmt: skip
+        )
     if block.kind == "hours":
         counted = seconds if starts is None else _counted(block, (starts, starts + seconds))
         return _hours_reason(demand, asked * counted, block)
@@ -267,10 +270,14 @@ def _hours_reason(demand: Demand, asked: int, block: Block) -> Reason:
     days = block.cap.rolling_days if block.cap else None
     most, used, needs = block.most // hours, -(-block.used // hours), -(-asked // hours)
     return reason(
-        "gpu_hours", owner=block.owner, limit=most, used=used, asked=needs,
+        "gpu_hours",
+        owner=block.owner,
+        limit=most,
+        used=used,
+        asked=needs,
         whose=_whose(demand, block.owner) if block.owner in demand.owners else "lab",
         days=days or None,
-    )  # fmt: skip
+    )
 
 
 def _whose(demand: Demand, owner: str) -> Literal["tenant", "project"]:
@@ -283,9 +290,7 @@ def freed_by(reasons: tuple[Reason, ...], later: Fit | None) -> tuple[Reason, ..
     if later is None:
         return reasons
     return tuple(
-        replace(each, frees_at=later.starts)
-        if each.check == "together" and each.frees_at is None
-        else each
+        replace(each, frees_at=later.starts) if each.check == "together" and each.frees_at is None else each
         for each in reasons
     )
 
@@ -310,8 +315,4 @@ def why_window_impossible(state: CycleState, request: Request) -> Reason | None:
         return reason("deadline_passed")
     # A paused booking gets what is left before its deadline, however short.
     least = max(now, request.earliest) + 1 if request.paused else first + request.duration
-    return (
-        reason("deadline_unreachable", duration=request.duration)
-        if request.latest < least
-        else None
-    )
+    return reason("deadline_unreachable", duration=request.duration) if request.latest < least else None

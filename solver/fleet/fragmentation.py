@@ -55,9 +55,7 @@ class NodeState:
 
     def less(self, immediate: "Ints | int", idle: "Ints | int", cores: int) -> "NodeState":
         """The same nodes with this much taken from each."""
-        return NodeState(
-            self.kind, self.immediate - immediate, self.idle - idle, self.cores - cores
-        )
+        return NodeState(self.kind, self.immediate - immediate, self.idle - idle, self.cores - cores)
 
 
 class ScoreTables:
@@ -118,9 +116,7 @@ class ScoreTables:
                 self._gangs[kind, idle, self._steps >= offer.cores] += units
 
 
-def mismatch(
-    scoring: Scoring, cores: Ints, units: Ints, wanted_cores: int, wanted_units: int
-) -> Ints:
+def mismatch(scoring: Scoring, cores: Ints, units: Ints, wanted_cores: int, wanted_units: int) -> Ints:
     """Cost of nodes whose free cores per free GPU differ from the demand's."""
     have = cores * UNITS_PER_GPU // np.maximum(units, 1)
     off = np.abs(have - wanted_cores * UNITS_PER_GPU // wanted_units)

@@ -89,9 +89,7 @@ class Geometry:
     @property
     def profiles(self) -> tuple[str, ...]:
         """Profiles of the model, the largest first."""
-        return tuple(
-            sorted(self._places, key=lambda p: (-self.units(p), self._places[p][0].profile_id))
-        )
+        return tuple(sorted(self._places, key=lambda p: (-self.units(p), self._places[p][0].profile_id)))
 
     @property
     def common_profiles(self) -> tuple[str, ...]:

@@ -260,9 +260,7 @@ def pools_of(
     pools of the same fleet for earlier demand."""
     mixes = mixes or {}
     if known:
-        return {
-            name: each.scored(mixes.get(name, EVEN_MIX), scoring) for name, each in known.items()
-        }
+        return {name: each.scored(mixes.get(name, EVEN_MIX), scoring) for name, each in known.items()}
     by_slug = {model.slug: model for model in models}
     members: dict[str, list[Gpu]] = {}
     for gpu in gpus:

@@ -98,9 +98,7 @@ def _quiet(kind: Hashable) -> frozenset[str]:
 def _needed(kind: Hashable) -> frozenset[str]:
     """Fields that every version has written."""
     default = {field.name: field.default for field in fields(cast(Any, kind))}
-    return frozenset(
-        written for written, name in names_of(kind).items() if default[name] is MISSING
-    )
+    return frozenset(written for written, name in names_of(kind).items() if default[name] is MISSING)
 
 
 @lru_cache(maxsize=64)
@@ -130,9 +128,7 @@ def _record(kind: type, data: Any, where: str) -> object:  # noqa: ANN401
     if not isinstance(data, dict) or not _needed(kind) <= set(data) <= set(names):
         raise ValueError(f"{where}: not the fields of {kind.__name__}")
     hints = _hints(kind)
-    return kind(
-        **{names[each]: _value(hints[names[each]], data[each], f"{where}.{each}") for each in data}
-    )
+    return kind(**{names[each]: _value(hints[names[each]], data[each], f"{where}.{each}") for each in data})
 
 
 def _tuple(inner: tuple[Any, ...], data: Any, where: str) -> tuple[object, ...]:  # noqa: ANN401

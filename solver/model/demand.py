@@ -55,9 +55,16 @@ class Demand:
         whose = None if self.share is None else self.owner
         shape = self.profile if self.share is None else self.share
         return (
-            self.gpu_class, shape, self.count, self.level, self.cores, self.memory, self.pin, whose,
+            self.gpu_class,
+            shape,
+            self.count,
+            self.level,
+            self.cores,
+            self.memory,
+            self.pin,
+            whose,
             self.groups,
-        )  # fmt: skip
+        )
 
     @property
     def host_resources(self) -> tuple[int, int]:
@@ -115,9 +122,7 @@ def demands_of(request: Request) -> tuple[Demand, ...]:
     """The demands of a request, one for each class, in order of preference."""
     owners = request.quota_owners
     return tuple(
-        demand_of(
-            request.ask, name, request.length_on(name), owners, request.quota_tier, request.owner
-        )
+        demand_of(request.ask, name, request.length_on(name), owners, request.quota_tier, request.owner)
         for name in dict.fromkeys(request.ask.classes)
     )
 

@@ -187,9 +187,7 @@ def narrowed(plan: Plan, parts: Collection[Part]) -> Plan:
         assigns=tuple(each for each in plan.assigns if is_included("answer", each.booking)),
         waits=tuple(each for each in plan.waits if is_included("answer", each.booking)),
         refusals=tuple(each for each in plan.refusals if is_included("answer", each.booking)),
-        extensions=tuple(
-            each for each in plan.extensions if is_included("extension", each.booking)
-        ),
+        extensions=tuple(each for each in plan.extensions if is_included("extension", each.booking)),
         pauses=tuple(each for each in plan.pauses if is_included("pause", each.booking)),
         moves=tuple(each for each in plan.moves if is_included("move", each.booking)),
         withdrawn=tuple(each for each in plan.withdrawn if is_included("withdrawal", each)),

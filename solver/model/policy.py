@@ -100,6 +100,4 @@ class Policy:
     @property
     def scoring(self) -> Scoring:
         """The constants of the placement score."""
-        return Scoring(
-            self.long_run_weight, self.future_requests, self.host_core_cost, self.host_cores_off
-        )
+        return Scoring(self.long_run_weight, self.future_requests, self.host_core_cost, self.host_cores_off)

@@ -8,9 +8,7 @@ from solver.model.inputs import WITHIN, Ask, Strength
 from solver.model.omitted import OMITTED_WHEN_EMPTY
 from solver.reasons.reason import Reason
 
-Kind = Literal[
-    "as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"
-]  # fmt: skip
+Kind = Literal["as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"]
 
 
 QUARTER = 21_600

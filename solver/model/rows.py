@@ -230,9 +230,7 @@ class RowsDigest:
         """The digest, hexadecimal."""
         return sha256(b"".join((str(self._head).encode(), b":", *self._sums))).hexdigest()
 
-    def _changed(
-        self, gone: set[bytes], new: set[bytes]
-    ) -> tuple[list[frozenset[bytes]], list[bytes]]:
+    def _changed(self, gone: set[bytes], new: set[bytes]) -> tuple[list[frozenset[bytes]], list[bytes]]:
         buckets, sums = list(self._buckets), list(self._sums)
         for number in {each[0] for each in gone | new}:
             mine = {each for each in new if each[0] == number}
@@ -312,9 +310,7 @@ def _waiting_unclocked(request: Request, now: int) -> Request:
 def _running_clocked(request: Request, now: int) -> Request:
     """A running booking would ask now for what is left of it; it has no planned start."""
     wait = request.home_wait - now if request.home else request.home_wait
-    return replace(
-        request, earliest=request.earliest - now, duration=request.duration + now, home_wait=wait
-    )
+    return replace(request, earliest=request.earliest - now, duration=request.duration + now, home_wait=wait)
 
 
 def _running_unclocked(request: Request, now: int) -> Request:

@@ -41,9 +41,7 @@ def most_together(pool: Pool, demand: Demand, busy: Masks, free: Free | None = N
     return int(sums_within(pool, demand.level, capacity, _devices(demand, free)).max())
 
 
-def place(
-    pool: Pool, demand: Demand, busy: Masks, free: Free | None = None
-) -> tuple[Place, ...] | None:
+def place(pool: Pool, demand: Demand, busy: Masks, free: Free | None = None) -> tuple[Place, ...] | None:
     """Places for the gang in one row of busy masks; None when it does not fit whole."""
     choice = choose(PoolState(pool, busy, free), demand)
     return None if choice is None else choice.places
@@ -81,11 +79,7 @@ def _choose(pool_state: PoolState, demand: Demand) -> Choice | None:
 
 def _devices(demand: Demand, free: Free | None) -> Counts | None:
     """How many devices of the demand each node can serve; None: hosts do not matter."""
-    return (
-        free.devices(*demand.host_resources)
-        if free is not None and any(demand.host_resources)
-        else None
-    )
+    return free.devices(*demand.host_resources) if free is not None and any(demand.host_resources) else None
 
 
 def _tightest(
@@ -98,9 +92,7 @@ def _tightest(
             continue
         # Even single whole GPUs start at the domain, to break the fewest idle groups; slices have
         # no NVLink.
-        if level == ("gpu" if is_whole else "domain") or (
-            level == "domain" and not pool.has_domains
-        ):
+        if level == ("gpu" if is_whole else "domain") or (level == "domain" and not pool.has_domains):
             continue
         sums = sums_within(pool, level, capacity, most)
         if int(sums.max()) >= demand.count:
@@ -213,9 +205,7 @@ def whole_columns(
     return taken
 
 
-def _room_by_group(
-    pool: Pool, level: Together, free: list[int], most: Counts | None
-) -> dict[int, int]:
+def _room_by_group(pool: Pool, level: Together, free: list[int], most: Counts | None) -> dict[int, int]:
     """Free columns of each group, no more than its node serves; in a rack, the sum of its nodes."""
     of_column, node_of = pool.groups(level), pool.node_of
     by_node: dict[int, int] = {}

@@ -72,9 +72,7 @@ def _neighbours(order: Sequence[str]) -> Iterator[list[str]]:
         yield [*order[:at], *order[at + 1 :], order[at]]
 
 
-def _packed(
-    pool: Pool, wanted: Counter[str], order: Sequence[str], gpus: int
-) -> tuple[Place, ...] | None:
+def _packed(pool: Pool, wanted: Counter[str], order: Sequence[str], gpus: int) -> tuple[Place, ...] | None:
     busy = np.zeros(len(pool), dtype=np.uint16)
     busy[gpus:] = WHOLE_MASK
     places: list[Place] = []

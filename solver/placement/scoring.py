@@ -41,9 +41,7 @@ class CandidateCost:
 class PoolState:
     """A pool with one row of busy masks; sums are computed once."""
 
-    def __init__(
-        self, pool: Pool, busy: Masks, free: Free | None, switches: Bools | None = None
-    ) -> None:
+    def __init__(self, pool: Pool, busy: Masks, free: Free | None, switches: Bools | None = None) -> None:
         """`free` is one row of what the nodes have; None: hosts do not matter. `switches` are the
         columns that would have to change their mode first; None: modes do not matter."""
         self.pool = pool
@@ -69,9 +67,7 @@ class PoolState:
     def _at_states(self, table: Ints) -> Ints:
         """A table of (kinds × states) at the state of each column."""
         is_one = len(table) == 1
-        found: Ints = (
-            table[0].take(self.states) if is_one else table[self.pool.value_kind, self.states]
-        )
+        found: Ints = table[0].take(self.states) if is_one else table[self.pool.value_kind, self.states]
         return found
 
     @cached_property
@@ -105,9 +101,7 @@ class PoolState:
         count = np.full(len(columns), demand.count)
         units = demand.count * self.pool.units(None)
         cores = demand.count * demand.cores
-        return self._losses(
-            CandidateCost(columns, long_run[kinds], immediate[kinds], count, cores, units)
-        )
+        return self._losses(CandidateCost(columns, long_run[kinds], immediate[kinds], count, cores, units))
 
     def share(self, demand: Demand, able: Index) -> tuple[list[Place], int]:
         """The cheapest place for a share among the columns that have room."""
@@ -120,17 +114,13 @@ class PoolState:
         immediate = scores.immediate[kinds, states] - scores.immediate[kinds, after]
         breaks = (states == 0).astype(np.int64)
         units = self.pool.units(share)
-        losses = self._losses(
-            CandidateCost(columns, long_run, immediate, breaks, demand.cores, units)
-        )
+        losses = self._losses(CandidateCost(columns, long_run, immediate, breaks, demand.cores, units))
         losses += self._switch_costs(columns)
         best = int(losses.argmin())
         gpu = self.pool.gpus[int(columns[best])]
         return [Place(gpu.id, None, 0, 8, share)], int(losses[best])
 
-    def slices(
-        self, demand: Demand, members: range, most: Counts | None
-    ) -> tuple[list[Place], int]:
+    def slices(self, demand: Demand, members: range, most: Counts | None) -> tuple[list[Place], int]:
         """`count` slices in a group, each where it takes least from later demand.
 
         ValueError: they do not all fit.
@@ -191,9 +181,7 @@ class PoolState:
         long_run, immediate = tables.long_run[kinds, states], tables.immediate[kinds, states]
         breaks = ((states == 0) & pool.eligible(None)[columns]).astype(np.int64)
         units = pool.units(profile)
-        losses = self._losses(
-            CandidateCost(columns, long_run, immediate, breaks, demand.cores, units)
-        )
+        losses = self._losses(CandidateCost(columns, long_run, immediate, breaks, demand.cores, units))
         losses += self._switch_costs(columns)
         best = int(losses.argmin())
         column = int(columns[best])
@@ -207,9 +195,7 @@ class PoolState:
         kinds, idle = self.pool.value_kind[taken.columns], self._idle[nodes]
         if self.cores is None:
             before = NodeState(kinds, taken.immediate, idle, np.zeros_like(kinds))
-            return scores.loss(
-                taken.long_run, before, before.less(taken.immediate, taken.breaks, 0)
-            )
+            return scores.loss(taken.long_run, before, before.less(taken.immediate, taken.breaks, 0))
         before = NodeState(kinds, self._immediate[nodes], idle, self.cores[nodes])
         after = before.less(taken.immediate, taken.breaks, taken.cores)
         found = scores.loss(taken.long_run, before, after)

@@ -77,9 +77,11 @@ class RoomAfterPauses:
             return False
         leaving = self._rules.leaving(claim)
         known = self._read(
-            claim.block.use, (demand.gpu_class, starts), leaving,
+            claim.block.use,
+            (demand.gpu_class, starts),
+            leaving,
             lambda: (each.runner for _, each in leaving.rows()),
-        )  # fmt: skip
+        )
         return self._is_enough(known, demand, ends)
 
     def _is_enough(self, known: _Known, demand: Demand, ends: int) -> bool:

@@ -124,9 +124,7 @@ def borrows_of(
     return tuple(_together(state.quota, borrowed, claims)), claims
 
 
-def _together(
-    quota: Quota, borrowed: Iterable[tuple[Row, int]], claims: Sequence[Claim]
-) -> Iterator[Borrow]:
+def _together(quota: Quota, borrowed: Iterable[tuple[Row, int]], claims: Sequence[Claim]) -> Iterator[Borrow]:
     """By booking; of a mixed one, all that it borrows in one window. What is never paused is at no
     risk."""
     rows = sorted(borrowed, key=lambda each: each[0].booking)
@@ -322,9 +320,7 @@ def _is_allowed_inside(quota: Quota, uses: Iterable[Use], window: tuple[int, int
     return all(quota.is_within_guarantee(u, window) and not quota.over(u, window) for u in uses)
 
 
-def _given_rows(
-    state: CycleState, snapshot: Snapshot, given: Iterable[Assign | Waiting]
-) -> list[Row]:
+def _given_rows(state: CycleState, snapshot: Snapshot, given: Iterable[Assign | Waiting]) -> list[Row]:
     requests_by_booking = {request.booking: request for request in snapshot.requests}
     rows = []
     for answer in given:

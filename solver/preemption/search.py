@@ -48,9 +48,7 @@ class Preemption:
         self._dropped: set[DroppedPause] = set()
         self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
 
-    def earliest(
-        self, request: Request, demands: tuple[Demand, ...], first: int, last: int
-    ) -> Fit | None:
+    def earliest(self, request: Request, demands: tuple[Demand, ...], first: int, last: int) -> Fit | None:
         """The earliest start in [first, last], not reserved.
 
         A pause is worth it only if the start is earlier by more than the victims' notice. For a
@@ -68,9 +66,7 @@ class Preemption:
                 return free
         paused = self._earliest_paused(request, demands, first, last)
         if paused is None:
-            return (
-                None if request.fixed else earliest_free(self._state, request, demands, first, last)
-            )
+            return None if request.fixed else earliest_free(self._state, request, demands, first, last)
         patience = _when(request, paused) + (0 if request.fixed else self._grace(paused))
         if request.durations and not request.fixed:
             free = earliest_free(self._state, request, demands, first, last)
@@ -78,9 +74,7 @@ class Preemption:
         free = earliest_free(self._state, request, demands, first, min(last, patience))
         return free or paused
 
-    def instants_before(
-        self, request: Request, demands: Iterable[Demand], first: int, kept: Fit
-    ) -> Instants:
+    def instants_before(self, request: Request, demands: Iterable[Demand], first: int, kept: Fit) -> Instants:
         """The starts before the kept one, which is reserved, for which pauses may make room.
 
         Up to its own start a reservation takes nothing from itself, so windows are examined until
@@ -138,9 +132,7 @@ class Preemption:
         if found.demand.groups:
             return self._all_on_the_same_places(request, found)
         state, name = self._state, found.demand.gpu_class
-        if name not in state.firm.gpus or not state.firm.gpus[name].is_free(
-            found.places, *found.window
-        ):
+        if name not in state.firm.gpus or not state.firm.gpus[name].is_free(found.places, *found.window):
             return None
         has_mode = state.all.modes.is_free(state.pools[name], found.places, found.window)
         if found.demand.share is not None or not has_mode:
@@ -339,9 +331,7 @@ class Preemption:
                 best = self._at(request, demand, starts, class_rank) or best
         return best
 
-    def _hopeful(
-        self, request: Request, demand: Demand, tried: list[int], kept: Fit | None
-    ) -> list[int]:
+    def _hopeful(self, request: Request, demand: Demand, tried: list[int], kept: Fit | None) -> list[int]:
         """Those starts at which victims may make room for the demand; with a `kept` start of its
         own, which is reserved, only the part of each window before that is examined."""
         if not tried or not all(map(self.victim_rules.may_claim, demand.parts)):
@@ -401,9 +391,7 @@ class Preemption:
         found = self._at_with_victims(booking, kept.demand, kept.starts, kept.class_rank)
         return None if found is None or self.is_due(found) else found
 
-    def _at_with_victims(
-        self, booking: str, demand: Demand, starts: int, class_rank: int
-    ) -> Fit | None:
+    def _at_with_victims(self, booking: str, demand: Demand, starts: int, class_rank: int) -> Fit | None:
         if demand.share is not None or self.fits_elsewhere(demand, starts):
             return None
         claim = self.victim_rules.claim(demand, starts)
@@ -457,9 +445,7 @@ class Preemption:
         """The further victims that quota needs; None: even all of them are too few."""
 
         def is_within(more: Sequence[Candidate]) -> bool:
-            return is_allowed_without(
-                self._state, demand, starts, [each.runner for each in (*gone, *more)]
-            )
+            return is_allowed_without(self._state, demand, starts, [each.runner for each in (*gone, *more)])
 
         more: list[Candidate] = []
         rest = iter(others)

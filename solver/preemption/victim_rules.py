@@ -67,12 +67,7 @@ def rises(changes: Iterable[Change]) -> bool:
     is equal on both sides decides no lexicographic comparison of sorted values."""
     rows = list(changes)
     levels = sorted(
-        {
-            block.level
-            for row in rows
-            for block in (*row.before.blocks, *row.after.blocks)
-            if block.counts
-        },
+        {block.level for row in rows for block in (*row.before.blocks, *row.after.blocks) if block.counts},
         reverse=True,
     )
     for level in levels:
@@ -275,9 +270,7 @@ class VictimRules:
         found.refresh(self._state.running, gpu_class)
         return found
 
-    def _may_leave_of(
-        self, key: tuple[str, str, int], other: str, *, planned: bool
-    ) -> list[RunningBooking]:
+    def _may_leave_of(self, key: tuple[str, str, int], other: str, *, planned: bool) -> list[RunningBooking]:
         gpu_class, tenant, starts = key
         if other == tenant:
             return list(self._able(gpu_class, tenant, starts))
@@ -348,9 +341,7 @@ class VictimRules:
         if claim.part is not None:
             yield from lent
             return
-        is_richer = claim.starts <= self.first_outs(claim.gpu_class)[-1] and self._is_poorer(
-            claim, tenant, 0
-        )
+        is_richer = claim.starts <= self.first_outs(claim.gpu_class)[-1] and self._is_poorer(claim, tenant, 0)
         for key, each in lent:
             if not each.runner.tier.counts:
                 yield key, each
@@ -382,16 +373,12 @@ class VictimRules:
             over = self._over(tenant, claim.gpu_class, self._standing(claim, tenant))
             found = [
                 _ranked(runner, "taken_back", (_group(runner), -over, runner.tier.priority))
-                for runner in self._borrowers(
-                    claim.gpu_class, tenant, claim.starts, planned=claim.planned
-                )
+                for runner in self._borrowers(claim.gpu_class, tenant, claim.starts, planned=claim.planned)
             ]
             self._known[key] = (version, found)
         return found
 
-    def _borrowers(
-        self, gpu_class: str, tenant: str, starts: int, *, planned: bool
-    ) -> list[RunningBooking]:
+    def _borrowers(self, gpu_class: str, tenant: str, starts: int, *, planned: bool) -> list[RunningBooking]:
         """Bookings of a tenant that can be out by then and of which nothing is inside its
         guarantee."""
         version = self._state.running.version(tenant, gpu_class)

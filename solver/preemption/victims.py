@@ -231,9 +231,7 @@ class FreedHostResources:
         return self._least[node, until]
 
 
-def freed_host_resources(
-    state: CycleState, demand: Demand, starts: int
-) -> FreedHostResources | None:
+def freed_host_resources(state: CycleState, demand: Demand, starts: int) -> FreedHostResources | None:
     """Host resources in the window; None: the demand needs none."""
     if not any(demand.host_resources):
         return None

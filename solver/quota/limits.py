@@ -72,13 +72,9 @@ def with_labs(limits: Iterable[Limit], labs: Iterable[LabLimit]) -> list[Limit]:
     if not lab_of:
         return rows
     known = {row.owner for row in rows}
-    rows = [
-        replace(row, parent=lab_of[row.owner].owner) if row.owner in lab_of else row for row in rows
-    ]
+    rows = [replace(row, parent=lab_of[row.owner].owner) if row.owner in lab_of else row for row in rows]
     for lab in {lab.owner: lab for lab in lab_of.values()}.values():
-        rows.append(
-            Limit(lab.owner, lab.tenant, lab.gpu_class, lab.guaranteed, lab.borrow, lab.lend)
-        )
+        rows.append(Limit(lab.owner, lab.tenant, lab.gpu_class, lab.guaranteed, lab.borrow, lab.lend))
     rows += [
         Limit(project, lab.owner, lab.gpu_class, 0, None, None)
         for project, lab in lab_of.items()
@@ -193,9 +189,7 @@ def split(total: int, claimants: Iterable[Claimant]) -> dict[str, int]:
     return shares
 
 
-def split_to_projects(
-    limits: Iterable[Limit], demand: Mapping[str, int], capacity: int
-) -> dict[str, int]:
+def split_to_projects(limits: Iterable[Limit], demand: Mapping[str, int], capacity: int) -> dict[str, int]:
     """Shares of one class for tenants, and of each tenant's share for its projects.
 
     `demand` is units by owner, a tenant's including its projects'.

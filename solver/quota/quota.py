@@ -117,9 +117,7 @@ class Quota:
         """What makes the trees of a class."""
         make = partial(Tree, grid=self._grid, instants=instants)
         return (
-            make
-            if self._persons is None
-            else partial(make, person_limit=partial(self._persons.most, name))
+            make if self._persons is None else partial(make, person_limit=partial(self._persons.most, name))
         )
 
     @property
@@ -217,8 +215,7 @@ class Quota:
         numbered: dict[tuple[tuple[Tree, OwnerPath], ...], int] = {}
         routes = [self._route(use) for use in rows.kinds]
         found = [
-            -1 if route is None else numbered.setdefault(route.written, len(numbered))
-            for route in routes
+            -1 if route is None else numbered.setdefault(route.written, len(numbered)) for route in routes
         ]
         way = np.array(found, dtype=np.intp)[rows.kind] if found else rows.kind
         order = np.argsort(way, kind="stable")
@@ -226,9 +223,7 @@ class Quota:
         for written, begin, end in zip(numbered, edges[:-1], edges[1:], strict=True):
             at = order[begin:end]
             if len(at):
-                profile = profile_of_arrays(
-                    rows.units[at], rows.starts[at], rows.ends[at], self._grid
-                )
+                profile = profile_of_arrays(rows.units[at], rows.starts[at], rows.ends[at], self._grid)
                 for tree, path in written:
                     tree.add_all(path, *profile)
 
@@ -434,9 +429,7 @@ def _route_of(trees: Trees, tier: Tier, use: Use) -> _Route:
     measured = trees.lending if tier.counts else trees.total
     own_path = tuple(node for node in path if node.owner != PLATFORM)
     stays_within = use.tier.endswith(WITHIN)
-    return _Route(
-        tier, guaranteed, guarantee_path, measured, path, own_path, tuple(written), stays_within
-    )
+    return _Route(tier, guaranteed, guarantee_path, measured, path, own_path, tuple(written), stays_within)
 
 
 def _trees_allow(route: _Route, units: int, starts: Ints, duration: int) -> Bools | None:

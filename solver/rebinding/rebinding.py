@@ -159,9 +159,7 @@ class Rebinding:
                 gpu_class, places = found.demand.gpu_class, (before.places, found.places)
                 yield Move(booking, gpu_class, *places, *found.window, (why,))
 
-    def earlier_with_moves(
-        self, demands: Iterable[Demand], found: Fit | None, *instants: int
-    ) -> Fit | None:
+    def earlier_with_moves(self, demands: Iterable[Demand], found: Fit | None, *instants: int) -> Fit | None:
         """A start at one of `instants` without victims, after moves; else `found`."""
         demands = tuple(demands)
         for starts in instants:
@@ -212,9 +210,7 @@ class Rebinding:
             if demand.groups:
                 continue
             # A limit concerns its owner only, so it proves nothing for others of this kind.
-            if self._state.over(demand, starts) is not None or not self._may_succeed(
-                demand, starts
-            ):
+            if self._state.over(demand, starts) is not None or not self._may_succeed(demand, starts):
                 continue
             found = self._cleared(demand, starts)
             if found is not None:
@@ -361,9 +357,7 @@ def neighbourhoods(
             rows = {name: found for node in chosen for name, found in here.get(node, {}).items()}
             if 0 < len(rows) <= state.policy.moved_bookings:
                 sets.append((len(rows), chosen, rows))
-    return [
-        rows for _, _, rows in sorted(sets, key=lambda each: each[:2])[: state.policy.node_sets]
-    ]
+    return [rows for _, _, rows in sorted(sets, key=lambda each: each[:2])[: state.policy.node_sets]]
 
 
 def joined(sets: Iterable[Reserved], most: int) -> dict[str, Fit]:

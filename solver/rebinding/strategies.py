@@ -57,9 +57,7 @@ def _would_fit(state: CycleState, demand: Demand, starts: int, near: Reserved) -
     return bool(fits(calendar.pool, demand, busy))
 
 
-def newcomer_first(
-    state: CycleState, demand: Demand, starts: int, near: Reserved
-) -> Rebound | None:
+def newcomer_first(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
     """Place the newcomer where it fits best, then the others."""
     newcomer = state.at(demand, starts)
     return None if newcomer is None else _others_around(state, newcomer, near)
@@ -126,9 +124,7 @@ def proven(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Re
         )
         for name, place in pieces
     ]
-    found = rearrange(
-        _neighbourhood(state, demand, starts, pieces), demand, starts, movable, _EFFORT
-    )
+    found = rearrange(_neighbourhood(state, demand, starts, pieces), demand, starts, movable, _EFFORT)
     if found is None:
         return None
     places: dict[str, list[Place]] = {}

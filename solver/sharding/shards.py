@@ -124,9 +124,7 @@ class _Links:
                 self._has_class.add(one)
 
 
-def _couplings(
-    snapshot: Snapshot, class_of: dict[str, str]
-) -> Iterator[tuple[Node, Iterable[Node]]]:
+def _couplings(snapshot: Snapshot, class_of: dict[str, str]) -> Iterator[tuple[Node, Iterable[Node]]]:
     def on(places: Iterable[Place]) -> list[Node]:
         return [("class", class_of[each.gpu]) for each in places if each.gpu in class_of]
 
@@ -196,9 +194,7 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "overrides": apart(snapshot.overrides, class_of),
         "used": apart(snapshot.used, class_of),
         "hosts": apart(snapshot.hosts, lambda host: ("node", host.id)),
-        "blackouts": apart(
-            snapshot.blackouts, lambda row: ("class", links.class_of.get(row.gpu, ""))
-        ),
+        "blackouts": apart(snapshot.blackouts, lambda row: ("class", links.class_of.get(row.gpu, ""))),
         "changes": apart(snapshot.changes, booking_of),
         "idle": apart(snapshot.idle, booking_of),
         "orders": apart(snapshot.orders, lambda row: ("booking", row.beneficiary)),

@@ -27,9 +27,7 @@ class LastRun:
     at_once: int
 
 
-def last_run(
-    state: CycleState, demands: Sequence[Demand], starts: int, length: int, runs: Runs
-) -> LastRun:
+def last_run(state: CycleState, demands: Sequence[Demand], starts: int, length: int, runs: Runs) -> LastRun:
     """Returns the end of the last run if one after another gets its earliest start from `starts` on
     by free room and quota. What has no place within the horizon follows at the same rate; without
     any place one run of `length` follows the other. Nothing stays reserved."""

@@ -54,9 +54,7 @@ class HeldUses:
         self._position: Index = order[first]
         self.units: Ints = units
         edges = self.kind.searchsorted(np.arange(len(table.kinds) + 1)).tolist()
-        self.by_kind = [
-            (kind, slice(*ends)) for kind, ends in zip(table.kinds, pairwise(edges), strict=True)
-        ]
+        self.by_kind = [(kind, slice(*ends)) for kind, ends in zip(table.kinds, pairwise(edges), strict=True)]
         """Each kind with its rows, which are next to each other."""
 
     def rows(self) -> list[HeldUse]:
@@ -93,9 +91,7 @@ class HeldSpace:
         # 2. The fleet, with calendars that have rows for these seconds.
         mixes = mixes_of(work.kinds, snapshot.requests)
         known = work.pools
-        self.pools: dict[str, Pool] = pools_of(
-            snapshot.gpus, snapshot.models, mixes, policy.scoring, known
-        )
+        self.pools: dict[str, Pool] = pools_of(snapshot.gpus, snapshot.models, mixes, policy.scoring, known)
         work.pools = self.pools
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         every = rising(np.concatenate([np.zeros(0, dtype=np.int64), *instants.values()]))

@@ -181,10 +181,7 @@ class Series(Generic[R]):
 
     def _numbers(self, rows: Sequence[R]) -> Ints:
         kinds = self._kinds
-        found = [
-            (kinds.setdefault(row.kind, len(kinds)), row.units, row.starts, row.ends)
-            for row in rows
-        ]
+        found = [(kinds.setdefault(row.kind, len(kinds)), row.units, row.starts, row.ends) for row in rows]
         return np.array(found, dtype=np.int64).reshape(-1, 4).T
 
     def _set(self, numbers: Ints) -> None:
@@ -359,9 +356,7 @@ class HeldWork:
         pairs = zip(map(before.get, rows), rows.values(), strict=True)
         # Rows that are kept from turn to turn are the same objects.
         news = [(was, row) for was, row in pairs if was is not row and was != row]
-        found: dict[str, list[Held]] = {
-            row.booking: [] for pair in news for row in pair if row is not None
-        }
+        found: dict[str, list[Held]] = {row.booking: [] for pair in news for row in pair if row is not None}
         if news or len(rows) != len(before):
             found.update((row.booking, []) for key, row in before.items() if key not in rows)
         return found

@@ -53,9 +53,7 @@ class Kept:
         """What is kept of the shard with these classes."""
         return self._shards.setdefault(tuple(sorted(set(gpu_classes))), Kept())
 
-    def held_work(
-        self, gpus: tuple[Gpu, ...], models: tuple[Model, ...], held: Iterable[Held]
-    ) -> HeldWork:
+    def held_work(self, gpus: tuple[Gpu, ...], models: tuple[Model, ...], held: Iterable[Held]) -> HeldWork:
         """The held work of a snapshot in canonical order. KeyError: unknown model."""
         # An error on the way leaves nothing behind.
         work, self._work = self._work, None
@@ -167,9 +165,7 @@ def _is_written(request: Request, rows: Sequence[Held]) -> bool:
     planned = request.planned
     if planned is None:
         return True
-    places = {
-        row.place for row in rows if row.starts <= planned.starts and row.ends >= planned.ends
-    }
+    places = {row.place for row in rows if row.starts <= planned.starts and row.ends >= planned.ends}
     return places.issuperset(planned.places)
 
 

@@ -286,11 +286,7 @@ class RoomSearch(HeldSpace):
         if self.all.modes.may_switch(demand.gpu_class):
             pool = self.pools[demand.gpu_class]
             tried = np.union1d(tried, self.all.modes.instants(pool, demand.shape, first, last))
-        return (
-            np.union1d(tried, self.all.hosts.between(first, last))
-            if any(demand.host_resources)
-            else tried
-        )
+        return np.union1d(tried, self.all.hosts.between(first, last)) if any(demand.host_resources) else tried
 
     def stretches(self, gpu_class: str, since: int, until: int) -> tuple[Ints, Ints, Masks]:
         """Begins and ends of the stretches of [since, until) in which nothing changes for whole

@@ -144,9 +144,7 @@ class RunningBookings:
     def on(self, gpu_class: str, columns: Iterable[int]) -> dict[str, RunningBooking]:
         """Bookings that use some of these columns, with or without notice, by id."""
         return {
-            runner.booking: runner
-            for column in columns
-            for runner in self._on.get((gpu_class, column), ())
+            runner.booking: runner for column in columns for runner in self._on.get((gpu_class, column), ())
         }
 
     def staying(self, gpu_class: str, leaving: Iterable[RunningBooking], instant: int) -> Rows:
@@ -297,13 +295,9 @@ def running_bookings_of(
         is_whole = "" not in by_pool and len({row.ends for row in rows}) == 1
         if is_one and is_whole and all(_may_leave(row, tier, snapshot.now) for row in rows):
             owners = quota.owners(rows[0].quota_owners, rows[0].owner)
-            parts = [
-                _runner(mine, tier, pools[name], policy, grid) for name, mine in by_pool.items()
-            ]
+            parts = [_runner(mine, tier, pools[name], policy, grid) for name, mine in by_pool.items()]
             lost = sum(part.lost for part in parts)
-            found += [
-                replace(part, use=part.use._replace(owners=owners), lost=lost) for part in parts
-            ]
+            found += [replace(part, use=part.use._replace(owners=owners), lost=lost) for part in parts]
     return found
 
 

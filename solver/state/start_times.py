@@ -45,9 +45,7 @@ def earliest_free(
     found = state.earliest(demands, first, min(last, until - request.duration))
     if found is not None:
         return found
-    rest = (
-        _earliest_rest(state, _end(request, demand), demand, (first, last)) for demand in demands
-    )
+    rest = (_earliest_rest(state, _end(request, demand), demand, (first, last)) for demand in demands)
     return min(filter(None, rest), key=lambda each: each.starts, default=None)
 
 
@@ -63,9 +61,7 @@ def _end(request: Request, demand: Demand) -> int:
     return 0 if until is None else until
 
 
-def _earliest_rest(
-    state: CycleState, until: int, demand: Demand, between: tuple[int, int]
-) -> Fit | None:
+def _earliest_rest(state: CycleState, until: int, demand: Demand, between: tuple[int, int]) -> Fit | None:
     """The earliest start that can run until then; where a long rest fits, a short one does."""
     first, last = between
     if first > last:
@@ -88,9 +84,7 @@ Bounds = tuple[int, int, int | None]
 """First start, last start, and the last second at which it may end (None: no deadline)."""
 
 
-def best_window(
-    state: CycleState, demands: Demands, bounds: Bounds, *, cheapest: bool = False
-) -> Fit | None:
+def best_window(state: CycleState, demands: Demands, bounds: Bounds, *, cheapest: bool = False) -> Fit | None:
     """The earliest end, or with `cheapest` the first class that has a window."""
     if not cheapest:
         return state.earliest(demands, *bounds)
@@ -98,9 +92,7 @@ def best_window(
     return next((found for found in each if found), None)
 
 
-def in_time(
-    state: CycleState, request: Request, demands: Demands
-) -> tuple[Demands, tuple[Reason, ...]]:
+def in_time(state: CycleState, request: Request, demands: Demands) -> tuple[Demands, tuple[Reason, ...]]:
     """The demands that can end before the deadline, and why the others can't.
 
     If all classes are too slow, none is left out: then the booking is too late.

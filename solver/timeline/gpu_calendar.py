@@ -280,9 +280,7 @@ class GpuCalendar:
             self._next = NextTaken(self._steps)
         return self._next.after(instant)
 
-    def idle(
-        self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.uint8]:
+    def idle(self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
         """Which columns have no slot taken in each window, eight to a byte (np.packbits).
 
         Shared GPUs count as idle.

@@ -53,9 +53,7 @@ class HostCalendar:
     A node without known host resources serves no demand for cores or memory.
     """
 
-    def __init__(
-        self, hosts: Iterable[Host], pools: Collection[Pool], grid: Grid, instants: Ints
-    ) -> None:
+    def __init__(self, hosts: Iterable[Host], pools: Collection[Pool], grid: Grid, instants: Ints) -> None:
         """Nothing is taken; there are rows for the starts and ends in `instants`."""
         rows = tuple(hosts)
         self._grid = grid
@@ -107,9 +105,7 @@ class HostCalendar:
         for place in places:
             self.take(self._node[place.gpu], each, window, sign)
 
-    def take(
-        self, node: str, what: tuple[int, int], window: tuple[int, int], sign: int = 1
-    ) -> None:
+    def take(self, node: str, what: tuple[int, int], window: tuple[int, int], sign: int = 1) -> None:
         """Take cores and memory of a node without a check: running work is there."""
         if self._taken is None:
             width = 2 * len(self._cores)

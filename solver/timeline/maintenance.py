@@ -16,9 +16,7 @@ class MaintenanceCalendar:
             if name is not None:
                 self.by_class.setdefault(name, []).append(blackout)
 
-    def add(
-        self, gpu_class: str, calendar: GpuCalendar, gpus: Container[str] | None = None
-    ) -> None:
+    def add(self, gpu_class: str, calendar: GpuCalendar, gpus: Container[str] | None = None) -> None:
         """Take the whole GPUs of the class, or of `gpus`, whatever runs on them."""
         for blackout in self.by_class.get(gpu_class, ()):
             if gpus is not None and blackout.gpu not in gpus:
@@ -34,9 +32,7 @@ class MaintenanceCalendar:
             if blackout.starts < begun and until < blackout.ends
         }
 
-    def away(
-        self, gpu_class: str, window: Window, gpus: Iterable[str] | None = None
-    ) -> tuple[int, int]:
+    def away(self, gpu_class: str, window: Window, gpus: Iterable[str] | None = None) -> tuple[int, int]:
         """How many GPUs of the class, or of `gpus`, are in maintenance at some instant of [starts,
         ends), and when the last of those returns (0 for none)."""
         if gpu_class not in self.by_class:

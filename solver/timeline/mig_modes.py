@@ -111,9 +111,7 @@ class ModeCalendar:
     def instants(self, pool: Pool, shape: Shape, first: int, last: int) -> Ints:
         """Instants in (first, last] at which a GPU can have the mode of the shape again."""
         _, cuts, _, until = self._rows[pool.gpu_class].table
-        return np.unique(
-            until[(cuts != hardware_mode_of(shape)) & (until > first) & (until <= last)]
-        )
+        return np.unique(until[(cuts != hardware_mode_of(shape)) & (until > first) & (until <= last)])
 
     def edges(self, pool: Pool, shape: Shape, first: int, last: int) -> Ints:
         """The same, and those at which it must begin its change to the other mode."""

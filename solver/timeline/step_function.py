@@ -145,9 +145,7 @@ class StepFunction:
         """Rows merged over each window, given as rising starts and a length: (starts, width)."""
         first, last = self._touched(windows)
         if len(first) == 1:
-            alone: npt.NDArray[Any] = merge.reduce(
-                self._values[int(first[0]) : int(last[0])], axis=0
-            )
+            alone: npt.NDArray[Any] = merge.reduce(self._values[int(first[0]) : int(last[0])], axis=0)
             return alone[None, :]
         low, high = int(first[0]), int(last[-1])
         if high - low == len(first) and (last - first == 1).all():
@@ -155,9 +153,7 @@ class StepFunction:
             return self._values[low:high].copy()
         return _merged(self._values[low:high], first - low, last - low, merge)
 
-    def zero(
-        self, windows: tuple[Ints, int], columns: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.uint8]:
+    def zero(self, windows: tuple[Ints, int], columns: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
         """Which of the columns are zero in all of each window, eight to a byte (np.packbits)."""
         first, last = self._touched(windows)
         low, high = int(first[0]), int(last[-1])

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 View = TypeVar("View", bound=Callable[..., object])
 Kind = Literal[
     "calendar", "decision", "export", "fleet", "preview", "quote", "search", "statement", "timeline"
-]  # fmt: skip
+]
 READS = ("GET", "HEAD")
 
 

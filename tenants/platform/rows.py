@@ -37,8 +37,12 @@ AnyField: TypeAlias = "Field[Any, Any]"
 # A default that is no constant: no value is equal to it.
 _COMPUTED = object()
 _SENT_AS_IS: dict[type, type] = {
-    CharField: str, SlugField: str, TextField: str, UUIDField: UUID, BooleanField: bool,
-}  # fmt: skip
+    CharField: str,
+    SlugField: str,
+    TextField: str,
+    UUIDField: UUID,
+    BooleanField: bool,
+}
 _may_be_last: ContextVar[bool] = ContextVar("rows_last", default=False)
 
 
@@ -173,9 +177,7 @@ def _insert(rows: Sequence[Model], values: Sequence[Values]) -> tuple[str, list[
     fields, params = list[AnyField](), list[Any]()
     # Not `connection`, which looks the connection up at each of its attributes.
     database = connections[DEFAULT_DB_ALIAS]
-    for (field, default, _), column in zip(
-        _columns(type(rows[0])), zip(*values, strict=True), strict=True
-    ):
+    for (field, default, _), column in zip(_columns(type(rows[0])), zip(*values, strict=True), strict=True):
         if any(value != default for value in column):
             fields.append(field)
             sent_as_is = _sent_as_is(field)

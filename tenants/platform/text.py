@@ -1,4 +1,4 @@
-"""Invisible characters and typed numbers: one rule for pages, REST and names."""
+"""Invisible characters, typed numbers and formulas: one rule for pages, REST, names and files."""
 
 import unicodedata
 
@@ -10,6 +10,8 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 # Joiners are needed in some scripts and between the parts of an emoji.
 _JOINERS = "\u200c\u200d"
 _MOST_DIGITS = 18
+# What a spreadsheet reads as the beginning of a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def first_invisible(text: str) -> str:
@@ -46,3 +48,8 @@ def whole_number(text: str) -> int | None:
     digits than a column holds."""
     is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return int(text) if is_number else None
+
+
+def csv_plain(value: str) -> str:
+    """The value of a CSV file as a spreadsheet shows it: a formula gets an apostrophe."""
+    return f"'{value}" if value.lstrip(" ").startswith(_FORMULA) else value

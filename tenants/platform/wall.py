@@ -93,9 +93,7 @@ def operator_tx() -> Iterator[None]:
         cursor.execute(f'SET LOCAL ROLE "{before}"')
 
 
-def protect(
-    table: str, column: str = "tenant_id", grants: str = "SELECT, INSERT, UPDATE, DELETE"
-) -> str:
+def protect(table: str, column: str = "tenant_id", grants: str = "SELECT, INSERT, UPDATE, DELETE") -> str:
     """SQL that enables tenant isolation on `table`; `grants` are the web's rights to its rows."""
     web = f"GRANT {grants} ON {table} TO portal_web;" if grants else ""
     return f"""
@@ -155,7 +153,5 @@ def no_right(rights: str, *tables: str, roles: str = "portal_system, portal_ops"
 def updates_only(columns: Mapping[str, str], roles: str = "portal_system, portal_ops") -> str:
     """SQL that leaves `roles` the right to change the named columns, by table; "" leaves none."""
     return no_right("UPDATE", *columns, roles=roles) + "".join(
-        f"GRANT UPDATE ({names}) ON {table} TO {roles};\n"
-        for table, names in columns.items()
-        if names
+        f"GRANT UPDATE ({names}) ON {table} TO {roles};\n" for table, names in columns.items() if names
     )

@@ -114,9 +114,7 @@ def event_type(kind: str) -> str | None:
     return name if name in EVENT_TYPES else None
 
 
-def patterns_unknown(
-    patterns: Iterable[str], names: Collection[str] = tuple(EVENT_TYPES)
-) -> list[str]:
+def patterns_unknown(patterns: Iterable[str], names: Collection[str] = tuple(EVENT_TYPES)) -> list[str]:
     """Returns the patterns that match none of `names`."""
     return [each for each in patterns if not any(_matches(each, name) for name in names)]
 

@@ -254,9 +254,7 @@ URGENT = frozenset(
 )
 
 # Of the elements of an array only these are notified: an array has notifications of its own.
-OF_ELEMENTS = URGENT.union(
-    *(TYPES[name].outcomes for name in ("array", "approval", "to_approve", "message"))
-)
+OF_ELEMENTS = URGENT.union(*(TYPES[name].outcomes for name in ("array", "approval", "to_approve", "message")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ URL_LENGTH_MAX = 500
 PUBLIC_PORTS = (443, 8443)
 # IPv6 addresses that stand for an IPv4 address, which a gateway may route to a private network.
 _TRANSLATED = tuple(
-    ip_network(text)
-    for text in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+    ip_network(text) for text in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
 )
 # Networks of a site by an older rule, and for documents: `ipaddress` takes them for public.
 _NOT_PUBLIC = tuple(ip_network(text) for text in ("fec0::/10", "3fff::/20", "192.88.99.0/24"))
@@ -129,12 +128,7 @@ def address_check(
 def _is_public(address: Address) -> bool:
     if any(address in network for network in _REFUSED if network.version == address.version):
         return False
-    return (
-        address.is_global
-        and not address.is_multicast
-        and not address.is_reserved
-        and address != _METADATA
-    )
+    return address.is_global and not address.is_multicast and not address.is_reserved and address != _METADATA
 
 
 def next_try(tries: int, first: datetime, now: datetime) -> datetime | None:

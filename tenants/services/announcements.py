@@ -32,9 +32,7 @@ class AnnouncementTerms:
 
 
 @transaction.atomic
-def announcement_publish(
-    *, operator: User, terms: AnnouncementTerms, now: datetime
-) -> Announcement:
+def announcement_publish(*, operator: User, terms: AnnouncementTerms, now: datetime) -> Announcement:
     """Publishes an announcement; an entry goes into the inbox of everybody who sees it.
 
     Raises:
@@ -95,9 +93,7 @@ def announcement_dismiss(*, user_id: int, announcement_id: UUID, now: datetime) 
     )
 
 
-def announcements_shown(
-    now: datetime, *, user_id: int | None, tenant_id: UUID | None
-) -> list[Announcement]:
+def announcements_shown(now: datetime, *, user_id: int | None, tenant_id: UUID | None) -> list[Announcement]:
     """What pages show now to a person, the most urgent first; without those that they closed."""
     rows = Announcement.objects.filter(withdrawn_at=None, starts__lte=now, until__gt=now)
     found = [row for row in rows if not row.tenants or tenant_id in row.tenants]

@@ -35,17 +35,13 @@ class NotificationTerms:
     daily_at: time
 
 
-def notification_mark(
-    *, actor: Actor, notification_id: UUID, is_read: bool, now: datetime
-) -> Notification:
+def notification_mark(*, actor: Actor, notification_id: UUID, is_read: bool, now: datetime) -> Notification:
     """Marks one entry as read or unread; idempotent. Raises Refused `not_found`."""
     own = notifications_of(actor.tenant_id, actor.user_id)
     return _mark(own, notification_id, now if is_read else None)
 
 
-def notifications_mark_read(
-    *, actor: Actor, now: datetime, only: Collection[UUID] | None = None
-) -> int:
+def notifications_mark_read(*, actor: Actor, now: datetime, only: Collection[UUID] | None = None) -> int:
     """Marks the given entries as read, or all; returns how many were unread.
 
     Raises:
@@ -74,9 +70,7 @@ def operator_notifications_mark_read(
     return _mark_read(operator_notifications(operator.pk), now, only)
 
 
-def _mark(
-    own: QuerySet[Notification], notification_id: UUID, read: datetime | None
-) -> Notification:
+def _mark(own: QuerySet[Notification], notification_id: UUID, read: datetime | None) -> Notification:
     own.filter(id=notification_id, read__isnull=read is not None).update(read=read)
     found = own.filter(id=notification_id).first()
     if found is None:
@@ -104,10 +98,7 @@ def notification_settings_set(
     _terms_check(terms)
     row = notification_settings_of(actor.tenant_id, actor.user_id)
     before = _values(row)
-    chosen = {
-        name: {"in_app": c.in_app, "mail": c.mail, "chat": c.chat}
-        for name, c in terms.choices.items()
-    }
+    chosen = {name: {"in_app": c.in_app, "mail": c.mail, "chat": c.chat} for name, c in terms.choices.items()}
     row, _ = NotificationSettings.objects.update_or_create(
         tenant_id=actor.tenant_id,
         user_id=actor.user_id,

@@ -24,9 +24,7 @@ from tenants.words import refusal_text
 
 
 @transaction.atomic
-def quota_set(
-    *, actor: Actor, project: Project, gpu_class: str, share: Share, now: datetime
-) -> Quota:
+def quota_set(*, actor: Actor, project: Project, gpu_class: str, share: Share, now: datetime) -> Quota:
     """Sets a project's share; the projects' guarantees together never exceed the tenant's, or the
     lab's if it has a quota. A lab's leads set its projects' shares inside the lab's.
 
@@ -58,9 +56,7 @@ def quota_set(
 
 
 @transaction.atomic
-def tenant_quota_set(
-    *, operator: User, tenant: Tenant, gpu_class: str, share: Share, now: datetime
-) -> Quota:
+def tenant_quota_set(*, operator: User, tenant: Tenant, gpu_class: str, share: Share, now: datetime) -> Quota:
     """Sets a tenant's share; never below what its projects are guaranteed. In `operator_tx`.
 
     Raises:
@@ -116,9 +112,7 @@ def tenant_quota_more_set(
     return _write_more(rows, gpu_class, more, operator.id, now)
 
 
-def _write_more(
-    rows: QuerySet[Quota], gpu_class: str, more: ShareMore, user_id: int, now: datetime
-) -> Quota:
+def _write_more(rows: QuerySet[Quota], gpu_class: str, more: ShareMore, user_id: int, now: datetime) -> Quota:
     more_check(more)
     row = rows.select_for_update().filter(gpu_class=class_read(gpu_class)).first()
     if row is None:

@@ -127,8 +127,7 @@ def a_document(
         gpus=tuple(
             wire.DesiredGpu(
                 uuid=uuid,
-                mode=mode
-                or ("sliced" if any(a.profile_id is not None for a in wanted) else "whole"),
+                mode=mode or ("sliced" if any(a.profile_id is not None for a in wanted) else "whole"),
                 allocations=tuple(wanted),
             )
             for uuid, wanted in gpus.items()

@@ -25,9 +25,7 @@ from tests.agent.builders import (
 )
 
 
-def environment(
-    rig: Rig, state: Path, booking: str = "BK-2041", name: str = "a1"
-) -> dict[str, str]:
+def environment(rig: Rig, state: Path, booking: str = "BK-2041", name: str = "a1") -> dict[str, str]:
     text = (state / "bookings" / f"biology.{booking}" / name / "env").read_text()
     return dict(line.removeprefix("export ").split("=", 1) for line in text.splitlines())
 

@@ -44,9 +44,7 @@ def test_a_driver_that_refuses_to_make_a_slice_and_then_to_undo_it_ends_no_agent
     assert rig.sent.states() == {"a1": "ready"}
 
 
-def test_a_proof_that_a_restart_would_forget_is_not_told(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proof_that_a_restart_would_forget_is_not_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.desire(a_document({rig.gpu: [a_slice()]}))
     monkeypatch.setattr(store, "write_synced", full)
     rig.desire(a_document({rig.gpu: [a_slice(state="release")]}, generation=2))

@@ -143,11 +143,7 @@ def test_a_booking_reaches_containers_hooks_and_programs(
     portal.publish(a_document({portal.gpu(): []}, generation=2, mode="whole"))
     seen(lambda: portal.states() == {"w1": "empty"})
     assert list(cdi.iterdir()) == []
-    seen(
-        lambda: (
-            (hooks / "said").exists() and (hooks / "said").read_text() == "start BK-7\nend BK-7\n"
-        )
-    )
+    seen(lambda: (hooks / "said").exists() and (hooks / "said").read_text() == "start BK-7\nend BK-7\n")
     assert agent.stop() == 0
 
 
@@ -259,8 +255,7 @@ def test_a_change_is_applied_and_reported_in_half_a_second(portal: Portal, agent
     taken: list[float] = []
     for generation in range(1, 21):
         slices = [
-            a_slice(f"g{generation}-{slot}", slot=slot, starts=now(), ends=now() + HOUR)
-            for slot in (0, 2, 4)
+            a_slice(f"g{generation}-{slot}", slot=slot, starts=now(), ends=now() + HOUR) for slot in (0, 2, 4)
         ]
         begin = time.monotonic()
         portal.publish(a_document({portal.gpu(): slices}, generation=generation))
@@ -314,9 +309,7 @@ def test_without_a_token_a_new_node_says_what_to_do(portal: Portal, agent: Proce
     assert "give --portal and --token once" in agent.log()
 
 
-def test_an_agent_that_can_not_read_its_state_begins_nothing(
-    portal: Portal, agent: Process
-) -> None:
+def test_an_agent_that_can_not_read_its_state_begins_nothing(portal: Portal, agent: Process) -> None:
     agent.start()
     seen(lambda: len(portal.reports()) > 0)
     agent.stop()

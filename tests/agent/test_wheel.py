@@ -115,11 +115,11 @@ def test_the_wheel_has_the_agent_its_data_and_nothing_of_the_portal(wheel: Path)
 
 def test_the_command_names_what_a_node_does_not_have(installed: Installed) -> None:
     said = installed.run(
-        "python", "-I", "-c",
-        "from gpu_client.__main__ import console\n"
-        "try: console()\n"
-        "except SystemExit as error: print(error)",
-    )  # fmt: skip
+        "python",
+        "-I",
+        "-c",
+        "from gpu_client.__main__ import console\ntry: console()\nexcept SystemExit as error: print(error)",
+    )
     assert "from a checkout of the portal, pip install '.[cli]'" in said
 
 
@@ -127,13 +127,15 @@ def test_every_module_loads_without_the_server_s_packages(installed: Installed) 
     # The last one is for versions of Python before 3.11.3.
     assert installed.packages - {"async-timeout"} == {"nvidia-ml-py", "redis", "hiredis"}
     reported = installed.run(
-        "python", "-I", "-c",
+        "python",
+        "-I",
+        "-c",
         "import agent, importlib, json, pkgutil, sys, wire\n"
         "for package in (agent, wire):\n"
         "    found = pkgutil.walk_packages(package.__path__, f'{package.__name__}.')\n"
         "    for each in found: importlib.import_module(each.name)\n"
         "print(json.dumps([agent.__file__, sorted(sys.modules)]))",
-    )  # fmt: skip
+    )
     origin, modules = json.loads(reported)
     assert Path(origin).parent == installed.site / "agent"
     assert "agent.__main__" in modules
@@ -142,11 +144,13 @@ def test_every_module_loads_without_the_server_s_packages(installed: Installed) 
 
 def test_doctor_and_units_come_with_it(installed: Installed) -> None:
     reported = installed.run(
-        "python", "-I", "-c",
+        "python",
+        "-I",
+        "-c",
         "import runpy, sys\n"
         "sys.argv = ['gpu-agent', 'doctor', '--json']\n"
         "sys.exit(0 if runpy.run_module('agent')['main'](sys.argv[1:], {}) < 2 else 2)",
-    )  # fmt: skip
+    )
     checks = {each["name"]: each for each in json.loads(reported)["checks"]}
     assert checks["NVML binding"]["state"] == "ok"
     unit = installed.run("gpu-agent", "unit")

@@ -183,26 +183,38 @@ def some_hardware(gpus: int = 8) -> None:
     h100 = a_gpu_class("h100", label="H100 80 GB")
     with as_system():
         model = GpuModel.objects.create(
-            slug="h100-80gb", product_name="NVIDIA H100 80GB HBM3", gpu_class=h100,
+            slug="h100-80gb",
+            product_name="NVIDIA H100 80GB HBM3",
+            gpu_class=h100,
             memory_mb=81_559,
-        )  # fmt: skip
+        )
         MigPlacement.objects.bulk_create(
             MigPlacement(
-                model=model, profile=profile, profile_id=number, start=start, size=size,
-                compute=compute, limit=limit,
+                model=model,
+                profile=profile,
+                profile_id=number,
+                start=start,
+                size=size,
+                compute=compute,
+                limit=limit,
             )
             for profile, number, size, compute, limit, starts in H100_PLACEMENTS
             for start in starts
-        )  # fmt: skip
+        )
         rack = Rack.objects.create(name="a1")
         node = Node.objects.create(name="gpu-a1-01", rack=rack, state=Node.State.READY)
         Gpu.objects.bulk_create(
             Gpu(
-                number=index, node=node, index=index, uuid=f"GPU-{index}", model=model,
-                gpu_class=h100, domain=index // 4,
+                number=index,
+                node=node,
+                index=index,
+                uuid=f"GPU-{index}",
+                model=model,
+                gpu_class=h100,
+                domain=index // 4,
             )
             for index in range(gpus)
-        )  # fmt: skip
+        )
         SolverState.objects.get_or_create(id=1)
         PolicyVersion.objects.get_or_create(
             number=1, defaults={"document": {}, "state": "live", "created": timezone.now()}

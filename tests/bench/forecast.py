@@ -75,10 +75,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     began = time.perf_counter()
     found = {kind: held(kind, options.runs) for kind in KINDS}
     return {
-        "bench": "forecast", "runs": options.runs, "horizon_days": HORIZON,
-        "goal": [LEAST, MOST], "tenants": found,
-        "seconds": round(time.perf_counter() - began, 1), "machine": machine(),
-    }  # fmt: skip
+        "bench": "forecast",
+        "runs": options.runs,
+        "horizon_days": HORIZON,
+        "goal": [LEAST, MOST],
+        "tenants": found,
+        "seconds": round(time.perf_counter() - began, 1),
+        "machine": machine(),
+    }
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -58,10 +58,7 @@ def cpu_of_machine() -> tuple[float, float]:
 def cpu_of_programs(folder: Path) -> dict[str, float]:
     """Processor seconds so far of a site's programs by name, with their child processes. `folder`
     has the launcher's file of each program's process id."""
-    names = {
-        json.loads(path.read_text(encoding="utf-8"))["pid"]: path.stem
-        for path in folder.glob("*.pid")
-    }
+    names = {json.loads(path.read_text(encoding="utf-8"))["pid"]: path.stem for path in folder.glob("*.pid")}
     parents, seconds = dict[int, int](), dict[int, float]()
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -47,12 +47,26 @@ def _line(draw: random.Random, number: int) -> StatementLine:
             surcharge = cost_of(per_gpu_hour=more, units=56_000, seconds=draw.randint(1, seconds))
             exact += surcharge
     return StatementLine(
-        transfer=UUID(int=number), at=AT, kind=kind, booking=f"BK-{draw.randint(1, 20)}", name="",
-        project=f"p{draw.randint(1, 5)}", person="", campaign="", tier="standard",
-        gpu_class="h100", per_hour=hourly, peak_per_hour=peak_hourly, surcharge=surcharge,
-        exact=-exact if kind == "reverse" else exact, currency="EUR", note="", fee=fee,
-        day=AT.date(), labels={},
-    )  # fmt: skip
+        transfer=UUID(int=number),
+        at=AT,
+        kind=kind,
+        booking=f"BK-{draw.randint(1, 20)}",
+        name="",
+        project=f"p{draw.randint(1, 5)}",
+        person="",
+        campaign="",
+        tier="standard",
+        gpu_class="h100",
+        per_hour=hourly,
+        peak_per_hour=peak_hourly,
+        surcharge=surcharge,
+        exact=-exact if kind == "reverse" else exact,
+        currency="EUR",
+        note="",
+        fee=fee,
+        day=AT.date(),
+        labels={},
+    )
 
 
 def _uses(draw: random.Random, lines: Sequence[StatementLine]) -> Iterator[tuple[str, LineUse]]:
@@ -98,10 +112,13 @@ def measure(months: int, workers: int) -> dict[str, Any]:
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         found = [each for part in pool.imap_unordered(_faulty, chunks) for each in part]
     return {
-        "bench": "months", "months": months, "months_that_do_not_add_up": len(found),
-        "first": sorted(found)[:5], "seconds": round(time.perf_counter() - began, 1),
+        "bench": "months",
+        "months": months,
+        "months_that_do_not_add_up": len(found),
+        "first": sorted(found)[:5],
+        "seconds": round(time.perf_counter() - began, 1),
         "machine": machine(),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

@@ -22,9 +22,7 @@ def a_project(slug: str = "protein-folding", tenant: Tenant | None = None) -> Pr
 
 def a_budget(project: Project, amount: str = "100", period: Period = NOVEMBER) -> Budget:
     """A budget set by the system."""
-    return budget_set(
-        actor_id=None, project=project, period=period, amount=Decimal(amount), now=NOW
-    )
+    return budget_set(actor_id=None, project=project, period=period, amount=Decimal(amount), now=NOW)
 
 
 def a_hold(

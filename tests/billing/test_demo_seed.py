@@ -132,9 +132,7 @@ def story(booking: Booking) -> list[str]:
 
 
 def test_the_site_has_a_past_a_present_and_a_future() -> None:
-    states = {
-        row["state"]: row["n"] for row in Booking.objects.values("state").annotate(n=Count("id"))
-    }
+    states = {row["state"]: row["n"] for row in Booking.objects.values("state").annotate(n=Count("id"))}
     past = sum(states.get(str(s), 0) for s in (State.ENDED, State.CANCELLED, State.REFUSED))
     assert past >= 55
     assert Booking.objects.filter(state=State.SCHEDULED, starts=EDGE).count() >= 8
@@ -178,8 +176,9 @@ def test_every_run_has_what_the_services_write() -> None:
         kinds = story(booking)
         assert kinds[0] == "requested"
         assert kinds[-1] == "ended"
-        order = [kinds.index(each) for each in ("scheduled", "starting", "started", "ending")
-                 if each in kinds]  # fmt: skip
+        order = [
+            kinds.index(each) for each in ("scheduled", "starting", "started", "ending") if each in kinds
+        ]
         assert order == sorted(order)
         assert "started" in kinds
         assert ("checked_in" in kinds) == (booking.outcome != "no_show")
@@ -191,9 +190,7 @@ def test_every_run_has_what_the_services_write() -> None:
         assert not rows.exclude(state=Allocation.State.ENDED).exists()
     places = Allocation.objects.filter(state=Allocation.State.ENDED)
     closed = Occupancy.objects.filter(closed__gt=F("opened"))
-    assert set(places.values_list("id", flat=True)) == set(
-        closed.values_list("allocation_id", flat=True)
-    )
+    assert set(places.values_list("id", flat=True)) == set(closed.values_list("allocation_id", flat=True))
     assert not Occupancy.objects.filter(closed=None).exists()
 
 

@@ -74,9 +74,7 @@ class Ladder(Lab):
     def sent(self) -> list[tuple[str, int]]:
         """The events so far, with their percent."""
         rows = OutboxMessage.objects.filter(kind__startswith="budget.").order_by("id")
-        return [
-            (row.kind.removeprefix("budget.threshold_"), row.payload["percent"]) for row in rows
-        ]
+        return [(row.kind.removeprefix("budget.threshold_"), row.payload["percent"]) for row in rows]
 
 
 @pytest.mark.parametrize("level", ["project", "tenant", "person"])
@@ -87,8 +85,10 @@ def test_a_rung_refuses_new_bookings_and_goes_back_by_itself(level: str) -> None
     no = lab.book("1")
     assert isinstance(no, Refused)
     assert (no.code, no.numbers["level"], no.numbers["share"]) == (
-        "bookings_stopped", level, "80.00",
-    )  # fmt: skip
+        "bookings_stopped",
+        level,
+        "80.00",
+    )
     assert "no new bookings from 80 % on, and no longer ones" in no.sentence
     # What is not a new booking, such as an extension, is still held.
     lab.hold("1")
@@ -109,14 +109,14 @@ def test_each_crossing_is_announced_once_and_its_end_too() -> None:
 def test_rungs_to_mark_are_those_that_an_evaluation_changes() -> None:
     """Beat asks for them without the figures. A question that is always yes or never fails here."""
     percents = (1, 40, 60, 100, 150)
-    lab = Ladder(
-        *(Rung(name, each, "notify") for name in ("spent", "committed") for each in percents)
-    )
+    lab = Ladder(*(Rung(name, each, "notify") for name in ("spent", "committed") for each in percents))
     nothing = lab.limit("person", "0")
     ladder_set(
-        actor_id=None, budget=nothing, now=NOW,
+        actor_id=None,
+        budget=nothing,
+        now=NOW,
         rungs=[Rung("forecast", 100, "notify"), Rung("spent", 101, "notify")],
-    )  # fmt: skip
+    )
     limit = lab.limit("tenant", "1000")
     ladder_set(actor_id=None, budget=limit, rungs=[Rung("forecast", 100, "notify")], now=NOW)
     changed: list[int] = []
@@ -134,9 +134,12 @@ def test_rungs_to_mark_are_those_that_an_evaluation_changes() -> None:
     lab.settle(hold, "400")
     evaluate()
     charge_refund(
-        tenant_id=lab.project.tenant_id, reference=hold.reference, amount=Decimal(395), note="",
+        tenant_id=lab.project.tenant_id,
+        reference=hold.reference,
+        amount=Decimal(395),
+        note="",
         now=NOW,
-    )  # fmt: skip
+    )
     evaluate()
     Budget.objects.filter(id=limit.id).update(forecast=Decimal(1_000))
     evaluate()
@@ -178,9 +181,12 @@ def test_a_ladder_takes_no_nonsense() -> None:
         assert refusal.value.code == code
     with pytest.raises(IntegrityError), transaction.atomic():
         Guardrail.objects.create(
-            tenant_id=lab.project.tenant_id, budget=lab.budget, measure="luck", percent=5,
+            tenant_id=lab.project.tenant_id,
+            budget=lab.budget,
+            measure="luck",
+            percent=5,
             action="notify",
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture
@@ -188,9 +194,7 @@ def helix() -> Tenant:
     return a_tenant("helix", name="Helix Institute")
 
 
-def test_leads_and_admins_get_a_mail_and_programs_an_event(
-    helix: Tenant, settings: Settings
-) -> None:
+def test_leads_and_admins_get_a_mail_and_programs_an_event(helix: Tenant, settings: Settings) -> None:
     settings.MAIL_ON = True
     project = a_project(helix, "folding", name="Protein folding")
     lead, admin = a_member(project, Role.LEAD), a_tenant_admin(helix)
@@ -225,14 +229,17 @@ def test_an_admin_sees_what_a_rung_would_stop_before_it_is_set(helix: Tenant) ->
     project = a_project(helix, "folding")
     now = timezone.now()
     terms = BudgetTerms(month_of(now.date()), Decimal(100))
-    budget = budget_put(
-        actor_id=None, owner=BudgetOwner(helix.id, project.id), terms=terms, now=now
-    )
+    budget = budget_put(actor_id=None, owner=BudgetOwner(helix.id, project.id), terms=terms, now=now)
     client = Client()
     client.force_login(a_tenant_admin(helix).user)
     page = f"/t/helix/budgets/{budget.id}"
-    rung = {"add": "1", "measure": "committed", "percent": "90 %", "action": "no_bookings",
-            "audience": "both"}  # fmt: skip
+    rung = {
+        "add": "1",
+        "measure": "committed",
+        "percent": "90 %",
+        "action": "no_bookings",
+        "audience": "both",
+    }
     asked = client.post(page, rung).content.decode()
     assert "would have stopped no booking so far" in asked
     assert not Guardrail.objects.exists()

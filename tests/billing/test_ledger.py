@@ -63,8 +63,11 @@ def test_a_hold_is_set_aside_and_not_spent() -> None:
     a_budget(project, "100")
     a_hold(project, "57.60")
     assert shown(figures(project)) == (
-        Decimal(100), Decimal(0), Decimal("57.60"), Decimal("42.40"),
-    )  # fmt: skip
+        Decimal(100),
+        Decimal(0),
+        Decimal("57.60"),
+        Decimal("42.40"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,8 +85,11 @@ def test_settling_charges_what_was_used(amount: str, charged: str) -> None:
     hold = a_hold(project, "57.60")
     assert settle(hold, amount) == Decimal(charged)
     assert shown(figures(project)) == (
-        Decimal(100), Decimal(charged), Decimal(0), 100 - Decimal(charged),
-    )  # fmt: skip
+        Decimal(100),
+        Decimal(charged),
+        Decimal(0),
+        100 - Decimal(charged),
+    )
     assert ledger_check() == []
 
 
@@ -222,11 +228,16 @@ def test_a_hold_that_does_not_fit_says_what_is_left_and_what_it_needs() -> None:
         a_hold(project, "57.60")
     no = refusal.value
     assert (no.code, no.kind, no.param, no.owner) == (
-        "budget_exceeded", "budget", "request", "tenant_admin",
-    )  # fmt: skip
+        "budget_exceeded",
+        "budget",
+        "request",
+        "tenant_admin",
+    )
     assert (no.numbers["left"], no.numbers["needs"], no.numbers["short"]) == (
-        "12.00", "57.60", "45.60",
-    )  # fmt: skip
+        "12.00",
+        "57.60",
+        "45.60",
+    )
     assert "€12.00 left for November 2026; this needs €57.60" in no.sentence
     assert no.frees_at == datetime(2026, 12, 1, tzinfo=UTC)
     assert figures(project).held == Decimal(48)
@@ -265,8 +276,11 @@ def test_a_budget_may_grow_and_shrink_down_to_what_is_used() -> None:
     a_hold(project, "15")
     a_budget(project, "250.5")
     assert shown(figures(project)) == (
-        Decimal("250.5"), Decimal(20), Decimal(15), Decimal("215.5"),
-    )  # fmt: skip
+        Decimal("250.5"),
+        Decimal(20),
+        Decimal(15),
+        Decimal("215.5"),
+    )
     a_budget(project, "35")
     assert shown(figures(project)) == (Decimal(35), Decimal(20), Decimal(15), Decimal(0))
     with pytest.raises(Refused) as refusal:
@@ -359,8 +373,11 @@ def test_a_changed_balance_is_found_by_recomputing() -> None:
         Account.objects.filter(id=budget.account_id).update(pending=Decimal(3))
     (drift,) = ledger_check()
     assert (drift.account_id, drift.field, drift.stored, drift.recomputed) == (
-        budget.account_id, "pending", Decimal(3), Decimal(10),
-    )  # fmt: skip
+        budget.account_id,
+        "pending",
+        Decimal(3),
+        Decimal(10),
+    )
 
 
 def test_a_web_request_can_hold_but_not_move_balances() -> None:
@@ -441,5 +458,6 @@ def test_no_more_is_charged_or_kept_in_part_than_was_held() -> None:
     assert part(hold, "99", "0") == (Decimal(2), Decimal(0))
     assert part(hold, "1", "1") == (Decimal(0), Decimal(0))
     assert reference_totals(tenant_id=project.tenant_id, reference=hold.reference) == (
-        Decimal(0), Decimal(10),
-    )  # fmt: skip
+        Decimal(0),
+        Decimal(10),
+    )

@@ -34,9 +34,7 @@ def folding(helix: Tenant) -> Project:
 
 
 def signed_in(project: Project, role: str) -> Client:
-    member = (
-        a_tenant_admin(project.tenant) if role == Role.TENANT_ADMIN else a_member(project, role)
-    )
+    member = a_tenant_admin(project.tenant) if role == Role.TENANT_ADMIN else a_member(project, role)
     client = Client()
     client.force_login(member.user)
     return client
@@ -71,9 +69,7 @@ def amount_of(project: Project) -> Decimal | None:
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.RESEARCHER, Role.LEAD])
-def test_members_read_their_projects_budgets_and_find_nothing_to_change(
-    folding: Project, role: str
-) -> None:
+def test_members_read_their_projects_budgets_and_find_nothing_to_change(folding: Project, role: str) -> None:
     hidden = a_project(folding.tenant, "hidden", name="Hidden project")
     a_budget(folding)
     a_budget(hidden)
@@ -108,9 +104,12 @@ def test_a_lead_sets_budgets_below_the_project_and_only_there(folding: Project) 
     campaigns = "/t/helix/budgets/campaigns"
     client.post(campaigns, {"project": "folding", "name": "Ablation study"})
     form = {
-        "month": f"{MONTH.starts:%Y-%m}", "starts": MONTH.starts.isoformat(),
-        "last": (MONTH.ends - timedelta(days=1)).isoformat(), "warn_percent": "80", "kind": "soft",
-    }  # fmt: skip
+        "month": f"{MONTH.starts:%Y-%m}",
+        "starts": MONTH.starts.isoformat(),
+        "last": (MONTH.ends - timedelta(days=1)).isoformat(),
+        "warn_percent": "80",
+        "kind": "soft",
+    }
     for owner, status in [
         ("folding/campaign/ablation-study", 302),
         (f"folding/person/{lead.user.username}", 302),
@@ -131,9 +130,7 @@ def test_a_lead_sets_budgets_below_the_project_and_only_there(folding: Project) 
 
 
 @pytest.mark.parametrize("amount", BAD_AMOUNTS)
-def test_a_bad_amount_is_refused_beside_its_field_and_stays_typed(
-    folding: Project, amount: str
-) -> None:
+def test_a_bad_amount_is_refused_beside_its_field_and_stays_typed(folding: Project, amount: str) -> None:
     a_budget(folding)
     answer = signed_in(folding, Role.TENANT_ADMIN).post("/t/helix/budgets", a_form(folding, amount))
     page = answer.content.decode()
@@ -149,9 +146,7 @@ def test_a_bad_amount_is_refused_beside_its_field_and_stays_typed(
 
 @pytest.mark.parametrize("percent", ["0", "101", "x", "", "-5", "1e1"])
 def test_a_bad_warning_is_refused(folding: Project, percent: str) -> None:
-    answer = signed_in(folding, Role.TENANT_ADMIN).post(
-        "/t/helix/budgets", a_form(folding, "5", percent)
-    )
+    answer = signed_in(folding, Role.TENANT_ADMIN).post("/t/helix/budgets", a_form(folding, "5", percent))
     assert answer.status_code == 422
     assert amount_of(folding) is None
 
@@ -330,9 +325,11 @@ def test_an_admin_sets_the_budget_of_a_lab_above_its_projects(folding: Project) 
     a_budget(folding, "1200")
     client = signed_in(folding, Role.TENANT_ADMIN)
     form = {
-        "month": f"{MONTH.starts:%Y-%m}", "starts": MONTH.starts.isoformat(),
-        "last": (MONTH.ends - timedelta(days=1)).isoformat(), "warn_percent": "80",
-    }  # fmt: skip
+        "month": f"{MONTH.starts:%Y-%m}",
+        "starts": MONTH.starts.isoformat(),
+        "last": (MONTH.ends - timedelta(days=1)).isoformat(),
+        "warn_percent": "80",
+    }
     made = client.post("/t/helix/budgets", {**form, "owner": "lab/imaging", "amount": "€1,000"})
     assert made.status_code == 302
     page = client.get("/t/helix/budgets").content.decode()
@@ -349,9 +346,12 @@ def test_operators_set_budgets_of_the_platform_and_their_ladders(folding: Projec
     operator = an_operators_client()
     a_budget(folding)
     form = {
-        "starts": MONTH.starts.isoformat(), "warn_percent": "80", "kind": "hard",
-        "last": (MONTH.ends - timedelta(days=1)).isoformat(), "amount": "€1,500",
-    }  # fmt: skip
+        "starts": MONTH.starts.isoformat(),
+        "warn_percent": "80",
+        "kind": "hard",
+        "last": (MONTH.ends - timedelta(days=1)).isoformat(),
+        "amount": "€1,500",
+    }
     wrong = operator.post("/ops/budgets", {**form, "amount": "much"})
     assert (wrong.status_code, 'aria-invalid="true"' in wrong.content.decode()) == (422, True)
     page = operator.post("/ops/budgets", form, follow=True).content.decode()

@@ -43,8 +43,7 @@ def test_a_version_counts_from_its_date_until_the_next() -> None:
     later = NOW + timedelta(days=14)
     price_book_publish(actor_id=None, valid_from=later, prices=higher, now=NOW)
     before, after = (
-        PriceShelf.read(at).price("h100", "spot", at)
-        for at in (later - timedelta(seconds=1), later)
+        PriceShelf.read(at).price("h100", "spot", at) for at in (later - timedelta(seconds=1), later)
     )
     assert (before.version, before.per_gpu_hour) == (1, Decimal("1.68"))
     assert (after.version, after.per_gpu_hour) == (2, Decimal("3.36"))
@@ -83,9 +82,7 @@ def test_without_any_book_there_is_no_price() -> None:
 def test_dates_that_do_not_follow_are_refused(days: int, code: str) -> None:
     a_price_book(NOW)
     with pytest.raises(Refused) as refusal:
-        price_book_publish(
-            actor_id=None, valid_from=NOW + timedelta(days=days), prices=PRICES, now=NOW
-        )
+        price_book_publish(actor_id=None, valid_from=NOW + timedelta(days=days), prices=PRICES, now=NOW)
     assert (refusal.value.code, refusal.value.param) == (code, "valid_from")
     assert PriceBook.objects.count() == 1
 
@@ -148,9 +145,7 @@ def test_a_draft_counts_in_no_quote_until_a_second_person_has_published_it() -> 
     assert events_publish(messages, NOW) == 1
     event = PublishedEvent.objects.get(tenant=tenant)
     assert (event.type, event.data["price_book"]["version"]) == ("price_book.published", 2)
-    assert PriceShelf.read(book.valid_from).price(
-        "h100", "spot", book.valid_from
-    ).per_gpu_hour == Decimal(2)
+    assert PriceShelf.read(book.valid_from).price("h100", "spot", book.valid_from).per_gpu_hour == Decimal(2)
     with pytest.raises(Refused, match="draft_decided"):
         price_draft_discard(operator_id=bob.pk, draft_id=draft.id, now=NOW)
 
@@ -192,9 +187,7 @@ def test_what_was_read_is_what_is_published() -> None:
     ada, bob = an_operator(), an_operator()
     draft = a_draft(ada, h100_spot="2")
     with pytest.raises(Refused, match="not_allowed"):
-        price_draft_save(
-            author_id=bob.pk, draft_id=draft.id, terms=DraftTerms.of_draft(draft), now=NOW
-        )
+        price_draft_save(author_id=bob.pk, draft_id=draft.id, terms=DraftTerms.of_draft(draft), now=NOW)
     price_draft_save(author_id=ada.pk, draft_id=draft.id, terms=DraftTerms(PRICES), now=NOW)
     with pytest.raises(Refused, match="draft_changed"):
         published(bob, draft)

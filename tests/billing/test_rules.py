@@ -43,9 +43,7 @@ DECEMBER = Period(date(2026, 12, 1), date(2027, 1, 1))
         pytest.param("0.0054", 56_000, 1, "0.000002", id="one and a half steps go to the even two"),
     ],
 )
-def test_cost_is_price_times_gpus_times_hours(
-    price: str, units: int, seconds: int, expected: str
-) -> None:
+def test_cost_is_price_times_gpus_times_hours(price: str, units: int, seconds: int, expected: str) -> None:
     cost = cost_of(per_gpu_hour=Decimal(price), units=units, seconds=seconds)
     assert str(cost) == expected
 
@@ -97,9 +95,7 @@ def test_shares_add_up_exactly_and_none_is_negative(
         pytest.param([], datetime(2026, 11, 30, tzinfo=UTC), id="nothing there"),
     ],
 )
-def test_the_first_uncovered_instant_is_found(
-    periods: list[Period], expected: datetime | None
-) -> None:
+def test_the_first_uncovered_instant_is_found(periods: list[Period], expected: datetime | None) -> None:
     starts, ends = datetime(2026, 11, 30, tzinfo=UTC), datetime(2026, 12, 2, tzinfo=UTC)
     assert uncovered_from(starts, ends, periods) == expected
 
@@ -107,11 +103,34 @@ def test_the_first_uncovered_instant_is_found(
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", "NaN", "nan", "sNaN", "Infinity", "-inf", "-1", "+1", "1e30", "1E3", "1,00.00",
-        "1.000,00", "1_000", "0x10", "12.", ".5", "1.234", "1000000000", "\u0663", "\uff11",
-        "1 000", "1\n2", "five", "€", "1,0000",
+        "",
+        " ",
+        "NaN",
+        "nan",
+        "sNaN",
+        "Infinity",
+        "-inf",
+        "-1",
+        "+1",
+        "1e30",
+        "1E3",
+        "1,00.00",
+        "1.000,00",
+        "1_000",
+        "0x10",
+        "12.",
+        ".5",
+        "1.234",
+        "1000000000",
+        "\u0663",
+        "\uff11",
+        "1 000",
+        "1\n2",
+        "five",
+        "€",
+        "1,0000",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_a_plain_amount_is_refused_at_its_field(text: str) -> None:
     with pytest.raises(Refused) as refusal:
         amount_parse(text, param="amount")
@@ -145,9 +164,7 @@ def test_money_is_shown_with_two_places(amount: str, currency: str, text: str) -
 
 def test_months_and_other_periods_are_named() -> None:
     assert period_text(NOVEMBER) == "November 2026"
-    assert period_text(Period(date(2026, 11, 3), date(2026, 11, 18))) == (
-        "3 Nov 2026 to 17 Nov 2026"
-    )
+    assert period_text(Period(date(2026, 11, 3), date(2026, 11, 18))) == ("3 Nov 2026 to 17 Nov 2026")
     assert month_of(date(2026, 12, 31)) == DECEMBER
     assert month_after(date(2026, 1, 31)) == date(2026, 2, 1)
 

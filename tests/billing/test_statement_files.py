@@ -32,12 +32,26 @@ from tests.billing.builders import NOVEMBER, NOW
 
 def a_line(exact: str = "4.8", **more: object) -> StatementLine:
     facts: dict[str, object] = {
-        "transfer": uuid4(), "at": NOW, "kind": "settle", "booking": "BK-7", "name": "run",
-        "project": "folding", "person": "mara", "campaign": "", "tier": "standard",
-        "gpu_class": "h100", "per_hour": Decimal("2.4"), "peak_per_hour": Decimal(3),
-        "surcharge": Decimal(0), "exact": Decimal(exact), "currency": "EUR", "note": "",
-        "fee": "", "day": NOW.date(), "labels": {},
-    }  # fmt: skip
+        "transfer": uuid4(),
+        "at": NOW,
+        "kind": "settle",
+        "booking": "BK-7",
+        "name": "run",
+        "project": "folding",
+        "person": "mara",
+        "campaign": "",
+        "tier": "standard",
+        "gpu_class": "h100",
+        "per_hour": Decimal("2.4"),
+        "peak_per_hour": Decimal(3),
+        "surcharge": Decimal(0),
+        "exact": Decimal(exact),
+        "currency": "EUR",
+        "note": "",
+        "fee": "",
+        "day": NOW.date(),
+        "labels": {},
+    }
     return StatementLine(**(facts | more))  # type: ignore[arg-type]
 
 
@@ -60,9 +74,12 @@ def a_random_line(draw: Random) -> tuple[StatementLine, int]:
     fee = draw.choice(("", "", {"settle": "no_show", "reverse": "late_share"}.get(kind, "")))
     peak = draw.randrange(micros + 1) if kind == "settle" and not fee else 0
     line = a_line(
-        str(Decimal(micros) / 10**6), kind=kind, fee=fee, booking=f"BK-{draw.randrange(3)}",
+        str(Decimal(micros) / 10**6),
+        kind=kind,
+        fee=fee,
+        booking=f"BK-{draw.randrange(3)}",
         surcharge=Decimal(peak) / 10**6,
-    )  # fmt: skip
+    )
     return line, micros
 
 
@@ -102,11 +119,25 @@ def test_a_csv_ends_with_its_sums_and_holds_no_formula() -> None:
 # Published rules of FOCUS 1.2 that these rows can break: columns that must not be empty, and the
 # values that are allowed.
 NEVER_EMPTY = (
-    "BilledCost", "BillingAccountId", "BillingAccountType", "BillingCurrency", "BillingPeriodStart",
-    "BillingPeriodEnd", "ChargeCategory", "ChargePeriodStart", "ChargePeriodEnd", "ContractedCost",
-    "EffectiveCost", "InvoiceIssuerName", "ListCost", "ProviderName", "PublisherName",
-    "ServiceCategory", "ServiceName", "ServiceSubcategory",
-)  # fmt: skip
+    "BilledCost",
+    "BillingAccountId",
+    "BillingAccountType",
+    "BillingCurrency",
+    "BillingPeriodStart",
+    "BillingPeriodEnd",
+    "ChargeCategory",
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "ContractedCost",
+    "EffectiveCost",
+    "InvoiceIssuerName",
+    "ListCost",
+    "ProviderName",
+    "PublisherName",
+    "ServiceCategory",
+    "ServiceName",
+    "ServiceSubcategory",
+)
 NULLABLE = (
     "BillingAccountName",
     "ChargeClass",
@@ -138,9 +169,7 @@ def test_the_focus_export_keeps_the_published_rules_of_its_columns() -> None:
             first, last = (datetime.fromisoformat(row[f"{name}{end}"]) for end in ("Start", "End"))
             assert first < last
         # A quantity has a unit, a price has a category, and they multiply to the cost.
-        assert (
-            bool(row["PricingQuantity"]) == bool(row["PricingUnit"]) == bool(row["PricingCategory"])
-        )
+        assert bool(row["PricingQuantity"]) == bool(row["PricingUnit"]) == bool(row["PricingCategory"])
         assert bool(row["ConsumedQuantity"]) == bool(row["ConsumedUnit"])
         if row["PricingQuantity"]:
             cost = Decimal(row["PricingQuantity"]) * Decimal(row["ListUnitPrice"])
@@ -164,9 +193,11 @@ def test_the_parts_of_random_lines_add_up_to_the_last_digit() -> None:
         rate = Rate(plain, plain + rise)
         spell = Spell(seconds, peak)
         line = a_line(
-            str(rate.cost(spell)), per_hour=plain, peak_per_hour=plain + rise,
+            str(rate.cost(spell)),
+            per_hour=plain,
+            peak_per_hour=plain + rise,
             surcharge=rate.surcharge(spell),
-        )  # fmt: skip
+        )
         assert sum(part.exact for part in line.parts()) == line.exact
         step = Decimal("0.000002") / min(plain, rise)
         assert abs((line.hours or 0) - Decimal(seconds) / 3600) <= step + Decimal("0.000001")
@@ -209,9 +240,7 @@ def test_unused_time_and_energy_are_columns_of_a_statement_that_add_up() -> None
 def test_unused_time_is_rows_of_its_own_in_the_focus_export() -> None:
     lines = [a_line("3"), a_line("-1", kind="reverse"), a_line("6"), a_line("1", booking="BK-8")]
     rows = rows_of(focus_csv(lines, ("helix", "Helix"), NOVEMBER.starts, USES))
-    shown = [
-        (row["CapacityReservationStatus"], row["BilledCost"], row["x_EnergyKwh"]) for row in rows
-    ]
+    shown = [(row["CapacityReservationStatus"], row["BilledCost"], row["x_EnergyKwh"]) for row in rows]
     assert shown == [
         ("Unused", "3", "1.5"),
         ("", "-1", ""),
@@ -245,9 +274,11 @@ def a_mixed_line(exact: str = "39", **more: object) -> StatementLine:
     """Three hours of 2 H100 and 4 L40S at 12 an hour together, of which an hour in peak hours."""
     shares = (ClassShare("h100", "", Decimal(8)), ClassShare("l40s", "", Decimal(4)))
     facts: dict[str, object] = {
-        "per_hour": Decimal(12), "peak_per_hour": Decimal(15), "surcharge": Decimal(3),
+        "per_hour": Decimal(12),
+        "peak_per_hour": Decimal(15),
+        "surcharge": Decimal(3),
         "shares": shares,
-    }  # fmt: skip
+    }
     return a_line(exact, **(facts | more))
 
 
@@ -265,9 +296,7 @@ def test_a_booking_of_several_classes_has_a_line_for_each_that_add_up() -> None:
     draw = Random(7)  # noqa: S311 (not a secret)
     for _ in range(300):
         exact = Decimal(draw.randrange(-(10**9), 10**9)) / 10**6
-        shares = tuple(
-            ClassShare(name, "", Decimal(draw.randrange(1, 10**6)) / 1_000) for name in "abcd"
-        )
+        shares = tuple(ClassShare(name, "", Decimal(draw.randrange(1, 10**6)) / 1_000) for name in "abcd")
         line = a_mixed_line(str(exact), shares=shares)
         for name in ("amount", "exact", "surcharge", "per_hour"):
             assert sum(getattr(each, name) for each in line.by_class()) == getattr(line, name)

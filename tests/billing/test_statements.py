@@ -57,9 +57,7 @@ class Site:
         self.member = a_member(self.project, Role.RESEARCHER)
         self.admin = a_tenant_admin(self.tenant)
         with as_system():
-            budget_set(
-                actor_id=None, project=self.project, period=NOVEMBER, amount=Decimal(100), now=NOW
-            )
+            budget_set(actor_id=None, project=self.project, period=NOVEMBER, amount=Decimal(100), now=NOW)
             self.booking = a_booking(self.member, now=NOW)
             Booking.objects.update(labels={"team": "vision"})
             self.charge("12.345678")
@@ -67,26 +65,35 @@ class Site:
     def charge(self, amount: str, now: datetime = NOW) -> None:
         """Holds and charges an amount."""
         hold_place(
-            tenant_id=self.tenant.id, project_id=self.project.id, reference=self.booking.id,
-            amount=Decimal(amount), starts=NOW, ends=NOW + timedelta(hours=1), now=now,
-        )  # fmt: skip
-        hold_settle(
-            tenant_id=self.tenant.id, reference=self.booking.id, amount=Decimal(amount), now=now
+            tenant_id=self.tenant.id,
+            project_id=self.project.id,
+            reference=self.booking.id,
+            amount=Decimal(amount),
+            starts=NOW,
+            ends=NOW + timedelta(hours=1),
+            now=now,
         )
+        hold_settle(tenant_id=self.tenant.id, reference=self.booking.id, amount=Decimal(amount), now=now)
 
     def add(self, amount: str, now: datetime) -> None:
         """Charges more, as an operator."""
         charge_add(
-            tenant_id=self.tenant.id, reference=self.booking.id, amount=Decimal(amount),
-            note="late", now=now,
-        )  # fmt: skip
+            tenant_id=self.tenant.id,
+            reference=self.booking.id,
+            amount=Decimal(amount),
+            note="late",
+            now=now,
+        )
 
     def refund(self, amount: str, now: datetime) -> None:
         """Refunds an amount, as an operator."""
         charge_refund(
-            tenant_id=self.tenant.id, reference=self.booking.id, amount=Decimal(amount),
-            note="slow", now=now,
-        )  # fmt: skip
+            tenant_id=self.tenant.id,
+            reference=self.booking.id,
+            amount=Decimal(amount),
+            note="slow",
+            now=now,
+        )
 
     def client(self, *, admin: bool = False) -> Client:
         """A browser of the admin or of the researcher."""
@@ -140,9 +147,7 @@ def test_the_kept_sums_are_those_of_the_lines_in_every_grouping(site: Site) -> N
             )
             now = NOW + timedelta(hours=5 * number)
             site.charge(f"0.{random.randrange(1, 999)}5", now=now)
-            hold_settle(
-                tenant_id=site.tenant.id, reference=site.booking.id, amount=Decimal(1), now=now
-            )
+            hold_settle(tenant_id=site.tenant.id, reference=site.booking.id, amount=Decimal(1), now=now)
             site.add("0.125", now=now)
             site.refund("0.115", now=now)
         for of_project in (None, folding, other):
@@ -176,8 +181,11 @@ def test_a_charge_that_is_given_back_in_parts_leaves_nothing(site: Site) -> None
         lines = list(statement_lines(StatementOf(site.tenant.id, NOVEMBER)))[1:]
         (last,) = statement_page(StatementOf(site.tenant.id, NOVEMBER), offset=0, limit=1)
     assert [line.amount for line in lines] == [
-        Decimal("14.38"), Decimal("-4.79"), Decimal("-4.80"), Decimal("-4.79"),
-    ]  # fmt: skip
+        Decimal("14.38"),
+        Decimal("-4.79"),
+        Decimal("-4.80"),
+        Decimal("-4.79"),
+    ]
     assert last == lines[-1], "a page knows the lines before it"
 
 
@@ -312,9 +320,7 @@ def test_people_read_statements_of_their_projects_and_admins_of_all(site: Site) 
     assert member.get(f"{page}/2026-11.exe").status_code == 404
     assert member.get(f"{page}/nonsense.csv").status_code == 422
     assert member.post(page, {"month": "2020-01", "sure": "1"}).status_code == 403
-    assert "can't be undone" in admin.post(page, {"month": "2020-01"}).content.decode().replace(
-        "&#x27;", "'"
-    )
+    assert "can't be undone" in admin.post(page, {"month": "2020-01"}).content.decode().replace("&#x27;", "'")
     assert admin.post(page, {"month": "2020-01", "sure": "1"}).status_code == 302
     assert "closed on" in admin.get(page, {"month": "2020-01"}).content.decode()
 
@@ -329,9 +335,10 @@ def test_the_class_of_each_group_has_its_part_of_a_charge(site: Site) -> None:
         ask = AskDocument.from_json(site.booking.ask)
         mixed = replace(ask, groups=(AskGroup("l40s", 2),))
         Booking.objects.filter(id=site.booking.id).update(
-            ask=mixed.to_json(), price_version=book.version,
+            ask=mixed.to_json(),
+            price_version=book.version,
             price_per_hour=Decimal(6),
-        )  # fmt: skip
+        )
         site.charge("3")
         of = StatementOf(site.tenant.id, NOVEMBER)
         before = statement_of(of, "tier").totals

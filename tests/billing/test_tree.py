@@ -131,8 +131,11 @@ def test_each_level_refuses_what_it_can_not_pay_and_says_whose_it_is(
     no = refusal.value
     assert subject in no.sentence
     assert (no.code, no.owner, no.numbers["level"], no.numbers["short"]) == (
-        "budget_exceeded", owner, level, "0.01",
-    )  # fmt: skip
+        "budget_exceeded",
+        owner,
+        level,
+        "0.01",
+    )
     assert no.frees_at == datetime(2026, 12, 1, tzinfo=UTC)
     assert Transfer.objects.filter(kind="hold").count() == 1
     assert ledger_check() == []
@@ -195,8 +198,11 @@ def test_corrections_and_moves_reach_every_level() -> None:
     hold = lab.hold("80")
     lab.settle(hold, "80")
     at: dict[str, Any] = {
-        "tenant_id": lab.project.tenant_id, "reference": hold.reference, "note": "", "now": NOW,
-    }  # fmt: skip
+        "tenant_id": lab.project.tenant_id,
+        "reference": hold.reference,
+        "note": "",
+        "now": NOW,
+    }
     charge_refund(amount=Decimal(30), **at)
     charge_add(amount=Decimal(5), **at)
     assert spent_and_held(person) == spent_and_held(tenant) == (55, 0)
@@ -237,10 +243,12 @@ def test_random_lives_of_holds_add_up_at_every_level() -> None:
             level
             for level in limits
             if in_november
-            and (level in ("platform", "tenant", "lab")
-                 or (level == "person" and person == lab.mara)
-                 or (level == "campaign" and campaign))
-        ]  # fmt: skip
+            and (
+                level in ("platform", "tenant", "lab")
+                or (level == "person" and person == lab.mara)
+                or (level == "campaign" and campaign)
+            )
+        ]
         charged = None
         if random.random() < 0.6:
             charged = lab.settle(hold, str(amount * random.randrange(0, 3) / 2))
@@ -299,9 +307,7 @@ def test_a_project_brings_its_money_to_the_budget_of_its_lab() -> None:
     tenant = lab.project.tenant
     target = tenants.Lab.objects.create(tenant=tenant, slug="next", name="Next")
     terms = BudgetTerms(NOVEMBER, Decimal(50))
-    new = budget_put(
-        actor_id=None, owner=BudgetOwner(tenant.id, lab_id=target.id), terms=terms, now=NOW
-    )
+    new = budget_put(actor_id=None, owner=BudgetOwner(tenant.id, lab_id=target.id), terms=terms, now=NOW)
     admin = an_actor(a_tenant_admin(tenant))
     with pytest.raises(Refused, match="more than the budget of the lab has left"):
         project_lab_set(actor=admin, project=lab.project.slug, lab="next", now=NOW)
@@ -319,22 +325,34 @@ def test_the_database_keeps_levels_apart_and_in_place() -> None:
     account = Account.objects.create(tenant=lab.project.tenant, kind="budget")
     with pytest.raises(IntegrityError, match="budget_periods_apart"), transaction.atomic():
         Budget.objects.create(
-            tenant=lab.project.tenant, level="tenant", account=account,
-            starts=date(2026, 11, 30), ends=date(2026, 12, 2),
-        )  # fmt: skip
+            tenant=lab.project.tenant,
+            level="tenant",
+            account=account,
+            starts=date(2026, 11, 30),
+            ends=date(2026, 12, 2),
+        )
     with pytest.raises(IntegrityError, match="budget_level"), transaction.atomic():
         Budget.objects.create(
-            tenant=lab.project.tenant, level="person", project=lab.project, account=account,
-            starts=date(2027, 1, 1), ends=date(2027, 1, 2),
-        )  # fmt: skip
+            tenant=lab.project.tenant,
+            level="person",
+            project=lab.project,
+            account=account,
+            starts=date(2027, 1, 1),
+            ends=date(2027, 1, 2),
+        )
     with pytest.raises(Exception, match="keeps its level"), transaction.atomic():
         Budget.objects.filter(id=budget.id).update(ends=date(2027, 1, 1))
     foreign = Lab()
     with pytest.raises(IntegrityError, match="campaign_id_in_project"), transaction.atomic():
         Budget.objects.create(
-            tenant=lab.project.tenant, level="campaign", project=lab.project, account=account,
-            campaign=foreign.campaign, starts=date(2027, 1, 1), ends=date(2027, 1, 2),
-        )  # fmt: skip
+            tenant=lab.project.tenant,
+            level="campaign",
+            project=lab.project,
+            account=account,
+            campaign=foreign.campaign,
+            starts=date(2027, 1, 1),
+            ends=date(2027, 1, 2),
+        )
 
 
 def test_a_repeated_budget_renews_itself_and_takes_along_what_is_left() -> None:

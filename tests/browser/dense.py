@@ -47,9 +47,7 @@ class Dense:
             project=project,
             owner_id=owner.user_id,
             number=number,
-            name=self.random.choice(
-                ("", f"train-{number}", "a-name-of-forty-characters-to-be-cut-off")
-            ),
+            name=self.random.choice(("", f"train-{number}", "a-name-of-forty-characters-to-be-cut-off")),
             tier=self.tier,
             ask=an_ask(hours=1).to_json(),
             duration_seconds=int((ends - starts).total_seconds()),
@@ -88,9 +86,7 @@ class Dense:
         for profile, start, _ in PROFILES:
             for starts, ends in self.stretches():
                 booking = self.booking(starts, ends)
-                self.rows.append(
-                    a_row(booking, gpu, profile=profile, start=start, starts=starts, ends=ends)
-                )
+                self.rows.append(a_row(booking, gpu, profile=profile, start=start, starts=starts, ends=ends))
 
     def shared(self, gpu: Gpu) -> None:
         """Two shares on one GPU."""

@@ -232,17 +232,13 @@ def _watched(context: BrowserContext, found: Site, faults: list[str]) -> Page:
     page.on(
         "request",
         lambda asked: (
-            faults.append(f"asks {asked.url}")
-            if urlsplit(asked.url).netloc not in ("", own)
-            else None
+            faults.append(f"asks {asked.url}") if urlsplit(asked.url).netloc not in ("", own) else None
         ),
     )
     return page
 
 
-def _look(
-    page: Page, found: Site, look: Look, what: tuple[str, str, Path, list[str]]
-) -> Iterator[str]:
+def _look(page: Page, found: Site, look: Look, what: tuple[str, str, Path, list[str]]) -> Iterator[str]:
     name, address, folder, faults = what
     url = address_of(page, found, address)
     if url is None:
@@ -255,9 +251,7 @@ def _look(
     if name == "missing":
         # Chromium itself logs that the page was not found.
         faults.clear()
-    sizes = page.evaluate(
-        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    )
+    sizes = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     if sizes[0] > sizes[1]:
         yield f"{look.name(name)}: scrolls sideways, {sizes[0]} in {sizes[1]} px"
     if WORDS.search(page.inner_text("body")):

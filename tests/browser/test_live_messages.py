@@ -42,14 +42,10 @@ def _post(site: Site, path: str, **sent: str) -> str:
 
 
 def _booked(site: Site) -> str:
-    return _post(
-        site, "bookings", project="language-models", tier="standard", request="1 h100 1h tomorrow"
-    )
+    return _post(site, "bookings", project="language-models", tier="standard", request="1 h100 1h tomorrow")
 
 
-def test_a_page_that_lost_every_message_finds_out_by_the_next_beat(
-    page: Page, running: Site
-) -> None:
+def test_a_page_that_lost_every_message_finds_out_by_the_next_beat(page: Page, running: Site) -> None:
     lost: list[str] = []
 
     def only_beats(socket: WebSocketRoute) -> None:
@@ -73,9 +69,7 @@ def test_a_page_that_lost_every_message_finds_out_by_the_next_beat(
     assert "booking.changed" in lost
 
 
-def test_a_page_that_hears_nothing_says_since_when_and_looks_by_itself(
-    page: Page, running: Site
-) -> None:
+def test_a_page_that_hears_nothing_says_since_when_and_looks_by_itself(page: Page, running: Site) -> None:
     label = _booked(running)
     page.route_web_socket("**/ws/t/**", lambda socket: None)
     page.clock.install()

@@ -91,9 +91,7 @@ def test_book_a_slice_by_typing_and_a_gpu_by_dragging_use_them_and_pay_for_the_t
     # Nothing is reloaded from here on: the page itself notices.
     page.evaluate("window.notReloaded = true")
     for label in (typed, drawn):
-        expect(_bar(page, label)).to_have_attribute(
-            "aria-label", re.compile(", running$"), timeout=READY_MS
-        )
+        expect(_bar(page, label)).to_have_attribute("aria-label", re.compile(", running$"), timeout=READY_MS)
     assert page.evaluate("window.notReloaded")
 
     for label in (typed, drawn):
@@ -169,9 +167,7 @@ def test_slash_type_enter_enter_books_beside_the_timeline_and_nothing_unseen(
     expect(page.locator("[data-made]")).to_be_focused()
 
 
-def test_a_finished_draft_on_the_grid_is_opened_and_booked_with_two_enters(
-    page: Page, running: Site
-) -> None:
+def test_a_finished_draft_on_the_grid_is_opened_and_booked_with_two_enters(page: Page, running: Site) -> None:
     day = (timezone.now() + timedelta(days=12)).strftime("%Y-%m-%dT00:00")
     page.goto(running.tenant(f"timeline?open=gpu-c1-01&from={day}"))
     lane = page.locator('.lane[data-key="gpu-c1-01/1"]')
@@ -183,9 +179,7 @@ def test_a_finished_draft_on_the_grid_is_opened_and_booked_with_two_enters(
     assert _made(page).startswith("BK-")
 
 
-def test_a_changed_text_can_not_book_the_option_of_the_text_before(
-    page: Page, running: Site
-) -> None:
+def test_a_changed_text_can_not_book_the_option_of_the_text_before(page: Page, running: Site) -> None:
     page.goto(running.tenant("book?q=1+l40s+1h+tomorrow"))
     _book_focused(page)
     page.locator("#ask").focus()

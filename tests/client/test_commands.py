@@ -27,9 +27,13 @@ class Terminal:
     def __init__(self, folder: Path, token: str) -> None:
         self.file = folder / "gpu.json"
         self.environment = {
-            "GPU_CONFIG": str(self.file), "GPU_URL": "http://localhost", "GPU_TOKEN": token,
-            "GPU_AGENT_STATE": str(folder), "GPU_PROJECT": "folding", "COLUMNS": "240",
-        }  # fmt: skip
+            "GPU_CONFIG": str(self.file),
+            "GPU_URL": "http://localhost",
+            "GPU_TOKEN": token,
+            "GPU_AGENT_STATE": str(folder),
+            "GPU_PROJECT": "folding",
+            "COLUMNS": "240",
+        }
 
     def run(self, *words: str, status: int = 0, typed: str = "") -> Result:
         result = CliRunner().invoke(commands.app, words, env=self.environment, input=typed)
@@ -90,15 +94,20 @@ def test_the_message_of_the_day_says_what_ends_and_what_is_idle(mara: Terminal) 
     def booking(number: str, node: str, minutes: int, idle: str | None = None) -> dict[str, Any]:
         until = (now + timedelta(minutes=minutes)).isoformat()
         return {
-            "number": number, "name": "", "state": "active", "idle_veto_until": idle,
-            "allocations": [{"node": node, "gpu_index": 3}], "ended_at": None,
+            "number": number,
+            "name": "",
+            "state": "active",
+            "idle_veto_until": idle,
+            "allocations": [{"node": node, "gpu_index": 3}],
+            "ended_at": None,
             "window": {"planned_ends": until, "ends": None},
-        }  # fmt: skip
+        }
 
     rows = [
-        booking("BK-1", "n1", 30), booking("BK-2", "n2", 30),
+        booking("BK-1", "n1", 30),
+        booking("BK-2", "n2", 30),
         booking("BK-3", "n1", 300, idle=now.isoformat()),
-    ]  # fmt: skip
+    ]
     text = "\n".join(motd_lines(rows, "n1", now, Clock()))
     assert "gpu extend BK-1 1h" in text
     assert "gpu still-needed BK-3" in text
@@ -191,9 +200,7 @@ def test_what_is_wrong_with_a_token_or_an_address_is_said_without_it(
     assert "gpup_pat" not in refused.output
 
 
-def test_other_servers_and_broken_ones_are_no_portal(
-    mara: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_servers_and_broken_ones_are_no_portal(mara: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(handle: Any) -> None:  # noqa: ANN401 (a handler of httpx)
         transport = httpx.MockTransport(handle)
         monkeypatch.setattr(session, "Client", lambda config: Client(config, transport))
@@ -221,11 +228,11 @@ def test_watch_and_hooks_follow_the_booking_over_broken_streams(
 
     streams = [
         'data: {"id": "evt_0", "type": "budget.threshold_reached", "data": {"budget": {}}}\n\n'
-        ":\n\n" + event(1, "bk_other", "started", "active")
-        + event(2, "bk_1", "pause_notified", "pausing"),
-        event(3, "bk_1", "paused", "paused") + event(4, "bk_1", "ended", "ended")
+        ":\n\n" + event(1, "bk_other", "started", "active") + event(2, "bk_1", "pause_notified", "pausing"),
+        event(3, "bk_1", "paused", "paused")
+        + event(4, "bk_1", "ended", "ended")
         + event(5, "bk_1", "corrected", "ended"),
-    ]  # fmt: skip
+    ]
     asked: list[str | None] = []
     broken: list[str | None] = []
     states: list[str] = []
@@ -264,9 +271,7 @@ def test_times_are_in_the_zone_of_the_account_or_of_an_option(mara: Terminal) ->
     fixed = ("book", "-y", "1 h100 tomorrow 14:00 to 18:00")
     # The account's zone is Europe/Berlin.
     assert re.search(r" 14:00 \+0[12]00", mara.run(*fixed, status=4).stdout)
-    assert re.search(
-        r" 1[78]:45 \+0545", mara.run("show", "BK-1", "--zone", "Asia/Kathmandu").stdout
-    )
+    assert re.search(r" 1[78]:45 \+0545", mara.run("show", "BK-1", "--zone", "Asia/Kathmandu").stdout)
     # The words of a request are read in the zone in which its times are printed.
     mara.environment["GPU_ZONE"] = "Asia/Tokyo"
     assert " 14:00 +0900" in mara.run(*fixed, status=4).stdout
@@ -278,8 +283,15 @@ def test_offers_are_listed_and_answered_by_their_booking(
     mara: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = "2026-11-23T09:00:00Z"
-    offer = {"id": "7f", "booking": "BK-1", "state": "open", "gpu_class": "h100", "starts": at,
-             "until": at, "cost": "4.80"}  # fmt: skip
+    offer = {
+        "id": "7f",
+        "booking": "BK-1",
+        "state": "open",
+        "gpu_class": "h100",
+        "starts": at,
+        "until": at,
+        "cost": "4.80",
+    }
     entry = {"booking": "BK-2", "mode": "auto", "windows": [], "until": at, "cost": "1"}
     sent: list[str] = []
 
@@ -302,9 +314,7 @@ def test_offers_are_listed_and_answered_by_their_booking(
     assert [path.rsplit("/", 2)[1:] for path in sent] == [["7f", "accept"], ["7f", "decline"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "iso"), [("2h", "P0DT2H0M"), ("1d 6h", "P1DT6H0M"), ("90m", "P0DT0H90M")]
-)
+@pytest.mark.parametrize(("text", "iso"), [("2h", "P0DT2H0M"), ("1d 6h", "P1DT6H0M"), ("90m", "P0DT0H90M")])
 def test_durations_are_those_of_a_request(text: str, iso: str) -> None:
     assert iso_length(text) == iso
     for bad in ("", "h", "2", "2 hours", "-2h"):

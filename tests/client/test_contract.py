@@ -16,8 +16,7 @@ from tests.servers.servers import ROOT
 # The fields that the commands read, by schema.
 READ = {
     "BookingOut": (
-        "id number name state project owner tier request window price allocations waiting"
-        " ready_at ended_at"
+        "id number name state project owner tier request window price allocations waiting ready_at ended_at"
     ),
     "WindowOut": "starts ends planned_starts planned_ends",
     "PriceOfBooking": "held currency",
@@ -25,9 +24,7 @@ READ = {
     "WaitingOut": "reasons",
     "QuoteOut": "options blocking quote",
     "OptionOut": "starts count profile gpu_class tier price currency pause_risk request",
-    "WhyOut": (
-        "number state expected_start estimated_start checks ahead holders changes alternatives"
-    ),
+    "WhyOut": ("number state expected_start estimated_start checks ahead holders changes alternatives"),
     "AheadOut": "bookings",
     "HolderOut": "booking gpus until",
     "CheckOut": "check passed reasons",
@@ -40,9 +37,7 @@ READ = {
     "PublishedEventOut": "id type timestamp data",
     "EventDetails": "booking message",
     "EventBooking": "id state",
-    "DeviceSignInOut": (
-        "device_code user_code verification_uri verification_uri_complete interval"
-    ),
+    "DeviceSignInOut": ("device_code user_code verification_uri verification_uri_complete interval"),
     "DeviceTokenOut": "token",
     "WaitEntryOut": "booking mode windows until cost",
     "WaitOfferOut": "id booking state gpu_class starts until cost",

@@ -42,9 +42,7 @@ def page(site: Site) -> Browser:
 
 def started() -> tuple[str, str]:
     """The codes of a new sign-in: the device's and the person's."""
-    codes = device_sign_in_start(
-        name="laptop", scopes=["read"], address="192.0.2.7", now=timezone.now()
-    )
+    codes = device_sign_in_start(name="laptop", scopes=["read"], address="192.0.2.7", now=timezone.now())
     return codes.device_code, codes.user_code
 
 
@@ -90,9 +88,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
     return Laptop(tmp_path, monkeypatch)
 
 
-def test_a_person_confirms_a_terminal_in_a_browser(
-    site: Site, page: Browser, laptop: Laptop
-) -> None:
+def test_a_person_confirms_a_terminal_in_a_browser(site: Site, page: Browser, laptop: Laptop) -> None:
     def look() -> None:
         code = laptop.codes["user_code"].lower().replace("-", " ")
         shown = page.get("/device", {"code": code}).content.decode()

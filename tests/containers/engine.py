@@ -39,9 +39,7 @@ class Engine:
         folder.mkdir(parents=True, exist_ok=True)
         self.environment = {**os.environ, **_configured(folder)}
 
-    def run(
-        self, *command: str, seconds: float = 600, environment: Mapping[str, str] | None = None
-    ) -> str:
+    def run(self, *command: str, seconds: float = 600, environment: Mapping[str, str] | None = None) -> str:
         """The output of podman or another `command`. Raises NoEngine with what it said."""
         done = subprocess.run(
             command,
@@ -146,8 +144,7 @@ def _configured(folder: Path) -> dict[str, str]:
         encoding="utf-8",
     )
     (folder / "storage.conf").write_text(
-        "[storage]\n"
-        f'driver = "overlay"\ngraphroot = "{folder}/storage"\nrunroot = "{folder}/run"\n',
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/storage"\nrunroot = "{folder}/run"\n',
         encoding="utf-8",
     )
     return {

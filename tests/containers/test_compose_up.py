@@ -72,9 +72,7 @@ def test_a_booking_becomes_active(portal: httpx.Client) -> None:
     def is_active() -> bool:
         if not numbers or state_of(numbers[-1]) in {"refused", "failed", "cancelled"}:
             made = portal.post("/api/v1/bookings", json=asked)
-            numbers.extend(
-                [made.json()["number"]] if made.status_code == httpx.codes.CREATED else []
-            )
+            numbers.extend([made.json()["number"]] if made.status_code == httpx.codes.CREATED else [])
         return bool(numbers) and state_of(numbers[-1]) == "active"
 
     def state_of(number: str) -> str:
@@ -83,9 +81,7 @@ def test_a_booking_becomes_active(portal: httpx.Client) -> None:
     wait_until(is_active, seconds=FIRST_SECONDS, every=1)
 
 
-def test_what_should_run_runs_as_nobody_and_writes_nowhere(
-    site: Composed, portal: httpx.Client
-) -> None:
+def test_what_should_run_runs_as_nobody_and_writes_nowhere(site: Composed, portal: httpx.Client) -> None:
     assert portal.get("/healthz").status_code == 200
     for name, service in site.services.items():
         if service["restart"] == "no":

@@ -63,9 +63,7 @@ class Proxy:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(
-            self._connected, "127.0.0.1", self.port, ssl=self._tls
-        )
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, ssl=self._tls)
 
     async def _set(self, up: Mode, down: Mode) -> None:
         self._modes = {"up": up, "down": down}
@@ -96,9 +94,7 @@ class Proxy:
             back.close()
             forth.close()
 
-    async def _pump(
-        self, direction: str, source: asyncio.StreamReader, sink: asyncio.StreamWriter
-    ) -> None:
+    async def _pump(self, direction: str, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while chunk := await source.read(_CHUNK):
             while self._modes[direction] is Mode.HOLD:
                 await self._changed.wait()

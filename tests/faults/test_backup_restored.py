@@ -58,9 +58,7 @@ def _restore(servers: Servers, backup: Path) -> None:
     _tool(servers, "pg_restore", "--exit-on-error", str(backup))
 
 
-def test_nodes_follow_a_restored_backup_once_the_epoch_is_raised(
-    site: Site, tmp_path: Path
-) -> None:
+def test_nodes_follow_a_restored_backup_once_the_epoch_is_raised(site: Site, tmp_path: Path) -> None:
     site.agent()
     site.until(is_enrolled)
     kept = site.request(an_ask(profile="3g.40gb"))

@@ -41,9 +41,7 @@ def is_locked_out(node: str) -> bool:
         return not Node.objects.get(name=node).link_digest
 
 
-def test_a_flood_ends_with_its_node_and_the_others_do_not_notice(
-    real_db: Servers, reader: int
-) -> None:
+def test_a_flood_ends_with_its_node_and_the_others_do_not_notice(real_db: Servers, reader: int) -> None:
     a_model(enrolled=False)
     with as_system():
         agent_accounts_ensure()

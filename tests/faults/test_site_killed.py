@@ -67,9 +67,7 @@ class Site:
 
     def agent(self, module: str = "devtools.simulated") -> None:
         options = ("--simulate", "h100:2", "--state", str(self.folder / "node"), "--name", NAME)
-        self.start(
-            "agent", "-m", module, *options, "--portal", self.url, GPU_AGENT_TOKEN=self.token
-        )
+        self.start("agent", "-m", module, *options, "--portal", self.url, GPU_AGENT_TOKEN=self.token)
 
     def reader(self, name: str = "reader") -> None:
         dsn = self.servers.dsn("portal_system")

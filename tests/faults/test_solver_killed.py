@@ -73,15 +73,11 @@ def cycle_killed(servers: Servers, plant: Plant, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_the_next_cycle_goes_on_where_a_killed_one_was(
-    point: str, plant: Plant, real_db: Servers
-) -> None:
+def test_the_next_cycle_goes_on_where_a_killed_one_was(point: str, plant: Plant, real_db: Servers) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
         bookings = [
-            booking_request(
-                actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-            )
+            booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
             for ask in (an_ask(), an_ask(profile="3g.40gb"))
         ]
 
@@ -131,14 +127,10 @@ def test_a_move_is_made_whole_or_not_at_all(point: str, plant: Plant, real_db: S
         assert invariants_check() == []
 
 
-def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(
-    plant: Plant, real_db: Servers
-) -> None:
+def test_a_cycle_killed_while_it_ends_bookings_ends_them_next_time(plant: Plant, real_db: Servers) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.round()
     plant.agent.wait_s()
     plant.now += timedelta(hours=2)
@@ -162,9 +154,7 @@ def test_a_stopped_solver_loses_its_turn_and_writes_nothing_when_it_goes_on(
     monkeypatch.setattr("allocation.services.decide.leading.STALLED_SECONDS", 0.2)
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     command = ("tests.faults.crashing_cycle", point, plant.now.isoformat())
     stopped = subprocess.Popen(
         [sys.executable, "-m", *command, "SIGSTOP"],
@@ -216,9 +206,7 @@ def test_a_turn_that_solves_for_long_keeps_its_session_for_a_time(
     monkeypatch.setattr(leading, "MOST_SOLVE_SECONDS", most)
     lab = a_lab("helix", gpus=0)
     with as_system():
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     # The test's own login sees what its session does, and ends it, as portal_system does.
     with psycopg.connect(real_db.dsn("postgres"), autocommit=True) as admin:
         admin.execute("GRANT SELECT ON pg_stat_activity TO portal_test")

@@ -45,8 +45,17 @@ class Pair(Servers):
         sockets.mkdir(mode=0o700)
         if primary.user is not None:
             os.chown(sockets, primary.user, primary.user)
-        command = (str(binaries / "pg_basebackup"), "-D", str(data), "-R", "-X", "stream",
-                   "--checkpoint=fast", "--dbname", self.admin_dsn)  # fmt: skip
+        command = (
+            str(binaries / "pg_basebackup"),
+            "-D",
+            str(data),
+            "-R",
+            "-X",
+            "stream",
+            "--checkpoint=fast",
+            "--dbname",
+            self.admin_dsn,
+        )
         subprocess.run(command, check=True, cwd=home, **identity_options(primary.user))
         admin = self.admin_dsn.replace(quote(str(self.sockets)), quote(str(sockets)))
         program = Program(
@@ -108,9 +117,13 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
 
 def _python(pair: Pair, role: str, *command: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, text=True, check=True,
-        env={**os.environ, "DATABASE_URL": pair.dsn(role), **environment}, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, *command],
+        cwd=ROOT,
+        text=True,
+        check=True,
+        env={**os.environ, "DATABASE_URL": pair.dsn(role), **environment},
+        stdout=subprocess.PIPE,
+    )
     return done.stdout
 
 
@@ -138,9 +151,10 @@ def test_the_portal_goes_on_with_a_promoted_standby(pair: Pair, tmp_path: Path) 
     _python(pair, "portal_owner", *prepared, DEMO_FILE=str(keys))
     token = json.loads(keys.read_text())["tokens"]["researcher"]
     client = httpx.Client(
-        base_url=f"http://127.0.0.1:{port}/api/v1", timeout=30,
+        base_url=f"http://127.0.0.1:{port}/api/v1",
+        timeout=30,
         headers={"Authorization": f"Bearer {token}"},
-    )  # fmt: skip
+    )
     with client, running([web_program(pair, port), worker_program(pair, "solver")]):
         accepted = [_book(client, str(uuid4())) for _ in range(ACCEPTED_BEFORE)]
         pair.postgres_killed()

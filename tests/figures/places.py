@@ -322,10 +322,9 @@ FIGURES = (
     Figure("charged", "organisation", "this month (UTC) until now", _charged),
     Figure("held", "organisation", "all days of open bookings", _held_in_all),
     Figure("GPUs in use", "owner and class", "now", _in_use, Decimal("0.002")),
-    Figure("reserved but unused", "organisation", "this month, as far as measured", _unused,
-           Decimal("0.1")),
+    Figure("reserved but unused", "organisation", "this month, as far as measured", _unused, Decimal("0.1")),
     Figure("history of a person", "person in a project", "90 days until now", _histories),
-)  # fmt: skip
+)
 
 
 def differences(world: World) -> list[str]:

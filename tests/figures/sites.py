@@ -20,9 +20,16 @@ from tests.roles import as_system
 
 HOUR = timedelta(hours=1)
 OPEN = (
-    State.REQUESTED, State.AWAITING_APPROVAL, State.WAITLISTED, State.QUEUED, State.SCHEDULED,
-    State.STARTING, State.ACTIVE, State.PAUSED, State.ENDING,
-)  # fmt: skip
+    State.REQUESTED,
+    State.AWAITING_APPROVAL,
+    State.WAITLISTED,
+    State.QUEUED,
+    State.SCHEDULED,
+    State.STARTING,
+    State.ACTIVE,
+    State.PAUSED,
+    State.ENDING,
+)
 PLACES = {State.STARTING: "starting", State.ACTIVE: "active", State.ENDING: "releasing"}
 
 
@@ -45,9 +52,7 @@ def random_world(seed: int) -> World:
             _past(draw, project, draw.choice(owners), now)
         for _ in range(draw.randint(5, 12)):
             _open(draw, project, draw.choice(owners), gpus, now)
-    return World(
-        site.tenant, site.people["admin"], site.people["operator"], site.admin, site.operator, now
-    )
+    return World(site.tenant, site.people["admin"], site.people["operator"], site.admin, site.operator, now)
 
 
 def _budget(owner: BudgetOwner, period: Period, amount: str, now: datetime) -> Budget:
@@ -66,13 +71,20 @@ def _past(draw: Random, project: Project, owner: int, now: datetime) -> None:
     booking = a_booking(project, owner, state=State.ENDED, starts=at, now=at, held=str(amount))
     with as_system():
         hold_place(
-            tenant_id=project.tenant_id, project_id=project.id, reference=booking.id,
-            amount=amount, starts=at, ends=at + HOUR, now=at,
-        )  # fmt: skip
+            tenant_id=project.tenant_id,
+            project_id=project.id,
+            reference=booking.id,
+            amount=amount,
+            starts=at,
+            ends=at + HOUR,
+            now=at,
+        )
         hold_settle(
-            tenant_id=project.tenant_id, reference=booking.id,
-            amount=charged, now=at,
-        )  # fmt: skip
+            tenant_id=project.tenant_id,
+            reference=booking.id,
+            amount=charged,
+            now=at,
+        )
         Booking.objects.filter(id=booking.id).update(charged=charged, ended_at=at + HOUR)
 
 
@@ -99,8 +111,13 @@ def _readings(draw: Random, place: Allocation, now: datetime) -> None:
     with as_system():
         for number in range(1, draw.randint(2, 8)):
             GpuUse.objects.create(
-                gpu_id=place.gpu_id, tenant_id=place.tenant_id, allocation_id=place.id,
+                gpu_id=place.gpu_id,
+                tenant_id=place.tenant_id,
+                allocation_id=place.id,
                 slot=None if place.profile is None else place.start,
-                at=now - number * timedelta(minutes=5), seconds=300, measured=300,
-                busy_avg=draw.choice((1.0, 60.0)), processes_max=draw.choice((0, 1)),
-            )  # fmt: skip
+                at=now - number * timedelta(minutes=5),
+                seconds=300,
+                measured=300,
+                busy_avg=draw.choice((1.0, 60.0)),
+                processes_max=draw.choice((0, 1)),
+            )

@@ -39,9 +39,13 @@ def demo(
                 tenant = Tenant.objects.get(slug="helix")
             tokens = json.loads(path.read_text())["tokens"]
             yield World(
-                tenant, people["ada"], people["olaf"], Api(tokens["tenant_admin"]),
-                Api(tokens["operator"]), now,
-            )  # fmt: skip
+                tenant,
+                people["ada"],
+                people["olaf"],
+                Api(tokens["tenant_admin"]),
+                Api(tokens["operator"]),
+                now,
+            )
         finally:
             connections.close_all()
             servers.database_renew()

@@ -59,9 +59,7 @@ class Recorder:
             really_load(site, snapshot, policy)
 
         @wraps(really_quote)
-        def quote(
-            site: Availability, question: QuoteRequest, *, only_as_asked: bool = False
-        ) -> Quote:
+        def quote(site: Availability, question: QuoteRequest, *, only_as_asked: bool = False) -> Quote:
             if not only_as_asked:
                 self.note(Asked("quote", *sites[id(site)], question))
             return really_quote(site, question, only_as_asked=only_as_asked)
@@ -77,9 +75,7 @@ class Recorder:
 
         return solve
 
-    def _propose(
-        self, really: Callable[..., tuple[Proposal, ...]]
-    ) -> Callable[..., tuple[Proposal, ...]]:
+    def _propose(self, really: Callable[..., tuple[Proposal, ...]]) -> Callable[..., tuple[Proposal, ...]]:
         @wraps(really)
         def propose(snapshot: Snapshot, plan: Plan, policy: Policy) -> tuple[Proposal, ...]:
             self.note(Asked("proposals", snapshot, policy))
@@ -92,10 +88,7 @@ def _replace(known: Any, made: Callable[[Any], Any]) -> None:  # noqa: ANN401  a
     """Put another function in the place of a known one, in every module that has it."""
     another = made(known)
     for name, module in list(sys.modules.items()):
-        if (
-            name.split(".")[0] in ("allocation", "solver", "tests")
-            and name != "tests.golden.documents"
-        ):
+        if name.split(".")[0] in ("allocation", "solver", "tests") and name != "tests.golden.documents":
             for attribute, value in list(vars(module).items()):
                 if value is known:
                     setattr(module, attribute, another)

@@ -122,9 +122,7 @@ def digest(value: Any) -> str:  # noqa: ANN401  JSON
 def difference(before: Any, after: Any, most: int = 60) -> str:  # noqa: ANN401  JSON
     """The lines that differ between two answers, as a unified diff; empty when they are equal."""
     found = list(
-        difflib.unified_diff(
-            list(_lines(before)), list(_lines(after)), "golden", "now", n=2, lineterm=""
-        )
+        difflib.unified_diff(list(_lines(before)), list(_lines(after)), "golden", "now", n=2, lineterm="")
     )
     more = [f"... and {len(found) - most} more lines"] if len(found) > most else []
     return "\n".join(found[:most] + more)

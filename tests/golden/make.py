@@ -96,8 +96,10 @@ def _run_tests(tests: list[str], recorder: Recorder) -> None:
     words = [word for name in plain for word in ("-e", f"def {name}(")]
     listed = subprocess.run(
         ["grep", "-rlF", "--include=*.py", *words, str(TESTS)],
-        capture_output=True, check=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        check=True,
+        text=True,
+    )
     wanted = " or ".join(plain)
     # The worlds below have imported what pytest would like to import first.
     quiet = ("-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")

@@ -104,8 +104,7 @@ def repeated_maintenance() -> Snapshot:
         if gpu.node != "n2"
     )
     rows = [
-        a_request(f"b{number}", an_ask(2), hours=10 + 9 * number, submitted=number)
-        for number in range(5)
+        a_request(f"b{number}", an_ask(2), hours=10 + 9 * number, submitted=number) for number in range(5)
     ]
     rows.append(a_request("fixed", an_ask(6), hours=2, fixed=True, earliest=19 * HOUR))
     return replace(a_snapshot(*rows, fleet=fleet), blackouts=away)
@@ -170,8 +169,12 @@ def two_moves() -> Snapshot:
                 rows.append(replace(row, pauses=len(rows)))
         ask = an_ask(1, gpu_class)
         windows.append(a_request(f"w-{gpu_class}", ask, fixed=True, earliest=starts, hours=0.5))
-    rows.append(replace(a_held("h-0", profile="3g.40gb", start=4, size=4, starts=9 * HOUR,
-                               ends=10 * HOUR, level="any"), pinned=True))  # fmt: skip
+    rows.append(
+        replace(
+            a_held("h-0", profile="3g.40gb", start=4, size=4, starts=9 * HOUR, ends=10 * HOUR, level="any"),
+            pinned=True,
+        )
+    )
     fleet = tuple(replace(gpu, shares=gpu.index > 0) for gpu in fleet)
     caps = (
         Cap("lab", "h100", 9 * HOUR * UNITS_PER_GPU, NOON - NOON % DAY, NOON - NOON % DAY + DAY),
@@ -233,24 +236,37 @@ def overtaken() -> Snapshot:
     """Expected, guaranteed and late bookings behind one that asks later; a lender waits."""
     fleet = (*gpus(2), *gpus(1, "a100", "a100-40gb", node="n2"))
     held = (
-        *(replace(row, granted=(3, n), preemptor=n > 1)
-          for n, row in enumerate(running("run", whole("n1-0"), whole("n1-1"), tier="standard",
-                                          ends=HOUR), 1)),
+        *(
+            replace(row, granted=(3, n), preemptor=n > 1)
+            for n, row in enumerate(
+                running("run", whole("n1-0"), whole("n1-1"), tier="standard", ends=HOUR), 1
+            )
+        ),
         *running("borrower", whole("n2-0"), since=-60, ends=9 * HOUR),
-    )  # fmt: skip
+    )
     first, second = whole("n1-0"), whole("n1-1")
     requests = (
-        a_claim("late", tier="flex", tenant="firm", latest=int(2.5 * HOUR), planned=a_planned_start(
-            HOUR, 1, first, strength="expected")),
-        a_claim("open", tier="flex", tenant="firm", planned=a_planned_start(
-            HOUR, 1, second, strength="expected")),
-        a_claim("own", tier="flex", planned=a_planned_start(
-            6 * HOUR, 1, first, strength="guaranteed")),
-        a_claim("over", tier="flex", tenant="firm", latest=1_800, planned=a_planned_start(
-            2 * HOUR, 1, second, strength="expected")),
+        a_claim(
+            "late",
+            tier="flex",
+            tenant="firm",
+            latest=int(2.5 * HOUR),
+            planned=a_planned_start(HOUR, 1, first, strength="expected"),
+        ),
+        a_claim(
+            "open", tier="flex", tenant="firm", planned=a_planned_start(HOUR, 1, second, strength="expected")
+        ),
+        a_claim("own", tier="flex", planned=a_planned_start(6 * HOUR, 1, first, strength="guaranteed")),
+        a_claim(
+            "over",
+            tier="flex",
+            tenant="firm",
+            latest=1_800,
+            planned=a_planned_start(2 * HOUR, 1, second, strength="expected"),
+        ),
         a_claim("new", 2, tier="assured", hours=4),
         a_claim("lender", ask=an_ask(1, "a100")),
-    )  # fmt: skip
+    )
     used = (
         Used("lab", "lab-p", "h100", NOON - DAY, 9 * HOUR * 56_000, "ann"),
         Used("firm", "firm-p", "h100", NOON - DAY, 2 * HOUR * 56_000, "bob"),

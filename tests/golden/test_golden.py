@@ -94,9 +94,7 @@ def test_every_field_of_an_input_and_of_an_answer_has_different_values_somewhere
         for document in (golden.site, golden.policy, golden.question, golden.plan):
             for record in _records(document):
                 for row in dataclasses.fields(record):
-                    values[f"{type(record).__name__}.{row.name}"].add(
-                        repr(getattr(record, row.name))
-                    )
+                    values[f"{type(record).__name__}.{row.name}"].add(repr(getattr(record, row.name)))
     same = sorted(name for name, found in values.items() if len(found) < 2)
     assert same == sorted(FIELDS_LEFT_OUT), "\n".join(same)
     assert {name.split(".")[0] for name in values} >= {
@@ -123,9 +121,7 @@ def _cited() -> set[str]:
     """The codes that stand in the solver's source, without the catalogue itself."""
     sources = (path for path in SOLVER.rglob("*.py") if path.name != "catalogue.py")
     trees = (ast.parse(path.read_text()) for path in sources)
-    texts = (
-        node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)
-    )
+    texts = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return {text for text in texts if isinstance(text, str) and text in BY_CODE}
 
 

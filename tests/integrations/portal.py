@@ -17,11 +17,20 @@ from tests.servers.servers import ROOT
 FOLDER = ROOT / "integrations"
 WINDOW = dict.fromkeys(("starts", "ends", "planned_starts", "planned_ends"))
 BOOKING = {
-    "id": "bk_1", "number": "BK-1", "state": "queued", "name": "", "project": "folding",
-    "tier": "standard", "request": "1 h100 1h", "window": WINDOW, "waiting": None, "ready_at": None,
-    "ended_at": None, "price": {"held": "4.80", "currency": "EUR"},
+    "id": "bk_1",
+    "number": "BK-1",
+    "state": "queued",
+    "name": "",
+    "project": "folding",
+    "tier": "standard",
+    "request": "1 h100 1h",
+    "window": WINDOW,
+    "waiting": None,
+    "ready_at": None,
+    "ended_at": None,
+    "price": {"held": "4.80", "currency": "EUR"},
     "allocations": [{"node": "gpu-a1-01", "gpu_index": 0}],
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -53,16 +62,24 @@ class Portal:
             (binaries / name).chmod(0o755)
         return {
             "PATH": f"{binaries}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT), "GPU_URL": f"http://127.0.0.1:{self.port}",
-            "GPU_TOKEN": "secret", "GPU_PROJECT": "folding", "GPU_JOB_SSH": "node",
+            "PYTHONPATH": str(ROOT),
+            "GPU_URL": f"http://127.0.0.1:{self.port}",
+            "GPU_TOKEN": "secret",
+            "GPU_PROJECT": "folding",
+            "GPU_JOB_SSH": "node",
             "HOME": str(self.folder),
-        }  # fmt: skip
+        }
 
     def run(self, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            words, env={**self.environment(), **more}, cwd=self.folder, capture_output=True,
-            text=True, check=False, timeout=60,
-        )  # fmt: skip
+            words,
+            env={**self.environment(), **more},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
 
 
 @pytest.fixture

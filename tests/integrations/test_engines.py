@@ -18,21 +18,30 @@ ENDED = "POST /api/v1/bookings/BK-1/release"
 def engine(portal: Portal, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
     """Runs a program of the engines' environment, with the client of this tree."""
     binaries = ROOT / os.environ["ENGINES"] / "bin"
-    paths = (
-        f"{ROOT}:{FOLDER / 'airflow'}" if "airflow" in words[-1] else f"{ROOT}:{FOLDER / 'prefect'}"
-    )
+    paths = f"{ROOT}:{FOLDER / 'airflow'}" if "airflow" in words[-1] else f"{ROOT}:{FOLDER / 'prefect'}"
     environment = {
-        **portal.environment(), "PYTHONPATH": paths, "AIRFLOW_HOME": str(portal.folder / "airflow"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__CORE__DAGS_FOLDER": str(FLOWS),
+        **portal.environment(),
+        "PYTHONPATH": paths,
+        "AIRFLOW_HOME": str(portal.folder / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(FLOWS),
         "AIRFLOW_CONN_GPU_PORTAL": f"http://:secret@127.0.0.1:{portal.port}/http",
-        "PREFECT_HOME": str(portal.folder / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120", "DO_NOT_TRACK": "1", **more,
-    }  # fmt: skip
+        "PREFECT_HOME": str(portal.folder / "prefect"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "DO_NOT_TRACK": "1",
+        **more,
+    }
     environment["PATH"] = f"{portal.folder / 'bin'}:{binaries}:{os.environ['PATH']}"
     return subprocess.run(
-        [str(binaries / words[0]), *words[1:]], env=environment, cwd=portal.folder,
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        [str(binaries / words[0]), *words[1:]],
+        env=environment,
+        cwd=portal.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
 
 
 @pytest.fixture
@@ -49,9 +58,11 @@ def test_airflow_books_waits_and_releases(airflow: Portal) -> None:
     assert "run: success" in done.stdout, done.stdout + done.stderr
     assert "trains on BK-1" in done.stdout + done.stderr
     assert airflow.bodies[0] == {
-        "project": "folding", "request": "1 h100 1h", "external_ref": "gpu",
+        "project": "folding",
+        "request": "1 h100 1h",
+        "external_ref": "gpu",
         "labels": {"team": "vision"},
-    }  # fmt: skip
+    }
     assert airflow.calls.count("GET /api/v1/bookings/BK-1") >= 3
     assert airflow.calls[-1] == ENDED
 

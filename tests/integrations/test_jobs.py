@@ -16,9 +16,15 @@ def test_the_github_step_books_runs_and_releases(portal: Portal) -> None:
     step = action["runs"]["steps"][-1]
     words = "echo $GPU_BOOKING 'two  words' \"$PWD\"; exit 7"
     done = portal.run(
-        "bash", "-e", "-c", step["run"], GITHUB_ACTION_PATH=str(FOLDER / "github"),
-        GPU_REQUEST="1 h100 1h", GPU_COMMAND=words, GPU_JOB_NAME="a job",
-    )  # fmt: skip
+        "bash",
+        "-e",
+        "-c",
+        step["run"],
+        GITHUB_ACTION_PATH=str(FOLDER / "github"),
+        GPU_REQUEST="1 h100 1h",
+        GPU_COMMAND=words,
+        GPU_JOB_NAME="a job",
+    )
     assert done.returncode == 7, done.stderr
     assert done.stdout == f"BK-1 two  words {portal.folder}\n"
     assert "BK-1 runs on gpu-a1-01." in done.stderr

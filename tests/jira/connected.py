@@ -32,10 +32,15 @@ DELIVERY = WebhookDelivery.State
 
 
 TERMS: dict[str, Any] = {
-    "key": "GPU", "project": "folding", "owner": "mara", "tier": "standard", "act": "book",
-    "request": "{customfield_10050}", "labels": {"from": "jira"},
+    "key": "GPU",
+    "project": "folding",
+    "owner": "mara",
+    "tier": "standard",
+    "act": "book",
+    "request": "{customfield_10050}",
+    "labels": {"from": "jira"},
     "transitions": {"active": "In Progress", "ended": "Done", "refused": "Rejected"},
-}  # fmt: skip
+}
 
 
 class Connected:
@@ -48,17 +53,13 @@ class Connected:
         flavour = "cloud" if jira.is_cloud else "data_center"
         self.terms = ConnectionTerms("Helix Jira", jira.url, flavour, ACCOUNT, TOKEN)
         with tenant_tx(self.admin.tenant_id):
-            self.row, self.secret = connection_create(
-                actor=self.admin, terms=self.terms, now=timezone.now()
-            )
+            self.row, self.secret = connection_create(actor=self.admin, terms=self.terms, now=timezone.now())
         self.map()
 
     def map(self, **changes: object) -> None:
         terms = ProjectTerms(**{**TERMS, **changes})
         with tenant_tx(self.admin.tenant_id):
-            project_set(
-                actor=self.admin, connection_id=self.row.id, terms=terms, now=timezone.now()
-            )
+            project_set(actor=self.admin, connection_id=self.row.id, terms=terms, now=timezone.now())
 
     def send(self, body: object, tenant: object = None, **headers: str) -> Any:  # noqa: ANN401 (the client's)
         """Posts what Jira posts, with its signature unless `headers` says something else."""
@@ -117,6 +118,5 @@ def happened(booking: Booking, kind: str, state: str) -> None:
     """An event of the booking in a state, published."""
     with as_system():
         booking.state = state
-        event_add(booking, kind=kind, sentence=event_text("because", because=kind),
-                  now=timezone.now())  # fmt: skip
+        event_add(booking, kind=kind, sentence=event_text("because", because=kind), now=timezone.now())
     relayed()

@@ -143,26 +143,39 @@ def webhook_of(
     """The body of a webhook of Jira about an issue."""
     project = {"id": "10000", "key": key.partition("-")[0], "name": "GPUs"}
     known = {
-        "summary": "Train the ablation", "project": project, "status": {"name": "To Do"},
-        "issuetype": {"name": "Task"}, "reporter": {"accountId": "5b10", "displayName": "Mara"},
-        "labels": ["gpu"], "customfield_10050": "1 h100 for 10m", "customfield_10051": None,
-        "customfield_10052": {"value": "spot", "id": "10020"}, "customfield_10053": 2.0,
+        "summary": "Train the ablation",
+        "project": project,
+        "status": {"name": "To Do"},
+        "issuetype": {"name": "Task"},
+        "reporter": {"accountId": "5b10", "displayName": "Mara"},
+        "labels": ["gpu"],
+        "customfield_10050": "1 h100 for 10m",
+        "customfield_10051": None,
+        "customfield_10052": {"value": "spot", "id": "10020"},
+        "customfield_10053": 2.0,
         **(fields or {}),
-    }  # fmt: skip
+    }
     return {
-        "timestamp": at_ms, "webhookEvent": event, "issue_event_type_name": "issue_generic",
+        "timestamp": at_ms,
+        "webhookEvent": event,
+        "issue_event_type_name": "issue_generic",
         "user": {"accountId": "5b10"},
         "issue": {"id": "10002", "self": "https://x/10002", "key": key, "fields": known},
-    }  # fmt: skip
+    }
 
 
 def sprint_of(event: str, number: int, at_ms: int, ends: str) -> dict[str, Any]:
     """The body of a webhook of Jira about a sprint of board 3."""
     sprint = {
-        "id": number, "self": f"https://x/rest/agile/1.0/sprint/{number}", "state": "active",
-        "name": f"Sprint {number}", "startDate": "2026-11-23T09:00:00.000Z", "endDate": ends,
-        "originBoardId": 3, "goal": "",
-    }  # fmt: skip
+        "id": number,
+        "self": f"https://x/rest/agile/1.0/sprint/{number}",
+        "state": "active",
+        "name": f"Sprint {number}",
+        "startDate": "2026-11-23T09:00:00.000Z",
+        "endDate": ends,
+        "originBoardId": 3,
+        "goal": "",
+    }
     return {"timestamp": at_ms, "webhookEvent": event, "sprint": sprint}
 
 

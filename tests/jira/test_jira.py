@@ -131,8 +131,12 @@ def test_only_jira_itself_is_heard(cloud: Connected) -> None:
 def test_clocks_may_differ_by_minutes_and_jira_sends_again_for_a_day(cloud: Connected) -> None:
     token = {"Authorization": f"Bearer {cloud.secret}"}
     for ago, by_token, signed in (
-        (-290, 202, 202), (-310, 422, 422), (290, 202, 202), (310, 422, 202), (90_000, 422, 422),
-    ):  # fmt: skip
+        (-290, 202, 202),
+        (-310, 422, 422),
+        (290, 202, 202),
+        (310, 422, 202),
+        (90_000, 422, 422),
+    ):
         assert cloud.send(webhook_of("GPU-7", ms(ago)), **token).status_code == by_token, ago
         answer = cloud.issue(ago=ago)
         assert answer.status_code == signed, ago
@@ -167,11 +171,9 @@ BAD: list[tuple[bytes, int, str]] = [
     (b'{"timestamp": 1e400}', 422, "bad_message"),
     (b'{"a": "' + b"x" * 1_100_000 + b'"}', 413, "body_too_large"),
     (json.dumps({"timestamp": ms(), "issue": {"key": "gpu 7"}}).encode(), 422, "bad_message"),
-    (json.dumps({"timestamp": ms(), "issue": {"key": "GPU-7", "fields": 7}}).encode(), 422,
-     "bad_message"),
-    (json.dumps({"timestamp": ms(), "webhookEvent": "sprint_started"}).encode(), 422,
-     "bad_message"),
-]  # fmt: skip
+    (json.dumps({"timestamp": ms(), "issue": {"key": "GPU-7", "fields": 7}}).encode(), 422, "bad_message"),
+    (json.dumps({"timestamp": ms(), "webhookEvent": "sprint_started"}).encode(), 422, "bad_message"),
+]
 
 
 def test_bodies_that_nobody_should_send_are_refused(cloud: Connected) -> None:
@@ -255,9 +257,13 @@ FAULTS: list[tuple[int, dict[str, str], bytes, str]] = [
     (201, {"Content-Type": "application/json"}, b'{"ok": 1}', "201 The answer is not that of"),
     (302, {"Location": "http://10.0.0.1/"}, b"", "302 Redirects are not followed."),
     (401, {"Content-Type": "application/json"}, b'{"errorMessages": ["No."]}', "401 No."),
-    (201, {"Content-Type": "application/json"}, b'"' + b"x" * 1_100_000 + b'"',
-     "None The answer is longer than 1 MiB."),
-]  # fmt: skip
+    (
+        201,
+        {"Content-Type": "application/json"},
+        b'"' + b"x" * 1_100_000 + b'"',
+        "None The answer is longer than 1 MiB.",
+    ),
+]
 
 
 def test_a_jira_that_fails_gets_its_comment_later_and_once(cloud: Connected) -> None:
@@ -328,14 +334,10 @@ def test_the_token_is_encrypted_and_never_sent_to_another_address(cloud: Connect
         changed = {"url": cloud.jira.url, "account": ACCOUNT, **changes}
         terms = ConnectionTerms("J", changed["url"], "cloud", changed["account"])
         with tenant_tx(cloud.admin.tenant_id), pytest.raises(Refused) as refused:
-            connection_change(
-                actor=cloud.admin, connection_id=cloud.row.id, terms=terms, now=timezone.now()
-            )
+            connection_change(actor=cloud.admin, connection_id=cloud.row.id, terms=terms, now=timezone.now())
         assert refused.value.param == param
     with tenant_tx(cloud.admin.tenant_id):
-        webhook_test(
-            actor=cloud.admin, webhook_id=cloud.row.receiver_id, now=timezone.now(), kind="jira"
-        )
+        webhook_test(actor=cloud.admin, webhook_id=cloud.row.receiver_id, now=timezone.now(), kind="jira")
     assert sent() == ["200"]
     assert cloud.jira.got[-1] == "GET /rest/api/3/myself"
 

@@ -37,9 +37,7 @@ def cloud(db: None, settings: Settings) -> Iterator[Connected]:
 
 
 @pytest.mark.parametrize("action", ["no_bookings", "approval"])
-def test_an_issue_books_where_a_ladder_decides_about_new_bookings(
-    cloud: Connected, action: str
-) -> None:
+def test_an_issue_books_where_a_ladder_decides_about_new_bookings(cloud: Connected, action: str) -> None:
     rungs = [Rung("committed", 50, action)]
     with tenant_tx(cloud.admin.tenant_id):
         ladder_set(actor_id=None, budget=cloud.site.budget, rungs=rungs, now=timezone.now())
@@ -69,16 +67,20 @@ def test_a_message_that_fails_stops_no_other_and_is_shown(
     monkeypatch.setattr(process, "booking_create", broken)
     assert processed() == 3
     assert [answer.partition(" ")[0] for _, answer in cloud.answers()] == [
-        "Requested", "The", "Requested",
-    ]  # fmt: skip
+        "Requested",
+        "The",
+        "Requested",
+    ]
     (failed,) = said(cloud.site.operator.get("failed-messages"))["items"]
     assert (failed["queue"], failed["tenant"], failed["tries"]) == ("jira", "helix", 1)
     assert failed["error"].startswith("ProgrammingError: function no_such_function()")
     assert Client().get("/statusz").json()["failed_messages"] == 1
     ready = Client().get("/readyz")
     assert (ready.status_code, ready.json()["status"], ready.json()["messages"]) == (
-        200, "degraded", "1 failed",
-    )  # fmt: skip
+        200,
+        "degraded",
+        "1 failed",
+    )
     # It waits for its next try; an operator can make that now.
     assert processed() == 0
     monkeypatch.undo()

@@ -16,14 +16,26 @@ from tests.roles import as_system
 
 BASE = "/t/helix/settings/jira"
 CREATE = {
-    "act": "create", "name": "Helix Jira", "url": "http://127.0.0.1:9", "flavour": "cloud",
-    "account": ACCOUNT, "token": TOKEN,
-}  # fmt: skip
+    "act": "create",
+    "name": "Helix Jira",
+    "url": "http://127.0.0.1:9",
+    "flavour": "cloud",
+    "account": ACCOUNT,
+    "token": TOKEN,
+}
 MAP = {
-    "act": "map", "key": "gpu", "act_of": "book", "project": "folding", "tier": "standard",
-    "owner": "mara", "request": "{customfield_10050}", "labels": "team=vision",
-    "transitions": "active=In Progress, ended=Done", "board": "3", "sprint": "1 h100 {remaining}",
-}  # fmt: skip
+    "act": "map",
+    "key": "gpu",
+    "act_of": "book",
+    "project": "folding",
+    "tier": "standard",
+    "owner": "mara",
+    "request": "{customfield_10050}",
+    "labels": "team=vision",
+    "transitions": "active=In Progress, ended=Done",
+    "board": "3",
+    "sprint": "1 h100 {remaining}",
+}
 
 
 @pytest.fixture
@@ -55,9 +67,7 @@ def test_an_admin_connects_maps_tries_and_deletes(site: Site) -> None:
         row = JiraProject.objects.get()
     assert (row.key, row.board, row.labels) == ("GPU", 3, {"team": "vision"})
     assert row.transitions == {"active": "In Progress", "ended": "Done"}
-    assert (
-        'value="active=In Progress, ended=Done"' in admin.get(f"{one}?project=GPU").content.decode()
-    )
+    assert 'value="active=In Progress, ended=Done"' in admin.get(f"{one}?project=GPU").content.decode()
     sample = json.dumps(webhook_of("GPU-7", ms()))
     tried = admin.post(one, {"act": "dry-run", "sample": sample}).content.decode()
     assert "Requested BK-" in tried

@@ -10,9 +10,12 @@ from tests.jira.connected import TERMS, ms
 from tests.jira.stub import ACCOUNT, TOKEN, webhook_of
 
 SITE = {
-    "name": "Helix Jira", "url": "http://127.0.0.1:9", "flavour": "cloud", "account": ACCOUNT,
+    "name": "Helix Jira",
+    "url": "http://127.0.0.1:9",
+    "flavour": "cloud",
+    "account": ACCOUNT,
     "token": TOKEN,
-}  # fmt: skip
+}
 MAPPING = {name: value for name, value in TERMS.items() if name != "key"}
 
 

@@ -53,8 +53,17 @@ class Game:
 
     def play(self) -> None:
         """From the first request until all are over."""
-        acts = (self._ask, self._ask, self._edit, self._edit, self._undo, self._withdraw, self._end,
-                self._answer, self._array)  # fmt: skip
+        acts = (
+            self._ask,
+            self._ask,
+            self._edit,
+            self._edit,
+            self._undo,
+            self._withdraw,
+            self._end,
+            self._answer,
+            self._array,
+        )
         for _ in range(self.acts):
             self._try(self.rng.choice(acts))
             self._pass(self.rng.choice((0, 1, 5, 20)))
@@ -70,8 +79,7 @@ class Game:
         """Everybody goes home."""
         actor, now = self.lab.actor, self.plant.now
         acts: list[Callable[[], object]] = [
-            partial(array_cancel, actor=actor, array=array, ranges=None, now=now)
-            for array in self.arrays
+            partial(array_cancel, actor=actor, array=array, ranges=None, now=now) for array in self.arrays
         ]
         acts += [partial(self._stop, booking) for booking in self._open()]
         for act in acts:
@@ -150,9 +158,12 @@ class Game:
         patch = Patch(ask=replace(ask, **parts), accept=Accept())  # type: ignore[arg-type]  # fields
         self.story.append(f"{seen.number} {seen.state} becomes {parts}")
         booking_patch(
-            actor=self.lab.actor, booking=seen, patch=patch, revision=seen.revision,
+            actor=self.lab.actor,
+            booking=seen,
+            patch=patch,
+            revision=seen.revision,
             now=self.plant.now,
-        )  # fmt: skip
+        )
 
     def _undo(self) -> None:
         booking = self._one(State.QUEUED, State.SCHEDULED, State.ACTIVE)

@@ -160,9 +160,7 @@ class Game:
         kept = run.time(self.saved) if self.saved else Spell()
         self._counted(kept)
         length = int((self.ends - self.ready) / MINUTE)
-        self.left = (
-            int((self.ends - self.at) / MINUTE) if self.is_fixed else length - kept.seconds // 60
-        )
+        self.left = int((self.ends - self.at) / MINUTE) if self.is_fixed else length - kept.seconds // 60
         self._wait()
 
     def _of_run(
@@ -223,9 +221,13 @@ class Game:
         else:
             credit = self.oracle.paused()
         bill = charging.pause_bill(
-            run, out=out, ends=self.ends, before=self.before, cap=60 * self.oracle.cap,
+            run,
+            out=out,
+            ends=self.ends,
+            before=self.before,
+            cap=60 * self.oracle.cap,
             is_fixed=self.is_fixed,
-        )  # fmt: skip
+        )
         self.left = left if self.is_fixed else left + credit
         self.oracle.cut(self.left)
         assert bill.remaining == 60 * self.left, self.story

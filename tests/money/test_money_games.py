@@ -146,9 +146,7 @@ def _back_for_nothing(lines: Lines, spent: int, granted: int, will: int, was: in
         ("lines_cut", _back_for_nothing),
     ],
 )
-def test_a_planted_fault_of_changes_is_found(
-    name: str, fault: Rule, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_fault_of_changes_is_found(name: str, fault: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, name, fault)
     with pytest.raises(AssertionError):
         changes.play(200, SEED)

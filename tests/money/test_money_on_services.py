@@ -104,9 +104,11 @@ class Game:
             try:
                 with as_system():
                     booking_extend(
-                        actor=self.people[0].actor, booking=booking, until=until,
+                        actor=self.people[0].actor,
+                        booking=booking,
+                        until=until,
                         now=self.plant.now,
-                    )  # fmt: skip
+                    )
             except Refused as refused:
                 self.story.append(refused.code)
             self.plant.round()
@@ -204,16 +206,17 @@ def play(plant: Plant, games: int, seed: int) -> None:
         plant.later(20 * MINUTE)
         with as_owner():
             GpuEvent.objects.filter(kind="conflict").delete()
-            Gpu.objects.update(
-                **Gpu.health_columns(Gpu.Health.OK), drain_by=None, needs_operator=False
-            )
+            Gpu.objects.update(**Gpu.health_columns(Gpu.Health.OK), drain_by=None, needs_operator=False)
             price = Decimal(rng.randrange(1, 9_0000)) / 10_000
             rise = Decimal(rng.randrange(1, 9_0000)) / 10_000
             key = ("h100", "standard")
             price_book_publish(
-                actor_id=None, valid_from=plant.now, prices={key: price},
-                peaks=Peaks(PEAKS, {key: price + rise}), now=plant.now,
-            )  # fmt: skip
+                actor_id=None,
+                valid_from=plant.now,
+                prices={key: price},
+                peaks=Peaks(PEAKS, {key: price + rise}),
+                now=plant.now,
+            )
         plant.later(MINUTE)
     assert all_is_well()
 

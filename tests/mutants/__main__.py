@@ -64,8 +64,11 @@ def tree_copy(target: Path) -> None:
     """Copies the tracked files of the working tree, which stays unchanged."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -91,17 +94,20 @@ def mutation_run(tree: Path, mutation: Mutation) -> Result:
     return Result(mutation.about, mutation.package, outcome, seconds, said[-600:])
 
 
-def pytest_run(
-    tree: Path, node_ids: Sequence[str], limit: float = LIMIT_SECONDS
-) -> tuple[int | None, str]:
+def pytest_run(tree: Path, node_ids: Sequence[str], limit: float = LIMIT_SECONDS) -> tuple[int | None, str]:
     """pytest's exit status, None when the time is over, and the end of what it said."""
     # No bytecode: a fault may have the same size and time stamp as the original.
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *node_ids]
     with subprocess.Popen(
-        command, cwd=tree, env=environment, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    ) as running:  # fmt: skip
+        command,
+        cwd=tree,
+        env=environment,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as running:
         try:
             said, _ = running.communicate(timeout=limit)
         except subprocess.TimeoutExpired:

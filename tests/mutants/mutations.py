@@ -34,9 +34,7 @@ class Mutation:
         found = [(path, text.count(self.find)) for path, text in _sources(root / self.package)]
         files = [path for path, times in found if times]
         if sum(times for _, times in found) != 1:
-            raise AmbiguousMutation(
-                f"{self.find!r} is {len(files)} times in {self.package}: {self.about}"
-            )
+            raise AmbiguousMutation(f"{self.find!r} is {len(files)} times in {self.package}: {self.about}")
         return files[0]
 
     def node_ids(self, root: Path = ROOT) -> list[str]:
@@ -55,11 +53,7 @@ def node_id_of(name: str, root: Path = ROOT) -> str:
     name; with the id of a parameter where only that one is meant. Raises NotOnce."""
     stem, _, function = name.rpartition("::")
     function, _, parameter = function.partition("[")
-    found = [
-        node_id
-        for node_id in _tests(root).get(function, ())
-        if not stem or f"/{stem}.py::" in node_id
-    ]
+    found = [node_id for node_id in _tests(root).get(function, ()) if not stem or f"/{stem}.py::" in node_id]
     if len(found) != 1:
         raise AmbiguousMutation(f"{len(found)} tests are named {name}")
     return found[0] + (f"[{parameter}" if parameter else "")

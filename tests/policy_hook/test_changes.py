@@ -106,9 +106,7 @@ def test_what_another_change_makes_of_it_meanwhile_is_not_admitted(
 
 def test_a_booking_that_has_begun_keeps_its_tier(hooked: Hooked) -> None:
     site, now = hooked.site, timezone.now().replace(microsecond=0)
-    booking = a_booking(
-        site.project, site.people["researcher"].id, state=State.ACTIVE, starts=now, now=now
-    )
+    booking = a_booking(site.project, site.people["researcher"].id, state=State.ACTIVE, starts=now, now=now)
     hooked.hook.answer = MOVE
     assert changed(hooked, booking.label, {"duration": "PT3H"}).status_code == 503
     assert hooked.calls()[0]["error"] == f"{booking.label} has begun, so it keeps its tier."

@@ -35,25 +35,33 @@ def refused(answer: Any, status: int = 409) -> dict[str, Any]:  # noqa: ANN401 (
 def test_an_admitted_request_is_booked_and_says_so(hooked: Hooked) -> None:
     made = said(hooked.book(name="Fold", labels={"team": "vision"}, key="one"))
     assert hooked.events(made["number"])[1] == (
-        "policy_hook", "The policy hook of Helix admitted this.",
-    )  # fmt: skip
+        "policy_hook",
+        "The policy hook of Helix admitted this.",
+    )
     (message,) = hooked.hook.verified(hooked.secret)
     assert message["type"] == "policy_hook.question"
     data = message["data"]
     assert (data["tenant"], data["act"], data["asker"]) == ("helix", "booking", "mara")
     (request,) = data["requests"]
     assert (request["project"], request["tier"], request["name"]) == (
-        "folding", "standard", "Fold",
-    )  # fmt: skip
+        "folding",
+        "standard",
+        "Fold",
+    )
     assert request["ask"]["classes"] == ["h100"]
     quote = said(hooked.site.researcher.post("quotes", BODY))
     assert quote["asks_hook"]
     assert request["cost"] == {"most": quote["options"][0]["most"], "currency": "EUR"}
     budget = said(hooked.site.researcher.get("budgets"))["items"][0]
     assert request["budget"] == {
-        "name": "Folding", "level": "project", "amount": budget["amount"], "left": budget["amount"],
-        "currency": "EUR", "starts": budget["starts"], "ends": budget["ends"],
-    }  # fmt: skip
+        "name": "Folding",
+        "level": "project",
+        "amount": budget["amount"],
+        "left": budget["amount"],
+        "currency": "EUR",
+        "starts": budget["starts"],
+        "ends": budget["ends"],
+    }
     # A repeated request gets its stored answer; the hook is not asked again.
     again = hooked.book(name="Fold", labels={"team": "vision"}, key="one")
     assert again["Idempotency-Replayed"] == "true"
@@ -67,8 +75,10 @@ def test_a_denial_has_its_words_and_is_not_asked_again(hooked: Hooked) -> None:
     hooked.hook.answer = DENY
     problem = refused(hooked.book(key="one"))
     assert (problem["code"], problem["rule"], problem["owner"]) == (
-        "policy_hook_denied", "R160", "tenant_admin",
-    )  # fmt: skip
+        "policy_hook_denied",
+        "R160",
+        "tenant_admin",
+    )
     assert "Not <b>before</b> the review." in problem["detail"]
     hooked.hook.answer = ADMIT
     assert refused(hooked.book(key="one")) == problem
@@ -105,23 +115,21 @@ def test_what_it_changes_passes_admission_as_any_other_request(hooked: Hooked) -
 
 FALSE_ANSWERS: list[tuple[dict[str, Any], str]] = [
     ({"answer": {"decision": "admit", "tier": "gold"}}, "no tier 'gold'"),
-    ({"answer": {"decision": "admit", "window": {"not_before": "2001-01-01T00:00:00Z"}}},
-     "before the window"),
+    (
+        {"answer": {"decision": "admit", "window": {"not_before": "2001-01-01T00:00:00Z"}}},
+        "before the window",
+    ),
     ({"answer": {"decision": "perhaps"}}, "neither"),
     ({"answer": b"<html>Sign in</html>", "headers": {"Content-Type": "text/html"}}, "not valid"),
     ({"status": 500}, "status 500"),
     ({"status": 302, "headers": {"Location": "http://127.0.0.1/"}}, "Redirects"),
     ({"is_endless": True}, "more than 1024 KiB"),
     ({"answer": b"\x1f\x8b", "headers": {"Content-Encoding": "gzip"}}, "compressed"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(
-    ("does", "error"), FALSE_ANSWERS, ids=[error for _, error in FALSE_ANSWERS]
-)
-def test_a_hook_that_lies_falls_under_its_rule(
-    hooked: Hooked, does: dict[str, Any], error: str
-) -> None:
+@pytest.mark.parametrize(("does", "error"), FALSE_ANSWERS, ids=[error for _, error in FALSE_ANSWERS])
+def test_a_hook_that_lies_falls_under_its_rule(hooked: Hooked, does: dict[str, Any], error: str) -> None:
     for name, value in does.items():
         setattr(hooked.hook, name, value)
     answer = hooked.book(key="one")
@@ -216,19 +224,21 @@ def test_a_batch_is_one_question_with_an_answer_for_each(hooked: Hooked) -> None
 def test_series_arrays_and_the_waiting_list_are_one_question_each(hooked: Hooked) -> None:
     post = hooked.site.researcher.post
     body = {"project": "folding", "tier": "standard"}
-    line = "1 h100 tomorrow 09:00-09:30 every day until " + (
-        f"{timezone.now() + timedelta(days=3):%Y-%m-%d}"
-    )
+    line = "1 h100 tomorrow 09:00-09:30 every day until " + (f"{timezone.now() + timedelta(days=3):%Y-%m-%d}")
     series = post("series", {**body, "request": line})
     assert series.status_code == 201, series.content
     array = post("bookings", {**body, "request": "1 h100 for 10m", "array": 3})
     assert array.status_code == 201, array.content
     day = (timezone.now() + timedelta(days=1)).replace(hour=12, minute=0, second=0, microsecond=0)
     starts, until = day.isoformat(), (day + timedelta(hours=1)).isoformat()
-    waits = post("waitlist", {
-        **body, "ask": {"count": 1, "classes": ["h100"], "duration": 600},
-        "windows": [{"since": starts, "until": until}],
-    })  # fmt: skip
+    waits = post(
+        "waitlist",
+        {
+            **body,
+            "ask": {"count": 1, "classes": ["h100"], "duration": 600},
+            "windows": [{"since": starts, "until": until}],
+        },
+    )
     assert waits.status_code == 201, waits.content
     assert [each["act"] for each in hooked.hook.questions] == ["series", "array", "waiting"]
     assert hooked.hook.questions[0]["requests"][0]["series"]["dates"] >= 2
@@ -257,9 +267,7 @@ def test_stronger_changes_are_asked_and_weaker_ones_and_quotes_are_not(hooked: H
     assert Decimal(after["most"]) == 2 * Decimal(before["most"]) > 0
     budget = said(hooked.site.researcher.get("budgets"))["items"][0]
     assert asked_about["budget"]["name"] == "Folding"
-    assert Decimal(budget["amount"]) - Decimal(asked_about["budget"]["left"]) == Decimal(
-        before["most"]
-    )
+    assert Decimal(budget["amount"]) - Decimal(asked_about["budget"]["left"]) == Decimal(before["most"])
     hooked.hook.answer = ADMIT
     assert change("2 h100 for 20m").status_code == 200
     asked = len(hooked.hook.got)
@@ -313,12 +321,15 @@ def test_the_log_is_bounded(hooked: Hooked) -> None:
     with as_system():
         first = PolicyHookCall.objects.get()
         rows = [
-            PolicyHookCall(**{
-                field.attname: getattr(first, field.attname)
-                for field in PolicyHookCall._meta.fields if not field.primary_key
-            })
+            PolicyHookCall(
+                **{
+                    field.attname: getattr(first, field.attname)
+                    for field in PolicyHookCall._meta.fields
+                    if not field.primary_key
+                }
+            )
             for _ in range(CALLS_KEPT)
-        ]  # fmt: skip
+        ]
         PolicyHookCall.objects.bulk_create(rows)
     said(hooked.book())
     with as_system():
@@ -326,9 +337,7 @@ def test_the_log_is_bounded(hooked: Hooked) -> None:
         assert not PolicyHookCall.objects.filter(id=first.id).exists()
 
 
-def test_nobody_holds_a_transaction_during_a_call(
-    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_holds_a_transaction_during_a_call(hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
     from tenants.services.policy_hooks import calls  # noqa: PLC0415
 
     depth, seen = len(connection.savepoint_ids), []

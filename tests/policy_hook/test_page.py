@@ -34,13 +34,15 @@ def test_an_admin_makes_tries_and_deletes_one(hooked: Hooked) -> None:
     assert "can&#x27;t be undone" in admin.post(BASE, {"act": "delete"}).content.decode()
     gone = admin.post(BASE, {"act": "delete", "sure": "1"}, follow=True).content.decode()
     assert "Send test" not in gone
-    form = {"act": "set", "url": hooked.hook.url, "timeout_ms": "500", "mode": "dry",
-            "failure": "open"}  # fmt: skip
+    form = {"act": "set", "url": hooked.hook.url, "timeout_ms": "500", "mode": "dry", "failure": "open"}
     assert re.search(r"whsec_[A-Za-z0-9+/=]{44}", admin.post(BASE, form).content.decode())
     hook = the_hook()
     assert (hook.is_on, hook.is_dry_run, hook.is_fail_open, hook.timeout_ms) == (
-        True, True, True, 500,
-    )  # fmt: skip
+        True,
+        True,
+        True,
+        500,
+    )
     hooked.hook.answer = {"decision": "deny", "message": "<b>No</b>"}
     tested = admin.post(BASE, {"act": "test"}, follow=True).content.decode()
     assert "The hook answered." in tested

@@ -86,9 +86,7 @@ def test_one_tenant_that_books_and_cancels_delays_nobody(
 
     def noise(_: Plan) -> None:
         booking_cancel(actor=lab.actor, booking=waiting.pop(), now=NOW)
-        waiting.append(
-            booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
-        )
+        waiting.append(booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW))
 
     between(monkeypatch, noise)
     for _ in range(4):
@@ -192,9 +190,7 @@ def test_who_acts_while_a_turn_holds_all_waits_and_the_turn_lands(
 def _until_blocked(backend: list[int]) -> None:
     for _ in range(3000):
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_sleep(0.01), cardinality(pg_blocking_pids(%s))", [(*backend, 0)[0]]
-            )
+            cursor.execute("SELECT pg_sleep(0.01), cardinality(pg_blocking_pids(%s))", [(*backend, 0)[0]])
             if cursor.fetchone()[1]:
                 return
     raise AssertionError("nobody waits")

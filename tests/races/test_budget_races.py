@@ -179,9 +179,7 @@ def test_a_repeated_hold_is_counted_once_only_by_a_trigger_after_the_insert(
 def hold_in(project: Project, amount: str) -> str:
     request = HoldRequest(uuid4(), Decimal(amount), NOW, NOW + timedelta(hours=6))
     with transaction.atomic():
-        refused = holds_place(
-            tenant_id=project.tenant_id, project_id=project.id, requests=[request], now=NOW
-        )
+        refused = holds_place(tenant_id=project.tenant_id, project_id=project.id, requests=[request], now=NOW)
     return refused[request.reference].code if refused else "held"
 
 
@@ -196,18 +194,14 @@ def a_limit(project: Project, amount: str, level: str) -> Budget:
 
 
 @pytest.mark.parametrize("level", ["tenant", "lab", "platform"])
-def test_two_projects_never_hold_more_together_than_the_level_above_may(
-    real_db: Servers, level: str
-) -> None:
+def test_two_projects_never_hold_more_together_than_the_level_above_may(real_db: Servers, level: str) -> None:
     first = a_project_with("1000")
     with as_system():
         # The platform counts projects of two tenants.
         second = a_project("second", None if level == "platform" else first.tenant)
         a_budget(second, "1000")
         for each in (first, second) if level == "lab" else ():
-            each.lab, _ = Lab.objects.get_or_create(
-                tenant=first.tenant, slug="imaging", name="Imaging"
-            )
+            each.lab, _ = Lab.objects.get_or_create(tenant=first.tenant, slug="imaging", name="Imaging")
             each.save(update_fields=["lab"])
         limit = a_limit(first, "70", level)
     answers = at_once(lambda number: hold_in((first, second)[number % 2], "10"))

@@ -77,9 +77,7 @@ def test_a_heartbeat_that_is_just_being_taken_is_waited_for(plant: Plant, real_d
 
 def test_of_several_watchers_one_begins_it_anew(plant: Plant) -> None:
     booking, node = running(plant)
-    done = at_once(
-        lambda _: node_bookings_requeue(node_id=node.id, seq=node.heartbeat_seq, now=plant.now), 4
-    )
+    done = at_once(lambda _: node_bookings_requeue(node_id=node.id, seq=node.heartbeat_seq, now=plant.now), 4)
     assert sorted(done) == [0, 0, 0, 1]
     assert fresh(booking).replacement_count == 1
     with as_system():

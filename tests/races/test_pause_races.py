@@ -83,9 +83,7 @@ def test_a_notice_a_release_and_an_extension_at_once_leave_everything_whole(lab:
                 if who == 1:
                     return tried(lambda: booking_release(actor=lab.actor, booking=booking, now=NOW))
                 return tried(
-                    lambda: booking_extend(
-                        actor=lab.actor, booking=booking, until=NOW + 5 * HOUR, now=NOW
-                    )
+                    lambda: booking_extend(actor=lab.actor, booking=booking, until=NOW + 5 * HOUR, now=NOW)
                 )
 
         notice, release, _ = at_once(act, 3)
@@ -140,9 +138,7 @@ def test_without_the_look_and_the_constraint_the_check_finds_two_receipts(
     plan_written(first, NOW)
     with psycopg.connect(real_db.dsn("postgres", DATABASE)) as superuser:
         superuser.execute("DROP INDEX pause_one_open")
-        superuser.execute(
-            "ALTER TABLE allocation_allocation DROP CONSTRAINT allocation_no_double_booking"
-        )
+        superuser.execute("ALTER TABLE allocation_allocation DROP CONSTRAINT allocation_no_double_booking")
     plan_written(second, NOW)
     with as_system():
         assert "a pause without one open receipt" in {each.name for each in invariants_check()}
@@ -179,9 +175,7 @@ def test_a_withdrawal_and_a_save_at_once_are_one_or_the_other(lab: Lab) -> None:
             if who == 0:
                 return cycle_run(NOW + SOON).outcome
             with tenant_tx(lab.tenant_id):
-                return tried(
-                    lambda: booking_saved(actor=lab.actor, booking=booking, now=NOW + SOON)
-                )
+                return tried(lambda: booking_saved(actor=lab.actor, booking=booking, now=NOW + SOON))
 
         _, saved = at_once(act, 2)
         with as_system():

@@ -69,9 +69,7 @@ def _meant(parsed: Parsed) -> object:
     return wrong, missing, [getattr(parsed, name) for name in names.split()]
 
 
-@holds_for(
-    LINES.flatmap(lambda said: st.tuples(st.just(said), st.permutations(list(said)))), few=60
-)
+@holds_for(LINES.flatmap(lambda said: st.tuples(st.just(said), st.permutations(list(said)))), few=60)
 def test_parts_mean_the_same_in_every_order(drawn: tuple[dict[str, str], list[str]]) -> None:
     said, order = drawn
     plain = read(" ".join(said[name] for name in PARTS if name in said))
@@ -91,9 +89,7 @@ def test_a_day_and_a_window_are_one_wherever_they_stand(window: str, day: str) -
     assert starts.day in (20, 27)
 
 
-@holds_for(
-    LINES.flatmap(lambda said: st.tuples(st.just(said), st.permutations(list(said)))), few=25
-)
+@holds_for(LINES.flatmap(lambda said: st.tuples(st.just(said), st.permutations(list(said)))), few=25)
 def test_leaving_a_word_out_changes_the_meaning_or_is_refused(
     drawn: tuple[dict[str, str], list[str]],
 ) -> None:
@@ -117,9 +113,7 @@ today tomorrow morning weekend overnight all day 2026-02-30 27/11 same nvlink no
 
 
 @holds_for(
-    st.one_of(
-        st.text(max_size=60), st.lists(st.sampled_from(WORDS.split()), max_size=12).map(" ".join)
-    ),
+    st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS.split()), max_size=12).map(" ".join)),
     few=60,
     many=5_000,
 )

@@ -117,8 +117,7 @@ def test_a_deadline_must_leave_the_time_it_takes() -> None:
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
         lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from([*FULL, "x"]), inner, max_size=5)
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*FULL, "x"]), inner, max_size=5)
         ),
         max_leaves=8,
     ),

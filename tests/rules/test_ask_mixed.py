@@ -93,9 +93,7 @@ def test_the_stored_form_has_the_first_group_and_all() -> None:
         ({"groups": GROUPS, "share": 250}, "not_in_groups", "share"),
     ],
 )
-def test_a_bad_document_is_refused_at_its_field(
-    more: dict[str, Any], code: str, param: str
-) -> None:
+def test_a_bad_document_is_refused_at_its_field(more: dict[str, Any], code: str, param: str) -> None:
     with pytest.raises(AskError) as refused:
         AskDocument.from_json({"duration": 3_600} | more)
     assert (refused.value.code, refused.value.param) == (code, param)

@@ -12,8 +12,9 @@ NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 PROJECTS = tuple(UUID(int=number) for number in range(1, 4))
 
 
-def held(number: int, project: int, units: int, *, counts: bool = True, pausable: bool = True,
-         since: int = 0) -> UnitsHeld:  # fmt: skip
+def held(
+    number: int, project: int, units: int, *, counts: bool = True, pausable: bool = True, since: int = 0
+) -> UnitsHeld:
     moment = NOW + timedelta(minutes=since)
     return UnitsHeld(UUID(int=number), PROJECTS[project], units, counts, pausable, moment)
 
@@ -44,9 +45,7 @@ def test_what_a_project_does_not_lend_is_not_the_others() -> None:
 
 
 ROWS = st.lists(
-    st.tuples(
-        st.integers(0, 2), st.integers(1, 4), st.booleans(), st.booleans(), st.integers(0, 5)
-    ),
+    st.tuples(st.integers(0, 2), st.integers(1, 4), st.booleans(), st.booleans(), st.integers(0, 5)),
     max_size=8,
 )
 

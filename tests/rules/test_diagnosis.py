@@ -70,14 +70,22 @@ percent = st.none() | st.floats(0, 100)
 @holds_for(
     st.lists(
         st.builds(
-            Moment, seconds=st.just(60), measured=st.integers(0, 60), busy_min=percent,
-            busy=percent, busy_max=percent, bandwidth=percent, tensor=percent,
-            pcie_kb=st.none() | st.floats(0, 1e9), throttled=st.none() | st.integers(0, 60),
+            Moment,
+            seconds=st.just(60),
+            measured=st.integers(0, 60),
+            busy_min=percent,
+            busy=percent,
+            busy_max=percent,
+            bandwidth=percent,
+            tensor=percent,
+            pcie_kb=st.none() | st.floats(0, 1e9),
+            throttled=st.none() | st.integers(0, 60),
         ),
         max_size=20,
     ),
-    few=100, many=1_000,
-)  # fmt: skip
+    few=100,
+    many=1_000,
+)
 def test_idle_is_never_said_of_a_window_with_an_unknown_moment(window: list[Moment]) -> None:
     found = bottleneck_of(window)
     if found.kind == "idle":

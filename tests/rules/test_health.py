@@ -46,9 +46,7 @@ def test_what_is_not_in_the_table_is_noted_and_changes_nothing(kind: str, code: 
         (None, Action.NODE),
     ],
 )
-def test_xid_154_reaches_as_far_as_what_the_driver_asks_for(
-    recovery: str | None, action: Action
-) -> None:
+def test_xid_154_reaches_as_far_as_what_the_driver_asks_for(recovery: str | None, action: Action) -> None:
     assert finding_of("xid", 154, recovery).action is action
     # It says so with no other error.
     assert finding_of("xid", 63, recovery).action is Action.FINISH

@@ -11,8 +11,7 @@ from allocation.rules.ask.line.text import document_text, window_text
 from allocation.rules.recurrence import dates_of, recurrence_read
 from tests.rings import holds_for
 
-ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu",
-         "Africa/Casablanca")  # fmt: skip
+ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca")
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = 3600
 CLASSES = Catalogue((ClassEntry("l40s", "L40S", (), 48_000, ()),))
@@ -43,16 +42,16 @@ def lengths(zone: str, first: str, last: str, rule: str) -> list[float]:
         ("Asia/Kathmandu", "2027-03-27 22:00", "2027-03-28 06:00", [8, 8, 8]),
     ],
 )
-def test_nights_end_at_the_same_local_time(
-    zone: str, first: str, last: str, hours: list[float]
-) -> None:
+def test_nights_end_at_the_same_local_time(zone: str, first: str, last: str, hours: list[float]) -> None:
     assert lengths(zone, first, last, "FREQ=DAILY;COUNT=3") == hours
 
 
 def test_whole_days_meet_over_a_change_of_clocks() -> None:
-    assert lengths(
-        "Europe/Berlin", "2027-03-27 00:00", "2027-03-28 00:00", "FREQ=DAILY;COUNT=3"
-    ) == [24, 23, 24]
+    assert lengths("Europe/Berlin", "2027-03-27 00:00", "2027-03-28 00:00", "FREQ=DAILY;COUNT=3") == [
+        24,
+        23,
+        24,
+    ]
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -81,8 +80,9 @@ def test_the_line_of_a_request_names_the_second_of_two_equal_times() -> None:
     first = datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
     now = datetime(2026, 10, 20, tzinfo=UTC)
     for starts in (first - timedelta(hours=1), first):
-        asked = parse_ask(f"1 l40s 2h at {starts:%Y-%m-%dT%H:%M}Z", catalogue=CLASSES, now=now,
-                          zone=BERLIN).document()  # fmt: skip
+        asked = parse_ask(
+            f"1 l40s 2h at {starts:%Y-%m-%dT%H:%M}Z", catalogue=CLASSES, now=now, zone=BERLIN
+        ).document()
         for line in (
             document_text(asked, BERLIN),
             document_text(asked, BERLIN, says_end=True),
@@ -109,8 +109,7 @@ def test_each_date_ends_at_the_local_time_of_the_first(
     where = ZoneInfo(zone)
     wall = datetime.combine(day, clock.replace(second=0, microsecond=0))
     first, last = (
-        each.replace(tzinfo=where).astimezone(UTC)
-        for each in (wall, wall + timedelta(minutes=minutes))
+        each.replace(tzinfo=where).astimezone(UTC) for each in (wall, wall + timedelta(minutes=minutes))
     )
     dates = dates_of(recurrence_read(rule), first, where)
     if last <= first or dates.starts[0] != first:

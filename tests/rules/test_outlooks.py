@@ -54,11 +54,16 @@ def test_with_too_few_alike_less_has_to_be_alike() -> None:
         (2.2, [], 35),
     ],
     ids=[
-        "half an hour", "a quarter of the lead", "too few to learn from",
-        "as late as 8 of 10 were, as a part of their lead", "and no less", "early starts",
-        "a short lead", "rounded up to five minutes",
+        "half an hour",
+        "a quarter of the lead",
+        "too few to learn from",
+        "as late as 8 of 10 were, as a part of their lead",
+        "and no less",
+        "early starts",
+        "a short lead",
+        "rounded up to five minutes",
     ],
-)  # fmt: skip
+)
 def test_an_expected_start_may_be_late_by_the_longest_of_three(
     lead: float, late: list[tuple[int, int]], slack: int
 ) -> None:

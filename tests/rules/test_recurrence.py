@@ -39,33 +39,60 @@ def walls(found: Dates, zone: ZoneInfo = BERLIN) -> list[str]:
 # (zone, rule, first, UTC times): each over a change of clocks, or where others have one.
 CLOCKS = {
     "Berlin goes to winter": (
-        "Europe/Berlin", "FREQ=DAILY;COUNT=3", "2026-10-24 09:00",
-        ["2026-10-24 07:00", "2026-10-25 08:00", "2026-10-26 08:00"]),
+        "Europe/Berlin",
+        "FREQ=DAILY;COUNT=3",
+        "2026-10-24 09:00",
+        ["2026-10-24 07:00", "2026-10-25 08:00", "2026-10-26 08:00"],
+    ),
     "Berlin has no 02:30 in spring: it is moved on": (
-        "Europe/Berlin", "FREQ=DAILY;COUNT=3", "2027-03-27 02:30",
-        ["2027-03-27 01:30", "2027-03-28 01:30", "2027-03-29 00:30"]),
+        "Europe/Berlin",
+        "FREQ=DAILY;COUNT=3",
+        "2027-03-27 02:30",
+        ["2027-03-27 01:30", "2027-03-28 01:30", "2027-03-29 00:30"],
+    ),
     "Berlin has 02:30 twice in autumn: the first is meant": (
-        "Europe/Berlin", "FREQ=DAILY;COUNT=3", "2026-10-24 02:30",
-        ["2026-10-24 00:30", "2026-10-25 00:30", "2026-10-26 01:30"]),
+        "Europe/Berlin",
+        "FREQ=DAILY;COUNT=3",
+        "2026-10-24 02:30",
+        ["2026-10-24 00:30", "2026-10-25 00:30", "2026-10-26 01:30"],
+    ),
     "New York goes to summer": (
-        "America/New_York", "FREQ=WEEKLY;COUNT=2", "2027-03-08 09:00",
-        ["2027-03-08 14:00", "2027-03-15 13:00"]),
+        "America/New_York",
+        "FREQ=WEEKLY;COUNT=2",
+        "2027-03-08 09:00",
+        ["2027-03-08 14:00", "2027-03-15 13:00"],
+    ),
     "New York has no 02:30 in spring": (
-        "America/New_York", "FREQ=WEEKLY;COUNT=2", "2027-03-07 02:30",
-        ["2027-03-07 07:30", "2027-03-14 07:30"]),
+        "America/New_York",
+        "FREQ=WEEKLY;COUNT=2",
+        "2027-03-07 02:30",
+        ["2027-03-07 07:30", "2027-03-14 07:30"],
+    ),
     "Lord Howe moves by half an hour": (
-        "Australia/Lord_Howe", "FREQ=DAILY;COUNT=2", "2026-10-03 09:00",
-        ["2026-10-02 22:30", "2026-10-03 22:00"]),
+        "Australia/Lord_Howe",
+        "FREQ=DAILY;COUNT=2",
+        "2026-10-03 09:00",
+        ["2026-10-02 22:30", "2026-10-03 22:00"],
+    ),
     "Lord Howe has no 02:15 that night": (
-        "Australia/Lord_Howe", "FREQ=DAILY;COUNT=3", "2026-10-03 02:15",
-        ["2026-10-02 15:45", "2026-10-03 15:45", "2026-10-04 15:15"]),
+        "Australia/Lord_Howe",
+        "FREQ=DAILY;COUNT=3",
+        "2026-10-03 02:15",
+        ["2026-10-02 15:45", "2026-10-03 15:45", "2026-10-04 15:15"],
+    ),
     "Kathmandu never moves": (
-        "Asia/Kathmandu", "FREQ=MONTHLY;COUNT=3", "2026-09-15 00:00",
-        ["2026-09-14 18:15", "2026-10-14 18:15", "2026-11-14 18:15"]),
+        "Asia/Kathmandu",
+        "FREQ=MONTHLY;COUNT=3",
+        "2026-09-15 00:00",
+        ["2026-09-14 18:15", "2026-10-14 18:15", "2026-11-14 18:15"],
+    ),
     "Kiritimati is a day ahead": (
-        "Pacific/Kiritimati", "FREQ=WEEKLY;BYDAY=MO;COUNT=2", "2026-11-23 01:00",
-        ["2026-11-22 11:00", "2026-11-29 11:00"]),
-}  # fmt: skip
+        "Pacific/Kiritimati",
+        "FREQ=WEEKLY;BYDAY=MO;COUNT=2",
+        "2026-11-23 01:00",
+        ["2026-11-22 11:00", "2026-11-29 11:00"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CLOCKS)
@@ -93,8 +120,7 @@ def test_until_is_a_day_of_the_asker_and_included() -> None:
 
 def test_a_31st_that_a_month_does_not_have_is_left_out_and_said() -> None:
     found = dates("FREQ=MONTHLY;UNTIL=20270531", "2026-12-31 09:00")
-    assert walls(found) == ["2026-12-31 09:00", "2027-01-31 09:00", "2027-03-31 09:00",
-                            "2027-05-31 09:00"]  # fmt: skip
+    assert walls(found) == ["2026-12-31 09:00", "2027-01-31 09:00", "2027-03-31 09:00", "2027-05-31 09:00"]
     assert found.skipped == ("2027-02-31", "2027-04-31")
 
 
@@ -107,24 +133,36 @@ def test_the_29th_of_february_is_there_in_a_leap_year_only() -> None:
 # (rule, first, days of the calendar): read off a printed calendar.
 MONTHS = {
     "second Tuesdays": (
-        "FREQ=MONTHLY;BYDAY=2TU;COUNT=3", "2026-11-22 09:00",
-        ["2026-12-08", "2027-01-12", "2027-02-09"]),
+        "FREQ=MONTHLY;BYDAY=2TU;COUNT=3",
+        "2026-11-22 09:00",
+        ["2026-12-08", "2027-01-12", "2027-02-09"],
+    ),
     "last Fridays, and the first is the day itself": (
-        "FREQ=MONTHLY;BYDAY=-1FR;COUNT=3", "2026-11-27 09:00",
-        ["2026-11-27", "2026-12-25", "2027-01-29"]),
+        "FREQ=MONTHLY;BYDAY=-1FR;COUNT=3",
+        "2026-11-27 09:00",
+        ["2026-11-27", "2026-12-25", "2027-01-29"],
+    ),
     "every Monday of every second month": (
-        "FREQ=MONTHLY;INTERVAL=2;BYDAY=MO;COUNT=6", "2026-11-22 09:00",
-        ["2026-11-23", "2026-11-30", "2027-01-04", "2027-01-11", "2027-01-18", "2027-01-25"]),
+        "FREQ=MONTHLY;INTERVAL=2;BYDAY=MO;COUNT=6",
+        "2026-11-22 09:00",
+        ["2026-11-23", "2026-11-30", "2027-01-04", "2027-01-11", "2027-01-18", "2027-01-25"],
+    ),
     "the first, the fifteenth and the last day": (
-        "FREQ=MONTHLY;BYMONTHDAY=1,15,-1;COUNT=4", "2026-11-22 09:00",
-        ["2026-11-30", "2026-12-01", "2026-12-15", "2026-12-31"]),
+        "FREQ=MONTHLY;BYMONTHDAY=1,15,-1;COUNT=4",
+        "2026-11-22 09:00",
+        ["2026-11-30", "2026-12-01", "2026-12-15", "2026-12-31"],
+    ),
     "the last weekday": (
-        "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;COUNT=3", "2027-01-01 09:00",
-        ["2027-01-29", "2027-02-26", "2027-03-31"]),
+        "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;COUNT=3",
+        "2027-01-01 09:00",
+        ["2027-01-29", "2027-02-26", "2027-03-31"],
+    ),
     "a Friday the 13th": (
-        "FREQ=MONTHLY;BYDAY=FR;BYMONTHDAY=13;COUNT=2", "2026-11-22 09:00",
-        ["2027-08-13", "2028-10-13"]),
-}  # fmt: skip
+        "FREQ=MONTHLY;BYDAY=FR;BYMONTHDAY=13;COUNT=2",
+        "2026-11-22 09:00",
+        ["2027-08-13", "2028-10-13"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", MONTHS)
@@ -137,8 +175,7 @@ def test_days_of_a_month_are_those_of_the_calendar(case: str) -> None:
 
 def test_a_second_sunday_keeps_the_clock_over_a_change_of_clocks() -> None:
     found = dates("FREQ=MONTHLY;BYDAY=-1SU;COUNT=3", "2026-09-01 02:30")
-    assert [f"{each:%m-%d %H:%M}" for each in found.starts] == [
-        "09-27 00:30", "10-25 00:30", "11-29 01:30"]  # fmt: skip
+    assert [f"{each:%m-%d %H:%M}" for each in found.starts] == ["09-27 00:30", "10-25 00:30", "11-29 01:30"]
     spring = dates("FREQ=MONTHLY;BYDAY=-1SU;COUNT=2", "2027-03-01 02:30")
     assert walls(spring) == ["2027-03-28 03:30", "2027-04-25 02:30"], "moved on by what is skipped"
 
@@ -214,30 +251,54 @@ def test_dates_that_overlap_are_seen_to_the_second() -> None:
 # (zone, rule, first, last start): as Google, Outlook and Apple write the end of a recurrence.
 ENDS = {
     "the last second of a local day": (
-        "Europe/Berlin", "FREQ=WEEKLY;WKST=MO;UNTIL=20270131T225959Z;BYDAY=MO,WE",
-        "2027-01-20 09:00", "2027-01-27 09:00"),
+        "Europe/Berlin",
+        "FREQ=WEEKLY;WKST=MO;UNTIL=20270131T225959Z;BYDAY=MO,WE",
+        "2027-01-20 09:00",
+        "2027-01-27 09:00",
+    ),
     "the last start itself": (
-        "Europe/Berlin", "FREQ=DAILY;UNTIL=20270131T080000Z;INTERVAL=1",
-        "2027-01-20 09:00", "2027-01-31 09:00"),
+        "Europe/Berlin",
+        "FREQ=DAILY;UNTIL=20270131T080000Z;INTERVAL=1",
+        "2027-01-20 09:00",
+        "2027-01-31 09:00",
+    ),
     "a second before a start": (
-        "Europe/Berlin", "FREQ=DAILY;UNTIL=20270131T075959Z", "2027-01-20 09:00",
-        "2027-01-30 09:00"),
+        "Europe/Berlin",
+        "FREQ=DAILY;UNTIL=20270131T075959Z",
+        "2027-01-20 09:00",
+        "2027-01-30 09:00",
+    ),
     "midnight in UTC is the day before in New York": (
-        "America/New_York", "FREQ=DAILY;UNTIL=20270131T000000Z", "2027-01-20 18:00",
-        "2027-01-30 18:00"),
+        "America/New_York",
+        "FREQ=DAILY;UNTIL=20270131T000000Z",
+        "2027-01-20 18:00",
+        "2027-01-30 18:00",
+    ),
     "and too early for a later start there": (
-        "America/New_York", "FREQ=DAILY;UNTIL=20270131T000000Z", "2027-01-20 20:00",
-        "2027-01-29 20:00"),
+        "America/New_York",
+        "FREQ=DAILY;UNTIL=20270131T000000Z",
+        "2027-01-20 20:00",
+        "2027-01-29 20:00",
+    ),
     "a local time": (
-        "Asia/Kathmandu", "FREQ=DAILY;UNTIL=20270131T090000", "2027-01-20 09:00",
-        "2027-01-31 09:00"),
+        "Asia/Kathmandu",
+        "FREQ=DAILY;UNTIL=20270131T090000",
+        "2027-01-20 09:00",
+        "2027-01-31 09:00",
+    ),
     "a last start after a change of clocks": (
-        "Europe/Berlin", "FREQ=DAILY;UNTIL=20270329T203000Z", "2027-03-20 22:30",
-        "2027-03-29 22:30"),
+        "Europe/Berlin",
+        "FREQ=DAILY;UNTIL=20270329T203000Z",
+        "2027-03-20 22:30",
+        "2027-03-29 22:30",
+    ),
     "the last second of the calendar": (
-        "Pacific/Kiritimati", "FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=1;UNTIL=99991231T235959Z",
-        "2027-03-01 22:30", "2199-03-01 22:30"),
-}  # fmt: skip
+        "Pacific/Kiritimati",
+        "FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=1;UNTIL=99991231T235959Z",
+        "2027-03-01 22:30",
+        "2199-03-01 22:30",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", ENDS)
@@ -259,35 +320,47 @@ def test_the_week_begins_where_the_calendar_program_says() -> None:
     assert [each[5:10] for each in walls(sunday)] == ["08-05", "08-17", "08-19", "08-31"]
     assert recurrence_read("WKST=SU;FREQ=DAILY;COUNT=2").text == "FREQ=DAILY;COUNT=2"
     line = recurrence_line(recurrence_read(f"{rule};WKST=SU"))
-    found = parse_ask(f"9-17 {line}", catalogue=Catalogue((), ()), zone=BERLIN,
-                      now=datetime(2026, 11, 22, tzinfo=UTC))  # fmt: skip
+    found = parse_ask(
+        f"9-17 {line}", catalogue=Catalogue((), ()), zone=BERLIN, now=datetime(2026, 11, 22, tzinfo=UTC)
+    )
     assert found.repeat == recurrence_read(f"{rule};WKST=SU")
 
 
 def test_a_rule_in_a_line_ends_as_a_calendar_program_says() -> None:
-    found = parse_ask("22:00-23:00 rrule:FREQ=DAILY;UNTIL=20270131T203000Z",
-                      catalogue=Catalogue((), ()), zone=BERLIN,
-                      now=datetime(2026, 11, 22, tzinfo=UTC))  # fmt: skip
+    found = parse_ask(
+        "22:00-23:00 rrule:FREQ=DAILY;UNTIL=20270131T203000Z",
+        catalogue=Catalogue((), ()),
+        zone=BERLIN,
+        now=datetime(2026, 11, 22, tzinfo=UTC),
+    )
     assert found.repeat == recurrence_read("FREQ=DAILY;UNTIL=20270130"), "22:00 is after 21:30"
 
 
 SKIPPED = {
-    "after the last date": ("FREQ=MONTHLY;UNTIL=20270510", "2027-01-31 09:00",
-                            ["2027-02-31", "2027-04-31"]),
-    "in the last month, if that ends": ("FREQ=MONTHLY;UNTIL=20270430", "2027-03-31 09:00",
-                                        ["2027-04-31"]),
+    "after the last date": ("FREQ=MONTHLY;UNTIL=20270510", "2027-01-31 09:00", ["2027-02-31", "2027-04-31"]),
+    "in the last month, if that ends": ("FREQ=MONTHLY;UNTIL=20270430", "2027-03-31 09:00", ["2027-04-31"]),
     "not after the end": ("FREQ=MONTHLY;UNTIL=20270429", "2027-03-31 09:00", []),
     "numbered weekdays after the last date": (
-        "FREQ=MONTHLY;BYDAY=5FR;UNTIL=20270331", "2027-01-01 09:00",
-        ["2027-02 5FR", "2027-03 5FR"]),
+        "FREQ=MONTHLY;BYDAY=5FR;UNTIL=20270331",
+        "2027-01-01 09:00",
+        ["2027-02 5FR", "2027-03 5FR"],
+    ),
     "a position that selects nothing": (
-        "FREQ=MONTHLY;BYDAY=FR;BYSETPOS=5;UNTIL=20270331", "2027-01-01 09:00",
-        ["2027-02 BYSETPOS=5", "2027-03 BYSETPOS=5"]),
+        "FREQ=MONTHLY;BYDAY=FR;BYSETPOS=5;UNTIL=20270331",
+        "2027-01-01 09:00",
+        ["2027-02 BYSETPOS=5", "2027-03 BYSETPOS=5"],
+    ),
     "days counted from the end": (
-        "FREQ=MONTHLY;BYMONTHDAY=-30,-1;UNTIL=20270331", "2027-01-01 09:00", ["2027-02--30"]),
-    "every second month": ("FREQ=MONTHLY;INTERVAL=2;UNTIL=20270630", "2026-12-31 09:00",
-                           ["2027-02-31", "2027-04-31", "2027-06-31"]),
-}  # fmt: skip
+        "FREQ=MONTHLY;BYMONTHDAY=-30,-1;UNTIL=20270331",
+        "2027-01-01 09:00",
+        ["2027-02--30"],
+    ),
+    "every second month": (
+        "FREQ=MONTHLY;INTERVAL=2;UNTIL=20270630",
+        "2026-12-31 09:00",
+        ["2027-02-31", "2027-04-31", "2027-06-31"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", SKIPPED)
@@ -296,9 +369,14 @@ def test_every_day_that_does_not_exist_is_named(case: str) -> None:
     assert list(dates(rule, first).skipped) == skipped
 
 
-@holds_for(st.sets(st.integers(1, 31), min_size=1), st.integers(1, 4),
-           st.dates(date(2026, 1, 1), date(2028, 12, 31)), st.integers(30, 900),
-           few=80, many=2_000)  # fmt: skip
+@holds_for(
+    st.sets(st.integers(1, 31), min_size=1),
+    st.integers(1, 4),
+    st.dates(date(2026, 1, 1), date(2028, 12, 31)),
+    st.integers(30, 900),
+    few=80,
+    many=2_000,
+)
 def test_each_day_of_a_month_is_a_date_or_named(
     days: set[int], interval: int, first: date, length: int
 ) -> None:
@@ -306,8 +384,7 @@ def test_each_day_of_a_month_is_a_date_or_named(
     last = first + timedelta(days=length)
     rule = Recurrence("MONTHLY", interval, until=last, month_days=tuple(sorted(days)))
     months = [
-        divmod(first.year * 12 + first.month - 1 + step, 12)
-        for step in range(0, 40 * interval, interval)
+        divmod(first.year * 12 + first.month - 1 + step, 12) for step in range(0, 40 * interval, interval)
     ]
     wanted = [(year, month + 1, day) for year, month in months for day in sorted(days)]
     inside = [each for each in wanted if (first.year, first.month, first.day) <= each]
@@ -329,9 +406,10 @@ _WHICH = st.sampled_from([1, 2, 3, 4, 5, -1, -2])
 OF_MONTHS = st.one_of(
     st.fixed_dictionaries({"nth": st.sets(st.tuples(_WHICH, st.integers(0, 6)), min_size=1)}),
     st.fixed_dictionaries({"month_days": st.sets(st.integers(1, 31) | st.just(-1), min_size=1)}),
-    st.fixed_dictionaries({
-        "days": st.sets(st.integers(0, 6), min_size=1), "positions": st.sets(_WHICH, min_size=1)}),
-)  # fmt: skip
+    st.fixed_dictionaries(
+        {"days": st.sets(st.integers(0, 6), min_size=1), "positions": st.sets(_WHICH, min_size=1)}
+    ),
+)
 
 
 def test_the_longest_rule_can_be_said_with_its_prefix_too() -> None:
@@ -341,8 +419,7 @@ def test_the_longest_rule_can_be_said_with_its_prefix_too() -> None:
     assert recurrence_read(f"RRULE:{rule}") == recurrence_read(rule)
 
 
-@holds_for(OF_MONTHS, st.integers(1, 12), st.dates(date(2026, 1, 1), date(2030, 1, 1)),
-           few=80, many=1_000)  # fmt: skip
+@holds_for(OF_MONTHS, st.integers(1, 12), st.dates(date(2026, 1, 1), date(2030, 1, 1)), few=80, many=1_000)
 def test_a_rule_of_months_survives_being_written_in_words_and_as_a_rule(
     parts: dict[str, set[object]], interval: int, until: date
 ) -> None:
@@ -354,8 +431,12 @@ def test_a_rule_of_months_survives_being_written_in_words_and_as_a_rule(
     assert recurrence_read(rule.text) == rule
     assert set(rule.nth) == parts.get("nth", set())
     line = recurrence_line(rule)
-    found = parse_ask(f"9-17 {line}"[:MAX_TEXT_LENGTH], catalogue=Catalogue((), ()),
-                      now=datetime(2026, 11, 22, tzinfo=UTC), zone=BERLIN)  # fmt: skip
+    found = parse_ask(
+        f"9-17 {line}"[:MAX_TEXT_LENGTH],
+        catalogue=Catalogue((), ()),
+        now=datetime(2026, 11, 22, tzinfo=UTC),
+        zone=BERLIN,
+    )
     assert found.repeat == rule or len(line) > MAX_TEXT_LENGTH - 5, line
 
 
@@ -368,9 +449,14 @@ RULES = st.builds(
 )
 
 
-@holds_for(RULES, st.dates(date(2026, 1, 1), date(2030, 1, 1)), st.times(), st.sampled_from(
-    [BERLIN, NEW_YORK, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Asia/Kathmandu")]),
-    few=80, many=1_000)  # fmt: skip
+@holds_for(
+    RULES,
+    st.dates(date(2026, 1, 1), date(2030, 1, 1)),
+    st.times(),
+    st.sampled_from([BERLIN, NEW_YORK, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Asia/Kathmandu")]),
+    few=80,
+    many=1_000,
+)
 def test_dates_rise_keep_the_clock_and_survive_being_written(
     rule: Recurrence, day: date, clock: time, zone: ZoneInfo
 ) -> None:

@@ -55,27 +55,22 @@ LINES = {
     "every day 9-10 for a month": f"{NEXT}20261228",
     "every day 9-10 from 31 jan for one month": "01-31 09:00 1h FREQ=DAILY;UNTIL=20270228",
     "every monday 9-10 for 6 weeks": "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO;UNTIL=20270110",
-    "every weekday 9-10 from 7 dec for 3 weeks":
-        "12-07 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261227",
-    "every mon-fri 9-10 until 18 dec":
-        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261218",
-    "mon-fri 9-10 until 18 dec":
-        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261218",
-    "Mon – Fri 9:00-10:00 for 3 weeks":
-        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261220",
-    "thursday to monday 9am-10am 5 times":
-        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TH,FR,SA,SU;COUNT=5",
-    "mon-fri 9-10 in february":
-        "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20270228",
+    "every weekday 9-10 from 7 dec for 3 weeks": (
+        "12-07 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261227"
+    ),
+    "every mon-fri 9-10 until 18 dec": "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261218",
+    "mon-fri 9-10 until 18 dec": "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261218",
+    "Mon – Fri 9:00-10:00 for 3 weeks": "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261220",
+    "thursday to monday 9am-10am 5 times": "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TH,FR,SA,SU;COUNT=5",
+    "mon-fri 9-10 in february": "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20270228",
     "nightly 8-10 until friday": "11-28 20:00 2h FREQ=DAILY;UNTIL=20261204",
     "8-10 every night in february": "02-01 20:00 2h FREQ=DAILY;UNTIL=20270228",
     "8-10 nightly in february": "02-01 20:00 2h FREQ=DAILY;UNTIL=20270228",
-    "every thu to mon 9-10 until 18 dec":
-        "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TH,FR,SA,SU;UNTIL=20261218",
-    "weekly on monday 9-10 from 1 feb until 6 mar":
-        "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO;UNTIL=20270306",
-    "every first monday of the month 9-10 from 1 feb until 1 jun":
-        "02-01 09:00 1h FREQ=MONTHLY;BYDAY=1MO;UNTIL=20270601",
+    "every thu to mon 9-10 until 18 dec": "11-29 09:00 1h FREQ=WEEKLY;BYDAY=MO,TH,FR,SA,SU;UNTIL=20261218",
+    "weekly on monday 9-10 from 1 feb until 6 mar": "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO;UNTIL=20270306",
+    "every first monday of the month 9-10 from 1 feb until 1 jun": (
+        "02-01 09:00 1h FREQ=MONTHLY;BYDAY=1MO;UNTIL=20270601"
+    ),
     "every day 9-10 in february": "02-01 09:00 1h FREQ=DAILY;UNTIL=20270228",
     "every day 9-10 in february 2028": "02-01 09:00 1h FREQ=DAILY;UNTIL=20280229",
     "every day 9-10 next week": "11-30 09:00 1h FREQ=DAILY;UNTIL=20261206",
@@ -116,19 +111,17 @@ LINES = {
     "every night at 22 for 8h until friday": "11-28 22:00 8h FREQ=DAILY;UNTIL=20261204",
     "every night 22-6 for 3 nights": "11-28 22:00 8h FREQ=DAILY;UNTIL=20261130",
     "weekends 10-18 in january": "01-01 10:00 8h FREQ=WEEKLY;BYDAY=SA,SU;UNTIL=20270131",
-    "every other weekend 10-18 from 1 feb until 28 feb":
-        "02-01 10:00 8h FREQ=WEEKLY;INTERVAL=2;BYDAY=SA,SU;UNTIL=20270228",
-    "monthly on the 1st and 15th 9-10 from 1 jan until 30 jun":
-        "01-01 09:00 1h FREQ=MONTHLY;BYMONTHDAY=1,15;UNTIL=20270630",
-    "biweekly monday 9-10 from 1 feb 6 times":
-        "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
-    "bi-weekly on monday 9-10 from 1 feb 6 times":
-        "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
-    "fortnightly on monday 9-10 from 1 feb 6 times":
-        "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
-    "every mon/wed/fri 9-10 from 1 feb 6 times":
-        "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO,WE,FR;COUNT=6",
-}  # fmt: skip
+    "every other weekend 10-18 from 1 feb until 28 feb": (
+        "02-01 10:00 8h FREQ=WEEKLY;INTERVAL=2;BYDAY=SA,SU;UNTIL=20270228"
+    ),
+    "monthly on the 1st and 15th 9-10 from 1 jan until 30 jun": (
+        "01-01 09:00 1h FREQ=MONTHLY;BYMONTHDAY=1,15;UNTIL=20270630"
+    ),
+    "biweekly monday 9-10 from 1 feb 6 times": "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
+    "bi-weekly on monday 9-10 from 1 feb 6 times": "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
+    "fortnightly on monday 9-10 from 1 feb 6 times": "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;COUNT=6",
+    "every mon/wed/fri 9-10 from 1 feb 6 times": "02-01 09:00 1h FREQ=WEEKLY;BYDAY=MO,WE,FR;COUNT=6",
+}
 
 
 def read(line: str, now: datetime = NOW) -> Parsed:
@@ -168,8 +161,9 @@ def test_a_month_as_the_end_is_asked_for_with_both_days_that_it_can_mean() -> No
     (problem,) = read("every day 9-10 until february").problems
     assert problem.code == "no_end"
     assert [each.text for each in problem.repairs] == [
-        "1 l40s every day 9-10 until 2027-01-31", "1 l40s every day 9-10 until 2027-02-28",
-    ]  # fmt: skip
+        "1 l40s every day 9-10 until 2027-01-31",
+        "1 l40s every day 9-10 until 2027-02-28",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -186,11 +180,16 @@ def test_only_what_is_not_understood_is_named(line: str, code: str) -> None:
 
 
 def _written(day: date) -> st.SearchStrategy[str]:
-    return st.sampled_from([
-        f"{day}", f"{day:%Y/%m/%d}", f"{day.day} {day:%b} {day.year}",
-        f"{day:%B} {day.day} {day.year}", f"{day.day}.{day.month}.{day.year}",
-        f"the {day.day} of {day:%B} {day.year}",
-    ])  # fmt: skip
+    return st.sampled_from(
+        [
+            f"{day}",
+            f"{day:%Y/%m/%d}",
+            f"{day.day} {day:%b} {day.year}",
+            f"{day:%B} {day.day} {day.year}",
+            f"{day.day}.{day.month}.{day.year}",
+            f"the {day.day} of {day:%B} {day.year}",
+        ]
+    )
 
 
 @st.composite

@@ -63,9 +63,7 @@ class Renewal:
                 sql.Identifier(column) for (column,) in server.execute(_COLUMNS, [name])
             )
             kept, table = sql.Identifier("renewal_rows", name), sql.Identifier(name)
-            server.execute(
-                sql.SQL("CREATE TABLE {} AS SELECT {} FROM {}").format(kept, columns, table)
-            )
+            server.execute(sql.SQL("CREATE TABLE {} AS SELECT {} FROM {}").format(kept, columns, table))
             filled[name] = (columns, _content(server, name))
         sequences = {name: (start, last) for name, start, last in server.execute(_SEQUENCES)}
         server.execute(_RECORD_CHANGES)

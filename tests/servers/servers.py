@@ -198,9 +198,7 @@ class Servers:
         name, template = sql.Identifier(DATABASE), sql.Identifier(TEMPLATE)
         with psycopg.connect(self.admin_dsn, autocommit=True) as admin:
             admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
-            admin.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER portal_owner").format(name, template)
-            )
+            admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER portal_owner").format(name, template))
             # A copy has not the rights of what it was copied from.
             database_rights(admin, DATABASE)
             admin.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO portal_test").format(name))

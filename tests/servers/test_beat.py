@@ -95,9 +95,7 @@ def test_a_server_whose_clock_was_set_back_keeps_nothing_waiting(broker: "redis.
     assert sent(broker)["allocation.invariants"] == 2
 
 
-def test_a_broker_that_is_away_is_waited_for(
-    broker: "redis.Redis", caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broker_that_is_away_is_waited_for(broker: "redis.Redis", caplog: pytest.LogCaptureFixture) -> None:
     beat = a_beat()
     away = redis.Redis.from_url("redis://127.0.0.1:1")
     beat._server = away
@@ -123,8 +121,9 @@ def test_a_task_is_sent_when_there_is_something_to_do_and_now_and_then(
         OutboxMessage.objects.create(kind="x", payload={}, created=NOW)
         PasswordReset.objects.create(wanted="mara", at=NOW)
         assert set(due.needed(everything)) - (PERIODS.keys() - ASKED) == {
-            "outbox.relay", "mail.send",
-        }  # fmt: skip
+            "outbox.relay",
+            "mail.send",
+        }
         monkeypatch.setattr("portal.due_tasks.tick_has_work", lambda now: now == NOW)
         assert "allocation.tick" in due.needed(["allocation.tick"])
         at = LONGEST_SECONDS

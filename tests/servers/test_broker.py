@@ -51,9 +51,7 @@ def test_a_task_of_a_killed_worker_is_run_by_the_next(worker: Program, began: Pa
         stop(second, worker)
 
 
-@pytest.mark.parametrize(
-    ("transport", "asks_again"), [(Transport, False), (CountedTransport, True)]
-)
+@pytest.mark.parametrize(("transport", "asks_again"), [(Transport, False), (CountedTransport, True)])
 def test_a_worker_asks_again_after_a_task_whose_end_the_broker_did_not_hear(
     servers: Servers, *, transport: type[Transport], asks_again: bool
 ) -> None:

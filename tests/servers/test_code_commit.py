@@ -9,9 +9,7 @@ WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.
 
 
 def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", *WHO, *words], cwd=folder, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run(["git", *WHO, *words], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 

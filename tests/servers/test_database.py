@@ -71,9 +71,7 @@ def test_making_the_roles_again_puts_right_what_was_changed(
     admin.execute("GRANT portal_ops TO portal_web")
     same = Passwords(*[servers.password] * 4)
     roles_ensure(servers.admin_dsn, same, database="portal_template")
-    found = admin.execute(
-        "SELECT rolbypassrls, rolcreatedb FROM pg_roles WHERE rolname = 'portal_web'"
-    )
+    found = admin.execute("SELECT rolbypassrls, rolcreatedb FROM pg_roles WHERE rolname = 'portal_web'")
     assert found.fetchone() == (False, False)
     assert len(admin.execute(MEMBERS).fetchall()) == len(MEMBERSHIPS)
 
@@ -104,8 +102,7 @@ def test_the_database_has_the_extension_and_belongs_to_its_owner(owner_dsn: str)
         found = owner.execute("SELECT extname FROM pg_extension WHERE extname = 'btree_gist'")
         assert found.fetchone() == ("btree_gist",)
         other_roles = owner.execute(
-            "SELECT tablename FROM pg_tables"
-            " WHERE schemaname = 'public' AND tableowner <> 'portal_owner'"
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tableowner <> 'portal_owner'"
         )
         assert other_roles.fetchall() == []
 
@@ -150,9 +147,7 @@ def _current_role() -> str:
 @pytest.mark.parametrize(
     ("field", "number"), [("cores", 1 << 40), ("generation", 1 << 80), ("cores", -(1 << 33))]
 )
-def test_a_number_that_its_column_can_not_hold_is_refused_and_not_cut(
-    field: str, number: int
-) -> None:
+def test_a_number_that_its_column_can_not_hold_is_refused_and_not_cut(field: str, number: int) -> None:
     """Sent in binary 2 to the 40 would be stored as 0."""
     with as_system():
         node = a_node()

@@ -78,9 +78,7 @@ def test_other_errors_keep_their_traceback() -> None:
 
 @pytest.mark.faults
 @pytest.mark.turn
-def test_a_worker_writes_few_lines_while_postgresql_is_down(
-    real_db: Servers, tmp_path: Path
-) -> None:
+def test_a_worker_writes_few_lines_while_postgresql_is_down(real_db: Servers, tmp_path: Path) -> None:
     path, tasks = tmp_path / "worker.log", ("allocation.publish", "mail.send", "outbox.relay")
     with path.open("wb") as log:
         worker = worker_program(real_db, "default")

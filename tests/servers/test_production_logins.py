@@ -141,9 +141,7 @@ def a_full_site(settings: Settings) -> Iterator[Site]:
         yield site
 
 
-def test_no_command_fails_with_its_login(
-    real_db: Servers, settings: Settings, tmp_path: Path
-) -> None:
+def test_no_command_fails_with_its_login(real_db: Servers, settings: Settings, tmp_path: Path) -> None:
     tmp_path.joinpath("site.toml").write_text(SITE, "utf-8")
     with a_full_site(settings) as site, as_system():
         cycle_run(timezone.now())

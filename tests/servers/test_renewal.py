@@ -61,7 +61,5 @@ def _content(servers: Servers) -> list[tuple[object, ...]]:
             "SELECT relname, relacl::text FROM pg_class"
             " WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
         ).fetchall()
-        numbers = server.execute(
-            "SELECT sequencename, last_value FROM pg_sequences ORDER BY 1"
-        ).fetchall()
+        numbers = server.execute("SELECT sequencename, last_value FROM pg_sequences ORDER BY 1").fetchall()
     return [*rows, *columns, *rights, *numbers]

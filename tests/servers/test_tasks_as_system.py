@@ -53,31 +53,43 @@ def every_kind(site: Site) -> None:
         (site.researcher, "bookings", good | {"array": 2}),
         (site.researcher, "series", good | {"request": "1 h100 1h at 9 every day 2 times"}),
         (site.researcher, "bookings", good | {"request": "4 h100 for 6h", "tier": "spot"}),
-        (site.admin, "approval-rules", {"name": "Long", "min_seconds": 7200, "steps": [
-            {"role": "lead"}]}),
+        (site.admin, "approval-rules", {"name": "Long", "min_seconds": 7200, "steps": [{"role": "lead"}]}),
         (site.lead, "reports", {"project": "folding", "cadence": "weekly"}),
         (site.lead, "exports", {"project": "folding", "month": "2026-11", "file": "pdf"}),
         (site.admin, "webhooks", {"name": "ci", "url": "http://127.0.0.1:9/", "events": ["*"]}),
-        (site.lead, "chat-channels", {
-            "url": "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js", "project": "folding"}),
-        (site.researcher, "overrides", {
-            "kind": "quota", "gpu_class": "h100", "project": "folding", "amount": "1"}),
-        (site.admin, "invitations", {"to": "nina@example.org", "role": "viewer",
-                                     "project": "folding"}),
-        (site.admin, "requirements", {"of": "tier", "target": "spot", "kind": "training",
-                                      "name": "Safety", "text": "Ask."}),
+        (
+            site.lead,
+            "chat-channels",
+            {"url": "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js", "project": "folding"},
+        ),
+        (
+            site.researcher,
+            "overrides",
+            {"kind": "quota", "gpu_class": "h100", "project": "folding", "amount": "1"},
+        ),
+        (site.admin, "invitations", {"to": "nina@example.org", "role": "viewer", "project": "folding"}),
+        (
+            site.admin,
+            "requirements",
+            {"of": "tier", "target": "spot", "kind": "training", "name": "Safety", "text": "Ask."},
+        ),
         (site.operator, "stops", {"scope": "tenant", "name": "northlab", "reason": "Audit"}),
         (site.operator, "announcements", {"text": "Hello.", "level": "info", "until": later}),
-    ):  # fmt: skip
+    ):
         answer = who.post(path, body)
         assert answer.status_code < 300, (path, answer.content)
     with as_system():
         # A rung that stops, and one that asks, on budgets that are used: the task marks the first.
         ladder_set(
-            actor_id=None, budget=site.budget, now=timezone.now(),
-            rungs=[Rung("committed", 1, "notify"), Rung("committed", 90, "no_bookings"),
-                   Rung("committed", 50, "approval")],
-        )  # fmt: skip
+            actor_id=None,
+            budget=site.budget,
+            now=timezone.now(),
+            rungs=[
+                Rung("committed", 1, "notify"),
+                Rung("committed", 90, "no_bookings"),
+                Rung("committed", 50, "approval"),
+            ],
+        )
         Budget.objects.update(repeat_amount=100, rolls_over=True)
         ReportSubscription.objects.update(due=timezone.now() - timedelta(minutes=1))
         PasswordReset.objects.create(wanted="mara", at=timezone.now())
@@ -87,15 +99,21 @@ def jira_connected(site: Site, url: str) -> None:
     """A connection with a message that waits: its worker books under the ladder and the hook."""
     terms = {"name": "J", "url": url, "flavour": "cloud", "account": ACCOUNT, "token": TOKEN}
     made = said(site.admin.post("jira", terms))
-    mapping = {"project": "folding", "owner": "mara", "tier": "standard", "act": "book",
-               "request": "{customfield_10050}"}  # fmt: skip
+    mapping = {
+        "project": "folding",
+        "owner": "mara",
+        "tier": "standard",
+        "act": "book",
+        "request": "{customfield_10050}",
+    }
     assert site.admin.put(f"jira/{made['id']}/projects/GPU", mapping).status_code == 200
     for key in ("GPU-7", "GPU-8"):
         raw = json.dumps(webhook_of(key, int(timezone.now().timestamp() * 1000))).encode()
         digest = hmac.digest(made["secret"].encode(), raw, hashlib.sha256).hex()
         address = f"/api/v1/jira/{site.tenant.id}/{made['id']}/messages"
-        taken = Client().post(address, raw, content_type="application/json",
-                              headers={"X-Hub-Signature": f"sha256={digest}"})  # fmt: skip
+        taken = Client().post(
+            address, raw, content_type="application/json", headers={"X-Hub-Signature": f"sha256={digest}"}
+        )
         assert taken.status_code == 202, taken.content
 
 

@@ -28,7 +28,7 @@ TYPES_IGNORED = {"allocation/consumers.py": 1, "tenants/api/auth.py": 1}
 # Modules below so many lines that one other module imports: its readers have to open both. The
 # number may only fall. Not counted: programs, and what a package, or its list of routes, models or
 # tasks imports.
-SMALL_LINES = 130
+SMALL_LINES = 125
 MOST_SMALL_MODULES = 23
 LISTS = {"urls", "models", "tasks"}
 _IMPORTS = re.compile(

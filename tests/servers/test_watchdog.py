@@ -95,9 +95,7 @@ def test_a_silent_or_missing_program_degrades_the_portal_until_it_works() -> Non
 
 
 @pytest.fixture
-def running(
-    real_db: Servers, request: pytest.FixtureRequest
-) -> Iterator["subprocess.Popen[bytes]"]:
+def running(real_db: Servers, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[bytes]"]:
     """A program of the portal as it is started everywhere."""
     [program] = [each for each in OUR_PROGRAMS if each.name == request.param]
     real_db.valkey_ensure()
@@ -116,9 +114,7 @@ def running(
         folder=ROOT,
     )
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            started.command, stdout=output, stderr=output, **spawn_options(started)
-        )
+        process = subprocess.Popen(started.command, stdout=output, stderr=output, **spawn_options(started))
     yield process
     group_kill(process.pid)
     process.wait()
@@ -137,9 +133,7 @@ def watchdog_of(pid: int) -> int | None:
 @pytest.mark.faults
 @pytest.mark.turn
 @pytest.mark.parametrize("running", [each.name for each in OUR_PROGRAMS], indirect=True)
-def test_a_program_that_stands_still_is_ended(
-    running: "subprocess.Popen[bytes]", real_db: Servers
-) -> None:
+def test_a_program_that_stands_still_is_ended(running: "subprocess.Popen[bytes]", real_db: Servers) -> None:
     """SIGSTOP of the whole program, the watchdog aside: no thread of it could do this."""
     wait_until(lambda: watchdog_of(running.pid) is not None, seconds=60)
     os.killpg(running.pid, signal.SIGSTOP)

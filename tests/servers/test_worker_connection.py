@@ -20,9 +20,11 @@ def sent(lab: Lab, number: int) -> None:
     """Waits until a worker has taken a message out of the outbox."""
     with as_system():
         OutboxMessage.objects.create(
-            tenant_id=lab.tenant_id, kind="booking.queued", created=NOW,
+            tenant_id=lab.tenant_id,
+            kind="booking.queued",
+            created=NOW,
             payload={"booking": f"BK-{number}", "version": 1},
-        )  # fmt: skip
+        )
     app.send_task("outbox.relay")
 
     def is_sent() -> bool:

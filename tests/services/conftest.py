@@ -46,9 +46,7 @@ def mixed_plant(real_db: Servers, tmp_path: Path) -> Iterator["Plant"]:
     a_model(enrolled=False)
     l40s = a_gpu_class("l40s")
     with as_system():
-        GpuModel.objects.create(
-            slug="l40s", product_name="NVIDIA L40S", gpu_class=l40s, memory_mb=46_068
-        )
+        GpuModel.objects.create(slug="l40s", product_name="NVIDIA L40S", gpu_class=l40s, memory_mb=46_068)
     a_policy()
     a_tier()
     with a_plant(tmp_path, simulate="h100:2,l40s:3") as found:

@@ -20,9 +20,7 @@ R73 = reason("laid_anew")
 
 def asked(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
 
 
 def decided(plant: Plant, lab: Lab, *asks: AskDocument) -> list[Booking]:

@@ -40,8 +40,12 @@ def pause_plan(
     upto = beneficiary.ask["count"]
     starts = seconds(at)
     given = (
-        str(beneficiary.id), "h100", places[:upto], starts, starts + beneficiary.duration_seconds,
-    )  # fmt: skip
+        str(beneficiary.id),
+        "h100",
+        places[:upto],
+        starts,
+        starts + beneficiary.duration_seconds,
+    )
     waits = []
     if resume is not None:
         left = seconds(row.period.upper) - starts
@@ -65,9 +69,7 @@ def plan_written(plan: Plan, now: datetime) -> None:
         live = PolicyVersion.objects.get(state="live")
         decision = DecisionLog().record(snapshot, plan, live, now)
         term = SolverState.objects.get(id=1).leader_term
-        plan_apply(
-            changes=changes_of(plan, now), snapshot=snapshot, decision=decision, term=term, now=now
-        )
+        plan_apply(changes=changes_of(plan, now), snapshot=snapshot, decision=decision, term=term, now=now)
 
 
 def pause_of(booking: Booking) -> Pause:

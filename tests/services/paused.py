@@ -19,9 +19,7 @@ from tests.services.plant import NAME, Plant, fresh, rows_of
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
 
 
 def running(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
@@ -32,9 +30,14 @@ def running(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
 
 
 def noticed(
-    plant: Plant, victim: Booking, rival: Lab, *, grace: timedelta = GRACE,
-    resume: datetime | None = None, ask: AskDocument | None = None,
-) -> Booking:  # fmt: skip
+    plant: Plant,
+    victim: Booking,
+    rival: Lab,
+    *,
+    grace: timedelta = GRACE,
+    resume: datetime | None = None,
+    ask: AskDocument | None = None,
+) -> Booking:
     """The victim is notified now; the booking of the rival that it is for."""
     strong = requested(plant, rival, ask or an_ask(2))
     with as_system():
@@ -72,9 +75,7 @@ def desired(plant: Plant) -> list[wire.DesiredAllocation]:
     return [each for gpu in document(plant).gpus for each in gpu.allocations]
 
 
-def saved(
-    plant: Plant, booking: Booking, *, members: int = 2, ago: timedelta = timedelta(0)
-) -> None:
+def saved(plant: Plant, booking: Booking, *, members: int = 2, ago: timedelta = timedelta(0)) -> None:
     """The agent says that the owner has saved on so many of the booking's members, `ago` by the
     node's clock."""
     rows = [row for row in rows_of(booking) if row.state == "active"][:members]

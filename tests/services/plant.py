@@ -89,9 +89,7 @@ class Plant:
         host = host_simulated(NAME, len(self.hardware.gpus))
         self.identity = self._enrol(inventory_take(host, port))
         keys = self.identity.keys
-        store = Store(
-            folder / "state.json", keys=keys, epoch=self.identity.epoch, now=self.now.timestamp()
-        )
+        store = Store(folder / "state.json", keys=keys, epoch=self.identity.epoch, now=self.now.timestamp())
         self.folder = folder
         self.node = node = AgentNode(
             keys=Keys(self.identity, folder / "identity.json"),

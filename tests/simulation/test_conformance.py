@@ -104,9 +104,13 @@ def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path
     for profile, name in names.items():
         shape = None if profile == "whole" else profile[:7]
         requested = UserRequest(
-            count=1, profile=shape, together="any", required=False, duration=1200,
+            count=1,
+            profile=shape,
+            together="any",
+            required=False,
+            duration=1200,
             starts=int(world.now) + 600,
-        )  # fmt: skip
+        )
         world.portal.request(name, requested, world.now)
         world.portal.cycle(world.now)
         if profile == "3g.40gb":
@@ -114,9 +118,7 @@ def test_the_services_move_what_the_model_moves(real_db: Servers, tmp_path: Path
             tables = world.portal.tables
             (small,) = tables.of(tables.bookings[name], "planned")
             neighbour = next(
-                row
-                for row in tables.rows.values()
-                if row.place.gpu == small.place.gpu and row is not small
+                row for row in tables.rows.values() if row.place.gpu == small.place.gpu and row is not small
             )
             world.portal.cancel(neighbour.booking, world.now)
     tables = world.portal.tables

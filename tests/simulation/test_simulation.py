@@ -87,8 +87,7 @@ def without_pins(tables: Tables, site: Site, now: float) -> Snapshot:
     """No request is pinned, for the solver."""
     seen = snapshots.snapshot_take(tables, site, now)
     requests = tuple(
-        dataclasses.replace(each, ask=dataclasses.replace(each.ask, pin=()))
-        for each in seen.requests
+        dataclasses.replace(each, ask=dataclasses.replace(each.ask, pin=())) for each in seen.requests
     )
     return dataclasses.replace(seen, requests=requests)
 
@@ -103,9 +102,7 @@ def test_a_seed_always_tells_the_same_story() -> None:
     one, other = schedule_run(7), schedule_run(7)
     assert one.story == other.story
     assert one.portal.tables == other.portal.tables
-    assert [n.occupancy.closed for n in one.world.nodes] == [
-        n.occupancy.closed for n in other.world.nodes
-    ]
+    assert [n.occupancy.closed for n in one.world.nodes] == [n.occupancy.closed for n in other.world.nodes]
 
 
 def test_a_portal_that_does_not_wait_for_proof_is_seen() -> None:

@@ -148,9 +148,7 @@ def _limits(chance: Random, fleet: tuple[Gpu, ...]) -> Iterator[Limit]:
                     yield _a_limit(chance, f"{tenant}-{project}", own, gpu_class, tenant)
 
 
-def _a_limit(
-    chance: Random, owner: str, guaranteed: float, gpu_class: str, parent: str | None
-) -> Limit:
+def _a_limit(chance: Random, owner: str, guaranteed: float, gpu_class: str, parent: str | None) -> Limit:
     some = (0, 0.5, 0.5)
     return a_limit(
         owner,

@@ -77,9 +77,7 @@ def potential_of(
         for is_own in (True, False)
     ]
     shares = [
-        sorted(
-            _share(row, [b for b in here if b.counts and b.level >= level], inside) for row in rows
-        )
+        sorted(_share(row, [b for b in here if b.counts and b.level >= level], inside) for row in rows)
         for level in order
     ]
     spot = sorted(_share(row, [b for b in here if not b.counts], inside) for row in rows)

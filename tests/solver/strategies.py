@@ -148,9 +148,7 @@ def limits(draw: st.DrawFn) -> tuple[Limit, ...]:
 
 
 @st.composite
-def a_node(
-    draw: st.DrawFn, owner: str, guaranteed: float, gpu_class: str, parent: str | None
-) -> Limit:
+def a_node(draw: st.DrawFn, owner: str, guaranteed: float, gpu_class: str, parent: str | None) -> Limit:
     """An owner with any borrow and lend limit."""
     some = st.sampled_from((0, 0.5, 1, 2, 4)) | st.none()
     return a_limit(
@@ -191,9 +189,7 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
     """The site some seconds later, with the plan made true."""
     by_booking = {request.booking: request for request in site.requests}
     until = {extend.booking: extend.until for extend in plan.extensions if extend.granted}
-    held = tuple(
-        replace(row, ends=until.get(row.booking, row.ends)) for row in moved(site.held, plan)
-    )
+    held = tuple(replace(row, ends=until.get(row.booking, row.ends)) for row in moved(site.held, plan))
     given = tuple(
         Held(
             id=f"{row.booking}/{place.gpu}/{place.start}",
@@ -223,13 +219,9 @@ def the_next(site: Snapshot, plan: Plan, seconds: int = 5) -> Snapshot:
     )
     now = site.now + seconds
     begun = sorted((row for row in (*held, *given) if row.starts <= now), key=lambda r: r.starts)
-    cut: dict[str, Mode] = {
-        row.place.gpu: "sliced" if row.place.profile else "whole" for row in begun
-    }
+    cut: dict[str, Mode] = {row.place.gpu: "sliced" if row.place.profile else "whole" for row in begun}
     fleet = tuple(
         replace(gpu, stands=cut.get(gpu.id, gpu.stands)) if gpu.stands else gpu for gpu in site.gpus
     )
-    live = tuple(
-        replace(row, started=row.starts <= now) for row in (*held, *given) if row.ends > now
-    )
+    live = tuple(replace(row, started=row.starts <= now) for row in (*held, *given) if row.ends > now)
     return replace(site, now=now, gpus=fleet, held=live, requests=promised, extensions=())

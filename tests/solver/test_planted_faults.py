@@ -56,18 +56,14 @@ def _short(really: Callable[..., None]) -> Callable[..., None]:
 
 
 def _without_memory(really: Callable[..., None]) -> Callable[..., None]:
-    def take(
-        self: HostCalendar, node: str, what: tuple[int, int], window: object, sign: int = 1
-    ) -> None:
+    def take(self: HostCalendar, node: str, what: tuple[int, int], window: object, sign: int = 1) -> None:
         really(self, node, (what[0], 0), window, sign)
 
     return take
 
 
 def _without_cores(really: Callable[..., None]) -> Callable[..., None]:
-    def take(
-        self: HostCalendar, node: str, what: tuple[int, int], window: object, sign: int = 1
-    ) -> None:
+    def take(self: HostCalendar, node: str, what: tuple[int, int], window: object, sign: int = 1) -> None:
         really(self, node, (0, what[1]), window, sign)
 
     return take
@@ -114,15 +110,14 @@ IN_PLANS: dict[str, Fault] = {
     "a fixed mode is not looked at": (Pool, "suits", lambda _: lambda pool, _: pool.usable),
     "media engines are not counted": (topology, "geometry_of", _without_tokens),
     "planned starts are forgotten": (planned_starts, "_matches", lambda _: lambda *_: False),
-    "an extension takes the next one's place": (
-        extensions, "_room_blocks", lambda _: lambda *_: None),
+    "an extension takes the next one's place": (extensions, "_room_blocks", lambda _: lambda *_: None),
     "an extension goes beyond a limit": (extensions, "quota_blocks", lambda _: lambda *_: None),
     "rows decide by their order": (codec, "in_order", lambda _: lambda snapshot: snapshot),
-}  # fmt: skip
+}
 IN_PAUSES: dict[str, Fault] = {
     "work inside its guarantee is paused": (VictimRules, "_borrowers", lambda _: _everything),
     "one more than needed must leave": (victims, "_filled_back", lambda _: _one_too_many),
-}  # fmt: skip
+}
 
 
 # Each takes as long as the property that it tests, so the others are for each night.

@@ -47,11 +47,7 @@ def held_by(snapshot: Snapshot, plan: Plan) -> list[tuple[str, Row]]:
         for held in snapshot.held
         if held.booking not in moved
     ]
-    rows += [
-        (move.booking, (place, move.starts, move.ends))
-        for move in plan.moves
-        for place in move.places
-    ]
+    rows += [(move.booking, (place, move.starts, move.ends)) for move in plan.moves for place in move.places]
     return rows
 
 
@@ -84,9 +80,7 @@ def overshared(snapshot: Snapshot, plan: Plan) -> list[tuple[str, int]]:
         (gpu, second)
         for gpu, second in sorted({(place.gpu, starts) for place, starts, _ in rows})
         if sum(
-            place.share or 0
-            for place, starts, ends in rows
-            if place.gpu == gpu and starts <= second < ends
+            place.share or 0 for place, starts, ends in rows if place.gpu == gpu and starts <= second < ends
         )
         > 1_000
     ]
@@ -288,9 +282,7 @@ def too_many_media_engines(snapshot: Snapshot, plan: Plan) -> list[str]:
     return bad
 
 
-def over_limit(
-    snapshot: Snapshot, plan: Plan, *, always: bool = False
-) -> list[tuple[str, str, int]]:
+def over_limit(snapshot: Snapshot, plan: Plan, *, always: bool = False) -> list[tuple[str, str, int]]:
     """(owner, class, second) at which an owner has more than guaranteed + borrow limit, or at
     which what can't be paused has more than the guarantee, when something of it begins that was
     decided now, or `always` when anything does. What a project never lends is its own, whatever
@@ -312,10 +304,7 @@ def over_limit(
         if limit.parent is None:
             bad += _beyond(limit, fixed, sure, limit.guaranteed)
     # What does not count has to fit next to everything, and is invisible to what counts.
-    spot = [
-        row._replace(decided=row.decided and not row.counts(tiers))
-        for row in _usage(snapshot, plan)
-    ]
+    spot = [row._replace(decided=row.decided and not row.counts(tiers)) for row in _usage(snapshot, plan)]
     return bad + _over_inner(snapshot, use, kept) + _over_inner(snapshot, spot, kept)
 
 
@@ -343,9 +332,7 @@ def _over_inner(
             if person == cap.person or (not cap.person and (cap.scope, person) not in own):
                 name = f"{person} in {cap.scope}"
                 mine = [
-                    row._replace(owner=name)
-                    for row in use
-                    if row.owner == cap.scope and row.person == person
+                    row._replace(owner=name) for row in use if row.owner == cap.scope and row.person == person
                 ]
                 whole = Limit(name, None, cap.gpu_class, 0, 0, None)
                 bad += _beyond(whole, [*use, *mine], {}, cap.most)
@@ -354,11 +341,7 @@ def _over_inner(
             is_its = (limit.owner, limit.gpu_class) == (step.owner, step.gpu_class)
             if is_its and step.units < 0 and not step.booking and limit.borrow is not None:
                 most = limit.guaranteed + limit.borrow + step.units
-                rows = [
-                    row
-                    for row in use
-                    if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)
-                ]
+                rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]
                 bad += [
                     (limit.owner, limit.gpu_class, second)
                     for row in rows
@@ -402,9 +385,7 @@ def _usage(snapshot: Snapshot, plan: Plan) -> list[Piece]:
     people |= {request.booking: request for request in snapshot.requests}
     decided = {given.booking for given in given_by(plan)}
     granted = {extend.booking for extend in plan.extensions if extend.granted}
-    stretches = {
-        name: {row.ends for row in snapshot.held if row.booking == name} for name in granted
-    }
+    stretches = {name: {row.ends for row in snapshot.held if row.booking == name} for name in granted}
     return [
         Piece(
             owner,
@@ -440,15 +421,12 @@ def _units(model: Model, place: Place) -> int:
     if place.profile is None:
         return 56 * (place.share or 1_000)
     row = next(p for p in model.placements if p.profile == place.profile)
-    return max(
-        row.compute * 56_000 // model.compute_slices, row.size * 56_000 // model.memory_slots
-    )
+    return max(row.compute * 56_000 // model.compute_slices, row.size * 56_000 // model.memory_slots)
 
 
 def _is_legal(model: Model, place: Place) -> bool:
     if place.profile is None:
         return (place.start, place.size) == (0, 8)
     return any(
-        (p.profile, p.start, p.size) == (place.profile, place.start, place.size)
-        for p in model.placements
+        (p.profile, p.start, p.size) == (place.profile, place.start, place.size) for p in model.placements
     )

@@ -154,10 +154,7 @@ def level_of(request: Request) -> Together | None:
 def moved(held: Iterable[Held], plan: Plan) -> list[Held]:
     """The rows with their places after the plan's moves."""
     places = {move.booking: list(move.places) for move in plan.moves}
-    return [
-        replace(row, place=places[row.booking].pop()) if row.booking in places else row
-        for row in held
-    ]
+    return [replace(row, place=places[row.booking].pop()) if row.booking in places else row for row in held]
 
 
 def planned_start_of(row: Waiting) -> PlannedStart | None:
@@ -180,9 +177,7 @@ def with_room_made(site: Snapshot, plan: Plan, but: Container[str] = ()) -> Snap
 
 
 def _left(site: Snapshot, plan: Plan, leaves: dict[str, int]) -> Snapshot:
-    held = tuple(
-        replace(row, ends=min(row.ends, leaves.get(row.booking, row.ends))) for row in site.held
-    )
+    held = tuple(replace(row, ends=min(row.ends, leaves.get(row.booking, row.ends))) for row in site.held)
     return replace(site, held=held, requests=(*site.requests, *resumed(site, plan)))
 
 
@@ -312,9 +307,7 @@ def is_allowed(site: Snapshot, plan: Plan, victim: str, winner: str) -> bool:
         return False
     if loser.tenant == request.tenant:
         return PRIORITY[loser.tier] < PRIORITY[request.tier]
-    written = [
-        each for each in _written(site, plan) if each.tenant == loser.tenant and each.name != winner
-    ]
+    written = [each for each in _written(site, plan) if each.tenant == loser.tenant and each.name != winner]
     return victim not in inside_of([*in_place(site), *written], site.limits)
 
 
@@ -352,9 +345,7 @@ def _written(site: Snapshot, plan: Plan) -> list[Block]:
     names = {row.booking for row in plan.assigns} | {row.beneficiary for row in plan.pauses}
     known = {block.name for block in in_place(site)}
     return [
-        _block(site, row.booking, row, _asked(row))
-        for row in site.requests
-        if row.booking in names - known
+        _block(site, row.booking, row, _asked(row)) for row in site.requests if row.booking in names - known
     ]
 
 
@@ -379,9 +370,7 @@ def _meet(row: Held, place: Place) -> bool:
 def a_world(chance: Random) -> World:
     """Three tenants on two to eight GPUs, one of them without a guarantee; some GPUs nobody's."""
     fleet = tuple(
-        gpu
-        for node in range(chance.randint(1, 2))
-        for gpu in gpus(chance.randint(2, 4), node=f"n{node}")
+        gpu for node in range(chance.randint(1, 2)) for gpu in gpus(chance.randint(2, 4), node=f"n{node}")
     )
     lab = chance.randint(1, len(fleet))
     firm = chance.randint(0, len(fleet) - lab)

@@ -61,11 +61,19 @@ def a_decision(
     at: datetime, number: int = 0, base: Decision | None = None, *, by_rows: bool = False
 ) -> Decision:
     return Decision.objects.create(
-        at=at, leader_term=1, policy=PolicyVersion.objects.get(state="live"),
-        snapshot=bytes([number]) * 5000, snapshot_sha256="s" * 64, plan=b"plan",
-        plan_sha256="p" * 64, software="test", solve_ms=1, format=3 if by_rows else 2,
-        base=base, keyframe_id=None if base is None else base.keyframe_id or base.id,
-    )  # fmt: skip
+        at=at,
+        leader_term=1,
+        policy=PolicyVersion.objects.get(state="live"),
+        snapshot=bytes([number]) * 5000,
+        snapshot_sha256="s" * 64,
+        plan=b"plan",
+        plan_sha256="p" * 64,
+        software="test",
+        solve_ms=1,
+        format=3 if by_rows else 2,
+        base=base,
+        keyframe_id=None if base is None else base.keyframe_id or base.id,
+    )
 
 
 def decisions(*times: datetime) -> list[Decision]:
@@ -95,9 +103,13 @@ def logged() -> Iterator[Tenant]:
             for owner in (tenant.id, other.id, None):
                 for number in (1, 2):
                     audit_record(
-                        tenant_id=owner, actor_id=None, action="thing.done",
-                        target=("thing", number), now=at, detail={"day": day},
-                    )  # fmt: skip
+                        tenant_id=owner,
+                        actor_id=None,
+                        action="thing.done",
+                        target=("thing", number),
+                        now=at,
+                        detail={"day": day},
+                    )
             audit_seal_all(at)
         yield tenant
 
@@ -107,8 +119,10 @@ def test_old_decisions_leave_their_bytes_in_a_file_and_their_chain_holds(tmp_pat
     before = bytes(old.snapshot)
     (file,) = archived(tmp_path)
     assert (file.kind, file.rows, file.name) == (
-        "decisions", 1, f"decisions-{old.id}-{old.id}.jsonl.gz",
-    )  # fmt: skip
+        "decisions",
+        1,
+        f"decisions-{old.id}-{old.id}.jsonl.gz",
+    )
     with as_system():
         old.refresh_from_db()
         young.refresh_from_db()
@@ -223,9 +237,7 @@ def test_lines_of_the_log_go_by_seals_and_the_files_are_checked_as_the_rows(
     # What is still there is guarded as before.
     with as_role("portal_owner"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL portal.archiving = 'on'")
-        cursor.execute(
-            "DELETE FROM tenants_auditentry WHERE tenant_id = %s RETURNING id", [logged.id]
-        )
+        cursor.execute("DELETE FROM tenants_auditentry WHERE tenant_id = %s RETURNING id", [logged.id])
         gone = [key for (key,) in cursor.fetchall()]
     named = [f"audit/{logged.id}: row {key} is gone" for key in gone]
     assert sorted(faults().splitlines()) == sorted(named)
@@ -243,9 +255,7 @@ def test_a_file_that_was_changed_or_lost_is_named(logged: Tenant, tmp_path: Path
     assert "is not in" in faults("--archive", str(tmp_path))
 
 
-def test_the_log_and_the_list_of_files_stay_closed_to_everybody_else(
-    logged: Tenant, tmp_path: Path
-) -> None:
+def test_the_log_and_the_list_of_files_stay_closed_to_everybody_else(logged: Tenant, tmp_path: Path) -> None:
     archived(tmp_path)
     line, file = "DELETE FROM tenants_auditentry", "DELETE FROM tenants_archivefile"
     for role in ("portal_system", "portal_ops", "portal_web"):
@@ -287,9 +297,7 @@ def test_histories_of_bookings_that_ended_go_and_the_bookings_stay(tmp_path: Pat
     assert archived(tmp_path) == []
 
 
-def test_the_command_says_what_it_wrote_and_keeps_a_week_at_least(
-    logged: Tenant, tmp_path: Path
-) -> None:
+def test_the_command_says_what_it_wrote_and_keeps_a_week_at_least(logged: Tenant, tmp_path: Path) -> None:
     said = io.StringIO()
     with as_role("portal_owner"):
         call_command("archive", "--to", str(tmp_path), "--log-days", "never", stdout=said)

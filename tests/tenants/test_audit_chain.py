@@ -143,9 +143,9 @@ def test_a_row_that_is_slipped_in_is_found_and_never_sealed(
         audit_seal_all(NOW + timedelta(minutes=30))
         tampered("DELETE FROM tenants_auditentry WHERE id = %s", ids[1])
         assert len(faults()) == 1
-        AuditEntry(
-            id=ids[1] - 1000, tenant=tenant, at=NOW, action="x", object_kind="x", object_id="x"
-        ).save(force_insert=True)
+        AuditEntry(id=ids[1] - 1000, tenant=tenant, at=NOW, action="x", object_kind="x", object_id="x").save(
+            force_insert=True
+        )
         audit_seal_all(NOW + timedelta(minutes=31))
     assert f"audit/{tenant.id}: row {ids[1] - 1000} was inserted later" in faults()
 
@@ -189,9 +189,16 @@ def test_decisions_and_policies_are_chained(db: None) -> None:
     with as_system():
         policy = PolicyVersion.objects.latest("number")
         decision = Decision.objects.create(
-            at=NOW, leader_term=1, policy=policy, snapshot=b"in", snapshot_sha256="", plan=b"out",
-            plan_sha256="", software="x", solve_ms=1,
-        )  # fmt: skip
+            at=NOW,
+            leader_term=1,
+            policy=policy,
+            snapshot=b"in",
+            snapshot_sha256="",
+            plan=b"out",
+            plan_sha256="",
+            software="x",
+            solve_ms=1,
+        )
         assert (chain_seal(DECISIONS, now=NOW), chain_seal(POLICIES, now=NOW)) == (1, 1)
         tampered("UPDATE allocation_decision SET plan = 'else' WHERE id = %s", decision.id)
         tampered("UPDATE allocation_policyversion SET document = '{\"grid\": 1}'")
@@ -232,9 +239,7 @@ SET CONSTRAINTS ALL IMMEDIATE;
 
 
 @pytest.mark.parametrize("role", ["portal_web", "portal_ops", "portal_system", "portal_owner"])
-def test_no_role_changes_or_removes_what_was_written(
-    servers: Servers, owner_dsn: str, role: str
-) -> None:
+def test_no_role_changes_or_removes_what_was_written(servers: Servers, owner_dsn: str, role: str) -> None:
     done = []
     with psycopg.connect(servers.dsn("postgres")) as connected:
         connected.execute(ONE_OF_EACH)
@@ -268,7 +273,5 @@ def the_log(action: str) -> list[AuditEntry]:
 def test_operators_names_stand_with_what_they_did() -> None:
     operator: User = an_operator()
     with as_role("portal_ops"):
-        audit_record(
-            tenant_id=None, actor_id=operator.id, action="x", target=("node", "n"), now=NOW
-        )
+        audit_record(tenant_id=None, actor_id=operator.id, action="x", target=("node", "n"), now=NOW)
     assert [entry.actor_id for entry in the_log("x")] == [operator.id]

@@ -6,9 +6,12 @@ from django.db import connection
 pytestmark = pytest.mark.django_db
 
 ONLY_SYSTEM = {
-    "portal_address_is_taken", "portal_has_second_factor", "portal_invitation_offer",
-    "portal_invitations", "portal_memberships",
-}  # fmt: skip
+    "portal_address_is_taken",
+    "portal_has_second_factor",
+    "portal_invitation_offer",
+    "portal_invitations",
+    "portal_memberships",
+}
 """What a web process must not ask: they take a name or a number that could be enumerated."""
 NOBODY = {"billing_recount", "portal_holder", "portal_person", "portal_sign_in_write"}
 """Parts of other functions, which run as the owner."""
@@ -16,11 +19,21 @@ NOBODY = {"billing_recount", "portal_holder", "portal_person", "portal_sign_in_w
 ONLY_WEB = {("allocation_statementexport", "portal_ops", "INSERT")}
 """Members have files of statements made; operators have none."""
 BOOKING = [
-    "allocation_allocation", "allocation_approval", "allocation_booking", "allocation_bookingarray",
-    "allocation_bookingchange", "allocation_counteroffer", "allocation_override",
-    "allocation_pause", "allocation_series", "allocation_waitentry", "allocation_waitoffer",
-    "billing_account", "billing_budget", "tenants_tenant",
-]  # fmt: skip
+    "allocation_allocation",
+    "allocation_approval",
+    "allocation_booking",
+    "allocation_bookingarray",
+    "allocation_bookingchange",
+    "allocation_counteroffer",
+    "allocation_override",
+    "allocation_pause",
+    "allocation_series",
+    "allocation_waitentry",
+    "allocation_waitoffer",
+    "billing_account",
+    "billing_budget",
+    "tenants_tenant",
+]
 """Tables that change when somebody books, changes or cancels, whoever does."""
 
 
@@ -41,9 +54,7 @@ def test_whatever_the_web_may_call_workers_and_operators_may_call() -> None:
     found = callers()
     assert found["billing_rungs_unreached"] == (True, True, True)
     for name, may in found.items():
-        expected = (
-            (False, False, False) if name in NOBODY else (name not in ONLY_SYSTEM, True, True)
-        )
+        expected = (False, False, False) if name in NOBODY else (name not in ONLY_SYSTEM, True, True)
         assert may == expected, name
     assert found.keys() >= NOBODY | ONLY_SYSTEM
 

@@ -23,26 +23,35 @@ def utc(day: int, hour: int, month: int = 3) -> datetime:
         # The clocks go forward on 29 March at 2:00: that night has seven hours.
         (NIGHT, utc(27, 12), [(utc(27, 21), utc(28, 5)), (utc(28, 21), utc(29, 4))]),
         # And back on 25 October at 3:00: nine hours.
-        (NIGHT, utc(23, 12, 10),
-         [(utc(23, 20, 10), utc(24, 4, 10)), (utc(24, 20, 10), utc(25, 5, 10))]),
+        (NIGHT, utc(23, 12, 10), [(utc(23, 20, 10), utc(24, 4, 10)), (utc(24, 20, 10), utc(25, 5, 10))]),
         # An hour that the clocks skip is the moment of the jump.
-        (Times(first_hour=2, end_hour=4, weekdays=(6,), zone=BERLIN), utc(28, 12),
-         [(utc(29, 1), utc(29, 2))]),
+        (
+            Times(first_hour=2, end_hour=4, weekdays=(6,), zone=BERLIN),
+            utc(28, 12),
+            [(utc(29, 1), utc(29, 2))],
+        ),
         # Of an hour that comes twice the first counts.
-        (Times(first_hour=2, end_hour=4, weekdays=(6,), zone=BERLIN), utc(24, 12, 10),
-         [(utc(25, 0, 10), utc(25, 3, 10))]),
-        (Times(weekdays=(5, 6), zone=BERLIN), utc(28, 12),
-         [(utc(28, 12), utc(28, 23)), (utc(28, 23), utc(29, 22))]),
+        (
+            Times(first_hour=2, end_hour=4, weekdays=(6,), zone=BERLIN),
+            utc(24, 12, 10),
+            [(utc(25, 0, 10), utc(25, 3, 10))],
+        ),
+        (
+            Times(weekdays=(5, 6), zone=BERLIN),
+            utc(28, 12),
+            [(utc(28, 12), utc(28, 23)), (utc(28, 23), utc(29, 22))],
+        ),
         # The last day is the last on which it begins.
-        (Times(date(2026, 3, 28), date(2026, 3, 28), (), 22, 6, BERLIN), utc(27, 12),
-         [(utc(28, 21), utc(29, 4))]),
+        (
+            Times(date(2026, 3, 28), date(2026, 3, 28), (), 22, 6, BERLIN),
+            utc(27, 12),
+            [(utc(28, 21), utc(29, 4))],
+        ),
         (Times(first_day=date(2026, 3, 29)), utc(28, 12), [(utc(29, 0), utc(30, 0))]),
     ],
     ids=["short night", "long night", "skipped", "twice", "weekend", "one date", "from a date"],
-)  # fmt: skip
-def test_spans_by_the_clocks(
-    times: Times, since: datetime, spans: list[tuple[datetime, datetime]]
-) -> None:
+)
+def test_spans_by_the_clocks(times: Times, since: datetime, spans: list[tuple[datetime, datetime]]) -> None:
     found = list(times.spans(since, since + timedelta(hours=60)))
     assert found[: len(spans)] == spans
 
@@ -99,8 +108,12 @@ def test_later_than_planned_the_strictest_of_all_hours_counts() -> None:
     until = utc(30, 0)
     low, high = (2, NIGHT), (9, Times(weekdays=(5, 6)))
     for base, rows, limit in (
-        (4, [low], 2), (4, [high], None), (4, [low, high], 2), (4, [(9, Times())], 9),
-        (None, [high], 9), (4, [(2, Times(last_day=date(2026, 3, 20)))], None),
-    ):  # fmt: skip
+        (4, [low], 2),
+        (4, [high], None),
+        (4, [low, high], 2),
+        (4, [(9, Times())], 9),
+        (None, [high], 9),
+        (4, [(2, Times(last_day=date(2026, 3, 20)))], None),
+    ):
         last = [step for step in limit_steps(base, rows, utc(28, 0), until) if step.ends == FOREVER]
         assert [step.limit for step in last] == ([] if limit is None else [limit]), rows

@@ -61,8 +61,10 @@ def test_an_operator_reads_as_a_person_and_changes_nothing(site: Site, operator:
     assert Client().get("/t/northlab/bookings").status_code == 302
 
     assert entries() == [
-        ("access.opened", "otto"), ("access.page_read", "otto"), ("access.page_read", "otto"),
-    ]  # fmt: skip
+        ("access.opened", "otto"),
+        ("access.page_read", "otto"),
+        ("access.page_read", "otto"),
+    ]
     with as_system():
         outbox_relay(timezone.now())
         notified = Notification.objects.filter(kind="access.opened")

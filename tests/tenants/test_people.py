@@ -172,9 +172,7 @@ def _both_leave() -> int:
     tenant = a_tenant()
     admins = [a_tenant_admin(tenant) for _ in range(2)]
     together = threading.Barrier(2, timeout=10)
-    threads = [
-        threading.Thread(target=_leave, args=(an_actor(admin), admin, together)) for admin in admins
-    ]
+    threads = [threading.Thread(target=_leave, args=(an_actor(admin), admin, together)) for admin in admins]
     for thread in threads:
         thread.start()
     for thread in threads:

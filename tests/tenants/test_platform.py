@@ -70,9 +70,7 @@ def test_a_tier_is_made_and_changed_and_every_tenants_log_says_so() -> None:
         ({"description": "x" * 201}, "description"),
     ],
 )
-def test_a_tier_with_senseless_terms_is_refused_at_its_field(
-    change: dict[str, object], param: str
-) -> None:
+def test_a_tier_with_senseless_terms_is_refused_at_its_field(change: dict[str, object], param: str) -> None:
     with pytest.raises(Refused) as refused:
         _set(replace(TERMS, **change))  # type: ignore[arg-type] # a table of any fields
     assert refused.value.param == param
@@ -88,9 +86,7 @@ def test_a_web_request_outside_an_operators_page_changes_no_tier() -> None:
 def test_a_new_tenant_has_an_admin_from_the_start() -> None:
     operator, user = an_operator(), a_user()
     with operator_tx():
-        tenant = tenant_create(
-            operator=operator, slug="helix", name="Helix", admin=user.username, now=NOW
-        )
+        tenant = tenant_create(operator=operator, slug="helix", name="Helix", admin=user.username, now=NOW)
         with pytest.raises(Refused, match="slug_taken"):
             tenant_create(operator=operator, slug="helix", name="H", admin=user.username, now=NOW)
         with pytest.raises(Refused, match="no_such_person"):

@@ -40,9 +40,7 @@ def _give(actor: Actor, project: Project, share: Share, gpu_class: str = "h100")
 
 def _give_tenant(operator: User, tenant: Tenant, share: Share) -> Quota:
     with operator_tx():
-        return tenant_quota_set(
-            operator=operator, tenant=tenant, gpu_class="h100", share=share, now=NOW
-        )
+        return tenant_quota_set(operator=operator, tenant=tenant, gpu_class="h100", share=share, now=NOW)
 
 
 @pytest.mark.django_db
@@ -155,8 +153,7 @@ def _both_take_all() -> int:
     admin = an_actor(a_tenant_admin(tenant))
     together = threading.Barrier(2, timeout=10)
     threads = [
-        threading.Thread(target=_take_all, args=(admin, a_project(tenant), together))
-        for _ in range(2)
+        threading.Thread(target=_take_all, args=(admin, a_project(tenant), together)) for _ in range(2)
     ]
     for thread in threads:
         thread.start()

@@ -60,9 +60,7 @@ def _set_up(actor: Actor) -> User:
         webhook_create(actor=actor, terms=TERMS, now=NOW)
         chat_channel_create(actor=actor, terms=chat, now=NOW)
         hook_set(actor=actor, terms=hook, now=NOW)
-        invitation_create(
-            actor=actor, to=invited.username, role="tenant_admin", project=None, now=NOW
-        )
+        invitation_create(actor=actor, to=invited.username, role="tenant_admin", project=None, now=NOW)
     return invited
 
 
@@ -95,9 +93,7 @@ def test_everything_that_a_token_set_up_ends_with_it(admin: Actor, how: str) -> 
 
 
 @pytest.mark.parametrize("how", ["expired", "closed"])
-def test_everything_ends_when_the_token_expires_or_its_account_is_closed(
-    admin: Actor, how: str
-) -> None:
+def test_everything_ends_when_the_token_expires_or_its_account_is_closed(admin: Actor, how: str) -> None:
     token, acting = _token(admin)
     invited = _set_up(acting)
     now = token.expires if how == "expired" else LATER

@@ -247,9 +247,7 @@ def _works(clear: str, *, after: timedelta = timedelta(0)) -> bool:
 
 @pytest.mark.parametrize("is_by_itself", [False, True])
 @pytest.mark.parametrize("hours", [0, 5])
-def test_what_a_rotated_token_made_ends_with_it(
-    actor: Actor, hours: int, *, is_by_itself: bool
-) -> None:
+def test_what_a_rotated_token_made_ends_with_it(actor: Actor, hours: int, *, is_by_itself: bool) -> None:
     leaked, clear = _made(actor)
     child, childs = _child(actor, leaked)
     _, grandchilds = _child(actor, child)

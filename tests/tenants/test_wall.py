@@ -126,9 +126,7 @@ def test_the_database_breaks_no_rule_of_the_wall(owner: psycopg.Connection, rule
 @pytest.mark.parametrize(
     ("rule", "damage", "found"),
     [
-        pytest.param(
-            OPEN_TABLES, UNCONSTRAINED, "tenants_loose", id="a table without row security"
-        ),
+        pytest.param(OPEN_TABLES, UNCONSTRAINED, "tenants_loose", id="a table without row security"),
         pytest.param(
             OPEN_TABLES,
             f"{UNCONSTRAINED}; {protect('tenants_loose')};"
@@ -240,9 +238,7 @@ def test_every_reference_between_tenants_rows_has_a_key_in_the_database(
         " JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)"
         " WHERE k.contype = 'f' GROUP BY k.oid, k.conrelid"
     ).fetchall()
-    kept = {
-        (table, column) for table, columns in keys for column in columns if "tenant_id" in columns
-    }
+    kept = {(table, column) for table, columns in keys for column in columns if "tenant_id" in columns}
     wanted = {
         (model._meta.db_table, field.column)
         for model in apps.get_models()

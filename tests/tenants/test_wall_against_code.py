@@ -251,9 +251,7 @@ def test_no_lock_of_a_web_process_stops_the_decisions(code: psycopg.Connection) 
             lock_give()
 
 
-def test_no_tenant_is_read_without_saying_it(
-    code: psycopg.Connection, people: tuple[User, User]
-) -> None:
+def test_no_tenant_is_read_without_saying_it(code: psycopg.Connection, people: tuple[User, User]) -> None:
     with pytest.raises(DENIED, match="tenant context missing"):
         code.execute("SELECT * FROM tenants_project")
 
@@ -295,9 +293,7 @@ def test_a_session_is_not_made_an_operators(
     client.force_login(member)
     with as_system():
         mine = Session.objects.get()
-    said = code.execute(
-        "SELECT portal_session_sign_in(%s, 'root', 'a$b$c')", [bytes(mine.digest)]
-    ).fetchone()
+    said = code.execute("SELECT portal_session_sign_in(%s, 'root', 'a$b$c')", [bytes(mine.digest)]).fetchone()
     assert said == (None,)
     stolen = client.session
     stolen["_auth_user_id"] = str(operator.id)
@@ -307,9 +303,7 @@ def test_a_session_is_not_made_an_operators(
     assert client.get("/ops/tiers").status_code == 404
 
 
-def test_a_token_is_not_made_for_an_operator(
-    code: psycopg.Connection, people: tuple[User, User]
-) -> None:
+def test_a_token_is_not_made_for_an_operator(code: psycopg.Connection, people: tuple[User, User]) -> None:
     operator, member = people
     with as_system():
         tenant = Project.objects.get().tenant_id
@@ -319,9 +313,7 @@ def test_a_token_is_not_made_for_an_operator(
             days=1,
             now=NOW,
         )
-        own, _ = token_create(
-            actor=an_actor(a_member(a_project(), user=a_user())), name="t", days=1, now=NOW
-        )
+        own, _ = token_create(actor=an_actor(a_member(a_project(), user=a_user())), name="t", days=1, now=NOW)
     code.execute("SELECT set_config('portal.tenant', %s, false)", [str(tenant)])
     insert = (
         "INSERT INTO tenants_apitoken (id, tenant_id, user_id, name, digest, prefix, created,"
@@ -342,9 +334,7 @@ def test_a_token_is_not_made_for_an_operator(
     with pytest.raises(DENIED):
         code.execute("UPDATE tenants_apitoken SET user_id = %s WHERE name = 'x'", [operator.id])
     # Revoking works, as does noting the use; a revoked one stays so.
-    code.execute(
-        "UPDATE tenants_apitoken SET last_used = now(), revoked = now() WHERE id = %s", [made.id]
-    )
+    code.execute("UPDATE tenants_apitoken SET last_used = now(), revoked = now() WHERE id = %s", [made.id])
     with pytest.raises(DENIED, match="operators"):
         code.execute("UPDATE tenants_apitoken SET revoked = NULL WHERE id = %s", [made.id])
     assert own.expires == NOW + timedelta(days=1)
@@ -365,9 +355,7 @@ def test_people_are_read_in_their_own_tenants_only(
         gone.delete()
     neighbour, helper = a_member(a_project()), an_operator("helper")
     with operator_tx():
-        audit_record(
-            tenant_id=neighbour.tenant_id, actor_id=helper.id, action="x", target=("x", 1), now=NOW
-        )
+        audit_record(tenant_id=neighbour.tenant_id, actor_id=helper.id, action="x", target=("x", 1), now=NOW)
     with pytest.raises(DENIED, match="tenant context missing"):
         code.execute("SELECT username, email FROM tenants_user")
     assert _people(code, own.tenant) == {member.id, gone.user_id}
@@ -416,9 +404,12 @@ def test_what_belongs_to_no_tenant_is_answered_to_its_own_key_only(
     assert only[0] == own.tenant_id
     assert len(rows("portal_sessions_of", token)) == 1
     for function in (
-        "portal_account", "portal_memberships_of", "portal_sessions_of", "portal_invitations_to",
+        "portal_account",
+        "portal_memberships_of",
+        "portal_sessions_of",
+        "portal_invitations_to",
         "portal_session",
-    ):  # fmt: skip
+    ):
         for key in (b"", b"guessed", str(member.id).encode(), member.username.encode()):
             assert rows(function, key) == []
     with as_system():

@@ -97,9 +97,7 @@ class FormReader(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         name = given.get("name", "")
         if tag == "form":
-            self.forms.append(
-                Form(given.get("action") or self.address, given.get("method", "get").upper())
-            )
+            self.forms.append(Form(given.get("action") or self.address, given.get("method", "get").upper()))
         elif tag == "a" and given.get("href", "").startswith(("/", "?")):
             self.links.add(given["href"])
         elif tag in {"input", "textarea", "button"} and self.forms and name:
@@ -130,16 +128,18 @@ class Crawler:
     broken: list[str] = field(default_factory=list)
     asked: int = 0
 
-    def ask(
-        self, method: str, address: str, body: bytes = b"", content_type: str = "", why: str = ""
-    ) -> Any:  # noqa: ANN401 (any answer)
+    def ask(self, method: str, address: str, body: bytes = b"", content_type: str = "", why: str = "") -> Any:  # noqa: ANN401 (any answer)
         """The answer of any request; addresses are sent as they are."""
         path, _, query = address.partition("?")
         self.asked += 1
         answer = self.client.generic(
-            method, path, body, content_type=content_type, QUERY_STRING=query,
+            method,
+            path,
+            body,
+            content_type=content_type,
+            QUERY_STRING=query,
             headers=dict(self.headers),
-        )  # fmt: skip
+        )
         if answer.streaming:
             # A file that is not read to its end would stay open.
             b"".join(answer)

@@ -16,17 +16,28 @@ _WINDOW = {
 }
 _INSTANTS = {name: f"{text}:00Z" for name, text in _WINDOW.items()}
 _TIER_PAGE = {
-    "slug": "standard", "name": "Standard", "priority": "60", "grace": "10m", "protected": "0",
-    "max_duration": "7d", "advance": "28d", "credit_cap": "4h", "more_times": "0",
-    "more_time": "0", "counts": "on",
-}  # fmt: skip
+    "slug": "standard",
+    "name": "Standard",
+    "priority": "60",
+    "grace": "10m",
+    "protected": "0",
+    "max_duration": "7d",
+    "advance": "28d",
+    "credit_cap": "4h",
+    "more_times": "0",
+    "more_time": "0",
+    "counts": "on",
+}
 _TIER = {
-    "name": "Standard", "priority": 60, "pausable": False, "grace_seconds": 600,
-    "protected_seconds": 0, "max_duration_seconds": 86_400, "advance_seconds": 86_400,
-}  # fmt: skip
-_PRICES = [
-    {"gpu_class": "h100", "tier": tier, "per_gpu_hour": "5.00"} for tier in ("standard", "spot")
-]
+    "name": "Standard",
+    "priority": 60,
+    "pausable": False,
+    "grace_seconds": 600,
+    "protected_seconds": 0,
+    "max_duration_seconds": 86_400,
+    "advance_seconds": 86_400,
+}
+_PRICES = [{"gpu_class": "h100", "tier": tier, "per_gpu_hour": "5.00"} for tier in ("standard", "spot")]
 _PRICES_OF_NEW = [
     {"gpu_class": "h100", "tier": tier, "per_gpu_hour": price}
     for tier, price in (("standard", "4.80"), ("spot", "1.68"), ("gold", "9"))
@@ -43,9 +54,7 @@ _ANNOUNCEMENT = {
 }
 _RUNG = {"measure": "spent", "percent": 80, "action": "notify", "audience": "admins"}
 _OUTAGE = {"for": "20m", "reason": "x"}
-_POLICY = {
-    name: policy_text(name, value) for name, value in (policy_values({}) | {"grid": 600}).items()
-}
+_POLICY = {name: policy_text(name, value) for name, value in (policy_values({}) | {"grid": 600}).items()}
 
 ACTS: dict[str, Act] = {
     "ops/fleet/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
@@ -55,9 +64,7 @@ ACTS: dict[str, Act] = {
     "ops/fleet/<slug:name>/fence": Act("node.fenced", "node", _NOTE, sites.drained),
     "ops/fleet/<slug:name>/unbooked": Act("node.ladder_set", "node", {"warn": "", "end": ""}),
     "ops/fleet/<slug:name>/<int:index>/return": Act("gpu.returned", "node", _NOTE, sites.ill),
-    "ops/fleet/<slug:name>/<int:index>/mode": Act(
-        "node.gpu_mode_pinned", "node", {"mode": "whole"}
-    ),
+    "ops/fleet/<slug:name>/<int:index>/mode": Act("node.gpu_mode_pinned", "node", {"mode": "whole"}),
     "ops/install": Act(
         "node.enrolment_token_made",
         "node",
@@ -80,9 +87,7 @@ ACTS: dict[str, Act] = {
     "ops/maintenance/<uuid:maintenance_id>/end": Act(
         "maintenance.ended", "maintenance", made=sites.maintained
     ),
-    "ops/compaction": Act(
-        "compaction.ordered", "compaction_order", made=sites.proposed, has_before=False
-    ),
+    "ops/compaction": Act("compaction.ordered", "compaction_order", made=sites.proposed, has_before=False),
     "ops/bookings message": Act(
         "booking.message_sent",
         "booking",
@@ -185,9 +190,7 @@ ACTS: dict[str, Act] = {
         "workload.set", "workload", {"workload": "training", "speed-h100": "2"}, sites.trained
     ),
     "ops/tiers set": Act("tier.set", "tier", _TIER_PAGE),
-    "ops/quotas set": Act(
-        "quota.set", "quota", {"gpu_class": "h100", "guaranteed": "5"}, sites.of_tenant
-    ),
+    "ops/quotas set": Act("quota.set", "quota", {"gpu_class": "h100", "guaranteed": "5"}, sites.of_tenant),
     "ops/quotas more": Act(
         "quota.set",
         "quota",
@@ -265,9 +268,7 @@ ACTS: dict[str, Act] = {
     "post api/v1/failed-messages/<int:failed_id>/dismiss": Act(
         "failed_message.dismissed", "failed_message", made=sites.failed, has_before=False
     ),
-    "post api/v1/stops": Act(
-        "stop.begun", "stop", {"scope": "site", "reason": "x"}, has_before=False
-    ),
+    "post api/v1/stops": Act("stop.begun", "stop", {"scope": "site", "reason": "x"}, has_before=False),
     "ops/requirements set": Act("requirement.set", "requirement", _TRAINING | {"target": "h100"}),
     "ops/requirements end": Act("requirement.ended", "requirement", made=sites.demanded),
     "post api/v1/requirements": Act(
@@ -282,9 +283,7 @@ ACTS: dict[str, Act] = {
     ),
     "post api/v1/portal/outage/close": Act("outage.closed", "portal_mode", made=sites.announced),
     "post api/v1/portal/outage/end": Act("outage.ended", "portal_mode", made=sites.announced),
-    "post api/v1/portal/freeze": Act(
-        "freeze.begun", "portal_mode", {"reason": "x"}, has_before=False
-    ),
+    "post api/v1/portal/freeze": Act("freeze.begun", "portal_mode", {"reason": "x"}, has_before=False),
     "post api/v1/policy/versions": Act("policy.drafted", "policy", {"document": {"grid": 600}}),
     "post api/v1/policy/versions/<int:number>/activate": Act(
         "policy.published", "policy", made=sites.drafted
@@ -295,12 +294,8 @@ ACTS: dict[str, Act] = {
     ),
     "post api/v1/fleet/nodes/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
     "post api/v1/fleet/nodes/<slug:name>/ready": Act("node.approved", "node", made=sites.drained),
-    "post api/v1/fleet/nodes/<slug:name>/revoke": Act(
-        "node.locked_out", "node", made=sites.enrolled
-    ),
-    "post api/v1/fleet/nodes/<slug:name>/rotate-key": Act(
-        "node.key_rotated", "node", made=sites.enrolled
-    ),
+    "post api/v1/fleet/nodes/<slug:name>/revoke": Act("node.locked_out", "node", made=sites.enrolled),
+    "post api/v1/fleet/nodes/<slug:name>/rotate-key": Act("node.key_rotated", "node", made=sites.enrolled),
     "post api/v1/fleet/nodes/<slug:name>/fence": Act("node.fenced", "node", _NOTE, sites.drained),
     "put api/v1/fleet/gpus/<uuid:gpu_id>": Act(
         "node.gpu_mode_pinned", "node", {"mode_pinned": "whole"}, sites.of_gpu
@@ -354,28 +349,28 @@ ACTS: dict[str, Act] = {
     "manage.py rotate_key": Act("node.key_rotated", "node", {"node": NODE}, sites.enrolled),
 }
 _MODEL = {
-    "product_name": "NVIDIA H100 80GB HBM3", "gpu_class": "h100", "memory_mb": 81_559,
+    "product_name": "NVIDIA H100 80GB HBM3",
+    "gpu_class": "h100",
+    "memory_mb": 81_559,
     "switch_seconds": 12,
-}  # fmt: skip
+}
 _NAMED = {
-    "slug": "l9", "gpu_class": "l9", "label": "L9", "product_name": "NVIDIA L9",
-    "memory_mb": "1000", "switch_seconds": "0",
-}  # fmt: skip
+    "slug": "l9",
+    "gpu_class": "l9",
+    "label": "L9",
+    "product_name": "NVIDIA L9",
+    "memory_mb": "1000",
+    "switch_seconds": "0",
+}
 _CATALOGUE = {
     "model-shipped": Act("gpu_model.set", "gpu_model", {"slug": "l4"}, has_before=False),
     "model-name": Act("gpu_model.set", "gpu_model", _NAMED, has_before=False),
     "model-set": Act("gpu_model.set", "gpu_model", {"slug": "h100-80gb", **_MODEL}),
-    "model-remove": Act(
-        "gpu_model.removed", "gpu_model", {"slug": "l9"}, sites.with_l9, has_after=False
-    ),
+    "model-remove": Act("gpu_model.removed", "gpu_model", {"slug": "l9"}, sites.with_l9, has_after=False),
     "class-set": Act("gpu_class.set", "gpu_class", {"slug": "h100", "label": "H100 new"}),
-    "class-remove": Act(
-        "gpu_class.removed", "gpu_class", {"slug": "l8"}, sites.with_l9, has_after=False
-    ),
+    "class-remove": Act("gpu_class.removed", "gpu_class", {"slug": "l8"}, sites.with_l9, has_after=False),
 }
-ACTS |= {
-    f"ops/{page} {name}": act for page in ("catalogue", "setup") for name, act in _CATALOGUE.items()
-}
+ACTS |= {f"ops/{page} {name}": act for page in ("catalogue", "setup") for name, act in _CATALOGUE.items()}
 ACTS |= {
     "ops/setup approve": Act("node.approved", "node", {"node": NODE}, sites.drained),
     "ops/setup prices": Act(
@@ -396,17 +391,23 @@ ACTS |= {
         "gpu_class.set", "gpu_class", {"label": "H100 new"}, lambda site: {"slug": "h100"}
     ),
     "delete api/v1/gpu-classes/<slug:slug>": Act(
-        "gpu_class.removed", "gpu_class", {}, lambda site: sites.with_l9(site) | {"slug": "l8"},
+        "gpu_class.removed",
+        "gpu_class",
+        {},
+        lambda site: sites.with_l9(site) | {"slug": "l8"},
         has_after=False,
     ),
     "put api/v1/gpu-models/<slug:slug>": Act(
         "gpu_model.set", "gpu_model", _MODEL, lambda site: {"slug": "h100-80gb"}
     ),
     "delete api/v1/gpu-models/<slug:slug>": Act(
-        "gpu_model.removed", "gpu_model", {}, lambda site: sites.with_l9(site) | {"slug": "l9"},
+        "gpu_model.removed",
+        "gpu_model",
+        {},
+        lambda site: sites.with_l9(site) | {"slug": "l9"},
         has_after=False,
     ),
-}  # fmt: skip
+}
 ACTS |= WEBHOOK_ACTS
 # The same as the act named, once for each model that waits for it: without any, nothing is done.
 AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}

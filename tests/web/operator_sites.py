@@ -144,9 +144,7 @@ def viewers_factor(site: Site) -> Values:
 
 def with_l9(site: Site) -> Values:
     GpuClass.objects.create(slug="l8", label="L8")
-    GpuModel.objects.create(
-        slug="l9", product_name="NVIDIA L9", gpu_class_id="h100", memory_mb=1_000
-    )
+    GpuModel.objects.create(slug="l9", product_name="NVIDIA L9", gpu_class_id="h100", memory_mb=1_000)
     return {}
 
 
@@ -178,13 +176,22 @@ def proposed(site: Site) -> Values:
     for gpu in Gpu.objects.filter(index__lte=1):
         began = now - 2 * HOUR
         running = a_booking(
-            site.project, site.people["researcher"].id, state=State.ACTIVE, hours=6, starts=began,
-            ask=an_ask(1, profile="1g.10gb", hours=6), now=now,
-        )  # fmt: skip
+            site.project,
+            site.people["researcher"].id,
+            state=State.ACTIVE,
+            hours=6,
+            starts=began,
+            ask=an_ask(1, profile="1g.10gb", hours=6),
+            now=now,
+        )
         an_allocation(
-            running, gpu, profile="1g.10gb", ends=now + 4 * HOUR, starts=began,
+            running,
+            gpu,
+            profile="1g.10gb",
+            ends=now + 4 * HOUR,
+            starts=began,
             state=Allocation.State.ACTIVE,
-        )  # fmt: skip
+        )
     a_booking(site.project, site.people["researcher"].id, starts=now, now=now)
     Tier.objects.update(pausable=True, grace_seconds=120)
     return {"proposal": compaction_proposals(now)[0].key}
@@ -228,9 +235,7 @@ def new_tier(site: Site) -> Values:
 def _draft(site: Site, author: User) -> Values:
     terms = DraftTerms.of_book(PriceBook.objects.get())
     prices = {key: price + 1 for key, price in terms.prices.items()}
-    draft = price_draft_create(
-        author_id=author.pk, terms=replace(terms, prices=prices), now=timezone.now()
-    )
+    draft = price_draft_create(author_id=author.pk, terms=replace(terms, prices=prices), now=timezone.now())
     return {"draft_id": str(draft.id), "revision": 1}
 
 
@@ -252,9 +257,14 @@ def another_draft(site: Site) -> Values:
 
 def demanded(site: Site) -> Values:
     row = Requirement.objects.create(
-        gpu_class_id="h100", kind="terms", name="Fair use", text="x", version=1,
-        created=timezone.now(), created_by=site.people["operator"],
-    )  # fmt: skip
+        gpu_class_id="h100",
+        kind="terms",
+        name="Fair use",
+        text="x",
+        version=1,
+        created=timezone.now(),
+        created_by=site.people["operator"],
+    )
     return {"requirement": str(row.id), "requirement_id": str(row.id)}
 
 
@@ -284,12 +294,15 @@ def over(site: Site) -> Values:
     now = timezone.now()
     booking = a_booking(site.project, site.people["researcher"].id, state=State.ENDED, now=now)
     hold_place(
-        tenant_id=site.tenant.id, project_id=site.project.id, reference=booking.id,
-        amount=booking.hold_amount, starts=now, ends=now + HOUR, now=now,
-    )  # fmt: skip
-    booking.charged = hold_settle(
-        tenant_id=site.tenant.id, reference=booking.id, amount=Decimal(2), now=now
+        tenant_id=site.tenant.id,
+        project_id=site.project.id,
+        reference=booking.id,
+        amount=booking.hold_amount,
+        starts=now,
+        ends=now + HOUR,
+        now=now,
     )
+    booking.charged = hold_settle(tenant_id=site.tenant.id, reference=booking.id, amount=Decimal(2), now=now)
     booking.save(update_fields=["charged"])
     return {"booking": booking.label}
 
@@ -298,25 +311,37 @@ def disputed(site: Site) -> Values:
     """A statement that its lead disputes; the id is of the form's field and of the address."""
     now = timezone.now() - HOUR
     row = StatementDispute.objects.create(
-        tenant=site.tenant, project=site.project, month=now.date().replace(day=1),
-        note="Too much.", raised_at=now, raised_by=site.people["lead"],
-    )  # fmt: skip
+        tenant=site.tenant,
+        project=site.project,
+        month=now.date().replace(day=1),
+        note="Too much.",
+        raised_at=now,
+        raised_by=site.people["lead"],
+    )
     return {"dispute": str(row.id), "dispute_id": str(row.id)}
 
 
 def asked_for_more(site: Site) -> Values:
     """A request for more than an organisation may use; operators decide."""
     row = Override.objects.create(
-        tenant=site.tenant, kind="quota", gpu_class_id="h100", amount=56_000,
-        asked_by=site.people["lead"], asked=timezone.now() - HOUR, decider="operator",
-    )  # fmt: skip
+        tenant=site.tenant,
+        kind="quota",
+        gpu_class_id="h100",
+        amount=56_000,
+        asked_by=site.people["lead"],
+        asked=timezone.now() - HOUR,
+        decider="operator",
+    )
     return {"override": str(row.id), "override_id": str(row.id)}
 
 
 def given_more(site: Site) -> Values:
     values, now = asked_for_more(site), timezone.now()
     Override.objects.filter(id=values["override"]).update(
-        state="granted", decided=now, decided_by=site.people["operator"], starts=now,
+        state="granted",
+        decided=now,
+        decided_by=site.people["operator"],
+        starts=now,
         until=now + 24 * HOUR,
-    )  # fmt: skip
+    )
     return values

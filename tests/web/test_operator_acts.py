@@ -38,14 +38,21 @@ OWN_COMMANDS = ("allocation", "portal", "tenants", "billing")
 # A backup changes nothing; a restore, which needs a database of its own: faults/.
 READING_COMMANDS = {
     # They make the first operator, the token of one, or a whole site, with entries of their own.
-    "bootstrap", "createoperator", "operator_token",
-    "backup", "restore",
+    "bootstrap",
+    "createoperator",
+    "operator_token",
+    "backup",
+    "restore",
     # By the owner of the tables, before anybody can sign in.
     "migrate",
     # By the owner of the tables, who writes a list of files of its own.
     "archive",
-    "audit_verify", "decision_replay", "invariants", "reports_reader", "webhooks_sender",
-}  # fmt: skip
+    "audit_verify",
+    "decision_replay",
+    "invariants",
+    "reports_reader",
+    "webhooks_sender",
+}
 
 
 @pytest.fixture
@@ -161,9 +168,7 @@ def _page_acts(site: Site) -> Iterator[str]:
     for route in sorted(set(routes())):
         if not route.startswith("/ops/"):
             continue
-        path = filled(
-            route, PLACES | dict.fromkeys(("maintenance_id", "stop_id"), NO_ID) | draft, "x"
-        )
+        path = filled(route, PLACES | dict.fromkeys(("maintenance_id", "stop_id"), NO_ID) | draft, "x")
         if "POST" not in client.generic("PATCH", path)["Allow"]:
             continue
         with transaction.atomic():

@@ -31,9 +31,7 @@ INVENTORY = wire.Inventory(
             numa=None,
             pci="00000000:10:00.0",
             nvlink_domain=0,
-            placements=(
-                wire.Placement(profile="1g.10gb", profile_id=19, start=0, size=1, compute=1, max=7),
-            ),
+            placements=(wire.Placement(profile="1g.10gb", profile_id=19, start=0, size=1, compute=1, max=7),),
         ),
     ),
 )
@@ -42,9 +40,7 @@ REPORT = wire.Report(
     observed_generation=2,
     seq=3,
     gpus=(wire.ReportedGpu(uuid="GPU-1", mode="whole", error="busy"),),
-    allocations=(
-        wire.ReportedAllocation(id="a1", state="ready", devices=("MIG-1",), error=None, since=NOW),
-    ),
+    allocations=(wire.ReportedAllocation(id="a1", state="ready", devices=("MIG-1",), error=None, since=NOW),),
 )
 HEARTBEAT = wire.Heartbeat(seq=1, observed_generation=2, sent_at=NOW)
 TELEMETRY = wire.Telemetry(
@@ -79,9 +75,7 @@ def changed(desired: wire.Desired, **values: object) -> wire.Envelope:
 @pytest.mark.parametrize("message", [INVENTORY, REPORT, HEARTBEAT, TELEMETRY], ids=lambda m: m.kind)
 def test_what_an_agent_says_comes_out_of_the_stream_as_it_went_in(message: wire.FromAgent) -> None:
     fields = wire.seal(message, key=KEY, key_version=1).to_fields()
-    as_redis_returns = {
-        k.encode(): v if isinstance(v, bytes) else v.encode() for k, v in fields.items()
-    }
+    as_redis_returns = {k.encode(): v if isinstance(v, bytes) else v.encode() for k, v in fields.items()}
 
     assert wire.open_report(wire.Envelope.from_fields(as_redis_returns), KEYS) == message
 
@@ -231,9 +225,7 @@ def test_a_field_that_came_later_is_not_written_where_it_says_nothing() -> None:
     assert wire.open_desired(signed(turning), KEYS) == turning
 
 
-def test_what_belongs_to_pauses_and_shares_comes_out_as_it_went_in_and_is_else_not_written() -> (
-    None
-):
+def test_what_belongs_to_pauses_and_shares_comes_out_as_it_went_in_and_is_else_not_written() -> None:
     notice = wire.Notice(id="p1", told=NOW, at=NOW + 60, method="suspend")
     paused = dataclasses.replace(a_whole(), notice=notice, ends=NOW + 60)
     shared = dataclasses.replace(a_whole("s1"), share=250, resumes="s0")
@@ -241,9 +233,7 @@ def test_what_belongs_to_pauses_and_shares_comes_out_as_it_went_in_and_is_else_n
     for full in (desired, dataclasses.replace(desired, suspended=())):
         assert wire.open_desired(signed(full), KEYS) == full
     steps = (wire.PreparedStep(name="slice", began=NOW * 1000 + 7, took=940),)
-    reported = dataclasses.replace(
-        REPORT.allocations[0], noticed=1, saved=2, suspended=True, steps=steps
-    )
+    reported = dataclasses.replace(REPORT.allocations[0], noticed=1, saved=2, suspended=True, steps=steps)
     report = dataclasses.replace(REPORT, allocations=(reported,))
     assert wire.open_report(wire.seal(report, key=KEY, key_version=1), KEYS) == report
     for word in (b"notice", b"share", b"resumes", b"suspended"):

@@ -57,9 +57,7 @@ def test_a_text_is_in_the_readers_language_and_an_unknown_one_as_the_agent_wrote
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known = trans_real.translation
-    monkeypatch.setattr(
-        trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name)
-    )
+    monkeypatch.setattr(trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name))
     facts = {"able": "1", "gpus": "8"}
     with override("xx"):
         assert check_text("sliceable", facts, "") == "<1 of 8 GPUs can be sliced>"

@@ -70,9 +70,7 @@ def test_a_sentence_has_a_plural_and_is_written_out() -> None:
         "1 process without a booking: eve.",
         "2 processes without a booking: eve.",
     )
-    assert escalation_words(120, None) == (
-        "Processes without a booking are reported, warned after 2 min."
-    )
+    assert escalation_words(120, None) == ("Processes without a booking are reported, warned after 2 min.")
 
 
 def test_a_stored_text_is_read_in_the_language_of_its_reader(
@@ -85,9 +83,7 @@ def test_a_stored_text_is_read_in_the_language_of_its_reader(
     kept = json.loads(json.dumps(event.data()))
     assert fleet_sentence(stored) == "Xid 79: the GPU has fallen off the bus."
     assert str(event) == event_sentence(kept)
-    assert event_sentence(kept) == (
-        "GPU 1 of n1 is out of service: Xid 79: the GPU has fallen off the bus."
-    )
+    assert event_sentence(kept) == ("GPU 1 of n1 is out of service: Xid 79: the GPU has fallen off the bus.")
     # Another language.
     monkeypatch.setitem(SENTENCES, "xid_79", lambda facts: "die GPU antwortet nicht")
     assert fleet_sentence(stored) == "Xid 79: die GPU antwortet nicht."

@@ -42,8 +42,7 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     ),
     (
         "person_quota",
-        {"limit": GPU, "asked": 2 * GPU, "used": 0, "gpu_class": "h100", "whose": "tenant",
-         "dated": 1},
+        {"limit": GPU, "asked": 2 * GPU, "used": 0, "gpu_class": "h100", "whose": "tenant", "dated": 1},
         "A limit at some times: its owner may use 1 h100 in your organisation in a part of this "
         "window; 0 in use or booked then, and this needs 2.",
     ),
@@ -56,8 +55,7 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     (
         "gpu_hours",
         {"owner": "lab", "limit": 2000, "used": 10, "asked": 1, "whose": "tenant", "days": 7},
-        "Your organisation may have 2,000 GPU-hours in any 7 days; 10 are used or booked, "
-        "and this needs 1.",
+        "Your organisation may have 2,000 GPU-hours in any 7 days; 10 are used or booked, and this needs 1.",
     ),
     ("makes_room", {"pauses": 2}, "It starts when 2 paused bookings have made room."),
     (
@@ -74,8 +72,7 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     ),
     (
         "host_too_small",
-        {"cores": 16_500, "memory": 65_536, "asked": 4, "most": 2, "gpu_class": "h100",
-         "level": "any"},
+        {"cores": 16_500, "memory": 65_536, "asked": 4, "most": 2, "gpu_class": "h100", "level": "any"},
         "The nodes have 16.5 cores and 64 GiB for 2 h100 in all.",
     ),
     (
@@ -94,7 +91,7 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
         "A booking inside another organisation's guarantee goes first.",
     ),
     ("order_stale", {"problem": "limit"}, "A limit of its organisation or project is reached."),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("code", "facts", "text"), SAID)
@@ -106,8 +103,13 @@ def test_a_reason_is_said_with_its_facts(code: str, facts: dict[str, Fact], text
 
 
 def test_a_stored_reason_is_said_when_it_is_shown_and_an_older_one_keeps_its_sentence() -> None:
-    stored = {"rule": "R45", "code": "makes_room", "check": "together", "numbers": {"pauses": 1},
-              "frees_at": None}  # fmt: skip
+    stored = {
+        "rule": "R45",
+        "code": "makes_room",
+        "check": "together",
+        "numbers": {"pauses": 1},
+        "frees_at": None,
+    }
     said = "It starts when 1 paused booking has made room."
     assert stored_sentence(stored) == said
     assert reason_shown(stored) == stored | {"sentence": said}
@@ -133,9 +135,7 @@ def test_pages_name_a_class_by_its_label_and_rest_by_its_slug() -> None:
 
 def test_the_reader_s_language_says_it_by_its_own_plural(monkeypatch: pytest.MonkeyPatch) -> None:
     known = trans_real.translation
-    monkeypatch.setattr(
-        trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name)
-    )
+    monkeypatch.setattr(trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name))
     with override("xx"):
         assert sentence(reason("makes_room", pauses=2)) == (
             "<It starts when 2 paused booking has made room.>"
@@ -161,7 +161,11 @@ def test_a_loan_that_nobody_can_pause_says_that_it_ends() -> None:
     why = reason("borrowed", own=2 * 56_000, borrowed=2 * 56_000, lasts=1)
     assert sentence(why) == "On 2 own and 2 borrowed GPUs: ends at its time, and can't be extended."
     bound = reason(
-        "guarantee_only", used=0, guaranteed=56_000, asked=112_000, gpu_class="h100",
+        "guarantee_only",
+        used=0,
+        guaranteed=56_000,
+        asked=112_000,
+        gpu_class="h100",
         borrow_seconds=14_400,
-    )  # fmt: skip
+    )
     assert sentence(bound).startswith("A tier that is never paused can borrow for at most 4 h: 1")

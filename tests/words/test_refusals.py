@@ -25,10 +25,24 @@ CATALOGUES: dict[str, Mapping[str, object]] = {
 LOOKUPS = {"refusal_text", "coded", "_fault", "BadTarget", "BadChatUrl", "BadMessage"}
 # What is raised, or collected to be raised, with a text for people.
 RAISED = {
-    "Refused", "invalid", "denied", "AskError", "Problem", "add_problem", "ValidationError",
-    "BadTarget", "BadChatUrl", "BadMessage", "ProviderFault", "_refuse", "_bad", "_fault",
-    "_refused_time", "_rule_refusal", "fault",
-}  # fmt: skip
+    "Refused",
+    "invalid",
+    "denied",
+    "AskError",
+    "Problem",
+    "add_problem",
+    "ValidationError",
+    "BadTarget",
+    "BadChatUrl",
+    "BadMessage",
+    "ProviderFault",
+    "_refuse",
+    "_bad",
+    "_fault",
+    "_refused_time",
+    "_rule_refusal",
+    "fault",
+}
 # Programs of operators write to their own console, and the parsers of its file are theirs.
 CONSOLES = {"management", "migrations", "checks", "site"}
 OWNERS = {"the platform"}
@@ -37,9 +51,7 @@ TEXTS = {"mail", "notifications", "jira"}
 
 
 # Only modules with one of these are parsed.
-_MARKS = re.compile(
-    rf"\b(?:{'|'.join(sorted(LOOKUPS | RAISED | {'missing', 'ids?_read'}))})\(|\bsentence ="
-)
+_MARKS = re.compile(rf"\b(?:{'|'.join(sorted(LOOKUPS | RAISED | {'missing', 'ids?_read'}))})\(|\bsentence =")
 
 
 @cache
@@ -162,17 +174,14 @@ def raised(nodes: Iterable[ast.AST]) -> Iterator[str]:
             getattr(each, "id", "") for each in node.targets
         }:
             found = [node.value]
-        yield from (
-            f"{getattr(node, 'lineno', 0)}: {text}" for each in found for text in literals(each)
-        )
+        yield from (f"{getattr(node, 'lineno', 0)}: {text}" for each in found for text in literals(each))
 
 
 def test_no_sentence_is_raised_from_outside_of_a_catalogue() -> None:
     found = [
         f"{path}:{text}"
         for path, nodes in sources().items()
-        if not CONSOLES & {*path.parts}
-        and not (path.parts[1] == "integrations" and path.parts[2] in TEXTS)
+        if not CONSOLES & {*path.parts} and not (path.parts[1] == "integrations" and path.parts[2] in TEXTS)
         for text in raised(nodes)
         if text.partition(": ")[2] not in OWNERS
     ]

@@ -16,9 +16,7 @@ from tests.worlds.jobs import DAY, HOUR, Job, owners_of
 from tests.worlds.requests import Requests
 
 GPU_HOUR = 56_000 * 3_600
-CONDITIONS = (
-    "classes", "together", "caps", "suspended", "within", "rules", "silence", "drains"
-)  # fmt: skip
+CONDITIONS = ("classes", "together", "caps", "suspended", "within", "rules", "silence", "drains")
 OFTEN = 0.5
 """A part of the jobs that a condition is about."""
 
@@ -62,9 +60,7 @@ def _with_several_classes(chance: Random, drawn: Drawn) -> Drawn:
     if names != {"h100", "a100"} or any(job.ask.groups for job in drawn.jobs):
         return drawn
     gpus = tuple(
-        replace(gpu, gpu_class="l40s", model=L40S.slug, mode=None)
-        if gpu.gpu_class == "a100"
-        else gpu
+        replace(gpu, gpu_class="l40s", model=L40S.slug, mode=None) if gpu.gpu_class == "a100" else gpu
         for gpu in drawn.gpus
     )
     speeds = {job.name: _speeds(chance) for job in drawn.jobs}
@@ -81,9 +77,7 @@ def _with_several_classes(chance: Random, drawn: Drawn) -> Drawn:
             )
             for job in drawn.jobs
         ),
-        events=tuple(
-            replace(each, limits=tuple(map(_renamed, each.limits))) for each in drawn.events
-        ),
+        events=tuple(replace(each, limits=tuple(map(_renamed, each.limits))) for each in drawn.events),
         requests=_renamed_requests(drawn.requests),
     )
 
@@ -95,9 +89,7 @@ def _speeds(chance: Random) -> tuple[bool, bool, bool, float]:
     return chance.random() < 0.4, chance.random() < 0.3, chance.random() < 0.2, ratio
 
 
-def _of_either(
-    chance: Random, job: Job, how: tuple[bool, bool, bool, float], *, is_listed: bool
-) -> Job:
+def _of_either(chance: Random, job: Job, how: tuple[bool, bool, bool, float], *, is_listed: bool) -> Job:
     ask = job.ask
     if ask.classes == ("a100",):
         ask = replace(ask, classes=("l40s",), profile=None)
@@ -112,9 +104,7 @@ def _of_either(
     durations = () if ratio == 1.0 else tuple((name, lengths[name]) for name in classes)
     shortest = min(lengths.values())
     really = max(60, int(job.really * shortest / job.seconds))
-    return replace(
-        job, ask=ask, durations=durations, seconds=shortest, really=really, cheapest=cheapest
-    )
+    return replace(job, ask=ask, durations=durations, seconds=shortest, really=really, cheapest=cheapest)
 
 
 def _renamed(row: Limit) -> Limit:
@@ -125,8 +115,7 @@ def _renamed_requests(requests: Requests) -> Requests:
     def all_of(rows: tuple) -> tuple:  # type: ignore[type-arg]  # rows of any kind
         is_old = [row.gpu_class == "a100" for row in rows]
         return tuple(
-            replace(row, gpu_class="l40s") if old else row
-            for row, old in zip(rows, is_old, strict=True)
+            replace(row, gpu_class="l40s") if old else row for row, old in zip(rows, is_old, strict=True)
         )
 
     return replace(

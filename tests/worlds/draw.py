@@ -131,9 +131,7 @@ def _tiers(chance: Random, *, is_plain: bool) -> Iterator[Tier]:
     yield Tier("spot", True, False, priority=10, grace=60, protected=0)  # noqa: FBT003
 
 
-def _limits(
-    chance: Random, fleet: tuple[Gpu, ...], tenants: list[str], *, is_plain: bool
-) -> Iterator[Limit]:
+def _limits(chance: Random, fleet: tuple[Gpu, ...], tenants: list[str], *, is_plain: bool) -> Iterator[Limit]:
     """Guarantees that the fleet can keep; of one tenant in four none."""
     for gpu_class in sorted({gpu.gpu_class for gpu in fleet}):
         left = sum(gpu.gpu_class == gpu_class for gpu in fleet)
@@ -225,9 +223,7 @@ def _job(chance: Random, number: int, at: int, tenant: str, tier: Tier, ask: Ask
     )
 
 
-def _events(
-    chance: Random, size: Size, fleet: tuple[Gpu, ...], limits: tuple[Limit, ...]
-) -> Iterator[Event]:
+def _events(chance: Random, size: Size, fleet: tuple[Gpu, ...], limits: tuple[Limit, ...]) -> Iterator[Event]:
     """Limits are cut, and a node is in maintenance."""
     if chance.random() < 0.25:
         half = chance.random() < 0.5

@@ -44,8 +44,7 @@ class FreeRoom:
                     if (place.gpu, place.start) not in mine or starts != wait.starts
                 )
                 and not any(
-                    b.gpu == gpu.id and b.starts < until and site.now < b.ends
-                    for b in site.blackouts
+                    b.gpu == gpu.id and b.starts < until and site.now < b.ends for b in site.blackouts
                 )
             ]
             if free and self._is_within(request, use) and self._has_cap(request, site):

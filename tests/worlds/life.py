@@ -144,8 +144,7 @@ class World:
             now=self.now,
             models=MODELS,
             gpus=tuple(
-                replace(gpu, usable=gpu.id not in out, silent=gpu.node in self.silent)
-                for gpu in drawn.gpus
+                replace(gpu, usable=gpu.id not in out, silent=gpu.node in self.silent) for gpu in drawn.gpus
             ),
             held=tuple(self.rows),
             requests=tuple(self.waiting.values()),
@@ -397,8 +396,7 @@ class World:
             self._keep(name)
         moved = {move.booking: list(move.places) for move in plan.moves}
         self.rows = [
-            replace(row, place=moved[row.booking].pop()) if row.booking in moved else row
-            for row in self.rows
+            replace(row, place=moved[row.booking].pop()) if row.booking in moved else row for row in self.rows
         ]
         for each in (extend for extend in plan.extensions if extend.granted):
             self._extend(each.booking, each.until)
@@ -420,8 +418,7 @@ class World:
             self.runs[beneficiary].is_preemptor = True
         run.pauses += 1
         self.rows = [
-            replace(each, ends=at, pausing=True) if each.booking == name else each
-            for each in self.rows
+            replace(each, ends=at, pausing=True) if each.booking == name else each for each in self.rows
         ]
         self.waiting[name] = replace(self._rest(name, row.ends - at, at), paused=True)
 
@@ -433,17 +430,14 @@ class World:
         self.waiting.pop(name, None)
         self.operators.forget(name)
         self.rows = [
-            replace(row, ends=until, pausing=False) if row.booking == name else row
-            for row in self.rows
+            replace(row, ends=until, pausing=False) if row.booking == name else row for row in self.rows
         ]
 
     def _extend(self, name: str, until: int) -> None:
         run, row = self.runs[name], self.rows_of(name)[0]
         run.planned += until - row.ends
         run.really += until - row.ends
-        self.rows = [
-            replace(each, ends=until) if each.booking == name else each for each in self.rows
-        ]
+        self.rows = [replace(each, ends=until) if each.booking == name else each for each in self.rows]
 
     def give(self, request: Request, places: tuple, starts: int, ends: int) -> None:  # type: ignore[type-arg]
         """Write the rows of a booking."""

@@ -31,8 +31,7 @@ class Messages:
             return
         if first <= last < wait.starts:
             self.later[wait.booking] = self.later.get(wait.booking, 0) + 1
-        found = start_range(_moment(wait.starts), _moment(now), (),
-                            is_expected=wait.strength == "expected")  # fmt: skip
+        found = start_range(_moment(wait.starts), _moment(now), (), is_expected=wait.strength == "expected")
         self._announced[wait.booking] = (wait.starts, int(found.latest.timestamp()))
 
 

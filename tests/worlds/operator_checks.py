@@ -212,9 +212,7 @@ def _gained(site: Snapshot, plan: Plan, names: Iterable[str], policy: Policy) ->
     grace = {each.booking: max(CLEARING, each.grace) for each in site.idle if each.booking in names}
     ends = {name: site.now + seconds for name, seconds in grace.items()}
     held = tuple(
-        replace(row, ends=min(row.ends, ends[row.booking]), pausing=True)
-        if row.booking in ends
-        else row
+        replace(row, ends=min(row.ends, ends[row.booking]), pausing=True) if row.booking in ends else row
         for row in site.held
     )
     rest = replace(

@@ -175,9 +175,7 @@ class Operators:
         if plan.idle or not any(wait.starts > site.now for wait in plan.waits):
             return None
         for found in propose(site, plan, self._world.policy)[:1]:
-            moves = tuple(
-                Relocation(each.booking, each.source, each.target) for each in found.moves
-            )
+            moves = tuple(Relocation(each.booking, each.source, each.target) for each in found.moves)
             name = f"order {site.now}"
             return Order(name, found.beneficiary, found.gpu_class, found.places, moves)
         return None

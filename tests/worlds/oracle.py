@@ -163,9 +163,7 @@ class Oracle:
         kept = tuple(r for r in self.world.rows if r.id in before and r.booking not in names)
         raised = {row.owner: row.units for row in turn.site.overrides if row.units > 0}
         limits = (
-            row
-            if row.borrow is None
-            else replace(row, borrow=row.borrow + raised.get(row.owner, 0))
+            row if row.borrow is None else replace(row, borrow=row.borrow + raised.get(row.owner, 0))
             for row in turn.site.limits
         )
         requests = tuple(requests_after(turn))
@@ -287,9 +285,7 @@ class Oracle:
 
     def _units_requested(self, ask: Ask, gpu_class: str) -> int:
         gpu = next(g for g in self.world.drawn.gpus if g.gpu_class == gpu_class)
-        return ask.count * units_of(
-            self._models[gpu.model], Place("", ask.profile, 0, 8, ask.share)
-        )
+        return ask.count * units_of(self._models[gpu.model], Place("", ask.profile, 0, 8, ask.share))
 
     def guaranteed(self, owner: str, gpu_class: str) -> int | None:
         """The guarantee of a tenant or project; None if it has no limit."""
@@ -353,11 +349,7 @@ class Oracle:
     def _later(self, turn: Turn) -> Iterator[str]:
         """Planned starts made later although their strength forbids it, or for a false reason."""
         changed = {answer.booking for answer in turn.plan.changes if answer.granted}
-        before = {
-            r.booking: r
-            for r in turn.site.requests
-            if r.booking not in changed and not is_unproven(r)
-        }
+        before = {r.booking: r for r in turn.site.requests if r.booking not in changed and not is_unproven(r)}
         for row in turn.plan.assigns:
             planned = before[row.booking].planned if row.booking in before else None
             is_kept = planned is None or row.starts <= max(planned.starts, turn.site.now)

@@ -30,9 +30,7 @@ def outside_happen(world: "World", event: Event) -> str:
     elif event.kind == "maintenance":
         starts = event.until - 2 * HOUR
         world.blackouts += tuple(
-            Maintenance(gpu.id, starts, event.until)
-            for gpu in world.drawn.gpus
-            if gpu.node == event.node
+            Maintenance(gpu.id, starts, event.until) for gpu in world.drawn.gpus if gpu.node == event.node
         )
     else:
         gone = {gpu.id for gpu in world.drawn.gpus if gpu.node == event.node}
@@ -78,6 +76,13 @@ def _wait_again(world: "World", name: str) -> None:
         world.rows = [row for row in world.rows if row.booking != name]
         request = replace(world.request_of(run.job), series=None)
         if run.pauses:
-            request = replace(request, duration=run.planned, paused=True, pauses=run.pauses,
-                              latest=None, fixed=False, durations=())  # fmt: skip
+            request = replace(
+                request,
+                duration=run.planned,
+                paused=True,
+                pauses=run.pauses,
+                latest=None,
+                fixed=False,
+                durations=(),
+            )
         world.waiting[name] = request

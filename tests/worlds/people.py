@@ -211,14 +211,11 @@ class People:
         over = {
             name
             for name, each in self.changes.items()
-            if not self._is_changeable(name)
-            or (each.waiting and self._until.get(name, 0) <= self._world.now)
+            if not self._is_changeable(name) or (each.waiting and self._until.get(name, 0) <= self._world.now)
         }
         groups = {self.changes[name].group for name in over if self.changes[name].waiting} - {""}
         self.changes = {
-            name: each
-            for name, each in self.changes.items()
-            if name not in over and each.group not in groups
+            name: each for name, each in self.changes.items() if name not in over and each.group not in groups
         }
 
     def _dates(self, edit: Edit) -> list[Edit]:

@@ -68,9 +68,7 @@ def _over(turn: Turn, planned: list[Span], every: list[Span]) -> Iterator[str]:
                 and (each.counts or not one.counts)
             ]
             instants = {max(one.starts, each.starts) for each in mine if _overlap(one, each)}
-            used = (
-                sum(each.units for each in mine if each.starts <= at < each.ends) for at in instants
-            )
+            used = (sum(each.units for each in mine if each.starts <= at < each.ends) for at in instants)
             if max(used, default=0) > limit:
                 yield f"{one.booking} is planned over the limit of {owner}"
 
@@ -80,8 +78,11 @@ def left_alone(turn: Turn) -> Iterator[str]:
     after a cancelled claim."""
     site, plan = turn.site, turn.plan
     silent = {gpu.id for gpu in site.gpus if gpu.silent}
-    had = {row.booking: {place.gpu for place in row.planned.places}
-           for row in site.requests if row.planned is not None}  # fmt: skip
+    had = {
+        row.booking: {place.gpu for place in row.planned.places}
+        for row in site.requests
+        if row.planned is not None
+    }
     for given in truth.given_by(plan) if silent else ():
         there = {place.gpu for place in given.places} & silent
         if there - had.get(given.booking, set()):
@@ -162,16 +163,30 @@ def _planned(world: World, turn: Turn) -> Iterator[Span]:
         request, job = requests.get(wait.booking), world.runs[wait.booking].job
         tenant, project = job.tenant, job.project
         slug = request.tier if request is not None else job.tier.slug
-        yield from _spans(world, wait.booking, (tenant, project), slug, wait.places,
-                          (wait.starts, wait.ends), stays=not _makes_room(wait))  # fmt: skip
+        yield from _spans(
+            world,
+            wait.booking,
+            (tenant, project),
+            slug,
+            wait.places,
+            (wait.starts, wait.ends),
+            stays=not _makes_room(wait),
+        )
 
 
 def _written(world: World) -> Iterator[Span]:
     for row in world.rows:
         tier = next((t for t in world.tiers if t.slug == row.tier), None)
         stays = tier is None or not tier.pausable or row.pausing or not row.started
-        yield from _spans(world, row.booking, (row.tenant, row.project), row.tier, (row.place,),
-                          (row.starts, row.ends), stays=stays)  # fmt: skip
+        yield from _spans(
+            world,
+            row.booking,
+            (row.tenant, row.project),
+            row.tier,
+            (row.place,),
+            (row.starts, row.ends),
+            stays=stays,
+        )
 
 
 def _spans(

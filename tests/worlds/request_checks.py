@@ -116,8 +116,11 @@ class RequestChecks:
             if len(set(names)) < len(names):
                 yield f"two answers for one of {sorted(names)}"
         requests = {row.booking: row for row in turn.site.requests}
-        requests |= {each.booking: each.target for each in turn.site.changes
-                  if each.booking not in requests or _is_granted(plan, each.booking)}  # fmt: skip
+        requests |= {
+            each.booking: each.target
+            for each in turn.site.changes
+            if each.booking not in requests or _is_granted(plan, each.booking)
+        }
         for given in (*truth.given_by(plan), *plan.offers):
             entry = next((e for e in turn.site.entries if e.booking == given.booking), None)
             request = requests.get(given.booking) if entry is None else entry.request
@@ -222,9 +225,7 @@ def _sure(site: Snapshot) -> dict[str, int]:
 
 def _as_before(site: Snapshot, names: dict[str, Weakened]) -> Snapshot:
     """The site with these bookings as they were before their weaker changes."""
-    requests = tuple(
-        names[row.booking].before if row.booking in names else row for row in site.requests
-    )
+    requests = tuple(names[row.booking].before if row.booking in names else row for row in site.requests)
     return replace(site, requests=requests)
 
 
@@ -252,9 +253,7 @@ def _is_simple(request: Request, gpu_class: str) -> bool:
     """One whole GPU of the class, with nothing else that could be in the way."""
     ask = request.ask
     is_whole = ask.count == 1 and ask.profile is None and ask.share is None
-    is_free = not (
-        ask.cores or ask.pin or ask.groups or request.fixed or request.latest or request.paused
-    )
+    is_free = not (ask.cores or ask.pin or ask.groups or request.fixed or request.latest or request.paused)
     return is_whole and is_free and ask.classes == (gpu_class,) and request.tier != "spot"
 
 

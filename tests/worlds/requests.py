@@ -98,16 +98,12 @@ def _with_inner_limits(
     for some hours."""
     chance = Random(f"inner limits {seed}")  # noqa: S311  a made-up world, the same each time
     job = chance.choice(jobs)
-    row = next(
-        each for each in limits if (each.owner, each.gpu_class) == (job.tenant, job.ask.classes[0])
-    )
+    row = next(each for each in limits if (each.owner, each.gpu_class) == (job.tenant, job.ask.classes[0]))
     labs, persons, lower = list[LabLimit](), list[PersonLimit](), list[Override]()
     if chance.random() < 0.35:
         projects = (f"{row.owner}-p", f"{row.owner}-q")[: chance.choice((1, 2))]
         sure = sum(
-            each.guaranteed
-            for each in limits
-            if each.owner in projects and each.gpu_class == row.gpu_class
+            each.guaranteed for each in limits if each.owner in projects and each.gpu_class == row.gpu_class
         )
         borrow, lend = chance.choice((1, 2, 3)) * 56_000, chance.choice((0, None, None))
         labs.append(LabLimit("lab-1", row.owner, row.gpu_class, sure, borrow, lend, projects))
@@ -168,8 +164,7 @@ def _listed(chance: Random, job: Job, requests: Requests) -> Job:
         since = chance.randint(600, 4 * HOUR) + number * 12 * HOUR
         windows.append((since, since + job.seconds + chance.choice((0, 0, HOUR, 3 * HOUR))))
     answers: list[tuple[Answer, int]] = [
-        (chance.choice(("accept", "accept", "decline", "none")), chance.randint(30, 2_000))
-        for _ in range(6)
+        (chance.choice(("accept", "accept", "decline", "none")), chance.randint(30, 2_000)) for _ in range(6)
     ]
     requests.listed[job.name] = Listed("offer", tuple(windows), tuple(answers))
     return replace(job, fixed=False, patience=None, cancelled_after=None)
@@ -187,9 +182,7 @@ def _elements(chance: Random, job: Job, requests: Requests) -> Iterator[Job]:
         yield replace(job, name=name, fixed=False, cancelled_after=None, extended_by=0)
 
 
-def _overrides(
-    chance: Random, limits: tuple[Limit, ...], jobs: tuple[Job, ...]
-) -> Iterator[Override]:
+def _overrides(chance: Random, limits: tuple[Limit, ...], jobs: tuple[Job, ...]) -> Iterator[Override]:
     """In one world of four a limit is raised for some hours, or for one booking."""
     bounded = [row for row in limits if row.borrow is not None]
     if not bounded or chance.random() > 0.25:

@@ -65,9 +65,7 @@ def test_a_higher_level_is_inside_before_a_lower_one_that_was_granted_earlier() 
 
 
 def test_a_projects_own_part_goes_before_what_other_projects_have_of_it() -> None:
-    oracle = an_oracle(
-        a_limit("a", 2), a_limit("a-p", 1, parent="a"), a_limit("a-q", 1, parent="a")
-    )
+    oracle = an_oracle(a_limit("a", 2), a_limit("a-p", 1, parent="a"), a_limit("a-q", 1, parent="a"))
     mine = [a_block("p1", 1), a_block("p2", 2), a_block("q1", 3, project="a-q")]
     assert oracle.inside(mine[:2]) == {"p1": True, "p2": False}
     assert oracle.inside(mine) == {"p1": True, "q1": True}
@@ -215,8 +213,7 @@ def test_a_start_made_later_without_a_cause_from_outside_is_found() -> None:
     assert wait is not None
     before = PlannedStart(wait.starts - 600, wait.ends - 600, wait.places, "expected")
     requests = tuple(
-        replace(row, planned=before if row.booking == wait.booking else None)
-        for row in turn.site.requests
+        replace(row, planned=before if row.booking == wait.booking else None) for row in turn.site.requests
     )
     site = replace(turn.site, requests=requests, now=turn.site.now - 600)
     late = Turn(site, turn.plan, frozenset())

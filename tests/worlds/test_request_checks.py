@@ -90,18 +90,14 @@ def test_1_a_refused_change_that_changes_something_is_found() -> None:
 
 def test_2_who_is_ahead_of_a_change_and_later_for_it_is_found() -> None:
     world, turn = a_turn(120)
-    waits = tuple(
-        replace(row, key=(9,) * 8) if row.booking == "mine" else row for row in later(turn, "less")
-    )
+    waits = tuple(replace(row, key=(9,) * 8) if row.booking == "mine" else row for row in later(turn, "less"))
     assert "is ahead of the change" in planted(world, turn, waits=waits)
 
 
 def test_2_who_is_later_by_a_weaker_change_is_found() -> None:
     world, turn = a_turn(120)
     mine = next(row for row in turn.site.requests if row.booking == "mine")
-    waits = tuple(
-        replace(row, key=(2,) * 8) if row.booking == "mine" else row for row in later(turn, "less")
-    )
+    waits = tuple(replace(row, key=(2,) * 8) if row.booking == "mine" else row for row in later(turn, "less"))
     plan = replace(turn.plan, waits=waits)
     one = Turn(turn.site, plan, turn.outside, (Weakened("mine", mine),))
     assert "by a weaker change" in "; ".join(request_checks.after_weaker(one, world.drawn.policy))
@@ -158,6 +154,4 @@ def test_9_two_answers_and_11_more_time_than_was_asked_for_are_found() -> None:
     longer = replace(offer, ends=offer.ends + 60)
     assert "and asked for" in planted(world, turn, offers=(longer,))
     (mine,) = (row for row in turn.plan.waits if row.booking == "mine")
-    assert "and asked for" in planted(
-        world, turn, waits=waits_with(turn, "mine", ends=mine.ends + 60)
-    )
+    assert "and asked for" in planted(world, turn, waits=waits_with(turn, "mine", ends=mine.ends + 60))

@@ -98,9 +98,7 @@ class CounterAccept(ApiView):
         digest = self.sent(HashIn)["hash"]
 
         def work() -> Response:
-            booking = counter_accept(
-                actor=self.actor, approval_id=approval_id, digest=digest, now=self.now
-            )
+            booking = counter_accept(actor=self.actor, approval_id=approval_id, digest=digest, now=self.now)
             return Response(booking_data(booking))
 
         return self.once(work)
@@ -135,9 +133,7 @@ class ApprovalAlternative(ApiView):
         digest = self.sent(HashIn)["hash"]
 
         def work() -> Response:
-            booking = alternative_take(
-                actor=self.actor, approval_id=approval_id, digest=digest, now=self.now
-            )
+            booking = alternative_take(actor=self.actor, approval_id=approval_id, digest=digest, now=self.now)
             return Response(new_booking_data(booking))
 
         return self.once(work)

@@ -65,9 +65,7 @@ class ApprovalOut(serializers.Serializer[Any]):
     asked = serializers.DateTimeField()
     decide_by = serializers.DateTimeField()
     decided = serializers.DateTimeField(allow_null=True)
-    decided_by = serializers.CharField(
-        source="decided_by.get_username", default=None, allow_null=True
-    )
+    decided_by = serializers.CharField(source="decided_by.get_username", default=None, allow_null=True)
     reason = serializers.CharField()
 
     @extend_schema_field(Money(max_digits=20))
@@ -111,17 +109,23 @@ class HistoryOut(serializers.Serializer[Any]):
     bookings = serializers.IntegerField()
     charged = Money(max_digits=20)
     gpu_hours = serializers.DecimalField(
-        source="use.hours", max_digits=20, decimal_places=2,
+        source="use.hours",
+        max_digits=20,
+        decimal_places=2,
         help_text="That its bookings had until now, of whole GPUs.",
-    )  # fmt: skip
+    )
     measured_gpu_hours = serializers.DecimalField(
-        source="use.measured", max_digits=20, decimal_places=2,
+        source="use.measured",
+        max_digits=20,
+        decimal_places=2,
         help_text="Of them with readings of the nodes.",
-    )  # fmt: skip
+    )
     idle_gpu_hours = serializers.DecimalField(
-        source="use.unused", max_digits=20, decimal_places=2,
+        source="use.unused",
+        max_digits=20,
+        decimal_places=2,
         help_text="Of the measured ones, without a process or less than 5 % busy.",
-    )  # fmt: skip
+    )
     no_shows = serializers.IntegerField()
     declined = serializers.IntegerField()
 
@@ -218,9 +222,7 @@ class _ApprovalDecision(ApiView):
 
         def work() -> Response:
             decision = Decision(verdict, sent["hash"], sent.get("reason", ""))
-            approval_decide(
-                actor=self.actor, approval_id=approval_id, decision=decision, now=self.now
-            )
+            approval_decide(actor=self.actor, approval_id=approval_id, decision=decision, now=self.now)
             found = access_approval(self.actor, approval_id, self.now)
             return Response(approval_data(found, self.now))
 

@@ -84,9 +84,7 @@ class OverrideIn(Strict):
     once = Flag(required=False, default=False, help_text="For one booking of this length.")
     until = Instant(required=False, allow_null=True, default=None)
     reason = Text(required=False, max_length=200, allow_blank=True, default="")
-    give = Flag(
-        required=False, default=False, help_text="Grants it at once; for the owner of the limit."
-    )
+    give = Flag(required=False, default=False, help_text="Grants it at once; for the owner of the limit.")
 
 
 class GrantIn(Strict):
@@ -194,9 +192,7 @@ class _OverrideAct(ApiView):
 class OverrideGrant(_OverrideAct):
     """Grants a request."""
 
-    @described(
-        "act_grant_override", "Grant a request for more", answer=OverrideOut, request=GrantIn
-    )
+    @described("act_grant_override", "Grant a request for more", answer=OverrideOut, request=GrantIn)
     def post(self, request: Request, override_id: UUID) -> HttpResponseBase:
         """Grants what was asked, or less, or more. Nobody decides their own request: 403."""
         sent = self.sent(GrantIn)
@@ -217,9 +213,7 @@ class OverrideGrant(_OverrideAct):
 class OverrideDecline(_OverrideAct):
     """Declines a request."""
 
-    @described(
-        "act_decline_override", "Decline a request for more", answer=OverrideOut, request=RefusalIn
-    )
+    @described("act_decline_override", "Decline a request for more", answer=OverrideOut, request=RefusalIn)
     def post(self, request: Request, override_id: UUID) -> HttpResponseBase:
         """Declines with a reason that the person reads."""
         reason = self.sent(RefusalIn)["reason"]

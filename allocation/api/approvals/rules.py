@@ -72,9 +72,7 @@ class ApprovalRuleOut(serializers.Serializer[Any]):
 class HoursIn(Strict):
     """Hours of weekdays."""
 
-    weekdays = serializers.ListField(
-        child=serializers.ChoiceField(choices=DAYS), min_length=1, max_length=7
-    )
+    weekdays = serializers.ListField(child=serializers.ChoiceField(choices=DAYS), min_length=1, max_length=7)
     begins = serializers.RegexField(_CLOCK, help_text="`08:00`")
     ends = serializers.RegexField(_CLOCK)
     zone = Text(required=False, max_length=64, default="")
@@ -127,12 +125,16 @@ class ApprovalRules(ApiView):
         sent = self.sent(ApprovalRuleIn)
         hours = sent.pop("outside")
         steps = [Step(**each) for each in sent.pop("steps")]
-        outside: dict[str, Any] = {} if hours is None else {
-            "hours_begin": time.fromisoformat(hours["begins"]),
-            "hours_end": time.fromisoformat(hours["ends"]),
-            "weekdays": [DAYS.index(day) for day in hours["weekdays"]],
-            "zone": hours["zone"] or self.actor.time_zone,
-        }  # fmt: skip
+        outside: dict[str, Any] = (
+            {}
+            if hours is None
+            else {
+                "hours_begin": time.fromisoformat(hours["begins"]),
+                "hours_end": time.fromisoformat(hours["ends"]),
+                "weekdays": [DAYS.index(day) for day in hours["weekdays"]],
+                "zone": hours["zone"] or self.actor.time_zone,
+            }
+        )
 
         def work() -> Response:
             terms = RuleTerms(steps=steps, **sent, **outside)

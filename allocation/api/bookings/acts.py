@@ -58,9 +58,7 @@ class _BookingAction(ApiView):
 class _BookingEnd(_BookingAction):
     """An action that ends a booking: its dry run says what that costs."""
 
-    def end(
-        self, request: Request, reference: str, end: Callable[..., Booking]
-    ) -> HttpResponseBase:
+    def end(self, request: Request, reference: str, end: Callable[..., Booking]) -> HttpResponseBase:
         """Ends the booking, or answers with the charge and the late fee in it."""
         if not preferences_of(request).dry_run:
             return self.act(reference, end)
@@ -137,9 +135,7 @@ class ExtendIn(Strict):
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         """Requires exactly one of the two. Raises ValidationError."""
         if len(given) != 1:
-            raise serializers.ValidationError(
-                {"until": [refusal_text("until_or_by")]}, code="missing_field"
-            )
+            raise serializers.ValidationError({"until": [refusal_text("until_or_by")]}, code="missing_field")
         return given
 
 

@@ -36,9 +36,10 @@ class NewBookingIn(BookingIn):
         help_text="Elements of the array that are open at a time, at most. Defaults to 100.",
     )
     hold = serializers.ChoiceField(
-        choices=["all", "rolling"], required=False,
+        choices=["all", "rolling"],
+        required=False,
         help_text="Money that is held: for all elements (the default), or for the open ones.",
-    )  # fmt: skip
+    )
     stop_after_failures = Whole(
         required=False, min_value=1, help_text="Failed elements after which no more are run."
     )
@@ -54,9 +55,7 @@ class NewBookingIn(BookingIn):
         """Refuses fields of an array without one. Raises ValidationError."""
         alone = {"parallel", "hold", "stop_after_failures"} & given.keys()
         if alone and "array" not in given:
-            raise serializers.ValidationError(
-                {min(alone): [refusal_text("only_arrays")]}, code="no_array"
-            )
+            raise serializers.ValidationError({min(alone): [refusal_text("only_arrays")]}, code="no_array")
         return super().validate(given)
 
 
@@ -110,9 +109,10 @@ class ArrayCancelIn(Strict):
     """Elements to cancel."""
 
     elements = Text(
-        required=False, max_length=MAX_RANGES_TEXT,
+        required=False,
+        max_length=MAX_RANGES_TEXT,
         help_text="Such as `17` or `3-20,40`. Without it, all.",
-    )  # fmt: skip
+    )
 
 
 class ResultIn(Strict):
@@ -161,9 +161,7 @@ class BookingResult(ApiView):
 
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
-            done = booking_result(
-                actor=self.actor, booking=booking, result=sent["result"], now=self.now
-            )
+            done = booking_result(actor=self.actor, booking=booking, result=sent["result"], now=self.now)
             return Response(booking_data(done))
 
         return self.once(work)

@@ -36,31 +36,38 @@ class BatchIn(Strict):
     """Bookings to create together."""
 
     items = serializers.ListField(
-        child=serializers.DictField(), min_length=1, max_length=MOST_ITEMS,
+        child=serializers.DictField(),
+        min_length=1,
+        max_length=MOST_ITEMS,
         help_text="1 to 1,000 bookings, each as in *Create a booking*.",
-    )  # fmt: skip
+    )
     mode = serializers.ChoiceField(
-        choices=["all", "some"], required=False, default="all",
+        choices=["all", "some"],
+        required=False,
+        default="all",
         help_text="`all`: all are accepted or none. `some`: each is accepted or refused.",
-    )  # fmt: skip
+    )
     any_of = serializers.BooleanField(
-        required=False, default=False,
+        required=False,
+        default=False,
         help_text="Only one of the items is wanted: the first that gets a place cancels the others "
         "at no cost. Each item needs `if_full` `wait`; at most 5.",
-    )  # fmt: skip
+    )
 
 
 class BatchItemIn(BookingIn):
     """One booking of a batch."""
 
     key = serializers.RegexField(
-        r"^[A-Za-z0-9_.-]{1,40}$", required=False,
+        r"^[A-Za-z0-9_.-]{1,40}$",
+        required=False,
         help_text="A name by which other items call this one: `train`.",
-    )  # fmt: skip
+    )
     depends_on = ParentIn(
-        many=True, required=False,
+        many=True,
+        required=False,
         help_text="At most 20 bookings, or items of this batch: `#train`.",
-    )  # fmt: skip
+    )
 
 
 class BatchItemOut(serializers.Serializer[Any]):
@@ -86,9 +93,13 @@ class BookingBatch(ApiView):
     has_reference = True
 
     @described(
-        "create_booking_batch", "Create many bookings", answer=BatchOut, status=201,
-        request=BatchIn, headers=Preferences.WAIT_PARAMETERS,
-    )  # fmt: skip
+        "create_booking_batch",
+        "Create many bookings",
+        answer=BatchOut,
+        status=201,
+        request=BatchIn,
+        headers=Preferences.WAIT_PARAMETERS,
+    )
     def post(self, request: Request) -> HttpResponseBase:
         """Returns an answer for each item, in order. With `mode` `all` one refused item refuses the
         batch: 409, and `numbers.items` lists the refused ones. The place in the queue of bookings

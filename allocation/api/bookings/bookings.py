@@ -101,9 +101,7 @@ class Bookings(ApiView):
                 scope=f"bookings:{self.actor.tenant_id}",
             )
             parts = parts_of(bookings)
-            return list_response(
-                [booking_data(each, parts[each.id]) for each in bookings], next_cursor
-            )
+            return list_response([booking_data(each, parts[each.id]) for each in bookings], next_cursor)
 
     @described(
         "create_booking",
@@ -251,9 +249,7 @@ class BookingOne(ApiView):
 
     def _quote(self, booking: Booking, patch: Patch, revision: int | None) -> Response:
         call_limit_check("quotes", str(self.actor.user_id), self.now)
-        quote = change_quote(
-            actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
-        )
+        quote = change_quote(actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now)
         return Response(change_quote_data(quote), headers={"Preference-Applied": "dry-run"})
 
 

@@ -80,9 +80,7 @@ class Corrections(OperatorView):
             booking = booking_correct(
                 operator=self.user,
                 booking=booking_named(sent["tenant"], sent["booking"]),
-                correction=Correction(
-                    sent["amount"], sent["reason"], more=sent["kind"] == "charge"
-                ),
+                correction=Correction(sent["amount"], sent["reason"], more=sent["kind"] == "charge"),
                 now=self.now,
             )
             return {

@@ -28,9 +28,7 @@ _WAITING = (
 
 
 def _prefer(description: str) -> OpenApiParameter:
-    return OpenApiParameter(
-        "Prefer", OpenApiTypes.STR, OpenApiParameter.HEADER, description=description
-    )
+    return OpenApiParameter("Prefer", OpenApiTypes.STR, OpenApiParameter.HEADER, description=description)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,12 +63,9 @@ class OptionOut(serializers.Serializer[Any]):
     price = Money(max_digits=20, help_text="At this start.")
     most = Money(
         max_digits=20,
-        help_text="The highest price, held by a booking: it may start at a time with more peak"
-        " hours.",
+        help_text="The highest price, held by a booking: it may start at a time with more peak hours.",
     )
-    setup_fee = Money(
-        max_digits=20, source="setup", help_text="The part of both that the first start costs."
-    )
+    setup_fee = Money(max_digits=20, source="setup", help_text="The part of both that the first start costs.")
     currency = serializers.CharField()
     request = serializers.CharField()
     pause_risk = serializers.IntegerField(
@@ -242,9 +239,7 @@ def _runs(given: dict[str, Any]) -> Runs | None:
     return Runs(count, min(given.get("parallel") or parallel_usual(count), count))
 
 
-def _after(
-    actor: Actor, given: dict[str, Any], wanted: BookingRequest, now: datetime
-) -> datetime | None:
+def _after(actor: Actor, given: dict[str, Any], wanted: BookingRequest, now: datetime) -> datetime | None:
     """When the bookings that it depends on are planned to be over. Raises Refused."""
     asked = [(each["booking"], each["needs"]) for each in given.get("depends_on", ())]
     parents = parents_read(actor, asked, wanted.ask.starts if asked else None, now)

@@ -52,9 +52,7 @@ class BookingIn(Strict):
         required=False,
         help_text="Defaults to the tier named in `request`, or else to `standard`.",
     )
-    request = Text(
-        max_length=MAX_TEXT_LENGTH, required=False, help_text="One line: `2 h100 6h today`."
-    )
+    request = Text(max_length=MAX_TEXT_LENGTH, required=False, help_text="One line: `2 h100 6h today`.")
     ask = AskIn(required=False)
     quote = Text(max_length=200, required=False, help_text="The `quote` whose prices apply.")
     name = Text(max_length=80, required=False, allow_blank=True, default="")
@@ -101,9 +99,11 @@ class ParentIn(Strict):
 
     booking = Text(max_length=40, help_text="`BK-2041` or `bk_…`, of your organisation.")
     needs = serializers.ChoiceField(
-        choices=["end", "success"], required=False, default="end",
+        choices=["end", "success"],
+        required=False,
+        default="end",
         help_text="`success`: its program has reported success, at most 10 minutes after its end.",
-    )  # fmt: skip
+    )
 
     def to_internal_value(self, data: object) -> dict[str, Any]:
         """Reads an object or a reference."""

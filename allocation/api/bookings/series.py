@@ -114,9 +114,11 @@ class SeriesList(ApiView):
     queries = {"GET": PageQuery}
 
     @described(
-        "list_series", "List series",
-        answer=page(SeriesOut), query=PageQuery,
-    )  # fmt: skip
+        "list_series",
+        "List series",
+        answer=page(SeriesOut),
+        query=PageQuery,
+    )
     def get(self, request: Request) -> Response:
         """Returns the series in your projects, newest first."""
         with self.tx():
@@ -129,15 +131,17 @@ class SeriesList(ApiView):
                 query=self.query,
                 scope=f"series:{self.actor.tenant_id}",
             )
-            return list_response(
-                [series_data(series_shown(series)) for series in found], next_cursor
-            )
+            return list_response([series_data(series_shown(series)) for series in found], next_cursor)
 
     @described(
-        "create_series", "Create a series",
-        answer=SeriesOut, status=201, request=SeriesIn, headers=Preferences.PARAMETERS,
+        "create_series",
+        "Create a series",
+        answer=SeriesOut,
+        status=201,
+        request=SeriesIn,
+        headers=Preferences.PARAMETERS,
         others={200: SeriesOut},
-    )  # fmt: skip
+    )
     def post(self, request: Request) -> HttpResponseBase:
         """Books all dates in one step and returns the series. With `Prefer: wait=5` the answer
         waits for the decision: 201, or 409 when the series is refused."""

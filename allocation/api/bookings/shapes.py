@@ -69,9 +69,7 @@ class PriceOfBooking(Shape):
         allow_null=True,
         help_text="The same in peak hours. Null: the price is the same at all times.",
     )
-    peak_hours = serializers.CharField(
-        help_text="`Mon-Fri 8-20 Europe/Berlin`; empty without peak hours."
-    )
+    peak_hours = serializers.CharField(help_text="`Mon-Fri 8-20 Europe/Berlin`; empty without peak hours.")
     setup_fee = Money(max_digits=20, help_text="Charged once, at the first start; in `held`.")
     held = Money(max_digits=20, help_text="The highest possible cost, held in the budget.")
     settled = Money(max_digits=20, help_text="Charged for runs that ended with a pause.")
@@ -253,9 +251,7 @@ class BookingOut(Shape):
     campaign = serializers.CharField(
         allow_null=True, help_text="Slug of the campaign whose budget counts it, too."
     )
-    series = serializers.CharField(
-        allow_null=True, help_text="`sr_…` if the booking is a date of a series."
-    )
+    series = serializers.CharField(allow_null=True, help_text="`sr_…` if the booking is a date of a series.")
     array = serializers.CharField(
         allow_null=True, help_text="`ar_…` if the booking is an element of an array."
     )
@@ -306,9 +302,7 @@ def booking_id_text(booking: Booking) -> str:
     return f"bk_{booking.id.hex}"
 
 
-def new_booking_data(
-    booking: Booking, estimates: Mapping[UUID, datetime] | None = None
-) -> dict[str, Any]:
+def new_booking_data(booking: Booking, estimates: Mapping[UUID, datetime] | None = None) -> dict[str, Any]:
     """`booking_data` of a booking that was created just now: no allocations, no pauses, no plan."""
     if estimates is None:
         estimates = estimated_starts([booking])

@@ -110,9 +110,7 @@ class TierVersions(ApiView):
 class TierVersionWithdraw(ApiView):
     """Withdraws a version that is not in force yet."""
 
-    @described(
-        "act_withdraw_tier_version", "Withdraw a future version of a tier", answer=TierVersionOut
-    )
+    @described("act_withdraw_tier_version", "Withdraw a future version of a tier", answer=TierVersionOut)
     def post(self, request: Request, version_id: UUID) -> HttpResponseBase:
         """Withdraws it: the version before it stays in force."""
 

@@ -52,9 +52,7 @@ class WaitEntryOut(serializers.Serializer[Any]):
     quiet_until = serializers.DateTimeField(
         allow_null=True, help_text="It is night for its owner: no offer before."
     )
-    any_of = serializers.UUIDField(
-        allow_null=True, help_text="Entries with the same one exclude each other."
-    )
+    any_of = serializers.UUIDField(allow_null=True, help_text="Entries with the same one exclude each other.")
     created_at = serializers.DateTimeField()
 
     @extend_schema_field(WaitWindowOut(many=True))
@@ -159,9 +157,11 @@ class ExcludeIn(Strict):
     """Entries of which only one is wanted."""
 
     entries = serializers.ListField(
-        child=serializers.UUIDField(), min_length=1, max_length=MOST_ENTRIES,
+        child=serializers.UUIDField(),
+        min_length=1,
+        max_length=MOST_ENTRIES,
         help_text="Ids of open entries of one person. One alone excludes none any more.",
-    )  # fmt: skip
+    )
 
 
 class WaitAnyOf(ApiView):

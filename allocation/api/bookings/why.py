@@ -69,8 +69,7 @@ class ChangeOut(serializers.Serializer[Any]):
     """Something that would let the booking start earlier."""
 
     code = serializers.CharField(
-        help_text="`own`, `higher_tier`, `guarantee`, `no_guarantee`, `share`, `aged` or "
-        "`early_end`."
+        help_text="`own`, `higher_tier`, `guarantee`, `no_guarantee`, `share`, `aged` or `early_end`."
     )
     sentence = serializers.CharField()
     at = serializers.DateTimeField(allow_null=True, help_text="When, if time alone does it.")
@@ -95,9 +94,7 @@ class WhyOut(serializers.Serializer[Any]):
         help_text="Bookings ahead in the queue that are planned to start before this one's end, on "
         "a class that it requests. Empty if it does not wait.",
     )
-    holders = HolderOut(
-        many=True, help_text="The last to have each of the planned GPUs, at most five."
-    )
+    holders = HolderOut(many=True, help_text="The last to have each of the planned GPUs, at most five.")
     changes = ChangeOut(many=True)
     alternatives = serializers.ListField(child=serializers.DictField())
     ask_for_more = serializers.DictField(

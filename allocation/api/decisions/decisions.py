@@ -39,9 +39,7 @@ STATES = ["waiting", "running", *DecisionReplay.Outcome.values]
 class DecisionsQuery(Strict):
     """The page of the list, and a booking."""
 
-    booking = Text(
-        required=False, max_length=40, help_text="Only decisions that changed this booking."
-    )
+    booking = Text(required=False, max_length=40, help_text="Only decisions that changed this booking.")
     before = serializers.IntegerField(
         required=False, min_value=1, max_value=2**62, help_text="`next` of the page before."
     )
@@ -152,18 +150,12 @@ class Decisions(_DecisionView):
         """Returns the newest first; `next` is the value of `before` for the next page."""
         limit = self.query["limit"]
         with self.tx():
-            only = (
-                [access_booking(self.actor, self.query["booking"]).id]
-                if ("booking" in self.query)
-                else []
-            )
+            only = [access_booking(self.actor, self.query["booking"]).id] if ("booking" in self.query) else []
             found = decisions_latest(
                 self.actor, most=limit + 1, before=self.query.get("before"), bookings=only
             )
             rows = [
-                _row(facts, count)
-                for number, count in found[:limit]
-                if (facts := decision_facts(number))
+                _row(facts, count) for number, count in found[:limit] if (facts := decision_facts(number))
             ]
         following = str(found[limit - 1][0]) if len(found) > limit else None
         return list_response(DecisionRowOut(rows, many=True).data, following)
@@ -220,9 +212,7 @@ class DecisionReplays(_DecisionView):
         return self.once(run)
 
 
-def _found(
-    number: int, actor: Actor | None
-) -> tuple[DecisionFacts, int, tuple[ChangedBooking, ...]]:
+def _found(number: int, actor: Actor | None) -> tuple[DecisionFacts, int, tuple[ChangedBooking, ...]]:
     """The decision and what it changed. Raises Refused `not_found`."""
     facts = decision_facts(number)
     if facts is None:

@@ -31,9 +31,7 @@ class ClassIn(Strict):
     """The label of a class and its position in lists."""
 
     label: Any = Text(max_length=80)  # Any: the base class has a property of this name
-    order = Whole(
-        required=False, max_value=1000, help_text="A new class goes last if this is omitted."
-    )
+    order = Whole(required=False, max_value=1000, help_text="A new class goes last if this is omitted.")
 
 
 class ClassOut(serializers.Serializer[Any]):
@@ -261,9 +259,7 @@ class WorkloadOne(OperatorView):
         self.require_operator()
         sent = self.sent(SpeedsIn)
         with self.operator_tx():
-            speeds = speeds_set(
-                operator=self.user, workload=slug, speeds=sent["speeds"], now=self.now
-            )
+            speeds = speeds_set(operator=self.user, workload=slug, speeds=sent["speeds"], now=self.now)
             return Response(WorkloadOut({"workload": slug, "speeds": speeds}).data)
 
 

@@ -63,9 +63,7 @@ class GpuClasses(ApiView):
         """Returns every GPU class with its MIG profiles and current prices."""
         with self.tx():
             classes = list(GpuClass.objects.all())
-            counts = dict(
-                Gpu.objects.order_by().values_list("gpu_class_id").annotate(count=Count("id"))
-            )
+            counts = dict(Gpu.objects.order_by().values_list("gpu_class_id").annotate(count=Count("id")))
             models: dict[str, list[GpuModel]] = defaultdict(list)
             for model in GpuModel.objects.order_by("slug").prefetch_related("placements"):
                 models[model.gpu_class_id].append(model)

@@ -91,9 +91,7 @@ class MaintenanceOut(serializers.Serializer[Any]):
     drain_by = serializers.DateTimeField()
     reason = serializers.CharField()
     ended_at = serializers.DateTimeField(allow_null=True)
-    series = serializers.UUIDField(
-        allow_null=True, help_text="The same id for all dates of one recurrence."
-    )
+    series = serializers.UUIDField(allow_null=True, help_text="The same id for all dates of one recurrence.")
     rrule = serializers.CharField(source="rule")
     zone = serializers.CharField(help_text="Time zone of `rrule`.")
     skipped = serializers.ListField(

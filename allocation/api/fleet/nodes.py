@@ -45,9 +45,7 @@ class NodeOut(serializers.Serializer[Any]):
     driver = serializers.CharField()
     agent_version = serializers.CharField()
     generation = serializers.IntegerField(help_text="Generation of the newest assignment.")
-    observed_generation = serializers.IntegerField(
-        help_text="Generation that the agent has applied."
-    )
+    observed_generation = serializers.IntegerField(help_text="Generation that the agent has applied.")
     last_seen = serializers.DateTimeField(allow_null=True)
     takes_work = serializers.BooleanField(help_text="True if new bookings can be placed here.")
     no_new_work_reason = serializers.SerializerMethodField(
@@ -57,9 +55,10 @@ class NodeOut(serializers.Serializer[Any]):
         allow_null=True, help_text="Its last answer, while it does not answer."
     )
     differences = serializers.ListField(
-        child=serializers.CharField(), source="difference_words",
+        child=serializers.CharField(),
+        source="difference_words",
         help_text="Changes that need an operator's approval.",
-    )  # fmt: skip
+    )
     clock_skew_seconds = serializers.IntegerField(
         allow_null=True,
         help_text="The node's clock minus the portal's. Null before the first heartbeat.",
@@ -131,9 +130,7 @@ class NodeIn(Strict):
     unbooked_rules_from = serializers.ChoiceField(
         choices=["policy", "node"], help_text="With `policy`, omit the other fields."
     )
-    unbooked_warn_after = Whole(
-        required=False, allow_null=True, min_value=0, max_value=_MAX_SECONDS
-    )
+    unbooked_warn_after = Whole(required=False, allow_null=True, min_value=0, max_value=_MAX_SECONDS)
     unbooked_end_after = Whole(required=False, allow_null=True, min_value=0, max_value=_MAX_SECONDS)
 
 
@@ -363,12 +360,7 @@ class NodeEvents(OperatorView):
 
 def _node(name: str) -> Node:
     """The node with its rack and its number of GPUs. Raises Refused `not_found`."""
-    node = (
-        Node.objects.filter(name=name)
-        .select_related("rack")
-        .annotate(gpu_count=Count("gpus"))
-        .first()
-    )
+    node = Node.objects.filter(name=name).select_related("rack").annotate(gpu_count=Count("gpus")).first()
     if node is None:
         raise missing("node")
     return node

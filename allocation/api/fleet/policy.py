@@ -69,9 +69,7 @@ class Policy(OperatorView):
     def get(self, request: Request) -> Response:
         """Returns the live version with the value of every parameter."""
         with self.operator_tx():
-            live = PolicyVersion.objects.select_related("created_by").get(
-                state=PolicyVersion.State.LIVE
-            )
+            live = PolicyVersion.objects.select_related("created_by").get(state=PolicyVersion.State.LIVE)
             return Response(PolicyOut(live).data)
 
 
@@ -101,9 +99,7 @@ class PolicyVersions(OperatorView):
         is not allowed."""
         sent = self.sent(PolicyIn)
         return self.operate(
-            lambda: policy_draft(
-                document=sent["document"], now=self.now, created_by_id=self.user.id
-            ),
+            lambda: policy_draft(document=sent["document"], now=self.now, created_by_id=self.user.id),
             PolicyVersionOut,
             status=201,
         )
@@ -112,9 +108,7 @@ class PolicyVersions(OperatorView):
 class PolicyVersionOne(OperatorView):
     """One version."""
 
-    @described(
-        "get_policy_version", "Retrieve a policy version (operators)", answer=PolicyVersionOut
-    )
+    @described("get_policy_version", "Retrieve a policy version (operators)", answer=PolicyVersionOut)
     def get(self, request: Request, number: int) -> Response:
         """Returns a version."""
         with self.operator_tx():
@@ -124,9 +118,7 @@ class PolicyVersionOne(OperatorView):
 class PolicyPreview(OperatorView):
     """What a version would change."""
 
-    @described(
-        "get_policy_preview", "Preview a policy version (operators)", answer=PolicyPreviewOut
-    )
+    @described("get_policy_preview", "Preview a policy version (operators)", answer=PolicyPreviewOut)
     def get(self, request: Request, number: int) -> Response:
         """Decides the present site by this version and by the live one, and compares the starts.
         Writes nothing."""

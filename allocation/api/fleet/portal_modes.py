@@ -34,9 +34,7 @@ class FreezeIn(Strict):
     """The reason and duration of a freeze."""
 
     reason = Text(max_length=120, help_text="Shown to everyone.")
-    length = Duration(
-        required=False, help_text="Without it the freeze lasts until an operator ends it."
-    )
+    length = Duration(required=False, help_text="Without it the freeze lasts until an operator ends it.")
 
 
 class ModeOut(serializers.Serializer[Any]):
@@ -56,9 +54,7 @@ class NodeLeaseOut(serializers.Serializer[Any]):
     """Whether the work on a node survives the outage."""
 
     node = serializers.CharField()
-    state = serializers.ChoiceField(
-        choices=["confirmed", "waiting", "not_heard", "too_old", "cut_off"]
-    )
+    state = serializers.ChoiceField(choices=["confirmed", "waiting", "not_heard", "too_old", "cut_off"])
     means = serializers.CharField(help_text="What the state means.")
     holds_work = serializers.BooleanField(help_text="True if bookings run here.")
     is_safe = serializers.BooleanField(help_text="True if the outage interrupts nothing here.")
@@ -131,9 +127,7 @@ class PortalOutageEnd(OperatorView):
     @described("act_end_outage", "End the planned outage (operators)", answer=ModeOut)
     def post(self, request: Request) -> HttpResponseBase:
         """Ends the outage and returns it. New leases have their usual length again."""
-        return self.operate(
-            lambda: mode_end(kind=OUTAGE, operator=self.user, now=self.now), ModeOut
-        )
+        return self.operate(lambda: mode_end(kind=OUTAGE, operator=self.user, now=self.now), ModeOut)
 
 
 class PortalFreeze(OperatorView):
@@ -168,6 +162,4 @@ class PortalFreezeEnd(OperatorView):
     @described("act_end_freeze", "End the decision freeze (operators)", answer=ModeOut)
     def post(self, request: Request) -> HttpResponseBase:
         """Ends the freeze and returns it. The next decision follows at once."""
-        return self.operate(
-            lambda: mode_end(kind=FREEZE, operator=self.user, now=self.now), ModeOut
-        )
+        return self.operate(lambda: mode_end(kind=FREEZE, operator=self.user, now=self.now), ModeOut)

@@ -127,9 +127,7 @@ class Requirements(OperatorView):
         if of == "class":
             self.require_operator()
             return self.operate(
-                lambda: _state(
-                    class_requirement_set(operator=self.user, terms=terms, now=self.now)
-                ),
+                lambda: _state(class_requirement_set(operator=self.user, terms=terms, now=self.now)),
                 RequirementOut,
                 201,
             )
@@ -169,9 +167,7 @@ class RequirementEnd(OperatorView):
         if self.caller.is_operator:
             return self.operate(
                 lambda: _state(
-                    class_requirement_end(
-                        operator=self.user, requirement_id=requirement_id, now=self.now
-                    )
+                    class_requirement_end(operator=self.user, requirement_id=requirement_id, now=self.now)
                 ),
                 RequirementOut,
             )
@@ -187,9 +183,7 @@ class RequirementEnd(OperatorView):
 class RequirementPeople(ApiView):
     """Who meets a requirement."""
 
-    @described(
-        "list_acceptances", "Who accepted or had it (tenant admins)", answer=page(AcceptanceOut)
-    )
+    @described("list_acceptances", "Who accepted or had it (tenant admins)", answer=page(AcceptanceOut))
     def get(self, request: Request, requirement_id: UUID) -> Response:
         """Lists acceptances of all versions of the tenant's people, the newest first."""
         with self.tx():

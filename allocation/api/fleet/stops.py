@@ -33,9 +33,7 @@ class StopIn(Strict):
         help_text="Slug of the tenant, tier or class; empty for the site.",
     )
     reason = Text(max_length=120, help_text="Shown to everybody who is stopped.")
-    length = Duration(
-        required=False, help_text="Without it the stop lasts until an operator ends it."
-    )
+    length = Duration(required=False, help_text="Without it the stop lasts until an operator ends it.")
 
 
 class StopOut(serializers.Serializer[Any]):
@@ -43,9 +41,7 @@ class StopOut(serializers.Serializer[Any]):
 
     id = serializers.UUIDField()
     scope = serializers.ChoiceField(choices=Stop.Scope.values)
-    name = serializers.CharField(
-        help_text="Slug of the tenant, tier or class, or id of the paused booking."
-    )
+    name = serializers.CharField(help_text="Slug of the tenant, tier or class, or id of the paused booking.")
     since = serializers.DateTimeField()
     until = serializers.DateTimeField(allow_null=True)
     reason = serializers.CharField()
@@ -73,16 +69,12 @@ class Stops(OperatorView):
         with self.tx():
             return list_response(StopOut(stops_in_force(self.now), many=True).data)
 
-    @described(
-        "act_begin_stop", "Stop new work (operators)", answer=StopOut, request=StopIn, status=201
-    )
+    @described("act_begin_stop", "Stop new work (operators)", answer=StopOut, request=StopIn, status=201)
     def post(self, request: Request) -> HttpResponseBase:
         """Begins a stop: new requests are refused, and what waits does not start. Running bookings
         continue. A stop of the same scope and name gets the new reason and end."""
         terms = _terms(self.sent(StopIn))
-        return self.operate(
-            lambda: stop_begin(operator=self.user, terms=terms, now=self.now), StopOut, 201
-        )
+        return self.operate(lambda: stop_begin(operator=self.user, terms=terms, now=self.now), StopOut, 201)
 
 
 @costly("preview", "GET", "HEAD", "POST")
@@ -108,9 +100,7 @@ class StopEnd(OperatorView):
     @described("act_end_stop", "End a stop (operators)", answer=StopOut)
     def post(self, request: Request, stop_id: UUID) -> HttpResponseBase:
         """Ends the stop and returns it. The next decision follows at once."""
-        return self.operate(
-            lambda: stop_end(operator=self.user, stop_id=stop_id, now=self.now), StopOut
-        )
+        return self.operate(lambda: stop_end(operator=self.user, stop_id=stop_id, now=self.now), StopOut)
 
 
 def _terms(sent: dict[str, Any]) -> StopTerms:

@@ -24,9 +24,7 @@ class TenantUseOut(serializers.Serializer[Any]):
         source="guaranteed_gpus", help_text="Over all classes; a slice is a fraction."
     )
     gpus_used = serializers.FloatField(source="used_gpus")
-    running = serializers.IntegerField(
-        source="phases.running", help_text="Bookings that have GPUs."
-    )
+    running = serializers.IntegerField(source="phases.running", help_text="Bookings that have GPUs.")
     paused = serializers.IntegerField(source="phases.paused")
     scheduled = serializers.IntegerField(
         source="phases.scheduled", help_text="Bookings with a place that have not started."
@@ -50,9 +48,7 @@ class TenantUseOut(serializers.Serializer[Any]):
 class TenantUse(OperatorView):
     """What all organisations use now."""
 
-    @described(
-        "list_tenant_use", "List what tenants use now (operators)", answer=page(TenantUseOut)
-    )
+    @described("list_tenant_use", "List what tenants use now (operators)", answer=page(TenantUseOut))
     def get(self, request: Request) -> Response:
         """Returns all organisations by name."""
         with self.operator_tx():

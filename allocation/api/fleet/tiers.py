@@ -30,12 +30,8 @@ class TierTermsIn(Strict):
     counts_against_guarantee = Flag(
         required=False, default=True, help_text="Without it the tier always borrows."
     )
-    pause_method = serializers.ChoiceField(
-        choices=Tier.PauseMethod.values, required=False, default="stop"
-    )
-    max_pauses = Whole(
-        required=False, allow_null=True, default=None, help_text="Null: as often as needed."
-    )
+    pause_method = serializers.ChoiceField(choices=Tier.PauseMethod.values, required=False, default="stop")
+    max_pauses = Whole(required=False, allow_null=True, default=None, help_text="Null: as often as needed.")
     credit_cap_seconds = Whole(
         required=False, default=4 * 3600, help_text="The most work done again that is not charged."
     )
@@ -53,13 +49,17 @@ class TierTermsIn(Strict):
         required=False, default=0, help_text="Percent of the price of time that is given up late."
     )
     no_show_after_seconds = Whole(
-        required=False, allow_null=True, default=None,
+        required=False,
+        allow_null=True,
+        default=None,
         help_text="Unused bookings end then, 0: never; null: as the policy says.",
-    )  # fmt: skip
+    )
     no_show_share = Whole(
-        required=False, allow_null=True, default=None,
+        required=False,
+        allow_null=True,
+        default=None,
         help_text="Percent of the rest of a no-show; null: as the policy says.",
-    )  # fmt: skip
+    )
     idle_action = serializers.ChoiceField(
         choices=Tier.IdleAction.values,
         required=False,
@@ -70,12 +70,8 @@ class TierTermsIn(Strict):
     lead_seconds = Whole(
         required=False, default=0, help_text="Bookings are made at least so long before they start."
     )
-    max_open = Whole(
-        required=False, allow_null=True, default=None, help_text="Open bookings of a person."
-    )
-    max_open_gpus = Whole(
-        required=False, allow_null=True, default=None, help_text="GPUs of these bookings."
-    )
+    max_open = Whole(required=False, allow_null=True, default=None, help_text="Open bookings of a person.")
+    max_open_gpus = Whole(required=False, allow_null=True, default=None, help_text="GPUs of these bookings.")
 
 
 class TierOut(serializers.Serializer[Any]):
@@ -137,9 +133,7 @@ class TierOne(ApiView):
                 raise missing("tier")
             return Response(TierOut(tier).data)
 
-    @described(
-        "set_tier", "Create or change a tier (operators)", answer=TierOut, request=TierTermsIn
-    )
+    @described("set_tier", "Create or change a tier (operators)", answer=TierOut, request=TierTermsIn)
     def put(self, request: Request, slug: str) -> Response:
         """Creates or changes the tier."""
         self.require_operator()

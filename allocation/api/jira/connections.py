@@ -44,9 +44,7 @@ class JiraConnectionIn(Strict):
     name = Text(max_length=80)
     url = serializers.CharField(max_length=300, help_text="`https://example.atlassian.net`.")
     flavour = serializers.ChoiceField(choices=JiraConnection.Flavour.values)
-    account = Text(
-        max_length=254, required=False, default="", allow_blank=True, help_text="Cloud only."
-    )
+    account = Text(max_length=254, required=False, default="", allow_blank=True, help_text="Cloud only.")
     token = serializers.CharField(
         max_length=1000,
         required=False,
@@ -262,18 +260,14 @@ class JiraProjectOne(ApiView):
         """Creates or replaces the mapping."""
         terms = ProjectTerms(key=jira_key, **self.sent(JiraProjectIn))
         with self.tx():
-            row = project_set(
-                actor=self.actor, connection_id=connection_id, terms=terms, now=self.now
-            )
+            row = project_set(actor=self.actor, connection_id=connection_id, terms=terms, now=self.now)
             return Response(JiraProjectOut(row).data)
 
     @described("delete_jira_project", "Remove the mapping of a Jira project", status=204)
     def delete(self, request: Request, connection_id: UUID, jira_key: str) -> Response:
         """Removes the mapping. Bookings stay."""
         with self.tx():
-            project_remove(
-                actor=self.actor, connection_id=connection_id, key=jira_key, now=self.now
-            )
+            project_remove(actor=self.actor, connection_id=connection_id, key=jira_key, now=self.now)
         return Response(status=204)
 
 
@@ -331,9 +325,7 @@ class JiraTest(ApiView):
 
         def work() -> Response:
             found = connection_one(self.actor, connection_id)
-            delivery = webhook_test(
-                actor=self.actor, webhook_id=found.receiver_id, now=self.now, kind=JIRA
-            )
+            delivery = webhook_test(actor=self.actor, webhook_id=found.receiver_id, now=self.now, kind=JIRA)
             return Response(DeliveryOut(delivery).data, status=202)
 
         return self.once(work)

@@ -80,17 +80,14 @@ class Statements(ApiView):
 
     queries = {"GET": StatementQuery}
 
-    @described(
-        "get_statement", "The statement of a month", answer=StatementOut, query=StatementQuery
-    )
+    @described("get_statement", "The statement of a month", answer=StatementOut, query=StatementQuery)
     def get(self, request: Request) -> Response:
         """Describes the statement and its sums by person, project, ticket, label and so on."""
         with self.tx():
             of = _which(self)
             statement = statement_of(of, group_check(self.query["by"]))
             sums = [
-                {"name": name, "lines": each.lines, "amount": each.amount}
-                for name, each in statement.groups
+                {"name": name, "lines": each.lines, "amount": each.amount} for name, each in statement.groups
             ]
             shown = StatementOut(
                 {

@@ -127,8 +127,11 @@ class DisputeAnswers(OperatorView):
 
         def work() -> StatementDispute:
             return dispute_answer(
-                operator=self.user, dispute_id=dispute_id, accept=sent["outcome"] == "accepted",
-                answer=sent["answer"], now=self.now,
-            )  # fmt: skip
+                operator=self.user,
+                dispute_id=dispute_id,
+                accept=sent["outcome"] == "accepted",
+                answer=sent["answer"],
+                now=self.now,
+            )
 
         return self.operate(work, DisputeOut)

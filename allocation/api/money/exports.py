@@ -86,9 +86,12 @@ class Exports(ApiView):
             slug = sent["project"]
             project = access_project(self.actor, slug, "project") if slug else None
             row = export_request(
-                actor=self.actor, project=project, month=month_read(sent["month"]).starts,
-                kind=sent["file"], now=self.now,
-            )  # fmt: skip
+                actor=self.actor,
+                project=project,
+                month=month_read(sent["month"]).starts,
+                kind=sent["file"],
+                now=self.now,
+            )
             return _answer(row, 202)
 
         return self.once(work)

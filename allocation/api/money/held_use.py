@@ -18,9 +18,7 @@ from tenants.platform.rest.schema import described
 
 
 def _amount(text: str, *, null: bool = False) -> serializers.DecimalField:
-    return serializers.DecimalField(
-        max_digits=20, decimal_places=3, help_text=text, allow_null=null
-    )
+    return serializers.DecimalField(max_digits=20, decimal_places=3, help_text=text, allow_null=null)
 
 
 class HeldUseOut(serializers.Serializer[Any]):

@@ -41,9 +41,7 @@ class RungEffectOut(serializers.Serializer[Any]):
     measure = serializers.ChoiceField(choices=Guardrail.Measure.values)
     percent = serializers.IntegerField()
     action = serializers.ChoiceField(choices=Guardrail.Action.values)
-    share = serializers.DecimalField(
-        max_digits=12, decimal_places=2, help_text="Percent of the amount now."
-    )
+    share = serializers.DecimalField(max_digits=12, decimal_places=2, help_text="Percent of the amount now.")
     acts = serializers.BooleanField(help_text="Whether the share is reached now.")
     stopped = serializers.IntegerField(
         help_text="Bookings of the period that `no_bookings` would have refused, or `approval` "
@@ -51,9 +49,7 @@ class RungEffectOut(serializers.Serializer[Any]):
     )
     amount = Money(max_digits=20, help_text="What those hold or cost.")
     first = serializers.DateTimeField(allow_null=True, help_text="When the first was requested.")
-    kept = serializers.IntegerField(
-        help_text="Bookings that `drain` or `pause` keep from starting."
-    )
+    kept = serializers.IntegerField(help_text="Bookings that `drain` or `pause` keep from starting.")
     held = Money(max_digits=20, help_text="What bookings hold, for `drain` and `pause`.")
     paused = serializers.IntegerField(help_text="Running bookings that `pause` would pause.")
     runs_on = serializers.IntegerField(help_text="Those that their tiers never pause.")
@@ -112,9 +108,7 @@ class PlatformLadderPreview(OperatorView):
 
 def _effects(view: ApiView, budget: Budget, sent: dict[str, Any]) -> dict[str, Any]:
     if len(sent.get("rungs", [])) > MOST_RUNGS:
-        raise invalid(
-            "too_many_rungs", refusal_text("too_many_rungs", most_rungs=MOST_RUNGS), "rungs"
-        )
+        raise invalid("too_many_rungs", refusal_text("too_many_rungs", most_rungs=MOST_RUNGS), "rungs")
     rungs = sent.get("rungs") or [
         {"measure": row.measure, "percent": row.percent, "action": row.action}
         for row in Guardrail.objects.filter(budget=budget)

@@ -161,9 +161,7 @@ class PriceDraftOne(OperatorView):
         def work() -> dict[str, Any]:
             profiles_check(terms)
             author = self.actor.user_id
-            return _shown(
-                price_draft_save(author_id=author, draft_id=draft_id, terms=terms, now=self.now)
-            )
+            return _shown(price_draft_save(author_id=author, draft_id=draft_id, terms=terms, now=self.now))
 
         return self.operate(work, PriceDraftOut)
 
@@ -209,9 +207,7 @@ class PriceDraftDiscard(OperatorView):
 
         def work() -> dict[str, Any]:
             operator = self.actor.user_id
-            return _shown(
-                price_draft_discard(operator_id=operator, draft_id=draft_id, now=self.now)
-            )
+            return _shown(price_draft_discard(operator_id=operator, draft_id=draft_id, now=self.now))
 
         return self.operate(work, PriceDraftOut)
 
@@ -246,9 +242,7 @@ def profiles_check(terms: DraftTerms) -> None:
     for gpu_class, _, profile in sorted(terms.slices):
         if profile not in known.get(gpu_class, ()):
             names = ", ".join(known.get(gpu_class, ())) or "none"
-            sentence = refusal_text(
-                "unknown_profile", gpu_class=gpu_class, profile=profile, names=names
-            )
+            sentence = refusal_text("unknown_profile", gpu_class=gpu_class, profile=profile, names=names)
             raise invalid("unknown_profile", sentence, "prices")
 
 

@@ -47,9 +47,7 @@ class ReportNew(Strict):
     project = Text(max_length=40, required=False, default="", help_text="Left out: all projects.")
     lab = Text(max_length=40, required=False, default="", help_text="By tenant admins.")
     cadence = serializers.ChoiceField(choices=ReportSubscription.Cadence.values)
-    format = serializers.ChoiceField(
-        choices=ReportSubscription.Format.values, required=False, default="pdf"
-    )
+    format = serializers.ChoiceField(choices=ReportSubscription.Format.values, required=False, default="pdf")
     at = Text(max_length=5, required=False, default="08:00", help_text="In the person's time zone.")
     person = Text(
         max_length=150,

@@ -31,9 +31,7 @@ class SpendOut(serializers.Serializer[Any]):
 
     name = serializers.CharField(help_text="Empty for charges without a campaign.")
     amount = Money(max_digits=20, min_value=None)
-    before = Money(
-        max_digits=20, min_value=None, help_text="On as many days that end where these begin."
-    )
+    before = Money(max_digits=20, min_value=None, help_text="On as many days that end where these begin.")
 
 
 class SpendQuery(Strict):
@@ -67,8 +65,7 @@ class Spend(ApiView):
         with self.tx():
             project = project_read(self.actor, self.query["project"])
             now, then = (
-                spend_of(StatementOf(self.actor.tenant_id, each, project), by)
-                for each in (days, before)
+                spend_of(StatementOf(self.actor.tenant_id, each, project), by) for each in (days, before)
             )
         sums = {name: _exact(now, name) for name in now.keys() | then.keys()}
         return list_response(

@@ -80,18 +80,18 @@ class VarianceQuery(Strict):
     project = Text(required=False, max_length=40)
     budget = serializers.UUIDField(required=False)
     day = Day(required=False)
-    unusual = serializers.BooleanField(
-        required=False, help_text="Only those that crossed the thresholds."
-    )
+    unusual = serializers.BooleanField(required=False, help_text="Only those that crossed the thresholds.")
 
 
 class VarianceRuleOut(Strict):
     """From when on spend is unusual: both thresholds have to be crossed."""
 
     percent = Whole(
-        min_value=1, max_value=1000, allow_null=True,
+        min_value=1,
+        max_value=1000,
+        allow_null=True,
         help_text="More than expected; null: nobody is notified.",
-    )  # fmt: skip
+    )
     amount = Money(max_digits=15, decimal_places=6, help_text="The least difference.")
 
 
@@ -155,9 +155,12 @@ class VarianceRule(ApiView):
             budget = access_budget(self.actor, budget_id)
             require_budget_right(self.actor, budget.owner)
             variance_rule_set(
-                actor_id=self.actor.user_id, budget=budget, percent=sent["percent"],
-                amount=sent["amount"], now=self.now,
-            )  # fmt: skip
+                actor_id=self.actor.user_id,
+                budget=budget,
+                percent=sent["percent"],
+                amount=sent["amount"],
+                now=self.now,
+            )
             return Response(_rule(budget))
 
 
@@ -213,9 +216,12 @@ class PlatformVarianceRule(OperatorView):
         with operator_tx():
             budget = access_platform_budget(budget_id)
             variance_rule_set(
-                actor_id=self.user.pk, budget=budget, percent=sent["percent"],
-                amount=sent["amount"], now=self.now,
-            )  # fmt: skip
+                actor_id=self.user.pk,
+                budget=budget,
+                percent=sent["percent"],
+                amount=sent["amount"],
+                now=self.now,
+            )
             return Response(_rule(budget))
 
 

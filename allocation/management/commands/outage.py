@@ -33,13 +33,9 @@ class Command(OperatorCommand):
         """Adds the action and its parameters."""
         parser.add_argument("act", choices=["begin", "end", "status"])
         parser.add_argument("--for", dest="length", default="20m", help="20m; at most 4h")
-        parser.add_argument(
-            "--reason", default="The portal is being upgraded", help="shown to everyone"
-        )
+        parser.add_argument("--reason", default="The portal is being upgraded", help="shown to everyone")
         operator_argument(parser)
-        parser.add_argument(
-            "--wait", type=int, default=60, help="seconds to wait for agents to confirm"
-        )
+        parser.add_argument("--wait", type=int, default=60, help="seconds to wait for agents to confirm")
         parser.add_argument(
             "--anyway", action="store_true", help="continue even if not every node has confirmed"
         )
@@ -51,9 +47,7 @@ class Command(OperatorCommand):
     def _begin(self, options: dict[str, Any]) -> None:
         operator = operator_required(options["operator"])
         length = length_read(options["length"]) or timedelta(0)
-        mode = outage_begin(
-            operator=operator, length=length, reason=options["reason"], now=timezone.now()
-        )
+        mode = outage_begin(operator=operator, length=length, reason=options["reason"], now=timezone.now())
         self.stdout.write(f"Announced until {mode.until:%H:%M:%S} UTC. Leases are extended.")
         unsafe = self._awaited(mode, options["wait"])
         if unsafe and not options["anyway"]:

@@ -29,9 +29,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Adds the entries to change."""
-        parser.add_argument(
-            "entries", nargs="*", metavar="name=value", help="`name=` restores the default"
-        )
+        parser.add_argument("entries", nargs="*", metavar="name=value", help="`name=` restores the default")
         operator_argument(parser)
 
     def handle(self, *_: object, entries: list[str], operator: str, **__: object) -> None:

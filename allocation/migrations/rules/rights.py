@@ -23,15 +23,15 @@ KEPT = (
     "allocation_series", "allocation_solverstate", "allocation_spendvariance", "allocation_standin",
     "allocation_statementdispute", "allocation_stop", "allocation_tierversion",
     "allocation_waitentry", "allocation_waitoffer",
-)  # fmt: skip
+)
 KEPT_BY_SYSTEM = (
     "allocation_gpumodel", "allocation_migplacement", "allocation_nodeexamination",
     "allocation_workspeed",
-)  # fmt: skip
+)
 KEPT_BY_OPS = (
     "allocation_gpusample", "allocation_gpuuse", "allocation_jiramessage", "allocation_queueplace",
     "allocation_statementexport",
-)  # fmt: skip
+)
 DELETES = (
     no_right("DELETE", *KEPT)
     + no_right("DELETE", *KEPT_BY_SYSTEM, roles=SYSTEM)
@@ -114,6 +114,6 @@ NOT_OF_OPS = no_right(
 ) + no_right(
     "UPDATE", "allocation_acceptance", "allocation_compactionorder", "allocation_decisionreplay",
     roles=OPS,
-)  # fmt: skip
+)
 
 SQL = DELETES + UPDATES + UPDATES_OF_SYSTEM + UPDATES_OF_OPS + NOT_OF_OPS

@@ -53,9 +53,7 @@ def array_shown(array: BookingArray) -> ArrayShown:
     """The array with its counts. Runs inside a transaction of its tenant."""
     counts = array_counts([array])[array.id]
     rows = Booking.objects.filter(array=array)
-    money = rows.aggregate(
-        held=Sum("hold_amount", filter=Q(state__in=OPEN)), charged=Sum("charged")
-    )
+    money = rows.aggregate(held=Sum("hold_amount", filter=Q(state__in=OPEN)), charged=Sum("charged"))
     held = money["held"] or Decimal(0)
     if array.holds_all and not array.outcome:
         held += Decimal(array.terms["hold_amount"]) * counts.later
@@ -65,12 +63,16 @@ def array_shown(array: BookingArray) -> ArrayShown:
 def array_counts(arrays: Iterable[BookingArray]) -> Mapping[UUID, ArrayCounts]:
     """The counts of several arrays, in one query."""
     arrays = list(arrays)
-    rows = Booking.objects.filter(array__in=arrays).values("array_id").annotate(
-        **COUNTED,
-        ended=Count("id", filter=Q(state=State.ENDED) & ~Q(result="failure")),
-        failed=Count("id", filter=_FAILED),
-        all=Count("id"),
-    )  # fmt: skip
+    rows = (
+        Booking.objects.filter(array__in=arrays)
+        .values("array_id")
+        .annotate(
+            **COUNTED,
+            ended=Count("id", filter=Q(state=State.ENDED) & ~Q(result="failure")),
+            failed=Count("id", filter=_FAILED),
+            all=Count("id"),
+        )
+    )
     found: dict[UUID, dict[str, Any]] = {row["array_id"]: {**row} for row in rows.order_by()}
     return {array.id: _counts(array, found.get(array.id, {})) for array in arrays}
 
@@ -82,10 +84,7 @@ def array_words(counts: ArrayCounts, count: int) -> str:
     paused = f", {counts.paused} paused" if counts.paused else ""
     scheduled = f", {counts.scheduled} scheduled" if counts.scheduled else ""
     ahead = counts.waiting + counts.later
-    return (
-        f"{counts.running} running{paused}{scheduled}, {ahead} waiting, "
-        f"{over} of {count} over{failed}"
-    )
+    return f"{counts.running} running{paused}{scheduled}, {ahead} waiting, {over} of {count} over{failed}"
 
 
 def array_elements(array: BookingArray) -> QuerySet[Booking]:

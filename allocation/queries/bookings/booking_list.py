@@ -218,9 +218,7 @@ def members_named(actor: Actor, word: str) -> QuerySet[Membership]:
     if not actor.is_tenant_admin:
         members = members.filter(project_id__in=list(actor.roles))
     names = Q(user__username__icontains=word)
-    return members.filter(
-        names | Q(user__first_name__icontains=word) | Q(user__last_name__icontains=word)
-    )
+    return members.filter(names | Q(user__first_name__icontains=word) | Q(user__last_name__icontains=word))
 
 
 def projects_named(actor: Actor, word: str) -> QuerySet[Project]:
@@ -270,7 +268,4 @@ def phases_of(bookings: QuerySet[Booking]) -> PhaseCounts:
 def phases_by(bookings: QuerySet[Booking], column: str) -> dict[Hashable, PhaseCounts]:
     """The counts of these bookings by the value of a column."""
     rows = bookings.order_by().values(column).annotate(**COUNTED)
-    return {
-        row[column]: PhaseCounts(**{name: row[name] for name in PhaseCounts.__slots__})
-        for row in rows
-    }
+    return {row[column]: PhaseCounts(**{name: row[name] for name in PhaseCounts.__slots__}) for row in rows}

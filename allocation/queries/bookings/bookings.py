@@ -85,9 +85,7 @@ def _own(actor: Actor) -> QuerySet[Booking]:
     return bookings_visible(actor).filter(owner_id=actor.user_id).select_related("project", "tier")
 
 
-def budgets_in_force(
-    actor: Actor, projects: Sequence[Project], now: datetime
-) -> list[BudgetFigures]:
+def budgets_in_force(actor: Actor, projects: Sequence[Project], now: datetime) -> list[BudgetFigures]:
     """The current budgets of these projects, in the order of the projects."""
     today = now.date()
     effects = budgets_figures(
@@ -132,15 +130,11 @@ def allocation_ids_of(booking: Booking) -> list[UUID]:
 
 
 def _gpus_of(booking: Booking, rows: Sequence[Allocation]) -> QuerySet[Gpu]:
-    wanted = [row.gpu_id for row in rows] or [
-        UUID(place["gpu"]) for place in booking.planned_places
-    ]
+    wanted = [row.gpu_id for row in rows] or [UUID(place["gpu"]) for place in booking.planned_places]
     return Gpu.objects.filter(id__in=wanted).select_related("node__rack")
 
 
-def _by_node(
-    gpus: Sequence[Gpu], slots: dict[UUID, list[Slots]], first: dict[UUID, UUID]
-) -> list[NodePlace]:
+def _by_node(gpus: Sequence[Gpu], slots: dict[UUID, list[Slots]], first: dict[UUID, UUID]) -> list[NodePlace]:
     nodes = {gpu.node_id: gpu.node for gpu in gpus}
     indices: dict[UUID, list[int]] = {}
     for node_id, index in (

@@ -45,9 +45,7 @@ _PARTS: Mapping[str, tuple[type[Model], Compiled[Any]]] = {
         MovedStart,
         Compiled(
             lambda _, keys: (
-                MovedStart.objects.filter(booking_id__in=keys)
-                .select_related("claimant")
-                .order_by("id")
+                MovedStart.objects.filter(booking_id__in=keys).select_related("claimant").order_by("id")
             )
         ),
     ),
@@ -63,16 +61,13 @@ _PARTS: Mapping[str, tuple[type[Model], Compiled[Any]]] = {
         Dependency,
         Compiled(
             lambda _, keys: (
-                Dependency.objects.filter(booking_id__in=keys)
-                .select_related("parent")
-                .order_by("id")
+                Dependency.objects.filter(booking_id__in=keys).select_related("parent").order_by("id")
             )
         ),
     ),
 }
 _HAS_ROWS = (
-    "EXISTS (SELECT FROM {table} "
-    "WHERE tenant_id = ANY (%(tenants)s) AND booking_id = ANY (%(bookings)s))"
+    "EXISTS (SELECT FROM {table} WHERE tenant_id = ANY (%(tenants)s) AND booking_id = ANY (%(bookings)s))"
 )
 # Most bookings have rows in few of the tables.
 _ARE_THERE = "SELECT " + ", ".join(
@@ -119,9 +114,7 @@ def parts_of(bookings: Collection[Booking]) -> dict[UUID, BookingParts]:
 def bookings_decided(bookings: Collection[UUID]) -> set[UUID]:
     """The ids of those without a request or a change that no cycle has looked at yet. A change that
     waits for room has reasons. Runs inside a transaction of their tenant."""
-    asked = BookingChange.objects.filter(
-        booking=OuterRef("id"), state=BookingChange.State.ASKED, reasons=[]
-    )
+    asked = BookingChange.objects.filter(booking=OuterRef("id"), state=BookingChange.State.ASKED, reasons=[])
     rows = Booking.objects.filter(id__in=bookings).exclude(state=State.REQUESTED)
     return set(rows.exclude(Exists(asked)).values_list("id", flat=True))
 

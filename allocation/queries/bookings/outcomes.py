@@ -20,8 +20,7 @@ def pause_record() -> PauseRecord:
     """The outcomes of the latest ended bookings, by kind."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT tier, gpu_class, borrowed, quarter, ended, paused"
-            " FROM portal_pause_outcomes(%s)",
+            "SELECT tier, gpu_class, borrowed, quarter, ended, paused FROM portal_pause_outcomes(%s)",
             [LATEST_ENDED],
         )
         return PauseRecord(Outcomes(*row) for row in cursor.fetchall())

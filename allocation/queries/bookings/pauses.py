@@ -34,9 +34,7 @@ def notices_of(actor: Actor) -> list[Pause]:
 def nodes_unreachable(booking: Booking, now: datetime) -> list[str]:
     """Names of the booking's nodes without a recent heartbeat."""
     live = Allocation.objects.filter(booking=booking, state__in=Allocation.LIVE)
-    nodes = Node.objects.filter(
-        gpus__in=live.values("gpu_id"), last_seen__lt=now - UNREACHABLE_AFTER
-    )
+    nodes = Node.objects.filter(gpus__in=live.values("gpu_id"), last_seen__lt=now - UNREACHABLE_AFTER)
     return list(nodes.order_by("name").values_list("name", flat=True).distinct())
 
 

@@ -52,8 +52,7 @@ def tenant_data(user: User, tenant: Tenant) -> dict[str, Any]:
     return {
         "tenant": tenant.slug,
         "roles": [
-            {"project": role.project or None, "role": role.role}
-            for role in own_roles(user.pk, tenant)
+            {"project": role.project or None, "role": role.role} for role in own_roles(user.pk, tenant)
         ],
         "is_connected_with_the_provider": SignOnIdentity.objects.filter(**place).exists(),
         "bookings": _bookings(user, tenant.id),

@@ -120,6 +120,10 @@ def rung_effect(
     if action == Action.DRAIN:
         return RungEffect(share, acts, kept=found.waiting, held=held)
     return RungEffect(
-        share, acts, kept=found.waiting, held=held, paused=found.pausable,
+        share,
+        acts,
+        kept=found.waiting,
+        held=held,
+        paused=found.pausable,
         runs_on=found.running - found.pausable,
-    )  # fmt: skip
+    )

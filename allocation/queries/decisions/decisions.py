@@ -141,9 +141,7 @@ def changed_bookings(number: int, actor: Actor | None, most: int = LINES) -> Cha
     tenants = {row.tenant_id for row in rows}
     moved = MovedStart.objects.filter(tenant_id__in=tenants, booking_id__in=shown, decision=number)
     receipts = {row.booking_id: row for row in moved.select_related("claimant")}
-    lines = (
-        ChangedBooking(row, tuple(by_booking.get(row.id, ())), receipts.get(row.id)) for row in rows
-    )
+    lines = (ChangedBooking(row, tuple(by_booking.get(row.id, ())), receipts.get(row.id)) for row in rows)
     return ChangedBookings(tuple(lines), len(ids))
 
 
@@ -165,9 +163,7 @@ def decisions_latest(
     return [(decided, len(changed)) for decided, changed in found.items()]
 
 
-def _of_decisions(
-    actor: Actor | None, number: int, lookup: str = "decided"
-) -> QuerySet[BookingEvent]:
+def _of_decisions(actor: Actor | None, number: int, lookup: str = "decided") -> QuerySet[BookingEvent]:
     return decision_events(actor).filter(**{lookup: number})
 
 

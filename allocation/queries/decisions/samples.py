@@ -59,6 +59,4 @@ def replay_metrics(now: datetime) -> Iterator[Metric]:
         tuple(Value(counts.get(each, 0), {"outcome": each}) for each in DecisionReplay.Outcome),
     )
     age = (now - report.at).total_seconds() if report else None
-    yield Metric(
-        "gpu_portal_decision_replays_age_seconds", "gauge", "Age of this sample.", (Value(age),)
-    )
+    yield Metric("gpu_portal_decision_replays_age_seconds", "gauge", "Age of this sample.", (Value(age),))

@@ -80,9 +80,7 @@ def work_speeds() -> dict[str, dict[str, int]]:
     """The relative speeds by kind of work and class, in thousandths."""
     found: dict[str, dict[str, int]] = {}
     rows = WorkSpeed.objects.order_by("workload", "gpu_class__order", "gpu_class")
-    for workload, gpu_class, thousandths in rows.values_list(
-        "workload", "gpu_class_id", "thousandths"
-    ):
+    for workload, gpu_class, thousandths in rows.values_list("workload", "gpu_class_id", "thousandths"):
         found.setdefault(workload, {})[gpu_class] = thousandths
     return found
 

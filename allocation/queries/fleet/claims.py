@@ -51,9 +51,7 @@ class ClaimsReport:
     dropped: Mapping[str, int]
 
 
-def claims_report(
-    since: datetime, now: datetime, cool_down: timedelta, margin: timedelta
-) -> ClaimsReport:
+def claims_report(since: datetime, now: datetime, cool_down: timedelta, margin: timedelta) -> ClaimsReport:
     """Everything since `since`.
 
     A run is left alone for the `cool_down` of the policy after a pause. `margin` is how long
@@ -83,9 +81,7 @@ def _longest_hold(cool_down: timedelta) -> timedelta:
     return max(held, default=timedelta(0))
 
 
-def _claims_add(
-    found: dict[UUID, TenantClaims], since: datetime, now: datetime, bound: timedelta
-) -> None:
+def _claims_add(found: dict[UUID, TenantClaims], since: datetime, now: datetime, bound: timedelta) -> None:
     rows = Booking.objects.filter(claimed_from__gte=since).values_list(
         "tenant_id", "claimed_from", "ended_at"
     )

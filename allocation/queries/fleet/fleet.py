@@ -170,9 +170,7 @@ def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None)
     if node is not None:
         nodes = nodes.filter(name=node)
     gpus = list(
-        Gpu.objects.filter(node__in=nodes.order_by())
-        .select_related("model", "gpu_class")
-        .order_by("index")
+        Gpu.objects.filter(node__in=nodes.order_by()).select_related("model", "gpu_class").order_by("index")
     )
     computes = _computes(gpus)
     blocks = _blocks(tenant_id=tenant_id, gpus=gpus, computes=computes, now=now)
@@ -316,11 +314,24 @@ def _foreign(now: datetime) -> list[tuple[UUID, Block]]:
             [now, now + timedelta(seconds=1)],
         )
         return [
-            (gpu_id, Block(None, start, size, None, profile is None, None, since, until,
-                           mine=False, thousandths=share))
+            (
+                gpu_id,
+                Block(
+                    None,
+                    start,
+                    size,
+                    None,
+                    profile is None,
+                    None,
+                    since,
+                    until,
+                    mine=False,
+                    thousandths=share,
+                ),
+            )
             for gpu_id, profile, start, size, since, until, share in cursor.fetchall()
             if since <= now < until
-        ]  # fmt: skip
+        ]
 
 
 def _computes(gpus: Sequence[Gpu]) -> Computes:

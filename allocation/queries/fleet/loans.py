@@ -29,6 +29,4 @@ def loans_text(tiers: Iterable[Tier]) -> str:
         for tier in tiers
         if tier.counts_against_guarantee and not tier.pausable
     )
-    return ", ".join(
-        f"{name} for at most {duration_words(seconds)}" for name, seconds in found if seconds
-    )
+    return ", ".join(f"{name} for at most {duration_words(seconds)}" for name, seconds in found if seconds)

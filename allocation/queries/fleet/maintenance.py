@@ -34,9 +34,7 @@ def in_scope(maintenance: Maintenance) -> Q:
     return Q(gpu__node__rack=maintenance.rack_id)
 
 
-def maintenance_by_gpu(
-    rows: Iterable[Maintenance], gpus: Iterable[Gpu]
-) -> Iterator[tuple[Gpu, Maintenance]]:
+def maintenance_by_gpu(rows: Iterable[Maintenance], gpus: Iterable[Gpu]) -> Iterator[tuple[Gpu, Maintenance]]:
     """Each GPU with each maintenance that covers it. The GPUs need their nodes loaded."""
     rows = list(rows)
     if not rows:

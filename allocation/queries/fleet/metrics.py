@@ -162,9 +162,7 @@ def _nodes(now: datetime) -> Iterator[Metric]:
         ("unanswering", "Nodes that get no new work because they are unreachable."),
     ):
         yield Metric(f"gpu_portal_nodes_{key}", "gauge", help_, (Value(row[key]),))
-    yield Metric(
-        "gpu_portal_nodes_clock_wrong", "gauge", "Nodes with a wrong clock.", (Value(row["wrong"]),)
-    )
+    yield Metric("gpu_portal_nodes_clock_wrong", "gauge", "Nodes with a wrong clock.", (Value(row["wrong"]),))
     slow = GpuEvent.objects.filter(kind=GpuEvent.Kind.SLOW, until=None).count()
     yield Metric("gpu_portal_nodes_slow_starts", "gauge", "Nodes with slow starts.", (Value(slow),))
     counts = list(Node.objects.values("name", *(field for field, _ in _COUNTED)))
@@ -279,8 +277,7 @@ def database_size_metrics() -> Iterator[Metric]:
     with connection.cursor() as cursor:
         # pg_database_size requires the CONNECT privilege, which the operators' role lacks.
         cursor.execute(
-            "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
-            " WHERE relkind IN ('r', 'm')"
+            "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind IN ('r', 'm')"
         )
         (whole,) = cursor.fetchone()
         cursor.execute(

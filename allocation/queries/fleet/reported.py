@@ -88,8 +88,7 @@ def is_plannable(placements: Sequence[wire.Placement]) -> bool:
             for place in placements
         )
         and is_expressible(
-            Placement(p.profile, p.start, p.size, p.compute, p.profile_id, p.max)
-            for p in placements
+            Placement(p.profile, p.start, p.size, p.compute, p.profile_id, p.max) for p in placements
         )
     )
 

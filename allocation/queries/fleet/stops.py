@@ -35,9 +35,7 @@ def stops_in_force(now: datetime) -> list[Stop]:
     return [stop for stop in _stops_open() if stop.is_in_force(now)]
 
 
-def stops_covering(
-    tenant_id: UUID, tier: str, classes: Collection[str], now: datetime
-) -> list[Stop]:
+def stops_covering(tenant_id: UUID, tier: str, classes: Collection[str], now: datetime) -> list[Stop]:
     """The current stops of a request that names these classes; none is of one booking."""
     return [stop for stop in stops_in_force(now) if _covers(stop, tenant_id, tier, classes)]
 
@@ -73,9 +71,7 @@ def stop_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:
 
     None if the booking's own reasons state it already.
     """
-    if booking.state not in STARTS_LATER or any(
-        each.get("code") in STOP_CODES for each in booking.reasons
-    ):
+    if booking.state not in STARTS_LATER or any(each.get("code") in STOP_CODES for each in booking.reasons):
         return None
     stops = stops_of(booking, now)
     if not stops:

@@ -162,9 +162,7 @@ def use_of_gpu(*, gpu: UUID, since: datetime, until: datetime, now: datetime) ->
     return _curve("gpu_id = %(whose)s AND slot IS NULL", gpu, since, until, now)
 
 
-def _curve(
-    where: str, whose: UUID | list[UUID], since: datetime, until: datetime, now: datetime
-) -> UseCurve:
+def _curve(where: str, whose: UUID | list[UUID], since: datetime, until: datetime, now: datetime) -> UseCurve:
     until = max(since, min(until, now))
     step = _step(since, until, now)
     since = _floor(since, min(step, ROLLUP_STEP))
@@ -246,10 +244,7 @@ def utilisation_traces(
             sums[allocation, int((at - first) / step)].append(busy)
     return {
         allocation: UtilisationTrace(
-            tuple(
-                (first + step * number, _mean(sums.get((allocation, number))))
-                for number in range(steps)
-            )
+            tuple((first + step * number, _mean(sums.get((allocation, number)))) for number in range(steps))
         )
         for allocation in allocations
     }

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal[
-    "idle", "held_down", "memory_bound", "input_bound", "compute_bound", "steady", "unknown"
-]
+Kind = Literal["idle", "held_down", "memory_bound", "input_bound", "compute_bound", "steady", "unknown"]
 
 SHORTEST_S = 600
 # The measured fraction of the period that is required: for any result, and for idle.

@@ -91,7 +91,5 @@ def finding_of(kind: str, code: int, recovery: str | None = None) -> Finding:
 def essential_failed(checks: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Returns the failed essential checks by name."""
     return {
-        check["name"]: check
-        for check in checks
-        if check["state"] == "fail" and check["name"] in ESSENTIAL
+        check["name"]: check for check in checks if check["state"] == "fail" and check["name"] in ESSENTIAL
     }

@@ -20,8 +20,11 @@ class PresencePolicy:
 
 # Upper bounds. All values are whole numbers from zero.
 PRESENCE_POLICY_MAX = {
-    "no_show_after": 86_400, "no_show_share": 100, "idle_after": 86_400, "idle_below": 100,
-}  # fmt: skip
+    "no_show_after": 86_400,
+    "no_show_share": 100,
+    "idle_after": 86_400,
+    "idle_below": 100,
+}
 LAST_WARNING = 300
 """Seconds before the limit at which the owner gets the last warning."""
 

@@ -25,9 +25,7 @@ class NodePolicy:
     @property
     def is_escalation_valid(self) -> bool:
         """Whether every process gets a warning, and time to read it, before it is ended."""
-        return is_escalation_valid(
-            self.unbooked_warn_after or None, self.unbooked_end_after or None
-        )
+        return is_escalation_valid(self.unbooked_warn_after or None, self.unbooked_end_after or None)
 
 
 WARNING_LEAD_SECONDS = 60

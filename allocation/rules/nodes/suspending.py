@@ -6,9 +6,7 @@ from collections.abc import Iterable
 MIN_DRIVER = 550
 
 
-def why_not_suspendable(
-    *, devices: int, is_divided: bool, drivers: Iterable[str] = ()
-) -> str | None:
+def why_not_suspendable(*, devices: int, is_divided: bool, drivers: Iterable[str] = ()) -> str | None:
     """Returns why a booking can't be suspended and is stopped instead, or None if it can.
 
     `is_divided`: its devices are slices or shares. `drivers` are the driver versions of its nodes;

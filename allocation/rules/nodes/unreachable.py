@@ -50,9 +50,7 @@ class AnswerWatch(Generic[N]):
     def __init__(self) -> None:
         self._nodes: dict[N, _LastAnswer] = {}
 
-    def turn(
-        self, signs: Mapping[N, Beat], steady_now: float, policy: NodePolicy
-    ) -> AnswerStates[N]:
+    def turn(self, signs: Mapping[N, Beat], steady_now: float, policy: NodePolicy) -> AnswerStates[N]:
         """Updates the watch with the newest heartbeats and returns the nodes by state."""
         self._nodes = {node: each for node, each in self._nodes.items() if node in signs}
         for node, sign in signs.items():

@@ -16,9 +16,7 @@ Key = tuple[str | int, ...]
 """The path of a value: table names, and indexes into lists from 0."""
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?")
-_PAIR = re.compile(
-    r"\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\")(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"))*)\s*="
-)
+_PAIR = re.compile(r"\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\")(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"))*)\s*=")
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 
 

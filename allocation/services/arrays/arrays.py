@@ -135,9 +135,7 @@ def ranges_of(array: BookingArray, text: str) -> list[Range]:
     return found
 
 
-def array_cancel(
-    *, actor: Actor, array: BookingArray, ranges: Sequence[Range] | None, now: datetime
-) -> int:
+def array_cancel(*, actor: Actor, array: BookingArray, ranges: Sequence[Range] | None, now: datetime) -> int:
     """Cancels elements: those of the ranges, or all. Returns how many.
 
     Elements that have started end; those that have not begun cost nothing. Idempotent.
@@ -149,11 +147,7 @@ def array_cancel(
     with transaction.atomic():
         array = array_lock(array.id)
         cancelled = 0
-        ahead = [
-            (max(first, array.next_index), last)
-            for first, last in chosen
-            if last >= array.next_index
-        ]
+        ahead = [(max(first, array.next_index), last) for first, last in chosen if last >= array.next_index]
         if not array.outcome and ahead:
             before = _covered(array.cancelled)
             array.cancelled = joined([*map(tuple, array.cancelled), *ahead])
@@ -258,7 +252,5 @@ def _rest_hold(array: BookingArray, now: datetime) -> None:
         raise refused[array.id]
 
 
-def _audit(
-    actor: Actor, action: str, array: BookingArray, now: datetime, detail: dict[str, Any]
-) -> None:
+def _audit(actor: Actor, action: str, array: BookingArray, now: datetime, detail: dict[str, Any]) -> None:
     actor_record(actor, action, ("array", array.id), now, {"label": array.label, **detail})

@@ -126,9 +126,7 @@ def _progress(array: BookingArray) -> dict[str, int]:
     return found
 
 
-def _stop_if_due(
-    array: BookingArray, seen: dict[str, int], now: datetime, *, is_turn: bool
-) -> None:
+def _stop_if_due(array: BookingArray, seen: dict[str, int], now: datetime, *, is_turn: bool) -> None:
     terms = Terms.from_json(array.terms)
     most = array.stop_after_failures
     if most is not None and seen["failed"] >= most:

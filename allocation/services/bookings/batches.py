@@ -34,9 +34,7 @@ MOST_ITEMS = 1_000
 Answer = Booking | Refused
 
 
-def batch_request(
-    *, actor: Actor, items: Sequence[BookingRequest | Refused], now: datetime
-) -> list[Answer]:
+def batch_request(*, actor: Actor, items: Sequence[BookingRequest | Refused], now: datetime) -> list[Answer]:
     """Creates the bookings of a batch and returns an answer for each item, in order.
 
     Items that were refused before keep their refusal. Equal requests are checked once, and the
@@ -100,9 +98,7 @@ def items_request(*, actor: Actor, items: Sequence[Item | Refused], now: datetim
     return [answers[index] for index in range(len(items))]
 
 
-def _hook_asked(
-    actor: Actor, items: Sequence[Item | Refused], now: datetime
-) -> list[Item | Refused]:
+def _hook_asked(actor: Actor, items: Sequence[Item | Refused], now: datetime) -> list[Item | Refused]:
     """The items as the policy hook lets them pass; it is asked once, about those in projects that
     the actor may book in."""
     found = list(items)
@@ -211,9 +207,7 @@ class _Admissions:
     def of(self, item: BookingRequest) -> AdmittedRequest:
         """The admitted request. Raises Refused."""
         if item.project not in self._projects:
-            self._projects[item.project] = access_project_to_book(
-                self._actor, item.project, "project"
-            )
+            self._projects[item.project] = access_project_to_book(self._actor, item.project, "project")
         project = self._projects[item.project]
         key = (item.project, item.tier, item.ask)
         if key not in self._known:

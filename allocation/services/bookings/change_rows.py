@@ -129,9 +129,7 @@ def change_wait(booking: Booking, change: BookingChange, kept: Kept, now: dateti
     booking_change(booking, event=Event("change_waits", text, detail=detail), now=now)
 
 
-def terms_apply(
-    booking: Booking, terms: Terms, event: Event, now: datetime, **facts: object
-) -> None:
+def terms_apply(booking: Booking, terms: Terms, event: Event, now: datetime, **facts: object) -> None:
     """Writes new terms of a locked booking under a new revision, with the event.
 
     A `state` among the facts is a step to another state.

@@ -78,9 +78,7 @@ def booking_request(
         return booking_create(actor, request, now, booking_id or uuid4())
 
 
-def booking_create(
-    actor: Actor, request: BookingRequest, now: datetime, booking_id: UUID
-) -> Booking:
+def booking_create(actor: Actor, request: BookingRequest, now: datetime, booking_id: UUID) -> Booking:
     """Does the same as `booking_request` in the caller's transaction, which has to end on a
     refusal."""
     project = access_project_to_book(actor, request.project, "project")
@@ -98,9 +96,7 @@ def booking_create(
         request,
         admission,
         offer_price(admission, PriceShelf.read(request.priced_at or now)),
-        campaign=campaign_to_charge(
-            project, request.campaign, request.labels, request.external_ref
-        ),
+        campaign=campaign_to_charge(project, request.campaign, request.labels, request.external_ref),
     )
     (answer,) = bookings_create(actor, {booking_id: admitted}, now).values()
     if isinstance(answer, Refused):

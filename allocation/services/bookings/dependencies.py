@@ -108,15 +108,11 @@ def _advance(booking_id: UUID, now: datetime) -> None:
             parent = rows[answers.index(False)].parent
             why = reason_data(reason("dependency_failed", booking=parent.label))
             text = event_text("because", because=why)
-            booking_withdraw(
-                booking, text, now, outcome="dependency", reasons=[why], awaits_parents=False
-            )
+            booking_withdraw(booking, text, now, outcome="dependency", reasons=[why], awaits_parents=False)
         elif None not in answers:
             last = max(row.parent.ended_at or now for row in rows)
             event = Event("changed", event_text("parents_over"))
-            booking_change(
-                booking, event=event, now=now, awaits_parents=False, ranked_at=last, reasons=[]
-            )
+            booking_change(booking, event=event, now=now, awaits_parents=False, ranked_at=last, reasons=[])
             task_request("allocation.cycle")
         elif booking.state == State.REQUESTED:
             parent = rows[answers.index(None)].parent

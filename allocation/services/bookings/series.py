@@ -100,9 +100,7 @@ def series_request(
     return series
 
 
-def _series_of(
-    actor: Actor, request: BookingRequest, repeat: Repeat, dates: Dates, now: datetime
-) -> Series:
+def _series_of(actor: Actor, request: BookingRequest, repeat: Repeat, dates: Dates, now: datetime) -> Series:
     """The row of a series, not saved, without its id and its project."""
     return Series(
         tenant_id=actor.tenant_id,
@@ -154,9 +152,7 @@ def series_dates(request: BookingRequest, repeat: Repeat) -> tuple[Dates, tuple[
     return dates, tuple(map(Window, dates.starts, ends))
 
 
-def _audit(
-    actor: Actor, action: str, series: Series, now: datetime, detail: dict[str, Any]
-) -> None:
+def _audit(actor: Actor, action: str, series: Series, now: datetime, detail: dict[str, Any]) -> None:
     actor_record(actor, action, ("series", series.id), now, detail)
 
 
@@ -179,9 +175,7 @@ def _bookings_request(
         asker=Asker(actor.user_id, is_many=True),
     )
     shelf = PriceShelf.read(request.priced_at or now)
-    campaign = campaign_to_charge(
-        series.project, request.campaign, request.labels, request.external_ref
-    )
+    campaign = campaign_to_charge(series.project, request.campaign, request.labels, request.external_ref)
     requests: dict[UUID, AdmittedRequest] = {}
     for place, window in enumerate(windows):
         try:

@@ -83,9 +83,7 @@ def compaction_order(*, operator: User, key: str, now: datetime) -> CompactionOr
         return order
     moved = [move.booking for move in proposal.moves]
     after = {"for": order.beneficiary.label, "moves": len(moved), "document": order.document}
-    platform_record(
-        operator.id, "compaction.ordered", ("compaction_order", order.id), now, after=after
-    )
+    platform_record(operator.id, "compaction.ordered", ("compaction_order", order.id), now, after=after)
     for booking in Booking.objects.filter(id__in=[proposal.beneficiary, *moved]).order_by("id"):
         audit_record(
             tenant_id=booking.tenant_id,

@@ -86,9 +86,7 @@ _FOR_MODES, _FOR_NODES = ("modes", "pins"), ("suspended", "unpublished")
 _kept = Kept()
 _rest = Rest()
 _searches = Searches()
-_live_policy = Compiled(
-    lambda _now, _keys: PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE)
-)
+_live_policy = Compiled(lambda _now, _keys: PolicyVersion.objects.filter(state=PolicyVersion.State.LIVE))
 _LEAD = """
 INSERT INTO allocation_solverstate AS fence (id, leader_term, epoch) VALUES (1, 1, 1)
 ON CONFLICT (id) DO UPDATE SET leader_term = fence.leader_term + 1
@@ -319,9 +317,13 @@ def _decide(
     decision.leader_term, decision.solve_ms = term, solve_ms
     try:
         withheld = plan_apply(
-            changes=changes, snapshot=snapshot, decision=decision, term=term, now=now,
+            changes=changes,
+            snapshot=snapshot,
+            decision=decision,
+            term=term,
+            now=now,
             is_last=is_last,
-        )  # fmt: skip
+        )
     except (PlanStale, IntegrityError) as error:
         return _drop_record(error)
     decision_log.written(decision)

@@ -126,9 +126,13 @@ class DecisionLog:
         state = _State.of(*rows)
         self._made = state, None
         return _decision(
-            state, plan, policy, now,
-            snapshot=zlib.compress(encode(snapshot), 6), plan_bytes=zlib.compress(encode(plan), 6),
-        )  # fmt: skip
+            state,
+            plan,
+            policy,
+            now,
+            snapshot=zlib.compress(encode(snapshot), 6),
+            plan_bytes=zlib.compress(encode(plan), 6),
+        )
 
     def written(self, decision: Decision) -> None:
         """Makes the last record, which is in the database now, the base of the next one."""
@@ -138,14 +142,17 @@ class DecisionLog:
         size = len(decision.snapshot) + len(decision.plan)
         if base is None:
             dictionary = dictionary_of(state.snapshot, state.plan)
-            self._base = _Base(
-                decision.id, decision.id, decision.at, size, 0, dictionary, state
-            )  # fmt: skip
+            self._base = _Base(decision.id, decision.id, decision.at, size, 0, dictionary, state)
             return
         self._base = _Base(
-            decision.id, base.keyframe, base.keyframe_at, base.keyframe_bytes,
-            base.delta_bytes + size, base.dictionary, state,
-        )  # fmt: skip
+            decision.id,
+            base.keyframe,
+            base.keyframe_at,
+            base.keyframe_bytes,
+            base.delta_bytes + size,
+            base.dictionary,
+            state,
+        )
 
     def _is_base(self, now: datetime) -> bool:
         base = self._base
@@ -166,16 +173,17 @@ class DecisionLog:
     ) -> Decision:
         before = base.state
         changes = difference(before.snapshot, rows[0]), difference(before.plan, rows[1])
-        state = _State(
-            *rows, before.snapshot_digest.after(changes[0]), before.plan_digest.after(changes[1])
-        )
+        state = _State(*rows, before.snapshot_digest.after(changes[0]), before.plan_digest.after(changes[1]))
         self._made = state, base
         plan_bytes = delta_encode(before.plan, changes[1]) if is_in_order(rows[1]) else encode(plan)
         made = _decision(
-            state, plan, policy, now,
+            state,
+            plan,
+            policy,
+            now,
             snapshot=_packed(delta_encode(before.snapshot, changes[0]), base.dictionary),
             plan_bytes=_packed(plan_bytes, base.dictionary),
-        )  # fmt: skip
+        )
         made.keyframe_id, made.base_id = base.keyframe, base.decision
         return made
 
@@ -202,9 +210,7 @@ def decision_rebuild(chain: Sequence[Decision]) -> Stored:
     snapshot = decode(Snapshot, zlib.decompress(first.snapshot))
     plan_bytes = zlib.decompress(first.plan)
     if decision.format < Decision.ROWS:
-        return Stored(
-            snapshot, plan_bytes, has_digests=digest(snapshot) == decision.snapshot_sha256
-        )
+        return Stored(snapshot, plan_bytes, has_digests=digest(snapshot) == decision.snapshot_sha256)
     plan = decode(Plan, plan_bytes)
     rows = rows_of(snapshot), rows_of(plan)
     dictionary = dictionary_of(*rows)

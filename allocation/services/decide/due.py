@@ -110,13 +110,25 @@ _QUESTIONS: Mapping[str, Question] = {
     "pins": lambda _: pins_of_modes(),
     "suspended": suspended_work_over,
     "unpublished": lambda _: nodes_unpublished(),
-}  # fmt: skip
+}
 # Each of these gives a turn something to do.
 _ANY_OF = (
     "departures",
-    "calendar_cuts", "runs_over", "leaving_over", "offers", "approvals", "entries", "rivals",
-    "places_lapsed", "more_time", "changes_due", "dependencies", "requested", "starts", "resumes",
-)  # fmt: skip
+    "calendar_cuts",
+    "runs_over",
+    "leaving_over",
+    "offers",
+    "approvals",
+    "entries",
+    "rivals",
+    "places_lapsed",
+    "more_time",
+    "changes_due",
+    "dependencies",
+    "requested",
+    "starts",
+    "resumes",
+)
 _HARDWARE = ("maintenance", "to_vacate", "blocked")
 # Planning a maintenance requests a turn, so the tick watches only its deadline.
 _HARDWARE_NOW = ("maintenance_acts", "to_vacate", "blocked")

@@ -242,7 +242,5 @@ class Searches:
         quiet = self._classes.of(taken.rows)
         if not quiet:
             return taken
-        rows = replace(
-            taken.rows, tables={**taken.rows.tables, "quiet": {name: name for name in quiet}}
-        )
+        rows = replace(taken.rows, tables={**taken.rows.tables, "quiet": {name: name for name in quiet}})
         return replace(taken, snapshot=replace(taken.snapshot, quiet=quiet), rows=rows)

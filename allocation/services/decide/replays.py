@@ -36,9 +36,15 @@ RUN_MOST = timedelta(minutes=10)
 ATTEMPTS = 3
 DAY = timedelta(days=1)
 _RESULT = (
-    "finished_at", "outcome", "note", "comparison", "snapshot_sha256", "plan_sha256", "software",
+    "finished_at",
+    "outcome",
+    "note",
+    "comparison",
+    "snapshot_sha256",
+    "plan_sha256",
+    "software",
     "took_ms",
-)  # fmt: skip
+)
 
 
 def replay_request(*, person_id: int, number: int, now: datetime) -> ReplayFacts:

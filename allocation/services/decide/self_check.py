@@ -42,18 +42,14 @@ def invariants_run(now: datetime) -> int:
     """Checks every invariant of the database; returns the number of violations."""
     found = invariants_check()
     for violation in found:
-        logger.error(
-            "Broken invariant %s, %s: %s", violation.promise, violation.name, violation.detail
-        )
+        logger.error("Broken invariant %s, %s: %s", violation.promise, violation.name, violation.detail)
     cache.set(_CHECKED, {"violations": len(found), "at": now.timestamp()}, timeout=None)
     return len(found)
 
 
 def cycle_failure_note(error: Exception, snapshot_sha256: str) -> None:
     """Counts a cycle in which the solver failed; earlier decisions stay."""
-    logger.error(
-        "The solver failed on snapshot %s; earlier decisions stay", snapshot_sha256, exc_info=error
-    )
+    logger.error("The solver failed on snapshot %s; earlier decisions stay", snapshot_sha256, exc_info=error)
     try:
         cache.add(_FAILED, 0, timeout=None)
         cache.incr(_FAILED)

@@ -13,9 +13,7 @@ MOST_TRIES = 24
 """Plans that are tried in one turn: enough to find one of a thousand requests, or two of fifty."""
 
 
-def decided_without(
-    snapshot: Snapshot, decide: Callable[[Snapshot], Plan]
-) -> tuple[Snapshot, Plan] | None:
+def decided_without(snapshot: Snapshot, decide: Callable[[Snapshot], Plan]) -> tuple[Snapshot, Plan] | None:
     """Returns a plan for a part of the snapshot, and the part; None if there is none.
 
     Set aside are requests without a planned start, changes, and later ends: dates of a series, and
@@ -50,9 +48,7 @@ def decided_without(
 def _askers(snapshot: Snapshot) -> list[str]:
     """What can be set aside, the oldest first, each once."""
     asked = [(each.submitted, each.series or each.booking) for each in _new(snapshot)]
-    asked += [
-        (each.target.submitted, each.group or each.target.booking) for each in snapshot.changes
-    ]
+    asked += [(each.target.submitted, each.group or each.target.booking) for each in snapshot.changes]
     asked += [
         (each.request.submitted if each.request else snapshot.now, each.booking)
         for each in snapshot.extensions
@@ -74,12 +70,8 @@ def _only(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
     return replace(
         snapshot,
         requests=tuple(
-            each
-            for each in snapshot.requests
-            if not _is_new(each) or (each.series or each.booking) in kept
+            each for each in snapshot.requests if not _is_new(each) or (each.series or each.booking) in kept
         ),
-        changes=tuple(
-            each for each in snapshot.changes if (each.group or each.target.booking) in kept
-        ),
+        changes=tuple(each for each in snapshot.changes if (each.group or each.target.booking) in kept),
         extensions=tuple(each for each in snapshot.extensions if each.booking in kept),
     )

@@ -49,9 +49,7 @@ logger = logging.getLogger(__name__)
 STEPS_MOST = len(get_args(wire.StepName))
 _nodes_named = Compiled(lambda _, keys: Node.objects.filter(name__in=keys), keys="text")
 _allocations_here = Compiled(
-    lambda _, keys: Allocation.objects.filter(id__in=keys, gpu__node=ANY_NODE).only(
-        "id", "state", "saved_at"
-    )
+    lambda _, keys: Allocation.objects.filter(id__in=keys, gpu__node=ANY_NODE).only("id", "state", "saved_at")
 )
 _bookings_locked = Compiled(
     lambda _, keys: (
@@ -117,9 +115,7 @@ def _dropped(node: Node, stale: _Stale) -> str:
     return "stale"
 
 
-def _message(
-    node: Node, message: wire.Report | wire.Inventory | wire.Examination, now: datetime
-) -> None:
+def _message(node: Node, message: wire.Report | wire.Inventory | wire.Examination, now: datetime) -> None:
     if isinstance(message, wire.Report):
         _report(node, message, now)
         return
@@ -131,9 +127,7 @@ def _message(
                 raise _Stale
             locked.inventory_seq = message.seq
         inventory_apply(node=locked, inventory=message, now=now)
-    elif not examination_apply(
-        node=locked, examination=message, at=_moment(message.at, now), now=now
-    ):
+    elif not examination_apply(node=locked, examination=message, at=_moment(message.at, now), now=now):
         raise _Stale
 
 
@@ -181,9 +175,7 @@ def _broken_runs(broken: Mapping[UUID, FleetText], now: datetime) -> None:
     """Starts bookings again whose run an error broke while the hardware stays in service."""
     if not broken:
         return
-    rows = (
-        Allocation.objects.filter(id__in=broken).select_related("gpu__node").order_by("booking_id")
-    )
+    rows = Allocation.objects.filter(id__in=broken).select_related("gpu__node").order_by("booking_id")
     for row in rows:
         gpu = row.gpu
         text = event_text("gpu_error", index=gpu.index, node=gpu.node.name, why=broken[row.id])

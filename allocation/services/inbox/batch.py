@@ -21,9 +21,7 @@ from tenants.platform.database.compiled import Compiled
 
 QUEUE = "reports of nodes"
 _NODE_COLUMNS = ("name", "key_version", "key_confirmed", "agent_version")
-_nodes = Compiled(
-    lambda _now, names: Node.objects.filter(name__in=names).only(*_NODE_COLUMNS), keys="text"
-)
+_nodes = Compiled(lambda _now, names: Node.objects.filter(name__in=names).only(*_NODE_COLUMNS), keys="text")
 
 
 @dataclass(frozen=True, slots=True)

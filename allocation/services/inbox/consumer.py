@@ -218,9 +218,7 @@ class Reader:
                 self._flooded(stream)
         return len(entries)
 
-    def _flooded(
-        self, stream: str, keep: int = wire.REPORT_STREAM_LENGTH, *, lock_out: bool = False
-    ) -> None:
+    def _flooded(self, stream: str, keep: int = wire.REPORT_STREAM_LENGTH, *, lock_out: bool = False) -> None:
         """Drops all but the newest entries and counts it; a repeated flood locks the agent out."""
         node = node_of(stream)
         lock_out = lock_out or self._throttle.floods(node)

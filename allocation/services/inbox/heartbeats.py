@@ -72,9 +72,9 @@ _locked = Compiled(
 )
 # The reader asks these each second.
 _beats = Compiled(
-    lambda _now, _keys: Node.objects.filter(
-        link_digest__isnull=False, heartbeat_seq__gt=0
-    ).values_list("id", "heartbeat_seq", "observed_generation", "published_generation")
+    lambda _now, _keys: Node.objects.filter(link_digest__isnull=False, heartbeat_seq__gt=0).values_list(
+        "id", "heartbeat_seq", "observed_generation", "published_generation"
+    )
 )
 _newly_unreachable = Compiled(
     lambda _, keys: Node.objects.filter(id__in=keys, unreachable_since=None).order_by("id")
@@ -84,9 +84,7 @@ _newly_long_unreachable = Compiled(
         id__in=keys, unreachable_since__isnull=False, long_unreachable=False
     ).order_by("id")
 )
-_marked = Compiled(
-    lambda _, keys: Node.objects.filter(id__in=keys, unreachable_since__isnull=False)
-)
+_marked = Compiled(lambda _, keys: Node.objects.filter(id__in=keys, unreachable_since__isnull=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +157,7 @@ def _heartbeat_note(node: Node, heartbeat: wire.Heartbeat, arrived: datetime, ep
     skew = max(-_MOST_SKEW, min(skew, _MOST_SKEW))
     if wrong != node.clock_wrong:
         # The solver places nothing on a node whose clock is wrong.
-        logger.warning(
-            "The clock of %s is %s: %d s", node.name, "wrong" if wrong else "right", skew
-        )
+        logger.warning("The clock of %s is %s: %d s", node.name, "wrong" if wrong else "right", skew)
         task_request("allocation.cycle")
     # While this waited for the node's lock the epoch may have been raised: it is read again.
     if follows_newer(heartbeat, epoch, node.generation) and follows_newer(
@@ -200,9 +196,7 @@ def unreachable_mark(verdict: AnswerStates[UUID], now: datetime) -> None:
 def _unreachable_note(node: Node, now: datetime) -> None:
     with transaction.atomic():
         since = node.heartbeat_at or now
-        if not Node.objects.filter(id=node.id, unreachable_since=None).update(
-            unreachable_since=since
-        ):
+        if not Node.objects.filter(id=node.id, unreachable_since=None).update(unreachable_since=since):
             return
         GpuEvent.objects.create(
             node=node,
@@ -218,9 +212,7 @@ def _unreachable_note(node: Node, now: datetime) -> None:
 def _long_unreachable_note(node: Node) -> None:
     """Marks a node as unreachable for long: bookings planned there soon are placed elsewhere;
     running ones continue to their end."""
-    if Node.objects.filter(id=node.id, unreachable_since__isnull=False).update(
-        long_unreachable=True
-    ):
+    if Node.objects.filter(id=node.id, unreachable_since__isnull=False).update(long_unreachable=True):
         logger.warning("%s has not answered for a long time", node.name)
         task_request("allocation.cycle")
 
@@ -230,9 +222,7 @@ def _reachable_note(node: Node, now: datetime) -> None:
         row = Node.objects.filter(id=node.id, unreachable_since__isnull=False)
         if not row.update(unreachable_since=None, long_unreachable=False):
             return
-        GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.UNREACHABLE, until=None).update(
-            until=now
-        )
+        GpuEvent.objects.filter(node=node, kind=GpuEvent.Kind.UNREACHABLE, until=None).update(until=now)
         node_event("reachable", node, f"{node.name} answers again.", now)
     logger.warning("%s answers again", node.name)
     task_request("allocation.cycle")

@@ -16,9 +16,7 @@ from tenants.platform.database.compiled import Compiled
 
 GROUP = "portal"
 enrolled_names = Compiled(
-    lambda _now, _keys: Node.objects.filter(link_digest__isnull=False).values_list(
-        "name", flat=True
-    )
+    lambda _now, _keys: Node.objects.filter(link_digest__isnull=False).values_list("name", flat=True)
 )
 # Agents trim their stream to about 1,000 entries, a few MiB for a large node.
 ENTRIES_MOST = 2 * wire.REPORT_STREAM_LENGTH
@@ -150,8 +148,7 @@ def stream_trim(stream: str, keep: int) -> None:
 
 def _oversizes(rows: Iterable[Any]) -> list[Oversize]:
     return [
-        Oversize(node_of(stream.decode()), stream.decode(), entries, size)
-        for stream, entries, size in rows
+        Oversize(node_of(stream.decode()), stream.decode(), entries, size) for stream, entries, size in rows
     ]
 
 

@@ -59,9 +59,7 @@ def calls_of_events(
         and (mapping := known.get(key.rpartition("-")[0])) is not None
         and mapping.project_id == event.project_id
     ]
-    bookings = Booking.objects.select_related("tenant").in_bulk(
-        {each.subject for each, *_ in about}
-    )
+    bookings = Booking.objects.select_related("tenant").in_bulk({each.subject for each, *_ in about})
     return [
         WebhookDelivery(
             tenant_id=event.tenant_id,
@@ -98,8 +96,7 @@ def quote_text(request: BookingRequest, quote: Quote, actor: Actor) -> str:
     if not quote.options:
         return f"No option for “{request.request_text}”: {quote.blocking}"
     lines = [
-        f"{actor.clock(each.starts)}, {each.tier}: {each.request}, "
-        f"{money_text(each.price, each.currency)}"
+        f"{actor.clock(each.starts)}, {each.tier}: {each.request}, {money_text(each.price, each.currency)}"
         for each in quote.options[:QUOTED_OPTIONS]
     ]
     return "\n".join([f"Options for “{request.request_text}”. Nothing is booked.", *lines])

@@ -101,9 +101,7 @@ def connection_one(actor: Actor, connection_id: UUID, *, is_locked: bool = False
 
 
 @transaction.atomic
-def connection_create(
-    *, actor: Actor, terms: ConnectionTerms, now: datetime
-) -> tuple[JiraConnection, str]:
+def connection_create(*, actor: Actor, terms: ConnectionTerms, now: datetime) -> tuple[JiraConnection, str]:
     """Creates a connection; returns it with the secret of its messages, which is not stored.
 
     Raises:
@@ -154,9 +152,7 @@ def connection_delete(*, actor: Actor, connection_id: UUID, now: datetime) -> No
 
 
 @transaction.atomic
-def project_set(
-    *, actor: Actor, connection_id: UUID, terms: ProjectTerms, now: datetime
-) -> JiraProject:
+def project_set(*, actor: Actor, connection_id: UUID, terms: ProjectTerms, now: datetime) -> JiraProject:
     """Creates or replaces the mapping of a Jira project.
 
     Raises:
@@ -167,9 +163,7 @@ def project_set(
     values = _project_values(actor, terms)
     others = connection.projects.exclude(key=terms.key)
     if others.count() >= MAX_PROJECTS:
-        raise Refused(
-            "too_many_projects", refusal_text("too_many_projects", max_projects=MAX_PROJECTS)
-        )
+        raise Refused("too_many_projects", refusal_text("too_many_projects", max_projects=MAX_PROJECTS))
     if terms.board is not None and others.filter(board=terms.board).exists():
         raise invalid("board_taken", refusal_text("board_taken"), "board")
     found, _ = JiraProject.objects.update_or_create(

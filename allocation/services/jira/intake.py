@@ -62,9 +62,7 @@ def message_take(connection: JiraConnection, sent: Sent, now: datetime) -> tuple
     if not is_fresh(said.at, now, is_resent=is_resent):
         raise Refused(
             "old_message",
-            refusal_text(
-                "old_message", at=f"{said.at:%Y-%m-%dT%H:%M:%SZ}", now=f"{now:%Y-%m-%dT%H:%M:%SZ}"
-            ),
+            refusal_text("old_message", at=f"{said.at:%Y-%m-%dT%H:%M:%SZ}", now=f"{now:%Y-%m-%dT%H:%M:%SZ}"),
             "invalid",
             "timestamp",
         )

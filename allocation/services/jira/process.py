@@ -119,9 +119,7 @@ def _acted(connection: JiraConnection, mapping: JiraProject, said: Said, now: da
         return _ask(actor, connection, mapping, said, now)
 
 
-def _decided(
-    connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime
-) -> Outcome | None:
+def _decided(connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime) -> Outcome | None:
     """Decides an approval if the message does; None if it does not."""
     verdict = verdict_of(mapping, said)
     if verdict is None or mapping.approver is None:

@@ -234,9 +234,7 @@ def node_audit(
     )
 
 
-def node_state_set(
-    node: Node, state: str, reason: FleetText, drain_by: datetime | None = None
-) -> None:
+def node_state_set(node: Node, state: str, reason: FleetText, drain_by: datetime | None = None) -> None:
     """Sets a node's state and reason; with `drain_by`, the time by which work must have left."""
     node.state_set(state, reason)
     node.drain_by = drain_by
@@ -312,9 +310,9 @@ def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
 
 def key_confirm(node: Node, version: int) -> None:
     """Records that the agent has signed with `version`: older keys are invalid from now on."""
-    changed = Node.objects.filter(
-        id=node.id, key_version=version, key_confirmed__lt=version
-    ).update(key_confirmed=version, generation=F("generation") + 1)
+    changed = Node.objects.filter(id=node.id, key_version=version, key_confirmed__lt=version).update(
+        key_confirmed=version, generation=F("generation") + 1
+    )
     if changed:
         task_request("allocation.publish")
 

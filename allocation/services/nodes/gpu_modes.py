@@ -161,9 +161,7 @@ def _pinned_modes() -> dict[UUID, str]:
 def _busy(gpus: Iterable[UUID]) -> set[UUID]:
     """GPUs on which work has started or is being cleared."""
     ids = list(gpus)
-    begun = Allocation.objects.filter(gpu__in=ids, state__in=_BEGUN).values_list(
-        "gpu_id", flat=True
-    )
+    begun = Allocation.objects.filter(gpu__in=ids, state__in=_BEGUN).values_list("gpu_id", flat=True)
     open_ = Occupancy.objects.filter(gpu__in=ids, closed=None).values_list("gpu_id", flat=True)
     return {*begun, *open_}
 
@@ -177,9 +175,12 @@ def _mode_request(gpu: Gpu, mode: str, now: datetime) -> None:
     if not is_back:
         modes = {"before": mode_text(gpu.mode), "after": mode_text(mode)}
         GpuEvent.objects.create(
-            node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.MODE, at=now,
+            node_id=gpu.node_id,
+            gpu=gpu,
+            kind=GpuEvent.Kind.MODE,
+            at=now,
             **GpuEvent.text_columns(fleet_text("mode_change", **modes)),
-        )  # fmt: skip
+        )
 
 
 def _stuck_mark(gpu: Gpu, reported: wire.ReportedGpu, now: datetime) -> bool:

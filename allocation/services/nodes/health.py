@@ -88,9 +88,12 @@ def gpus_lost(gpus: Iterable[Gpu], now: datetime) -> None:
         gpu.drain_by = now
         gpu.save(update_fields=[*Gpu.HEALTH_FIELDS, "drain_by"])
         GpuEvent.objects.create(
-            node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.LOST, at=now,
+            node_id=gpu.node_id,
+            gpu=gpu,
+            kind=GpuEvent.Kind.LOST,
+            at=now,
             **GpuEvent.text_columns(why),
-        )  # fmt: skip
+        )
         gpu_event("unhealthy", gpu, gpu.node, gpu.health_reason, now)
         task_request("allocation.cycle")
 
@@ -110,9 +113,7 @@ def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
     answering = {gpu.uuid for gpu in report.gpus}
     gpus = {gpu.uuid: gpu for gpu in gpus_of_node(node) if gpu.uuid in answering}
     found: dict[UnbookedUse, FleetText] = {
-        (gpus[uuid].id, kind, slot): text
-        for uuid, kind, slot, text in _unbooked_uses(report)
-        if uuid in gpus
+        (gpus[uuid].id, kind, slot): text for uuid, kind, slot, text in _unbooked_uses(report) if uuid in gpus
     }
     known, ids = _open_uses(now, [node.id]), {gpu.id for gpu in gpus.values()}
     for event in known:
@@ -141,9 +142,7 @@ def gpus_of_node(node: Node) -> list[Gpu]:
 def _unbooked_use_open(node: Node, found: Mapping[UnbookedUse, FleetText], now: datetime) -> None:
     GpuEvent.objects.bulk_create(
         [
-            GpuEvent(
-                node=node, gpu_id=gpu, kind=kind, slot=slot, at=now, **GpuEvent.text_columns(text)
-            )
+            GpuEvent(node=node, gpu_id=gpu, kind=kind, slot=slot, at=now, **GpuEvent.text_columns(text))
             for (gpu, kind, slot), text in list(found.items())[:UNBOOKED_AT_ONCE]
         ],
         ignore_conflicts=True,

@@ -219,9 +219,7 @@ def nvlinks_reported(inventory: wire.Inventory) -> bool:
     return all(item.mode == "whole" for item in inventory.gpus)
 
 
-def differences_of(
-    node: Node, inventory: wire.Inventory, before: Collection[str] = ()
-) -> list[FleetText]:
+def differences_of(node: Node, inventory: wire.Inventory, before: Collection[str] = ()) -> list[FleetText]:
     """A text for each difference that an operator has to approve; none for a new node. Missing
     GPUs are marked as lost instead. `before` are the GPUs whose NVLinks the last inventory did not
     report because they were in MIG mode."""
@@ -253,9 +251,7 @@ def _moved(index: int, *domains: int | None) -> FleetText:
     return fleet_text("gpu_moved", index=index, before=before, after=after)
 
 
-def examination_apply(
-    *, node: Node, examination: wire.Examination, at: datetime, now: datetime
-) -> bool:
+def examination_apply(*, node: Node, examination: wire.Examination, at: datetime, now: datetime) -> bool:
     """Stores an examination that is newer than the known one. Returns whether it was.
 
     An essential check that newly fails quarantines the node: it takes no new work until an operator

@@ -31,9 +31,7 @@ AnsweredHeartbeat = tuple[Node, int, int]
 """A node, the number of its heartbeat, and the version of the key that signed it."""
 
 
-OUTAGE_UNTIL = PortalMode.objects.filter(kind=PortalMode.Kind.OUTAGE, ended_at=None).values(
-    "until"
-)[:1]
+OUTAGE_UNTIL = PortalMode.objects.filter(kind=PortalMode.Kind.OUTAGE, ended_at=None).values("until")[:1]
 """End of the planned outage that was announced last, even if it has passed; one row or none."""
 
 
@@ -84,16 +82,12 @@ def lease_possible(booking: Booking, gpus: Iterable[UUID]) -> bool:
 
 
 _partitioned = Compiled(
-    lambda _now, nodes: Node.objects.filter(id__in=nodes, partitioned=True).values_list(
-        "id", flat=True
-    )
+    lambda _now, nodes: Node.objects.filter(id__in=nodes, partitioned=True).values_list("id", flat=True)
 )
 # The reader asks these each second.
 _leased = Compiled(
     lambda _now, _keys: (
-        Allocation.objects.filter(ON_LEASE)
-        .values_list("gpu__node_id", "gpu__node__heartbeat_seq")
-        .distinct()
+        Allocation.objects.filter(ON_LEASE).values_list("gpu__node_id", "gpu__node__heartbeat_seq").distinct()
     )
 )
 _long = Compiled(

@@ -35,9 +35,7 @@ _PLAIN = ("on", "off", "sanitize-payload", "resetchannels")
 @cache
 def agents_redis() -> "redis.Redis":
     """The connection to the agents' server."""
-    return redis.Redis.from_url(
-        settings.AGENTS_REDIS_URL, socket_timeout=2, redis_connect_func=_never_evict
-    )
+    return redis.Redis.from_url(settings.AGENTS_REDIS_URL, socket_timeout=2, redis_connect_func=_never_evict)
 
 
 def _never_evict(connection: Any) -> None:  # noqa: ANN401 (redis has no types)
@@ -134,11 +132,7 @@ def agent_accounts_ensure() -> int:
         for identifier, name, digest in rows.values_list("id", "name", "link_digest")
     }
     stray = there.keys() - wanted.keys()
-    lost = [
-        identifier
-        for user, (identifier, rules) in wanted.items()
-        if not rules <= there.get(user, set())
-    ]
+    lost = [identifier for user, (identifier, rules) in wanted.items() if not rules <= there.get(user, set())]
     for user in stray:
         _close(user)
     for identifier in lost:

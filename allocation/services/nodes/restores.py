@@ -56,9 +56,7 @@ def epoch_raise(now: datetime, operator: User | None = None) -> int:
     return fence.epoch
 
 
-_epoch = Compiled(
-    lambda _now, _keys: SolverState.objects.filter(id=1).values_list("epoch", flat=True)
-)
+_epoch = Compiled(lambda _now, _keys: SolverState.objects.filter(id=1).values_list("epoch", flat=True))
 
 
 def epoch_now() -> int:

@@ -114,9 +114,7 @@ def telemetry_sweep(now: datetime) -> int:
 
 
 _MEASURED = tuple(
-    name
-    for name in rollup_columns().split(", ")
-    if name not in ("gpu_id", "slot", "allocation_id", "at")
+    name for name in rollup_columns().split(", ") if name not in ("gpu_id", "slot", "allocation_id", "at")
 )
 _UPDATES = ", ".join(f"{name} = excluded.{name}" for name in _MEASURED)
 # Unchanged rows are not written again: each would leave a dead tuple.
@@ -171,6 +169,4 @@ def _values(sample: wire.Sample) -> dict[str, int | None]:
 
 def _impossible_count(sample: wire.Sample, values: Mapping[str, int | None]) -> int:
     """How many values of the sample `_values` has left out."""
-    return sum(
-        value is None and getattr(sample, name) is not None for name, value in values.items()
-    )
+    return sum(value is None and getattr(sample, name) is not None for name, value in values.items())

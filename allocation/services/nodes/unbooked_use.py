@@ -89,9 +89,7 @@ def escalations_from_policy(policy: NodePolicy, now: datetime) -> None:
         if (node.unbooked_warn_after, node.unbooked_end_after) != (warn_after, end_after):
             _escalation_write(node, warn_after, end_after, own=False)
             escalation = escalation_text(warn_after, end_after)
-            operator_event(
-                node, None, fleet_text("escalation_by_policy", escalation=escalation), now
-            )
+            operator_event(node, None, fleet_text("escalation_by_policy", escalation=escalation), now)
     task_request("allocation.publish")
 
 
@@ -103,9 +101,7 @@ def _escalation(node: Node) -> dict[str, object]:
     }
 
 
-def _escalation_write(
-    node: Node, warn_after: int | None, end_after: int | None, *, own: bool
-) -> None:
+def _escalation_write(node: Node, warn_after: int | None, end_after: int | None, *, own: bool) -> None:
     node.unbooked_warn_after, node.unbooked_end_after = warn_after, end_after
     node.unbooked_override, node.generation = own, node.generation + 1
     node.save(
@@ -128,9 +124,12 @@ def enforcement_apply(node: Node, report: wire.Report, now: datetime) -> None:
         if gpu is None or not 0 < action.pid <= 0x7FFFFFFF:
             continue
         key = {
-            "gpu": gpu, "kind": action.step, "code": action.pid, "instance": "",
+            "gpu": gpu,
+            "kind": action.step,
+            "code": action.pid,
+            "instance": "",
             "at": datetime.fromtimestamp(min(max(action.at, 0), int(now.timestamp()) + 300), UTC),
-        }  # fmt: skip
+        }
         if GpuEvent.objects.filter(**key).exists():
             continue
         who = action.user[:60] or fleet_text("unknown_user")

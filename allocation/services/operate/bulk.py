@@ -72,9 +72,7 @@ def bulk_preview(*, bookings: Collection[UUID], act: BulkAct, now: datetime) -> 
     return [_line(booking, read, now) for booking in _found(bookings)]
 
 
-def bulk_apply(
-    *, operator: User, bookings: Collection[UUID], act: BulkAct, now: datetime
-) -> list[BulkLine]:
+def bulk_apply(*, operator: User, bookings: Collection[UUID], act: BulkAct, now: datetime) -> list[BulkLine]:
     """Carries the act out where it is possible; returns a line for each booking.
 
     What is done is written to the booking's history, and to the logs of its tenant and the

@@ -35,9 +35,7 @@ class ModelTerms:
 
 
 @transaction.atomic
-def class_set(
-    *, operator: User, slug: str, label: str, order: int | None = None, now: datetime
-) -> GpuClass:
+def class_set(*, operator: User, slug: str, label: str, order: int | None = None, now: datetime) -> GpuClass:
     """Creates a class or changes its label and position in lists; without `order` it keeps its
     position, or comes last.
 
@@ -58,9 +56,7 @@ def class_set(
     after = {"label": label, "order": order}
     made, _ = GpuClass.objects.update_or_create(slug=slug, defaults=after)
     if before != after:
-        platform_record(
-            operator.id, "gpu_class.set", ("gpu_class", slug), now, before=before, after=after
-        )
+        platform_record(operator.id, "gpu_class.set", ("gpu_class", slug), now, before=before, after=after)
     return made
 
 
@@ -123,9 +119,7 @@ def model_set(*, operator: User, slug: str, terms: ModelTerms, now: datetime) ->
         _unchanged_or_refuse(found, values)
     model, _ = GpuModel.objects.update_or_create(slug=slug, defaults=values)
     if before != values:
-        platform_record(
-            operator.id, "gpu_model.set", ("gpu_model", slug), now, before=before, after=values
-        )
+        platform_record(operator.id, "gpu_model.set", ("gpu_model", slug), now, before=before, after=values)
     waiting_gpus_add(now)
     return model
 
@@ -144,9 +138,7 @@ def model_remove(*, operator: User, slug: str, now: datetime) -> None:
     if count:
         raise Refused(
             "model_in_use",
-            refusal_text(
-                "model_in_use", product_name=found.product_name, count=found.gpu_set.count()
-            ),
+            refusal_text("model_in_use", product_name=found.product_name, count=found.gpu_set.count()),
             param="slug",
         )
     found.delete()

@@ -101,9 +101,7 @@ def booking_named(tenant_slug: str, label: str) -> Booking:
 
 
 @transaction.atomic
-def booking_correct(
-    *, operator: User, booking: Booking, correction: Correction, now: datetime
-) -> Booking:
+def booking_correct(*, operator: User, booking: Booking, correction: Correction, now: datetime) -> Booking:
     """Refunds a booking that is over, or charges more for it, within the held amount.
 
     Raises:

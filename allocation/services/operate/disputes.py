@@ -106,9 +106,7 @@ def dispute_answer(
         audit_write([_entry(row, operator.id, "dispute.answered", now)])
         _announce(row, ANSWERED, operator.id, now)
         after = {"month": month, "state": row.state, "answer": row.answer}
-        platform_record(
-            operator.id, "dispute.answered", ("dispute", row.id), now, before=before, after=after
-        )
+        platform_record(operator.id, "dispute.answered", ("dispute", row.id), now, before=before, after=after)
     return row
 
 

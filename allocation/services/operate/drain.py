@@ -22,9 +22,7 @@ logger = logging.getLogger(__name__)
 ON_NODE = (*STARTED, Allocation.State.RELEASING)
 
 
-def node_drain(
-    *, operator: User, node: Node, reason: str, now: datetime, by: datetime | None = None
-) -> None:
+def node_drain(*, operator: User, node: Node, reason: str, now: datetime, by: datetime | None = None) -> None:
     """Takes the node out of service. Running work must leave `by` then; without it, it continues.
 
     Raises:

@@ -69,9 +69,7 @@ def export_request(
     else:
         access_project(actor, project.slug, "project")
     if kind not in FILES:
-        raise invalid(
-            "unknown_choice", refusal_text("unknown_file", files=", ".join(FILES)), "file"
-        )
+        raise invalid("unknown_choice", refusal_text("unknown_file", files=", ".join(FILES)), "file")
     own = StatementExport.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
     row = own.filter(project=project, month=month, kind=kind).defer("content").first()
     if row is not None and row.finished_at is None:
@@ -83,9 +81,13 @@ def export_request(
         row.delete()
     lines = statement_of(StatementOf(actor.tenant_id, month_of(month), project)).totals.lines
     made, is_new = StatementExport.objects.get_or_create(
-        tenant_id=actor.tenant_id, user_id=actor.user_id, project=project, month=month, kind=kind,
+        tenant_id=actor.tenant_id,
+        user_id=actor.user_id,
+        project=project,
+        month=month,
+        kind=kind,
         defaults={"created": now, "lines": lines},
-    )  # fmt: skip
+    )
     if is_new:
         task_request(TASK)
     return made
@@ -100,9 +102,7 @@ def export_response(row: StatementExport) -> StreamingHttpResponse:
     if row.state == "failed":
         raise Refused("not_ready", refusal_text("export_failed"), "conflict")
     if row.content is None:
-        sentence = refusal_text(
-            "export_unfinished", lines_done=f"{row.lines_done:,}", lines=f"{row.lines:,}"
-        )
+        sentence = refusal_text("export_unfinished", lines_done=f"{row.lines_done:,}", lines=f"{row.lines:,}")
         raise Refused("not_ready", sentence, "conflict")
     content_type, _ = FILES[row.kind]
     response = StreamingHttpResponse(_unpacked(bytes(row.content)), content_type=content_type)

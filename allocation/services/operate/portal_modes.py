@@ -130,9 +130,7 @@ def mode_end(*, kind: str, operator: User, now: datetime) -> PortalMode:
 
 def leases_of_nodes(mode: PortalMode, now: datetime) -> list[NodeLease]:
     """The enrolled nodes by name, each with the state of its lease for the outage."""
-    leased = set(
-        Allocation.objects.filter(ON_LEASE).values_list("gpu__node_id", flat=True).distinct()
-    )
+    leased = set(Allocation.objects.filter(ON_LEASE).values_list("gpu__node_id", flat=True).distinct())
     nodes = Node.objects.filter(link_digest__isnull=False).order_by("name")
     return [NodeLease(n.name, _lease_state(n, mode, now), n.id in leased) for n in nodes]
 
@@ -175,9 +173,7 @@ def _open_locked(kind: PortalMode.Kind, now: datetime) -> PortalMode:
     return mode
 
 
-def _audit(
-    mode: PortalMode, operator: User, what: str, now: datetime, before: dict[str, str | None]
-) -> None:
+def _audit(mode: PortalMode, operator: User, what: str, now: datetime, before: dict[str, str | None]) -> None:
     platform_record(
         operator_id=operator.pk,
         action=f"{mode.kind}.{what}",

@@ -144,9 +144,10 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
         if "report_once" not in str(error):
             raise
         raise Refused(
-            "report_exists", refusal_text("report_exists"),
+            "report_exists",
+            refusal_text("report_exists"),
             "conflict",
-        ) from error  # fmt: skip
+        ) from error
     _audit(row, actor.user_id, "report.subscribe", now)
     return row
 

@@ -146,9 +146,7 @@ class _Run:
             sentence = refusal_text("operator_taken", username=found.username)
             raise self.fault(("operator", "username"), sentence)
         with self.at("operator"):
-            self.by = found or operator_create(
-                account=self._account(("operator",), person), now=self.now
-            )
+            self.by = found or operator_create(account=self._account(("operator",), person), now=self.now)
         self.outcome.note(f"operator {self.by.username}", is_new=found is None)
         self.outcome.is_only_operator = is_only_operator(self.by.pk)
 
@@ -193,15 +191,11 @@ class _Run:
         self.outcome.note(f"model {slug}", is_new=is_new)
 
     def _own_model(self, key: Key, row: Mapping[str, Any]) -> None:
-        terms = ModelTerms(
-            row["product_name"], row["class"], row["memory_mb"], row.get("reset_seconds", 0)
-        )
+        terms = ModelTerms(row["product_name"], row["class"], row["memory_mb"], row.get("reset_seconds", 0))
         found = GpuModel.objects.filter(slug=row["slug"]).first()
         with self.at(*key, params={"gpu_class": "class", "switch_seconds": "reset_seconds"}):
             if not GpuClass.objects.filter(slug=terms.gpu_class).exists():
-                class_set(
-                    operator=self.by, slug=terms.gpu_class, label=terms.gpu_class, now=self.now
-                )
+                class_set(operator=self.by, slug=terms.gpu_class, label=terms.gpu_class, now=self.now)
             if found is None:
                 model_set(operator=self.by, slug=row["slug"], terms=terms, now=self.now)
         # Memory comes from the driver once there are GPUs.
@@ -240,9 +234,7 @@ class _Run:
             typical = known_catalogue().speeds(wanted).get(workload, {})
             # Speeds in the file replace the typical ones that came with its models.
             replaced = {
-                slug: speed
-                for slug, speed in wanted.items()
-                if known.get(slug) == typical.get(slug) != speed
+                slug: speed for slug, speed in wanted.items() if known.get(slug) == typical.get(slug) != speed
             }
             if missing or replaced:
                 with self.at("speeds", workload):
@@ -271,9 +263,7 @@ class _Run:
         tiers = list(Tier.objects.values_list("slug", flat=True))
         for gpu_class, tier in given:
             if gpu_class not in classes or tier not in tiers:
-                sentence = refusal_text(
-                    "tier_unknown_here" if gpu_class in classes else "class_unknown_here"
-                )
+                sentence = refusal_text("tier_unknown_here" if gpu_class in classes else "class_unknown_here")
                 raise self.fault(("prices", gpu_class, tier), sentence)
         wanted, missing = prices_proposed(classes, tiers, given)
         if missing:
@@ -335,9 +325,7 @@ class _Run:
                     units_read(str(row["guaranteed"]), param="guaranteed"),
                     None if borrow is None else units_read(str(borrow), param="borrow"),
                 )
-                found = Quota.objects.filter(
-                    tenant=tenant, project=None, gpu_class_id=gpu_class
-                ).first()
+                found = Quota.objects.filter(tenant=tenant, project=None, gpu_class_id=gpu_class).first()
                 if found is None:
                     tenant_quota_set(
                         operator=self.by,

@@ -109,9 +109,7 @@ def _stop_of(terms: StopTerms) -> Stop:
     """A stop of these terms, not saved, without its reason and times."""
     known = [each for each in Stop.Scope.values if each != Stop.Scope.BOOKING]
     if terms.scope not in known:
-        raise invalid(
-            "unknown_scope", refusal_text("unknown_scope", known=", ".join(known)), "scope"
-        )
+        raise invalid("unknown_scope", refusal_text("unknown_scope", known=", ".join(known)), "scope")
     named: dict[str, Any] = {}
     if terms.scope == Stop.Scope.TENANT:
         named["tenant"] = Tenant.objects.filter(slug=terms.name).first()
@@ -124,12 +122,8 @@ def _stop_of(terms: StopTerms) -> Stop:
     return Stop(scope=terms.scope, **named)
 
 
-def _audit(
-    stop: Stop, operator: User, what: str, now: datetime, before: dict[str, str | None]
-) -> None:
-    platform_record(
-        operator.pk, f"stop.{what}", ("stop", stop.id), now, before=before, after=_values(stop)
-    )
+def _audit(stop: Stop, operator: User, what: str, now: datetime, before: dict[str, str | None]) -> None:
+    platform_record(operator.pk, f"stop.{what}", ("stop", stop.id), now, before=before, after=_values(stop))
     stop_event(what, stop, now)
     logger.warning("%s: stop of %s %s (%s)", operator.username, stop.of, what, stop.reason)
 

@@ -73,9 +73,7 @@ def override_grant(*, actor: Actor, override_id: UUID, grant: Grant, now: dateti
         return _granted(row, actor.user_id, actor.name, grant, now)
 
 
-def override_grant_by_operator(
-    *, operator: User, override_id: UUID, grant: Grant, now: datetime
-) -> Override:
+def override_grant_by_operator(*, operator: User, override_id: UUID, grant: Grant, now: datetime) -> Override:
     """The same for a limit of the operator. In `operator_tx`."""
     row = _asked(_of_operator(override_id), now)
     _not_own(row, operator.pk)
@@ -186,9 +184,7 @@ def _asked(row: Override, now: datetime) -> Override:
 
 
 def _over(row: Override) -> Refused:
-    return Refused(
-        "override_over", refusal_text("override_over", state=row.get_state_display().lower())
-    )
+    return Refused("override_over", refusal_text("override_over", state=row.get_state_display().lower()))
 
 
 def _granted(row: Override, person_id: int, name: str, grant: Grant, now: datetime) -> Override:
@@ -232,9 +228,7 @@ def _apply(row: Override, name: str, person_id: int, now: datetime) -> None:
         booking = booking_lock(row.booking_id)
         if State(booking.state) in TERMINAL:
             state = booking.get_state_display().lower()
-            raise Refused(
-                "booking_over", refusal_text("booking_over", label=booking.label, state=state)
-            )
+            raise Refused("booking_over", refusal_text("booking_over", label=booking.label, state=state))
         text = event_text("override_granted", actor=name)
         booking_change(
             booking,

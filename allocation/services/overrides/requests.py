@@ -224,9 +224,7 @@ def _booking_read(actor: Actor, label: str) -> Booking | None:
     booking = access_booking_to_change(actor, label)
     if State(booking.state) in TERMINAL:
         state = booking.get_state_display().lower()
-        raise Refused(
-            "booking_over", refusal_text("booking_over", label=booking.label, state=state)
-        )
+        raise Refused("booking_over", refusal_text("booking_over", label=booking.label, state=state))
     return booking
 
 

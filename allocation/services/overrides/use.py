@@ -67,9 +67,7 @@ class MoreOfPerson:
     by_operators: int = 0
 
 
-def more_of_person(
-    kind: str, project: Project, tier: Tier, person_id: int, now: datetime
-) -> MoreOfPerson:
+def more_of_person(kind: str, project: Project, tier: Tier, person_id: int, now: datetime) -> MoreOfPerson:
     """Returns how many open bookings, or GPUs, a person may have beyond a limit of a tier."""
     rows = overrides_in_force(project.tenant_id, kind, now).filter(
         Q(person=None) | Q(person=person_id),

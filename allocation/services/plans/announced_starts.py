@@ -50,9 +50,7 @@ class PlannedAnew:
     detail: Mapping[str, object] = field(default_factory=dict)
 
 
-def start_announce(
-    booking: Booking, plan: PlannedAnew, decision: Decision, now: datetime
-) -> Announcement:
+def start_announce(booking: Booking, plan: PlannedAnew, decision: Decision, now: datetime) -> Announcement:
     """Returns what is announced about the new planned start of a locked booking.
 
     The first range that is announced has no message: the event of the plan says it.
@@ -107,9 +105,7 @@ def _range(booking: Booking, plan: PlannedAnew, now: datetime) -> StartRange:
     return start_range(plan.starts, now, history, is_expected=is_expected)
 
 
-def _narrowed(
-    booking: Booking, plan: PlannedAnew, announced: StartRange, now: datetime
-) -> StartRange:
+def _narrowed(booking: Booking, plan: PlannedAnew, announced: StartRange, now: datetime) -> StartRange:
     """Returns the announced range; a start that is worth more than before has less slack."""
     if _RANK[plan.strength] <= _RANK[booking.planned_strength]:
         return announced

@@ -100,8 +100,7 @@ def _where(places: Iterable[Place], gpus: Mapping[str, Gpu]) -> str:
         gpu = gpus[place.gpu]
         by_node.setdefault(gpu.node.name, set()).add(gpu.index)
     named = [
-        f"GPU {', '.join(map(str, sorted(indexes)))} of {node}"
-        for node, indexes in sorted(by_node.items())
+        f"GPU {', '.join(map(str, sorted(indexes)))} of {node}" for node, indexes in sorted(by_node.items())
     ]
     return " and ".join(named) if len(named) < 3 else f"{len(named)} nodes"
 
@@ -202,9 +201,7 @@ def _wait_change(
     return Change(booking, news, None, facts)
 
 
-def _announcement_of(
-    booking: Booking, wait: Waiting, decision: Decision, now: datetime
-) -> Announcement:
+def _announcement_of(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> Announcement:
     if not has_planned_start(wait):
         return Announcement({**UNPLANNED})
     detail = {"decision": decision.id}
@@ -268,9 +265,7 @@ def _refuse_paused(booking: Booking, refuse: Refuse, decision: Decision, now: da
     paused_booking_end(booking, "not_resumed", because, now)
 
 
-def _refused(
-    booking: Booking, refuse: Refuse, decision: Decision, now: datetime, charged: Decimal
-) -> Change:
+def _refused(booking: Booking, refuse: Refuse, decision: Decision, now: datetime, charged: Decimal) -> Change:
     """Returns the change of a booking that can't be placed, or not any more."""
     reasons = [reason_data(reason) for reason in refuse.reasons]
     to = _refused_as(booking)

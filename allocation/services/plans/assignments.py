@@ -106,9 +106,7 @@ def assignments_write(
         return
     _not_resumed_twice([bookings[each.booking] for each in assigns])
     allocations_write(bookings, assigns, fleet, decision, preemptors)
-    announcements = [
-        _announcement_of(bookings[each.booking], each, decision, now) for each in assigns
-    ]
+    announcements = [_announcement_of(bookings[each.booking], each, decision, now) for each in assigns]
     changes = [
         _change_of(bookings[each.booking], each, fleet, decision, announcement.facts)
         for each, announcement in zip(assigns, announcements, strict=True)
@@ -135,9 +133,7 @@ def preemptors_of(plan: Plan, bookings: Mapping[str, Booking]) -> frozenset[str]
     return frozenset(found)
 
 
-def _announcement_of(
-    booking: Booking, assign: Assign, decision: Decision, now: datetime
-) -> Announcement:
+def _announcement_of(booking: Booking, assign: Assign, decision: Decision, now: datetime) -> Announcement:
     """Returns what is announced: no booking delays a start whose GPUs are reserved."""
     late = next((each for each in assign.reasons if _delays(each)), None)
     detail = {"decision": decision.id}
@@ -184,7 +180,7 @@ def allocations_write(
         for row in _rows(
             bookings[each.booking], each, fleet, decision, is_preemptor=each.booking in preemptors
         )
-    ]  # fmt: skip
+    ]
     # Without ON CONFLICT DO NOTHING, inserts into an exclusion constraint deadlock under load.
     written = rows_insert_free(rows)
     for row in rows:
@@ -301,9 +297,7 @@ def _delays(why: Reason) -> bool:
     return BY_ID[why.rule].effect in ("delays", "both")
 
 
-def _holds_follow(
-    bookings: Mapping[str, Booking], assigns: Sequence[Assign], now: datetime
-) -> None:
+def _holds_follow(bookings: Mapping[str, Booking], assigns: Sequence[Assign], now: datetime) -> None:
     requests: dict[tuple[UUID, UUID], list[HoldRequest]] = defaultdict(list)
     for assign in assigns:
         booking = bookings[assign.booking]

@@ -28,9 +28,7 @@ class BorrowingMark:
 
 
 def _marked_rows(_: datetime, keys: Sequence[UUID]) -> QuerySet[Booking]:
-    marked = (
-        Q(borrowed_units__gt=0) | Q(at_risk_from__isnull=False) | Q(reclaims_from__isnull=False)
-    )
+    marked = Q(borrowed_units__gt=0) | Q(at_risk_from__isnull=False) | Q(reclaims_from__isnull=False)
     rows = Booking.objects.filter(marked | Q(id__in=keys), state__in=OPEN).order_by("id")
     return rows.only("borrowed_units", "at_risk_from", "reclaims_from")
 

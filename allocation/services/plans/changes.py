@@ -50,9 +50,7 @@ from solver.reasons.reason import reason
 _OPEN = BookingChange.State.ASKED
 
 
-def changes_write(
-    plan: Plan, bookings: Mapping[str, Booking], decision: Decision, now: datetime
-) -> None:
+def changes_write(plan: Plan, bookings: Mapping[str, Booking], decision: Decision, now: datetime) -> None:
     """Writes the answers to changes of locked bookings, before what they get is written.
 
     Raises:
@@ -76,15 +74,11 @@ def changes_write(
             (change_wait if change.id in waiting else change_keep)(booking, change, kept, now)
 
 
-def _waiting(
-    answers: Sequence[ChangeAnswer], asked: Mapping[str, BookingChange], now: datetime
-) -> set[UUID]:
+def _waiting(answers: Sequence[ChangeAnswer], asked: Mapping[str, BookingChange], now: datetime) -> set[UUID]:
     """The changes that do not fit and stay open until there is room; of those that are made all or
     none, all or none."""
     refused = [(asked[each.change], each.reasons[0].code) for each in answers if not each.granted]
-    over = {
-        change.whole_group or change.id for change, why in refused if not _waits(change, why, now)
-    }
+    over = {change.whole_group or change.id for change, why in refused if not _waits(change, why, now)}
     return {change.id for change, _ in refused if (change.whole_group or change.id) not in over}
 
 
@@ -185,9 +179,7 @@ def _take_start(booking: Booking, change: BookingChange, starts: datetime) -> No
     change.save(update_fields=["target", "differences"])
 
 
-def _late_share(
-    booking: Booking, change: BookingChange, given: Assign | None, now: datetime
-) -> None:
+def _late_share(booking: Booking, change: BookingChange, given: Assign | None, now: datetime) -> None:
     """Charges what the booking gives up late, at most as much as was held for it."""
     kept, ask = None, change.target["ask"]
     same = all(booking.ask.get(name) == ask.get(name) for name in ("profile", "share"))
@@ -230,17 +222,22 @@ def _exchange(
     fields = ["state", "decided_at", "decision", "restores", "reasons", "alternatives"]
     change.save(update_fields=fields)
     detail = {
-        "change": change.id.hex, "decision": decision.id, "differences": change.differences,
-    }  # fmt: skip
+        "change": change.id.hex,
+        "decision": decision.id,
+        "differences": change.differences,
+    }
     facts |= _approved(change) | series_facts(booking, change)
     kind = "undone_then" if change.undoes_id else "change_made"
     text = event_text(kind, what=differences_text(change.differences))
     event = Event("changed", text, detail=detail)
     terms_apply(booking, terms, event, now, **facts)
     hold_exchange(
-        tenant_id=booking.tenant_id, project_id=booking.project_id, request=request,
-        delta=change.id, now=now,
-    )  # fmt: skip
+        tenant_id=booking.tenant_id,
+        project_id=booking.project_id,
+        request=request,
+        delta=change.id,
+        now=now,
+    )
 
 
 def _approved(change: BookingChange) -> dict[str, object]:
@@ -271,11 +268,8 @@ def alternatives_data(alternatives: tuple[Alternative, ...]) -> list[dict[str, o
 
 def _groups_of(item: Alternative) -> list[dict[str, object]]:
     """All groups of a mixed alternative."""
-    first: dict[str, object] = {
-        "gpu_class": item.gpu_class, "profile": item.profile, "count": item.count
-    }  # fmt: skip
+    first: dict[str, object] = {"gpu_class": item.gpu_class, "profile": item.profile, "count": item.count}
     others: list[dict[str, object]] = [
-        {"gpu_class": each.classes[0], "profile": each.profile, "count": each.count}
-        for each in item.groups
+        {"gpu_class": each.classes[0], "profile": each.profile, "count": each.count} for each in item.groups
     ]
     return [first, *others]

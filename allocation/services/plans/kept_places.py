@@ -62,9 +62,7 @@ def soft_places_changed(places: Iterable[SoftPlace]) -> tuple[SoftPlace, ...]:
     if not rows:
         return ()
     known = {str(row.id): row for row in Booking.objects.filter(id__in=map(UUID, rows))}
-    return tuple(
-        row for name, row in rows.items() if name in known and _facts(row) != _stored(known[name])
-    )
+    return tuple(row for name, row in rows.items() if name in known and _facts(row) != _stored(known[name]))
 
 
 def soft_places_write(places: Iterable[SoftPlace], decision: Decision, now: datetime) -> None:
@@ -77,9 +75,7 @@ def soft_places_write(places: Iterable[SoftPlace], decision: Decision, now: date
                 _write(booking, place, until, decision, now)
 
 
-def _write(
-    booking: Booking, place: SoftPlace, until: datetime, decision: Decision, now: datetime
-) -> None:
+def _write(booking: Booking, place: SoftPlace, until: datetime, decision: Decision, now: datetime) -> None:
     facts, event = {**_facts(place), "decision": decision}, None
     if place.places:
         margin = timedelta(seconds=place_policy().soft_margin)

@@ -81,9 +81,7 @@ def operator_pause_begin(booking: Booking, why: Reason, now: datetime) -> Pause 
     return _ordered_pause_begin(booking, why, "", now)
 
 
-def _ordered_pause_begin(
-    booking: Booking, why: Reason, relation: str, now: datetime
-) -> Pause | None:
+def _ordered_pause_begin(booking: Booking, why: Reason, relation: str, now: datetime) -> Pause | None:
     """Begins a pause without a beneficiary.
 
     The booking is marked as restrained, so that it does not resume at once.
@@ -304,9 +302,7 @@ def _hand_over(cause: PauseCause, now: datetime) -> bool:
         return False
     with transaction.atomic():
         booking = booking_lock(cause.beneficiary_id)
-        PauseCause.objects.filter(beneficiary=booking, handed_over_at=None).update(
-            handed_over_at=now
-        )
+        PauseCause.objects.filter(beneficiary=booking, handed_over_at=None).update(handed_over_at=now)
         starts = booking.planned_starts
         is_early = starts is not None and starts > now + STARTS_SOON and booking.starts is None
         has_place = booking.allocations.filter(state=Allocation.State.PLANNED).exists()

@@ -73,9 +73,7 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
         plan,
         assigns=tuple(each for each in plan.assigns if each.booking not in leaving),
         waits=tuple(
-            wait
-            for wait in waits
-            if wait.booking in changed or not _is_known(wait, known.get(wait.booking))
+            wait for wait in waits if wait.booking in changed or not _is_known(wait, known.get(wait.booking))
         ),
         refusals=tuple(each for each in plan.refusals if each.booking not in kept),
         extensions=tuple(each for each in plan.extensions if each.booking not in leaving),
@@ -86,8 +84,13 @@ def changes_of(plan: Plan, now: datetime) -> Changes:
 
 def _as_waiting(assign: Assign) -> Waiting:
     return Waiting(
-        assign.booking, assign.gpu_class, assign.places, assign.starts, assign.ends, assign.reasons,
-    )  # fmt: skip
+        assign.booking,
+        assign.gpu_class,
+        assign.places,
+        assign.starts,
+        assign.ends,
+        assign.reasons,
+    )
 
 
 def _keeps_waiting(booking: Booking, now: datetime) -> bool:

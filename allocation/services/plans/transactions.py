@@ -139,8 +139,7 @@ def _pieces(changes: Changes, parts: Parts) -> list[_Piece]:
     marks = {str(mark.booking): mark for mark in changes.marks}
     found = in_pieces(parts.groups(), positions, marks, PIECE_BOOKINGS)
     pieces = [
-        _Piece(groups, tuple(marks[name] for name in sorted(names & marks.keys())))
-        for groups, names in found
+        _Piece(groups, tuple(marks[name] for name in sorted(names & marks.keys()))) for groups, names in found
     ]
     return pieces or [_Piece(())]
 

@@ -90,8 +90,7 @@ def policy_read(document: object, number: int) -> Policy:
         _entry_check(name, value)
     solvers = {name: each for name, each in entries.items() if name in MOST}
     solvers |= {name: tuple(entries[name]) for name in LISTS if name in entries}
-    solvers |= {name: tuple(sorted(entries[name].items())) for name in TIER_SECONDS
-                if name in entries}  # fmt: skip
+    solvers |= {name: tuple(sorted(entries[name].items())) for name in TIER_SECONDS if name in entries}
     bounds = place_policy_of(entries).solver_bounds
     policy = Policy(version=number, soft_bounds=bounds, **solvers)
     if policy.grid > policy.horizon:
@@ -123,9 +122,7 @@ def _names_check(name: str, value: object) -> None:
         raise ValueError(refusal_text("policy_list", name=name, known=known))  # noqa: TRY004 (input)
     for place, each in enumerate(value):
         if each not in LISTS[name]:
-            raise ValueError(
-                refusal_text("policy_name", name=name, each=repr(str(each)[:40]), known=known)
-            )
+            raise ValueError(refusal_text("policy_name", name=name, each=repr(str(each)[:40]), known=known))
         if each in value[:place]:
             raise ValueError(refusal_text("policy_twice", name=name, each=repr(each)))
     if name == "order":
@@ -189,9 +186,7 @@ def policy_tunables(policy: Policy) -> dict[str, PolicyValue]:
     """Every solver parameter with its value, including defaults."""
     # The bounds of soft places have parameters of their own.
     found = {
-        each.name: getattr(policy, each.name)
-        for each in fields(policy)[1:]
-        if each.name != "soft_bounds"
+        each.name: getattr(policy, each.name) for each in fields(policy)[1:] if each.name != "soft_bounds"
     }
     return found | {name: dict(found[name]) for name in TIER_SECONDS}
 
@@ -203,9 +198,7 @@ def policy_values(document: dict[str, Any]) -> dict[str, PolicyValue]:
     return policy_tunables(policy_read(document, 0)) | own
 
 
-def policy_changes(
-    before: dict[str, Any], after: dict[str, Any]
-) -> dict[str, dict[str, PolicyValue]]:
+def policy_changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, PolicyValue]]:
     """The parameters that differ, with their values `before` and `after`."""
     old, new = policy_values(before), policy_values(after)
     changed = [name for name in new if old[name] != new[name]]
@@ -244,9 +237,7 @@ def _not_taken(error: Exception) -> Refused:
     return invalid("bad_policy", refusal_text("bad_policy", error=error)[:300], "document")
 
 
-def policy_publish(
-    *, document: object, now: datetime, created_by_id: int | None = None
-) -> PolicyVersion:
+def policy_publish(*, document: object, now: datetime, created_by_id: int | None = None) -> PolicyVersion:
     """Makes a new version live after a dry run; the next cycle decides by it.
 
     Raises:
@@ -277,9 +268,7 @@ def policy_publish(
     return version
 
 
-def policy_draft(
-    *, document: object, now: datetime, created_by_id: int | None = None
-) -> PolicyVersion:
+def policy_draft(*, document: object, now: datetime, created_by_id: int | None = None) -> PolicyVersion:
     """Stores a version that nothing uses, after a dry run.
 
     Raises:
@@ -326,9 +315,7 @@ def policy_version(number: int) -> PolicyVersion:
     return version
 
 
-def policy_differences(
-    before: PolicyVersion, after: PolicyVersion
-) -> dict[str, dict[str, PolicyValue]]:
+def policy_differences(before: PolicyVersion, after: PolicyVersion) -> dict[str, dict[str, PolicyValue]]:
     """Returns `policy_changes` of two versions.
 
     Raises:

@@ -25,11 +25,24 @@ from allocation.services.runs.resume import (
 
 _METHODS: dict[str, wire.PauseMethod] = {"stop": "stop", "signal": "signal", "suspend": "suspend"}
 _ROW = (
-    "state", "booking_id", "gpu_id", "model_id", "profile", "start", "size", "share", "period",
-    "leased", "abandoned", "booking__number", "booking__array", "booking__array_index",
-    "booking__ask", "booking__owner__username",
+    "state",
+    "booking_id",
+    "gpu_id",
+    "model_id",
+    "profile",
+    "start",
+    "size",
+    "share",
+    "period",
+    "leased",
+    "abandoned",
+    "booking__number",
+    "booking__array",
+    "booking__array_index",
+    "booking__ask",
+    "booking__owner__username",
     "tenant__slug",
-)  # fmt: skip
+)
 
 # A run of a booking: allocations that started together.
 _Run = tuple[UUID, datetime]
@@ -123,8 +136,9 @@ def gangs_on(
     devices: dict[_Run, dict[tuple[str, str, str], int]] = defaultdict(dict)
     begun = Allocation.objects.filter(
         booking__in={booking for found in runs.values() for booking, _ in found},
-        state__in=EVER_STARTED, abandoned=False,
-    )  # fmt: skip
+        state__in=EVER_STARTED,
+        abandoned=False,
+    )
     for booking, begins, tenant, number, index, name, count in begun.values_list(
         "booking_id",
         "period__startswith",
@@ -197,9 +211,7 @@ def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
     )
 
 
-def _desired_gpu(
-    uuid: str, mode: str, allocations: list[wire.DesiredAllocation]
-) -> wire.DesiredGpu:
+def _desired_gpu(uuid: str, mode: str, allocations: list[wire.DesiredAllocation]) -> wire.DesiredGpu:
     """A GPU's desired mode and allocations; running allocations determine the mode."""
     running = [item for item in allocations if item.state == "run"] or allocations
     wanted: wire.Mode = "sliced" if mode == "sliced" else "whole"

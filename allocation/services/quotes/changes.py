@@ -78,9 +78,7 @@ def change_quote(
     # Quotes ask no policy hook: they are made often, and nothing comes of them.
     with transaction.atomic(), rows_in_turn(), hook_unasked():
         fees = booking.late_fees
-        changed = booking_patch(
-            actor=actor, booking=booking, patch=patch, revision=revision, now=now
-        )
+        changed = booking_patch(actor=actor, booking=booking, patch=patch, revision=revision, now=now)
         fee = changed.late_fees - fees
         change = (
             BookingChange.objects.filter(booking=booking, asked_at=now)
@@ -132,9 +130,7 @@ def _rules_of(change: BookingChange | None) -> tuple[str, ...]:
     return tuple(rule["name"] for rule in asked.rules) if asked is not None else ()
 
 
-def _start_of(
-    actor: Actor, booking: Booking, after: Terms, now: datetime
-) -> tuple[QuoteOption | None, str]:
+def _start_of(actor: Actor, booking: Booking, after: Terms, now: datetime) -> tuple[QuoteOption | None, str]:
     """The start as asked, or why there is none."""
     request = BookingRequest(
         project=booking.project.slug,

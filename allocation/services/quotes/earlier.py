@@ -38,9 +38,7 @@ class Change:
     priced_at: datetime | None = None
 
 
-def earlier_options(
-    *, actor: Actor, booking: Booking, now: datetime
-) -> tuple[tuple[QuoteOption, ...], str]:
+def earlier_options(*, actor: Actor, booking: Booking, now: datetime) -> tuple[tuple[QuoteOption, ...], str]:
     """Returns up to three options before the planned start, the earliest first, and the price lock.
 
     A fixed window has none. Run inside the tenant's transaction.
@@ -78,9 +76,12 @@ def earlier_take(*, actor: Actor, booking: Booking, change: Change, now: datetim
         option = _option_check(actor, old, change, now)
         accept = Accept(start_by=option.starts + PRICE_LOCK_TIME, strength=option.strength)
         patch = Patch(
-            ask=option.ask, tier=option.tier, request_text=option.request, accept=accept,
+            ask=option.ask,
+            tier=option.tier,
+            request_text=option.request,
+            accept=accept,
             priced_at=change.priced_at,
-        )  # fmt: skip
+        )
         return booking_patch(actor=actor, booking=old, patch=patch, revision=None, now=now)
 
 

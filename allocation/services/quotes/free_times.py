@@ -41,9 +41,7 @@ class FreeTimes:
         )
 
 
-def free_times_read(
-    *, is_operator: bool, since: datetime, until: datetime, now: datetime
-) -> FreeTimes:
+def free_times_read(*, is_operator: bool, since: datetime, until: datetime, now: datetime) -> FreeTimes:
     """Returns the free times of [since, until), none of them before now.
 
     Run inside the transaction of a tenant, or of an operator, who sees every tenant.

@@ -177,10 +177,7 @@ class Market:
             return None
         quarter, borrowed = option.starts % DAY // QUARTER, option.borrowed > 0
         classes = (option.gpu_class, *(each.classes[0] for each in option.groups))
-        risks = (
-            self.record.risk(tier.slug, name, borrowed=borrowed, quarter=quarter)
-            for name in classes
-        )
+        risks = (self.record.risk(tier.slug, name, borrowed=borrowed, quarter=quarter) for name in classes)
         return max(risks, key=lambda risk: (risk.thousandths is None, risk.weighed))
 
 
@@ -210,8 +207,7 @@ def quote_option(
         starts=starts,
         ends=instant(option.ends),
         nodes=option.places_hint,
-        price=price.setup
-        + rate.cost(rate.between(starts, starts + timedelta(seconds=ask.duration))),
+        price=price.setup + rate.cost(rate.between(starts, starts + timedelta(seconds=ask.duration))),
         most=price.setup + most_of(rate, ask.starts, ask.duration),
         setup=price.setup,
         rate=rate,
@@ -250,9 +246,7 @@ def _price_and_rates(
     prices, units = market.shelf.on(priced_from(ask, market.now)), ask_units(ask)
     found = {name: prices.get((name, tier.slug)) for name in ask.all_classes}
     rates = [
-        rate_for(price, ask.on(name), units[name])
-        for name, price in found.items()
-        if price and name in units
+        rate_for(price, ask.on(name), units[name]) for name, price in found.items() if price and name in units
     ]
     return found[option.gpu_class], rates
 
@@ -261,9 +255,7 @@ def _lines(ask: AskDocument, rates: Sequence[Rate]) -> Iterator[GroupLine]:
     """Yields the plain price of each group."""
     for group, rate in zip(ask.every_group, rates, strict=True):
         price = rate.plain * ask.duration / 3600
-        yield GroupLine(
-            group.gpu_class, group.profile, group.count, rate.plain, ledger_amount(price)
-        )
+        yield GroupLine(group.gpu_class, group.profile, group.count, rate.plain, ledger_amount(price))
 
 
 def losses(

@@ -66,9 +66,14 @@ class Quote:
 
 
 def quote_make(
-    *, actor: Actor, request: BookingRequest, now: datetime, without: Booking | None = None,
-    after: datetime | None = None, runs: Runs | None = None,
-) -> Quote:  # fmt: skip
+    *,
+    actor: Actor,
+    request: BookingRequest,
+    now: datetime,
+    without: Booking | None = None,
+    after: datetime | None = None,
+    runs: Runs | None = None,
+) -> Quote:
     """Returns the options of a request in its tier, as asked first, and as asked in other tiers.
 
     Options that are no better in start, price, risk of a pause or speed than another are left out.
@@ -108,34 +113,31 @@ def quote_make(
         project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=starts
     )
     return Quote(
-        options, blocking, effect, now + PRICE_LOCK_TIME, price_lock(now), waits,
+        options,
+        blocking,
+        effect,
+        now + PRICE_LOCK_TIME,
+        price_lock(now),
+        waits,
         asks_hook=without is None and hook_decides(actor.tenant_id),
-    )  # fmt: skip
+    )
 
 
 def _admitted(
     project: Project, request: BookingRequest, asker: Asker, now: datetime, after: datetime | None
 ) -> Admission:
     """Admits the request, which starts at `after` at the earliest."""
-    found = admission_check(
-        project=project, tier_slug=request.tier, ask=request.ask, now=now, asker=asker
-    )
+    found = admission_check(project=project, tier_slug=request.tier, ask=request.ask, now=now, asker=asker)
     return found if after is None else replace(found, not_before=max(found.not_before, after))
 
 
-def _restrained(
-    question: QuoteRequest, ask: AskDocument, restraints: AbstractSet[str]
-) -> QuoteRequest:
+def _restrained(question: QuoteRequest, ask: AskDocument, restraints: AbstractSet[str]) -> QuoteRequest:
     """Returns the question as the ladders of its budgets have it answered."""
     is_cheaper = "cheaper" in restraints and is_cheapest_first(ask) and not question.fixed
-    return replace(
-        question, within="no_borrowing" in restraints, cheapest=question.cheapest or is_cheaper
-    )
+    return replace(question, within="no_borrowing" in restraints, cheapest=question.cheapest or is_cheaper)
 
 
-def _found(
-    site: Availability, questions: Sequence[QuoteRequest]
-) -> tuple[list[Option], Reason | None]:
+def _found(site: Availability, questions: Sequence[QuoteRequest]) -> tuple[list[Option], Reason | None]:
     """Returns all options in its own tier, those as asked in others, and what blocks its own."""
     own, *others = [
         site.quote(question, only_as_asked=number > 0) for number, question in enumerate(questions)

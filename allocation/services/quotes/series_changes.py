@@ -40,9 +40,7 @@ def series_change_quote(
     """
     old = {each.id: each for each in series.bookings.all()}
     with transaction.atomic(), rows_in_turn():
-        answers = series_patch(
-            actor=actor, series=series, date=date, patch=patch, tag=None, now=now
-        )
+        answers = series_patch(actor=actor, series=series, date=date, patch=patch, tag=None, now=now)
         ids = [each.booking.id for each in answers]
         rows = BookingChange.objects.filter(booking__in=ids, state__in=BookingChange.OPEN)
         asked = {row.booking_id: row for row in rows}

@@ -31,15 +31,17 @@ def conflict_note(row: Allocation, text: FleetText, now: datetime) -> None:
     """Records a conflict; a GPU with several a day takes no new work."""
     gpu = row.gpu
     GpuEvent.objects.create(
-        node_id=gpu.node_id, gpu=gpu, kind=GpuEvent.Kind.CONFLICT, at=now,
-        instance=row.id.hex, **GpuEvent.text_columns(text),
-    )  # fmt: skip
+        node_id=gpu.node_id,
+        gpu=gpu,
+        kind=GpuEvent.Kind.CONFLICT,
+        at=now,
+        instance=row.id.hex,
+        **GpuEvent.text_columns(text),
+    )
     Node.objects.filter(id=gpu.node_id).update(conflicts=F("conflicts") + 1)
     counter_add("node_conflicts")
     logger.warning("%s contradicts the portal (%s): %s", gpu.node.name, RULE.id, text)
-    recent = GpuEvent.objects.filter(
-        gpu=gpu, kind=GpuEvent.Kind.CONFLICT, at__gt=now - CONFLICTS_WITHIN
-    )
+    recent = GpuEvent.objects.filter(gpu=gpu, kind=GpuEvent.Kind.CONFLICT, at__gt=now - CONFLICTS_WITHIN)
     times = recent.count()
     if times >= MAX_CONFLICTS:
         Gpu.objects.filter(id=gpu.id, health=Gpu.Health.OK).update(

@@ -42,9 +42,12 @@ def setup_charge(booking: Booking, now: datetime) -> dict[str, Decimal]:
     if fee <= 0:
         return {}
     hold_settle_partially(
-        tenant_id=booking.tenant_id, reference=booking.id, amount=Charge(fee, fee="setup"),
-        keep=booking.hold_amount - booking.settled - fee, now=now,
-    )  # fmt: skip
+        tenant_id=booking.tenant_id,
+        reference=booking.id,
+        amount=Charge(fee, fee="setup"),
+        keep=booking.hold_amount - booking.settled - fee,
+        now=now,
+    )
     return {"settled": booking.settled + fee, "setup_paid": fee}
 
 
@@ -144,9 +147,7 @@ def waiting_settle(booking: Booking, now: datetime, rest: int = 0) -> Decimal:
 
     `rest` is the unused time if its owner cancels it, zero if somebody else ends it.
     """
-    return booking.settled + final_settle(
-        booking, end_time(Spell(), earlier_charges(booking), rest), now
-    )
+    return booking.settled + final_settle(booking, end_time(Spell(), earlier_charges(booking), rest), now)
 
 
 def final_settle(booking: Booking, spell: Spell, now: datetime, fee_seconds: int = 0) -> Decimal:
@@ -154,9 +155,7 @@ def final_settle(booking: Booking, spell: Spell, now: datetime, fee_seconds: int
     own, and ends the hold. Returns the charge."""
     charge = booking_charge(booking, spell, booking.hold_amount - booking.settled)
     if not fee_seconds:
-        return hold_settle(
-            tenant_id=booking.tenant_id, reference=booking.id, amount=charge, now=now
-        )
+        return hold_settle(tenant_id=booking.tenant_id, reference=booking.id, amount=charge, now=now)
     keep = booking.hold_amount - booking.settled - charge.amount
     both = booking_cost(booking, spell + Spell(fee_seconds))
     fee = min(keep, both - booking_cost(booking, spell))
@@ -165,9 +164,7 @@ def final_settle(booking: Booking, spell: Spell, now: datetime, fee_seconds: int
     )
     amount = Charge(fee, fee="no_show")
     reference = booking.id
-    return used + hold_settle(
-        tenant_id=booking.tenant_id, reference=reference, amount=amount, now=now
-    )
+    return used + hold_settle(tenant_id=booking.tenant_id, reference=reference, amount=amount, now=now)
 
 
 def earlier_charges(booking: Booking) -> EarlierRuns:

@@ -42,13 +42,9 @@ def feed_make(*, actor: Actor, what: str, now: datetime) -> tuple[CalendarFeed, 
     gpu_class = GpuClass.objects.filter(slug=name).first() if kind == "pool" else None
     if (kind == "pool" and gpu_class is None) or kind not in ("mine", "project", "pool"):
         raise invalid("unknown_calendar", refusal_text("unknown_calendar"), "what")
-    live = CalendarFeed.objects.filter(
-        tenant_id=actor.tenant_id, owner_id=actor.user_id, revoked=None
-    )
+    live = CalendarFeed.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id, revoked=None)
     if live.count() >= MOST_FEEDS:
-        raise Refused(
-            "too_many_calendars", refusal_text("too_many_calendars", most_feeds=MOST_FEEDS)
-        )
+        raise Refused("too_many_calendars", refusal_text("too_many_calendars", most_feeds=MOST_FEEDS))
     clear = secrets.token_urlsafe(_BYTES)
     feed = CalendarFeed.objects.create(
         tenant_id=actor.tenant_id,
@@ -68,9 +64,7 @@ def feed_revoke(*, actor: Actor, feed_id: UUID, now: datetime) -> None:
     Raises:
         Refused: `not_found`.
     """
-    mine = CalendarFeed.objects.filter(
-        tenant_id=actor.tenant_id, owner_id=actor.user_id, id=feed_id
-    )
+    mine = CalendarFeed.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id, id=feed_id)
     if mine.filter(revoked=None).update(revoked=now):
         _audit(actor, "calendar.revoked", feed_id, now)
     elif not mine.exists():

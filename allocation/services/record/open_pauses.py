@@ -51,8 +51,7 @@ def pauses_withdrawable(now: datetime) -> QuerySet[Pause]:
     """
     left_or_unreachable = Allocation.objects.filter(booking=OuterRef("booking")).filter(
         Q(state=Allocation.State.RELEASING)
-        | Q(state__in=Allocation.LIVE)
-        & (Q(abandoned=True) | Q(gpu__node__unreachable_since__isnull=False))
+        | Q(state__in=Allocation.LIVE) & (Q(abandoned=True) | Q(gpu__node__unreachable_since__isnull=False))
     )
     return Pause.objects.filter(
         OPEN,
@@ -79,9 +78,7 @@ def pauses_unneeded(now: datetime) -> QuerySet[Pause]:
         period__startswith__lt=OuterRef("deadline"),
     ).exclude(booking__state=State.PAUSING)
     is_over = Q(cause__beneficiary__state__in=[*TERMINAL, State.ENDING])
-    return pauses_withdrawable(now).filter(
-        is_over | Q(cause__beneficiary=None) | Q(Exists(starts_earlier))
-    )
+    return pauses_withdrawable(now).filter(is_over | Q(cause__beneficiary=None) | Q(Exists(starts_earlier)))
 
 
 def pauses_expired(now: datetime) -> QuerySet[Pause]:

@@ -35,9 +35,7 @@ def policy_event(version: PolicyVersion, now: datetime) -> None:
     _put("policy.activated", subject, {"policy": {"version": version.number}}, sentence, now)
 
 
-def maintenance_event(
-    kind: Maintenance.Event, row: Maintenance, now: datetime, later_dates: int = 0
-) -> None:
+def maintenance_event(kind: Maintenance.Event, row: Maintenance, now: datetime, later_dates: int = 0) -> None:
     """Adds `maintenance.planned`, `.started`, `.ended` or `.cancelled`, in the caller's
     transaction. `later_dates` are planned or cancelled with it."""
     what = _maintenance(row, later_dates)

@@ -155,9 +155,7 @@ def _is_announced(row: SpendVariance) -> bool:
     """A period that stays above its plan is announced once."""
     if row.against != Against.PLAN:
         return False
-    before = SpendVariance.objects.filter(
-        budget=row.budget_id, against=row.against, day=row.day - DAY
-    )
+    before = SpendVariance.objects.filter(budget=row.budget_id, against=row.against, day=row.day - DAY)
     return before.filter(is_unusual=True).exists()
 
 
@@ -222,8 +220,7 @@ def _share_of(cause: str, row: BookingSpend, compared: _Compared) -> Decimal:
     if cause in ("class", "tier"):
         of_class = cause == "tier"
         now, was = (
-            usual_share(each, row.cell, of_class=of_class)
-            for each in (compared.actual, compared.usual)
+            usual_share(each, row.cell, of_class=of_class) for each in (compared.actual, compared.usual)
         )
         return row.metered.amount if now > was else ZERO
     return row.metered.amount

@@ -36,14 +36,8 @@ def durations_of(ask: AskDocument) -> dict[str, int]:
     first = ask.classes[0]
     if first not in speeds:
         raise _unknown(ask.workload, first)
-    minutes = {
-        name: -(-ask.duration * speeds[first] // (speed * MINUTE)) for name, speed in speeds.items()
-    }
-    found = {
-        name: most * MINUTE
-        for name, most in minutes.items()
-        if most * MINUTE <= MAX_DURATION_SECONDS
-    }
+    minutes = {name: -(-ask.duration * speeds[first] // (speed * MINUTE)) for name, speed in speeds.items()}
+    found = {name: most * MINUTE for name, most in minutes.items() if most * MINUTE <= MAX_DURATION_SECONDS}
     return found | {first: ask.duration}
 
 
@@ -74,9 +68,7 @@ def _unknown(workload: str, gpu_class: str) -> Refused:
 
 
 @transaction.atomic
-def speeds_set(
-    *, operator: User, workload: str, speeds: Mapping[str, int], now: datetime
-) -> dict[str, int]:
+def speeds_set(*, operator: User, workload: str, speeds: Mapping[str, int], now: datetime) -> dict[str, int]:
     """Sets the speed of a kind of work on each class, in thousandths; without speeds the kind is
     removed. Existing bookings keep their durations. Written to every tenant's log.
 
@@ -95,8 +87,7 @@ def speeds_set(
         return before
     WorkSpeed.objects.filter(workload=workload).delete()
     WorkSpeed.objects.bulk_create(
-        WorkSpeed(workload=workload, gpu_class_id=name, thousandths=speeds[name])
-        for name in sorted(speeds)
+        WorkSpeed(workload=workload, gpu_class_id=name, thousandths=speeds[name]) for name in sorted(speeds)
     )
     audit_everywhere(
         actor_id=operator.id,

@@ -47,8 +47,7 @@ def requirement_states(
     for row in rows.order_by("at", "recorded", "id"):
         newest[row.requirement_id] = row
     return [
-        RequirementState(each, newest.get(each.id), _is_valid(newest.get(each.id), now))
-        for each in wanted
+        RequirementState(each, newest.get(each.id), _is_valid(newest.get(each.id), now)) for each in wanted
     ]
 
 

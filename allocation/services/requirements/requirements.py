@@ -107,9 +107,7 @@ def tier_requirement_end(*, actor: Actor, requirement_id: UUID, now: datetime) -
     return row
 
 
-def requirement_accept(
-    *, actor: Actor, requirement_id: UUID, address: str, now: datetime
-) -> Acceptance:
+def requirement_accept(*, actor: Actor, requirement_id: UUID, address: str, now: datetime) -> Acceptance:
     """Accepts this version of a text, for the person who asks.
 
     Raises:
@@ -174,9 +172,7 @@ def _set(row: Requirement, terms: RequirementTerms, now: datetime) -> Requiremen
             "kind",
         )
     if terms.valid_days is not None and not 1 <= terms.valid_days <= MOST_DAYS:
-        raise invalid(
-            "bad_days", refusal_text("requirement_days", most_days=MOST_DAYS), "valid_days"
-        )
+        raise invalid("bad_days", refusal_text("requirement_days", most_days=MOST_DAYS), "valid_days")
     row.kind, row.valid_days, row.created = terms.kind, terms.valid_days, now
     row.name, row.text = name_read(terms.name), _text_read(terms.text)
     same = Requirement.objects.filter(
@@ -186,27 +182,21 @@ def _set(row: Requirement, terms: RequirementTerms, now: datetime) -> Requiremen
     row.version = (same.aggregate(most=Max("version"))["most"] or 0) + 1
     row.save(force_insert=True)
     if Requirement.objects.filter(tenant=row.tenant_id, ended=None).count() > MOST_OPEN:
-        raise Refused(
-            "too_many_requirements", refusal_text("too_many_requirements", most_open=MOST_OPEN)
-        )
+        raise Refused("too_many_requirements", refusal_text("too_many_requirements", most_open=MOST_OPEN))
     return row
 
 
 def _text_read(text: str) -> str:
     plain = text.replace("\r\n", "\n").strip()
     if not 1 <= len(plain) <= LONGEST_TEXT:
-        raise invalid(
-            "bad_text", refusal_text("text_length", longest_text=f"{LONGEST_TEXT:,}"), "text"
-        )
+        raise invalid("bad_text", refusal_text("text_length", longest_text=f"{LONGEST_TEXT:,}"), "text")
     if first_invisible(plain.replace("\n", "").replace("\t", "")):
         raise invalid("bad_text", refusal_text("text_invisible"), "text")
     return plain
 
 
 def _seen(actor: Actor, requirement_id: UUID) -> Requirement:
-    row = (
-        Requirement.objects.filter(requirements_of(actor.tenant_id)).filter(id=requirement_id)
-    ).first()
+    row = (Requirement.objects.filter(requirements_of(actor.tenant_id)).filter(id=requirement_id)).first()
     if row is None:
         raise missing("requirement")
     return row
@@ -220,9 +210,7 @@ def _locked(requirement_id: UUID, *, tenant_id: UUID | None) -> Requirement:
     return row
 
 
-def _audit(
-    actor: Actor, action: str, row: Requirement, now: datetime, detail: dict[str, object]
-) -> None:
+def _audit(actor: Actor, action: str, row: Requirement, now: datetime, detail: dict[str, object]) -> None:
     audit_record(
         tenant_id=actor.tenant_id,
         actor_id=actor.user_id,

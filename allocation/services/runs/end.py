@@ -163,9 +163,7 @@ def allocation_failed(allocation_id: UUID, error: str, now: datetime) -> None:
         booking = allocation_booking_lock(allocation_id)
         if booking is None:
             return
-        changed = Allocation.objects.filter(id=allocation_id, state__in=STARTED).update(
-            error=error[:200]
-        )
+        changed = Allocation.objects.filter(id=allocation_id, state__in=STARTED).update(error=error[:200])
         if not changed or booking.state != State.STARTING:
             return
         event = Event("ending", event_text("start_failed", why=error[:200]))
@@ -225,9 +223,7 @@ def _end(booking_id: UUID, now: datetime) -> bool:
             return True
         if booking.state in (State.STARTING, State.ACTIVE) and ends <= now:
             event = Event("ending", event_text("time_over"))
-            booking_move(
-                booking, State.ENDING, event=event, now=now, outcome="completed", released_at=ends
-            )
+            booking_move(booking, State.ENDING, event=event, now=now, outcome="completed", released_at=ends)
         if booking.state != State.ENDING:
             return False
         if booking.ready_at is None:

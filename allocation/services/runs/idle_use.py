@@ -89,9 +89,12 @@ def booking_still_needed(*, actor: Actor, booking: Booking, now: datetime) -> Bo
         event = Event("still_needed", event_text("still_needed", actor=actor.name), actor.user_id)
         vetoes = booking.idle_vetoes + 1
         booking_change(
-            booking, event=event, now=now, **{**_NOT_IDLE, "idle_counted_at": now},
+            booking,
+            event=event,
+            now=now,
+            **{**_NOT_IDLE, "idle_counted_at": now},
             idle_vetoes=vetoes,
-        )  # fmt: skip
+        )
     return booking
 
 
@@ -111,9 +114,7 @@ def _is_due(booking: Booking, now: datetime) -> bool:
     return until is not None and until <= now < until + MAX_STEP
 
 
-def _use_of(
-    bookings: Sequence[Booking], policy: PresencePolicy, now: datetime
-) -> Mapping[UUID, list[_Use]]:
+def _use_of(bookings: Sequence[Booking], policy: PresencePolicy, now: datetime) -> Mapping[UUID, list[_Use]]:
     """Returns the use of each device by booking, in two statements."""
     rows = booking_of_allocations(bookings)
     samples = GpuSample.objects.filter(allocation_id__in=rows, at__gt=now - MAX_STEP, at__lte=now)

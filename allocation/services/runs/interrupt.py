@@ -91,9 +91,7 @@ def hardware_vacate(now: datetime, *, planned: bool = True) -> int:
         for row in _first_of_each(leaving)
     ]
     blocked = _first_of_each(_rows_blocked(now, maintenances)) if planned else []
-    withdrawn = [
-        _place_withdraw(row.booking_id, _cause_of(row, now, maintenances), now) for row in blocked
-    ]
+    withdrawn = [_place_withdraw(row.booking_id, _cause_of(row, now, maintenances), now) for row in blocked]
     return sum(interrupted) + sum(withdrawn)
 
 
@@ -136,9 +134,7 @@ def run_interrupt(
         return True
 
 
-def pausing_run_interrupt(
-    booking: Booking, cause: Interruption, now: datetime, *, is_hardware: bool
-) -> bool:
+def pausing_run_interrupt(booking: Booking, cause: Interruption, now: datetime, *, is_hardware: bool) -> bool:
     """Gives up the devices of a booking during the grace period of its pause.
 
     The booking is paused when the grace period is over, whatever becomes of the devices, and can't
@@ -221,9 +217,7 @@ def _rows_blocked(now: datetime, maintenances: Iterable[Maintenance]) -> QuerySe
     blocked = (soon & (~Q(gpu__health=Gpu.Health.OK) | ~ready)) | pinned_to_other_mode()
     for maintenance in maintenances:
         blocked |= in_scope(maintenance) & Q(period__overlap=(maintenance.starts, maintenance.ends))
-    return Allocation.objects.filter(
-        blocked, state=Allocation.State.PLANNED, booking__state__in=PLACED
-    )
+    return Allocation.objects.filter(blocked, state=Allocation.State.PLANNED, booking__state__in=PLACED)
 
 
 def _first_of_each(rows: QuerySet[Allocation]) -> list[Allocation]:

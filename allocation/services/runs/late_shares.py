@@ -86,9 +86,12 @@ def late_fee_take(booking: Booking, fee: Decimal, now: datetime) -> None:
         return
     keep = booking.hold_amount - booking.settled - fee
     hold_settle_partially(
-        tenant_id=booking.tenant_id, reference=booking.id,
-        amount=Charge(fee, fee="late_share"), keep=keep, now=now,
-    )  # fmt: skip
+        tenant_id=booking.tenant_id,
+        reference=booking.id,
+        amount=Charge(fee, fee="late_share"),
+        keep=keep,
+        now=now,
+    )
     amount = money_text(fee, booking.currency)
     notice = booking.notice_seconds // 60
     text = event_text("late_charged", amount=amount, share=booking.late_share, notice=notice)
@@ -107,9 +110,13 @@ def late_fee_refund(booking: Booking, fee: Decimal, now: datetime) -> None:
         return
     text = event_text("late_refunded", amount=money_text(fee, booking.currency))
     charge_refund(
-        tenant_id=booking.tenant_id, reference=booking.id, amount=fee, note=LATE_REFUND_NOTE,
-        now=now, fee="late_share",
-    )  # fmt: skip
+        tenant_id=booking.tenant_id,
+        reference=booking.id,
+        amount=fee,
+        note=LATE_REFUND_NOTE,
+        now=now,
+        fee="late_share",
+    )
     event = Event("late_refunded", text, detail={"amount": str(fee)})
     booking_change(booking, event=event, now=now, late_refunded=booking.late_refunded + fee)
 

@@ -116,9 +116,7 @@ def _lost(booking: Booking, cause: Interruption, *, until: datetime, now: dateti
     return booking_requeue(booking, cause, until=until, now=now)
 
 
-def booking_requeue(
-    booking: Booking, cause: Interruption, *, until: datetime, now: datetime
-) -> bool:
+def booking_requeue(booking: Booking, cause: Interruption, *, until: datetime, now: datetime) -> bool:
     """Returns a locked running booking to the queue, for its remaining time and on all of its GPUs.
 
     The run until `until` is charged when the booking ends. Returns False when less than the

@@ -125,9 +125,7 @@ def no_show_share(booking: Booking, policy: PresencePolicy) -> int:
 
 def booking_of_allocations(bookings: Sequence[Booking]) -> dict[UUID, UUID]:
     """Returns the booking of each allocation on which one of the bookings runs."""
-    rows = Allocation.objects.filter(
-        booking__in=bookings, state=Allocation.State.ACTIVE, abandoned=False
-    )
+    rows = Allocation.objects.filter(booking__in=bookings, state=Allocation.State.ACTIVE, abandoned=False)
     return dict(rows.values_list("id", "booking_id"))
 
 
@@ -158,16 +156,12 @@ def _measured(
     )
     return {
         identifier: (first, last, unknown)
-        for identifier, first, last, unknown in found.values_list(
-            "allocation_id", "first", "last", "unknown"
-        )
+        for identifier, first, last, unknown in found.values_list("allocation_id", "first", "last", "unknown")
         if identifier is not None
     }
 
 
-def _check(
-    booking_id: UUID, seen: Sequence[_Presence], policy: PresencePolicy, now: datetime
-) -> bool:
+def _check(booking_id: UUID, seen: Sequence[_Presence], policy: PresencePolicy, now: datetime) -> bool:
     """Adds to the unused time of one booking; returns True when it was ended."""
     with transaction.atomic():
         booking = booking_lock(booking_id, "tier")
@@ -218,13 +212,9 @@ def _warn(booking: Booking, absence: _Absence, limit: int, now: datetime) -> boo
     return True
 
 
-def _end(
-    booking: Booking, policy: PresencePolicy, absence: _Absence, limit: int, now: datetime
-) -> None:
+def _end(booking: Booking, policy: PresencePolicy, absence: _Absence, limit: int, now: datetime) -> None:
     rest = int((booking.planned_ends - now).total_seconds()) if booking.planned_ends else 0
-    has_run = (
-        booking.pause_count or booking.replacement_count or booking.used_seconds or booking.settled
-    )
+    has_run = booking.pause_count or booking.replacement_count or booking.used_seconds or booking.settled
     share = no_show_share(booking, policy)
     fee = 0 if has_run else no_show_fee(rest, share)
     text = event_text("no_show", minutes=limit // 60, share=share if fee else 0)

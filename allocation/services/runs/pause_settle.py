@@ -45,10 +45,14 @@ def run_paused(booking: Booking, now: datetime) -> None:
     pause.emptied_at = now
     pause.save(
         update_fields=[
-            "emptied_at", "lost_seconds", "credit_seconds", "credit", "charged",
+            "emptied_at",
+            "lost_seconds",
+            "credit_seconds",
+            "credit",
+            "charged",
             "remaining_seconds",
         ]
-    )  # fmt: skip
+    )
     settled = booking.settled + pause.charged
     length = booking.duration_seconds
     if booking.starts is None:
@@ -138,9 +142,7 @@ def _out_at(booking: Booking, pause: Pause) -> datetime:
     Places that were left count as free from the notice on, unless the pause is for a booking of
     the same people.
     """
-    ended = booking.allocations.filter(
-        state__in=(Allocation.State.RELEASING, Allocation.State.ENDED)
-    )
+    ended = booking.allocations.filter(state__in=(Allocation.State.RELEASING, Allocation.State.ENDED))
     # Ranges are ordered by their starts, so the last one is that of this run.
     last = ended.order_by("-period").only("period", "abandoned")[0]
     if last.abandoned and not pause.relation:

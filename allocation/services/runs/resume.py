@@ -67,9 +67,11 @@ def suspended_work_on(nodes: Iterable[Node]) -> dict[UUID, SuspendedWork]:
         return {}
     runs = _runs({row.booking_id for row in rows})
     current = Allocation.objects.filter(
-        gpu__node__in={row.gpu.node_id for row in rows}, booking__in=list(runs), state__in=ON_NODE,
+        gpu__node__in={row.gpu.node_id for row in rows},
+        booking__in=list(runs),
+        state__in=ON_NODE,
         abandoned=False,
-    ).select_related("gpu")  # fmt: skip
+    ).select_related("gpu")
     # Only the previous run can be resumed: an earlier one was resumed before.
     old = _by_booking(row for row in rows if row.period.lower in runs[row.booking_id][-2:-1])
     new = _by_booking(
@@ -132,9 +134,12 @@ def _generations_raise(rows: QuerySet[Allocation]) -> None:
 def _suspended_rows(nodes: Iterable[Node]) -> list[Allocation]:
     """Returns suspended rows of bookings that are not over, by device and slot."""
     rows = Allocation.objects.filter(
-        gpu__node__in=list(nodes), suspended=True, abandoned=False, state=Allocation.State.ENDED,
+        gpu__node__in=list(nodes),
+        suspended=True,
+        abandoned=False,
+        state=Allocation.State.ENDED,
         booking__state__in=[*PAUSE_STATES, State.STARTING, State.ACTIVE, State.ENDING],
-    )  # fmt: skip
+    )
     return list(rows.select_related("booking", "gpu").order_by("gpu__index", "start", "id"))
 
 
@@ -151,9 +156,7 @@ def _runs(bookings: Iterable[UUID]) -> dict[UUID, list[datetime]]:
     rows = Allocation.objects.filter(booking__in=list(bookings), state__in=EVER_STARTED)
     found: dict[UUID, list[datetime]] = defaultdict(list)
     for booking, begins in (
-        rows.order_by("period__startswith")
-        .values_list("booking_id", "period__startswith")
-        .distinct()
+        rows.order_by("period__startswith").values_list("booking_id", "period__startswith").distinct()
     ):
         found[booking].append(begins)
     return found

@@ -50,25 +50,21 @@ RESTRAINED = Q(is_drained=True) | Q(state=State.SCHEDULED, may_borrow=False, bor
 _locked = Compiled(lambda _, keys: _lockable().filter(id__in=keys).order_by("id"))
 _locked_with = Compiled(
     lambda _, keys: (
-        _lockable()
-        .filter(id__in=Allocation.objects.filter(id__in=keys).values("booking_id"))
-        .order_by("id")
+        _lockable().filter(id__in=Allocation.objects.filter(id__in=keys).values("booking_id")).order_by("id")
     )
 )
 _starting = Compiled(
-    lambda _, keys: Allocation.objects.filter(
-        id__in=keys, state=Allocation.State.STARTING
-    ).values_list("id", "booking_id")
+    lambda _, keys: Allocation.objects.filter(id__in=keys, state=Allocation.State.STARTING).values_list(
+        "id", "booking_id"
+    )
 )
 _waiting = Compiled(
-    lambda _, keys: Allocation.objects.filter(
-        booking__in=keys, state=Allocation.State.STARTING
-    ).values_list("booking_id", flat=True)
+    lambda _, keys: Allocation.objects.filter(booking__in=keys, state=Allocation.State.STARTING).values_list(
+        "booking_id", flat=True
+    )
 )
 _planned = Compiled(
-    lambda _, keys: Allocation.objects.filter(
-        booking__in=keys, state=Allocation.State.PLANNED
-    ).order_by("id")
+    lambda _, keys: Allocation.objects.filter(booking__in=keys, state=Allocation.State.PLANNED).order_by("id")
 )
 
 
@@ -112,9 +108,7 @@ def allocations_ready(devices: Mapping[UUID, Sequence[str]], now: datetime) -> N
         with connection.cursor() as cursor:
             cursor.execute(_DEVICES_WRITE, [list(ready), values])
         complete = set(ready.values()) - set(_waiting(now, [each.id for each in bookings]))
-        _activate(
-            [each for each in bookings if each.state == State.STARTING and each.id in complete], now
-        )
+        _activate([each for each in bookings if each.state == State.STARTING and each.id in complete], now)
 
 
 def slow_starts_notify(now: datetime) -> int:
@@ -168,9 +162,7 @@ def _occupancies_open(rows: Sequence[Allocation], now: datetime) -> bool:
     """Opens an occupancy for each row; returns False when earlier work still occupies one."""
     Occupancy.objects.bulk_create(
         [
-            Occupancy(
-                allocation=row, gpu_id=row.gpu_id, slots=row.slots, share=row.share, opened=now
-            )
+            Occupancy(allocation=row, gpu_id=row.gpu_id, slots=row.slots, share=row.share, opened=now)
             for row in rows
         ],
         ignore_conflicts=True,
@@ -203,9 +195,7 @@ def _generations_raise(rows: "QuerySet[Allocation]") -> None:
     """Raises generations by one per booking, so that they do not depend on the batches."""
     here = rows.filter(gpu__node=OuterRef("pk")).order_by().values("gpu__node")
     times = here.annotate(times=Count("booking", distinct=True)).values("times")
-    Node.objects.filter(gpus__allocation__in=rows).update(
-        generation=F("generation") + Subquery(times)
-    )
+    Node.objects.filter(gpus__allocation__in=rows).update(generation=F("generation") + Subquery(times))
 
 
 def _slow_starts(now: datetime) -> "QuerySet[Allocation]":
@@ -241,10 +231,12 @@ def _nodes_note(waiting: dict[UUID, int], now: datetime) -> None:
     GpuEvent.objects.bulk_create(
         [
             GpuEvent(
-                node_id=node, kind=GpuEvent.Kind.SLOW, at=now,
+                node_id=node,
+                kind=GpuEvent.Kind.SLOW,
+                at=now,
                 **GpuEvent.text_columns(fleet_text("starts_waiting", count=count)),
             )
             for node, count in waiting.items()
         ],
         ignore_conflicts=True,
-    )  # fmt: skip
+    )

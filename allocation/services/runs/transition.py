@@ -34,14 +34,10 @@ class Change:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-_allocations = Compiled(
-    lambda _, keys: Allocation.objects.filter(id__in=keys).select_related("gpu__node")
-)
+_allocations = Compiled(lambda _, keys: Allocation.objects.filter(id__in=keys).select_related("gpu__node"))
 _of_allocation = Compiled(
     lambda _, keys: (
-        Booking.objects.select_for_update(of=("self",))
-        .filter(allocations__id__in=keys)
-        .order_by("id")
+        Booking.objects.select_for_update(of=("self",)).filter(allocations__id__in=keys).order_by("id")
     )
 )
 
@@ -50,9 +46,7 @@ _of_allocation = Compiled(
 def _by_id(related: tuple[str, ...]) -> Compiled[Booking]:
     return Compiled(
         lambda _, keys: (
-            Booking.objects.select_for_update(of=("self",))
-            .select_related(*related)
-            .filter(id__in=keys)
+            Booking.objects.select_for_update(of=("self",)).select_related(*related).filter(id__in=keys)
         )
     )
 
@@ -85,9 +79,7 @@ def planned_rows_supersede(booking: Booking) -> int:
     return planned.update(state=Allocation.State.SUPERSEDED)
 
 
-def booking_move(
-    booking: Booking, to: State, *, event: Event, now: datetime, **facts: object
-) -> None:
+def booking_move(booking: Booking, to: State, *, event: Event, now: datetime, **facts: object) -> None:
     """Moves the locked booking to another state and writes the event.
 
     `facts` are other fields of the booking; they override what the step clears.
@@ -98,9 +90,7 @@ def booking_move(
     _store(booking, _moved(booking, to, facts, now), event, now)
 
 
-def booking_change(
-    booking: Booking, *, event: Event | None = None, now: datetime, **facts: object
-) -> None:
+def booking_change(booking: Booking, *, event: Event | None = None, now: datetime, **facts: object) -> None:
     """Writes fields of a locked booking without a step, and the event if there is one."""
     _store(booking, _changed(booking, facts, now), event, now)
 

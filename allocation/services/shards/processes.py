@@ -89,8 +89,7 @@ class ShardWorkers:
                     self._give(worker, waiting, busy, shards, policy)
         except (OSError, EOFError) as error:
             logger.warning(
-                "A worker of the solver has died or stands still (%s): this turn is decided"
-                " without workers.",
+                "A worker of the solver has died or stands still (%s): this turn is decided without workers.",
                 type(error).__name__,
             )
             self.close()

@@ -88,9 +88,7 @@ sections_present = Look(
         # Extensions and other changes that wait for a decision.
         "asked": lambda _: BookingChange.objects.filter(state=BookingChange.State.ASKED),
         "orders": lambda _: CompactionOrder.objects.filter(decided_at=None),
-        "pending": lambda now: Booking.objects.filter(
-            state=State.AWAITING_APPROVAL, place_until__gt=now
-        ),
+        "pending": lambda now: Booking.objects.filter(state=State.AWAITING_APPROVAL, place_until__gt=now),
         "entries": lambda _: WaitEntry.objects.filter(slot__isnull=False),
         "idle": lambda _: Booking.objects.filter(state=State.ACTIVE, idle_veto_until__isnull=False),
         # Bookings that wait for the rest of their time.

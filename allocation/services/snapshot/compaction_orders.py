@@ -12,9 +12,7 @@ from solver.cycle.compaction import Proposal
 
 def orders_read() -> tuple[Order, ...]:
     """Unanswered orders as input of the solver."""
-    return tuple(
-        _order_of(row) for row in CompactionOrder.objects.filter(decided_at=None).order_by("id")
-    )
+    return tuple(_order_of(row) for row in CompactionOrder.objects.filter(decided_at=None).order_by("id"))
 
 
 def order_answer(carried: OrderAnswer, decision: Decision, now: datetime) -> bool:

@@ -37,9 +37,7 @@ def inner_limits_read() -> InnerLimits:
     return InnerLimits(_labs_of(labs), every, windows, caps)
 
 
-def _timed_persons(
-    persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow]
-) -> list[PersonLimit]:
+def _timed_persons(persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow]) -> list[PersonLimit]:
     """Limits at all times of persons who have one at some times and none of their own."""
     known = {(row.scope, row.person, row.gpu_class): row.most for row in persons}
     found = {}
@@ -52,19 +50,14 @@ def _timed_persons(
     return [found[key] for key in sorted(found)]
 
 
-def window_steps_of(
-    inner: InnerLimits, quotas: Iterable[Quota], now: datetime
-) -> tuple[Override, ...]:
+def window_steps_of(inner: InnerLimits, quotas: Iterable[Quota], now: datetime) -> tuple[Override, ...]:
     """What each owner's limit rises or falls by, and when, from the begin of the day on."""
-    limits = {
-        (str(row.project_id or row.tenant_id), row.gpu_class_id): row.limit_units for row in quotas
-    }
+    limits = {(str(row.project_id or row.tenant_id), row.gpu_class_id): row.limit_units for row in quotas}
     for lab in inner.labs:
         most = None if lab.borrow is None else lab.guaranteed + lab.borrow
         limits[lab.owner, lab.gpu_class] = most
     sure = {
-        (str(row.project_id or row.tenant_id), row.gpu_class_id): row.guaranteed_units
-        for row in quotas
+        (str(row.project_id or row.tenant_id), row.gpu_class_id): row.guaranteed_units for row in quotas
     } | {(lab.owner, lab.gpu_class): lab.guaranteed for lab in inner.labs}
     for person in inner.persons:
         key = (f"{person.scope} {person.person}", person.gpu_class)

@@ -26,9 +26,7 @@ def deferred_bookings(most: int) -> frozenset[UUID]:
     tenants: dict[UUID, list[list[UUID]]] = defaultdict(list)
     series: dict[UUID, list[UUID]] = {}
     fields = ("id", "tenant_id", "series_id")
-    for booking, tenant, of in rows.order_by("-tier__priority", "submitted", "id").values_list(
-        *fields
-    ):
+    for booking, tenant, of in rows.order_by("-tier__priority", "submitted", "id").values_list(*fields):
         if of in series:
             series[of].append(booking)
             continue

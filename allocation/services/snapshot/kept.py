@@ -229,9 +229,7 @@ def _advanced(state: _State, now: datetime) -> _State | None:
     return _State(rows, places, horizon, state.compared, use, timed, is_changed)
 
 
-def _is_other(
-    rows: Rows, put: Mapping[str, Mapping[Key, Any]], drop: Mapping[str, tuple[Key, ...]]
-) -> bool:
+def _is_other(rows: Rows, put: Mapping[str, Mapping[Key, Any]], drop: Mapping[str, tuple[Key, ...]]) -> bool:
     """Whether these changes make any section but the use another one."""
     return any(
         drop.get(name) or any(rows.tables[name].get(key) != row for key, row in table.items())
@@ -307,9 +305,7 @@ def _gone(
     }
     names = [str(booking) for booking in bookings]
     for section in _OF_BOOKINGS:
-        found[section] = tuple(
-            name for name in names if name in tables[section] and name not in new[section]
-        )
+        found[section] = tuple(name for name in names if name in tables[section] and name not in new[section])
     return found
 
 
@@ -327,8 +323,7 @@ def _clocked(state: _State, now: datetime, present: Collection[str]) -> set[UUID
         booking
         for booking in state.timed
         for each in (state.places[booking],)
-        if (each.over is not None and each.over <= soon)
-        or (each.regrant is not None and each.regrant <= now)
+        if (each.over is not None and each.over <= soon) or (each.regrant is not None and each.regrant <= now)
     }
     # The duration is kept as the end.
     running = state.rows.tables["running"].values()

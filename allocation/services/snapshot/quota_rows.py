@@ -141,9 +141,7 @@ def used_since(now: datetime) -> datetime:
     return (now - HISTORY).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def stretches_read(
-    since: datetime, only: Collection[UUID] | None = None
-) -> list[tuple[UUID, Stretch]]:
+def stretches_read(since: datetime, only: Collection[UUID] | None = None) -> list[tuple[UUID, Stretch]]:
     """What all bookings, or some, use from `since` on, with the ends that are known."""
     with connection.cursor() as cursor:
         some = {} if only is None else {"some": list(only)}
@@ -263,9 +261,7 @@ class KeptUse:
         """Whether it is of the day of this instant."""
         return self._midnight <= now < self._midnight + timedelta(days=1)
 
-    def advance(
-        self, bookings: Collection[UUID], now: datetime
-    ) -> tuple[dict[Key, Used], tuple[Key, ...]]:
+    def advance(self, bookings: Collection[UUID], now: datetime) -> tuple[dict[Key, Used], tuple[Key, ...]]:
         """Reads these bookings; returns the rows that are new or have other values, and the keys
         of those that are gone."""
         changed = set[_Name]()
@@ -299,9 +295,7 @@ class KeptUse:
             since = ends
         return found
 
-    def _refresh(
-        self, changed: Iterable[_Name], now: datetime
-    ) -> tuple[dict[Key, Used], tuple[Key, ...]]:
+    def _refresh(self, changed: Iterable[_Name], now: datetime) -> tuple[dict[Key, Used], tuple[Key, ...]]:
         """Makes the rows of these keys, and of today, those of this instant."""
         today = self._of_today((now - _EPOCH) // timedelta(microseconds=1))
         sums = {**{key: self._sums[key] for key in changed}, **today}

@@ -33,9 +33,7 @@ def idle_read(now: datetime) -> tuple[Idle, ...]:
     bookings = list(rows.select_related("tier").order_by("id"))
     gpus: dict[UUID, set[str]] = defaultdict(set)
     if bookings:
-        held = Allocation.objects.filter(
-            booking__in=bookings, state__in=Allocation.LIVE, abandoned=False
-        )
+        held = Allocation.objects.filter(booking__in=bookings, state__in=Allocation.LIVE, abandoned=False)
         for booking, gpu in held.values_list("booking_id", "gpu_id"):
             gpus[booking].add(str(gpu))
     return tuple(_idle_of(each, tuple(sorted(gpus[each.id]))) for each in bookings if gpus[each.id])

@@ -170,9 +170,7 @@ def cooling_read(now: datetime) -> tuple[Cooling, ...]:
             if row.cooling_until is not None:
                 key = (str(row.tenant_id), str(row.owner_id), name)
                 until[key] = seconds(row.cooling_until)
-    return tuple(
-        Cooling(tenant, at, owner, name) for (tenant, owner, name), at in sorted(until.items())
-    )
+    return tuple(Cooling(tenant, at, owner, name) for (tenant, owner, name), at in sorted(until.items()))
 
 
 def seconds(instant: datetime) -> int:
@@ -416,10 +414,7 @@ def pauses_requested(now: datetime, only: Bookings) -> list[Request]:
     """
     pauses = list(paused_rows(now, only))
     original_gpus = paused_on(pauses)
-    found = (
-        with_original_gpus(_paused(row, now), original_gpus.get(row.booking_id), now)
-        for row in pauses
-    )
+    found = (with_original_gpus(_paused(row, now), original_gpus.get(row.booking_id), now) for row in pauses)
     return [request for request in found if request.duration > 0]
 
 

@@ -49,9 +49,7 @@ def limits_by(tier: Tier, version: TierVersion | None) -> TierLimits:
     """Returns the limits of a tier by a tenant's version of it."""
     if version is None:
         return TierLimits(bounds_of(tier))
-    return TierLimits(
-        bounds_of(tier), own_bounds(version), frozenset(version.classes), start_hours(version)
-    )
+    return TierLimits(bounds_of(tier), own_bounds(version), frozenset(version.classes), start_hours(version))
 
 
 def start_hours(version: TierVersion) -> StartHours | None:

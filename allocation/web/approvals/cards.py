@@ -141,8 +141,7 @@ def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
     return RequestWords(
         person,
         (
-            f"{person} {requested} {what} in {approval.project.name}: "
-            f"{_when(booking, ctx)}{dates}.",
+            f"{person} {requested} {what} in {approval.project.name}: {_when(booking, ctx)}{dates}.",
             f"It costs {money_text(cost, booking.currency)} at most, which is held already.",
             f"It needs an approval by the rule {rules}.",
             *more,

@@ -64,9 +64,7 @@ def approvals_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         **_refused(request, refusal, cards),
     }
     status = 409 if refusal is not None and refusal.kind == "conflict" else 422
-    return render(
-        request, "allocation/approvals/inbox.html", context, status=status if refusal else 200
-    )
+    return render(request, "allocation/approvals/inbox.html", context, status=status if refusal else 200)
 
 
 @costly("preview")
@@ -86,9 +84,7 @@ def approval_page(request: HttpRequest, actor: Actor, approval: UUID) -> HttpRes
     (card,) = cards_of(actor, [found], ctx, 1)
     context = {"card": card, **_refused(request, refusal, [card])}
     status = 409 if refusal is not None and refusal.kind == "conflict" else 422
-    return render(
-        request, "allocation/approvals/one.html", context, status=status if refusal else 200
-    )
+    return render(request, "allocation/approvals/one.html", context, status=status if refusal else 200)
 
 
 def _acts(actor: Actor) -> dict[str, FormAction]:
@@ -108,9 +104,7 @@ def _counter(actor: Actor, form: QueryDict) -> str:
     found = access_approval(actor, key, now)
     ask, tier = request_read(text, project=found.project.slug, zone=found.booking.zone, now=now)
     proposal = Proposal(ask, tier, text, form.get("reason", ""))
-    counter_make(
-        actor=actor, approval_id=key, digest=form.get("digest", ""), proposal=proposal, now=now
-    )
+    counter_make(actor=actor, approval_id=key, digest=form.get("digest", ""), proposal=proposal, now=now)
     return f"Offered. {found.booking.label} waits until its owner accepts, or somebody decides."
 
 
@@ -148,9 +142,7 @@ def _decide(actor: Actor, form: QueryDict, verdict: Verdict) -> str:
     return f"{label} declined. Its money is free again."
 
 
-def _refused(
-    request: HttpRequest, refusal: Refused | None, cards: Sequence[ApprovalCard]
-) -> dict[str, Any]:
+def _refused(request: HttpRequest, refusal: Refused | None, cards: Sequence[ApprovalCard]) -> dict[str, Any]:
     """The refusal, the request on the page that it is about, and what was typed."""
     if refusal is None:
         return {}

@@ -244,14 +244,10 @@ def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, 
         is_wrong = refusal is not None and refusal.param == name
         error = refusal.sentence if refusal is not None and is_wrong else ""
         value = typed.get(name, "")
-        return Field(
-            name, label, value, hint=hint, error=error, required=False, id=f"ask-{name}", **more
-        )
+        return Field(name, label, value, hint=hint, error=error, required=False, id=f"ask-{name}", **more)
 
     hidden = [
-        (name, typed.get(name, ""))
-        for name in ("gpu_class", "tier", "budget", "booking")
-        if typed.get(name)
+        (name, typed.get(name, "")) for name in ("gpu_class", "tier", "budget", "booking") if typed.get(name)
     ]
     if kind in LIFTED:
         hidden.append(("amount", "1"))

@@ -71,14 +71,10 @@ def rules_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     projects = _projects(actor)
     context = {
         "rules": [_row(actor, rule) for rule in rules_in_force(actor)],
-        "form": _form(actor, projects, request.POST, refusal)
-        if _may_add(actor, projects)
-        else None,
+        "form": _form(actor, projects, request.POST, refusal) if _may_add(actor, projects) else None,
         "refusal": refusal,
     }
-    return render(
-        request, "allocation/approvals/rules.html", context, status=422 if refusal else 200
-    )
+    return render(request, "allocation/approvals/rules.html", context, status=422 if refusal else 200)
 
 
 def _projects(actor: Actor) -> list[Project]:
@@ -111,9 +107,7 @@ def _add(actor: Actor, form: QueryDict) -> str:
             tiers=form.getlist("tiers"),
             hours_begin=_time(form, "hours_begin") if outside else None,
             hours_end=_time(form, "hours_end") if outside else None,
-            weekdays=[DAYS.index(d) for d in form.getlist("weekdays") if d in DAYS]
-            if outside
-            else (),
+            weekdays=[DAYS.index(d) for d in form.getlist("weekdays") if d in DAYS] if outside else (),
             zone=actor.time_zone,
             is_first="is_first" in form,
         ),
@@ -206,9 +200,7 @@ def _form(
         is_wrong = refusal is not None and refusal.param == name
         error = refusal.sentence if refusal is not None and is_wrong else ""
         value = typed.get(name, more.pop("value", ""))
-        return Field(
-            name, label, value, hint=hint, error=error, required=False, id=f"new-{name}", **more
-        )
+        return Field(name, label, value, hint=hint, error=error, required=False, id=f"new-{name}", **more)
 
     scopes: list[tuple[str, str]] = [(each.slug, each.name) for each in projects]
     if actor.is_tenant_admin:
@@ -233,9 +225,7 @@ def _form(
         "hours_begin": field("hours_begin", "from", type="time", value="08:00"),
         "hours_end": field("hours_end", "to", type="time", value="18:00"),
         "zone": actor.time_zone,
-        "steps": field(
-            "steps", "Decided by", choices=[(key, label) for key, (label, _) in STEPS.items()]
-        ),
+        "steps": field("steps", "Decided by", choices=[(key, label) for key, (label, _) in STEPS.items()]),
         "needed": field("needed", "People per step", value="1", inputmode="numeric"),
         "hours": field("hours", "Hours to decide, per step", value="72", inputmode="numeric"),
     }

@@ -134,9 +134,7 @@ def _row(actor: Actor, tier: Tier, now: datetime) -> TierRow:
     zone = zone_of(actor.time_zone)
     version = version_in_force(actor.tenant_id, tier.slug, now)
     coming = [
-        each
-        for each in versions_read(actor.tenant_id)
-        if each.tier_id == tier.slug and each.starts > now
+        each for each in versions_read(actor.tenant_id) if each.tier_id == tier.slug and each.starts > now
     ]
     return TierRow(
         slug=tier.slug,
@@ -196,9 +194,7 @@ def _form(
     def field(name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401 (a Field's)
         error = refusal.sentence if refusal is not None and refusal.param == name else ""
         value = more.pop("value", typed.get(name, ""))
-        return Field(
-            name, label, value, hint=hint, error=error, required=False, id=f"tier-{name}", **more
-        )
+        return Field(name, label, value, hint=hint, error=error, required=False, id=f"tier-{name}", **more)
 
     projects = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
     classes = GpuClass.objects.values_list("slug", "label")
@@ -207,9 +203,7 @@ def _form(
         "audience": field("audience", "Who may use it", choices=TierVersion.Audience.choices),
         "bounds": "" if tier is None else "; ".join(_words(TierLimits(bounds_of(tier)), None)),
         "limits": [field(name, label) for name, label in (SECONDS | NUMBERS).items()],
-        "hours": field(
-            "start_hours", "Hours of starts", f"Like Mon-Fri 8-18, in {actor.time_zone}."
-        ),
+        "hours": field("start_hours", "Hours of starts", f"Like Mon-Fri 8-18, in {actor.time_zone}."),
         "starts": field("starts", "In force from", "Empty: at once.", type="date"),
         "checks": [
             ("classes", "GPU classes, none: all", _checks(classes, typed.getlist("classes"))),

@@ -104,8 +104,7 @@ def _question(actor: Actor, array: BookingArray) -> Confirmation:
         title=f"Cancel {many} element{'s' * (many != 1)} of {array.label}?",
         lost=(
             f"This array belongs to {owner} in {array.project.name}.",
-            f"{counts.running} of them run and end now; their use is charged. "
-            "The others cost nothing.",
+            f"{counts.running} of them run and end now; their use is charged. The others cost nothing.",
             "This can't be undone.",
         ),
         button=f"Cancel {many} element{'s' * (many != 1)}",

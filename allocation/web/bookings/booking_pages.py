@@ -155,14 +155,10 @@ def booking_answer(
         **labels_context(booking.labels, booking.external_ref),
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
-    return render(
-        request, f"allocation/{name}.html", context, status=200 if refusal is None else 409
-    )
+    return render(request, f"allocation/{name}.html", context, status=200 if refusal is None else 409)
 
 
-def _context_of(
-    actor: Actor, booking: Booking, waits: WhyWaiting, *, may_change: bool
-) -> PageContext:
+def _context_of(actor: Actor, booking: Booking, waits: WhyWaiting, *, may_change: bool) -> PageContext:
     """Returns what the page knows of the booking: units, pauses, its queue, its later ends."""
     ctx = page_context(actor, timezone.now())
     ctx = replace(

@@ -44,8 +44,7 @@ def parents_card(booking: Booking, ctx: PageContext) -> ParentsCard | None:
         return None
     above = replace(ctx, estimates=estimated_starts(row.parent for row in rows))
     lines = tuple(
-        ParentLine(row.parent, _NEEDS[Dependency.Needs(row.needs)], _when(row, above))
-        for row in rows
+        ParentLine(row.parent, _NEEDS[Dependency.Needs(row.needs)], _when(row, above)) for row in rows
     )
     waits = booking.awaits_parents
     failure, estimate = (_failure(rows), _estimate(booking, ctx)) if waits else ("", "")

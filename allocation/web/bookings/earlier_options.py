@@ -95,8 +95,7 @@ def _card(
         parts.append("less closely connected GPUs")
     if option.pauses:
         parts.append(
-            f"{option.pauses} running booking{'s' * (option.pauses != 1)} of your organisation "
-            "will be paused"
+            f"{option.pauses} running booking{'s' * (option.pauses != 1)} of your organisation will be paused"
         )
     if option.kind == "unpinned":
         parts.append("without the pin")

@@ -30,9 +30,9 @@ from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.summary import booking_what
 from tenants.access import Actor
 from tenants.platform.costly import costly
-from tenants.platform.csv_text import plain
 from tenants.platform.errors import Refused
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, labels_read, labels_text
+from tenants.platform.text import csv_plain
 from tenants.web.frame import tenant_page
 
 GROUP_LABELS = {
@@ -139,7 +139,7 @@ def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(EXPORTED)
-    writer.writerows([plain(value) for value in _cells(row, ctx)] for row in rows)
+    writer.writerows([csv_plain(value) for value in _cells(row, ctx)] for row in rows)
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="bookings-{actor.tenant_slug}.csv"'
     return response

@@ -90,11 +90,7 @@ def _question(actor: Actor, series: Series, reference: str) -> Confirmation:
         title=f"Cancel {dates} of this series?",
         lost=(
             f"This series belongs to {owner} in {series.project.name}.",
-            *(
-                [f"The first is {_words(series, first)}. Others can book these times."]
-                if first
-                else []
-            ),
+            *([f"The first is {_words(series, first)}. Others can book these times."] if first else []),
             *([f"{free} is returned to the budget."] if free else []),
             "This can't be undone. Running dates continue; release them on their own pages.",
         ),

@@ -96,11 +96,7 @@ def detail_words(booking: Booking, ctx: PageContext) -> str:
     sayings = {
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
         State.QUEUED: _lost(booking)
-        + (
-            stored_sentence(booking.reasons[0], ctx.labels)
-            if booking.is_unplanned
-            else mover_words(booking)
-        ),
+        + (stored_sentence(booking.reasons[0], ctx.labels) if booking.is_unplanned else mover_words(booking)),
         State.REQUESTED: str(ctx.frozen["sentence"])
         if ctx.frozen
         else "The solver is placing it; this takes a few seconds.",
@@ -150,11 +146,7 @@ def _borrowed_part(borrowed: int, every: int) -> str:
 
 def _until_start(booking: Booking, now: datetime) -> str:
     seconds = (booking.planned_starts - now).total_seconds() if booking.planned_starts else 0.0
-    return (
-        f"In {length_words(seconds)}."
-        if seconds > 0
-        else "Starts as soon as its devices are empty."
-    )
+    return f"In {length_words(seconds)}." if seconds > 0 else "Starts as soon as its devices are empty."
 
 
 def _left(booking: Booking, now: datetime) -> str:

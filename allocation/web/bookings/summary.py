@@ -52,8 +52,12 @@ UNDO = timedelta(seconds=60)
 HAS_CLASS = frozenset({*ON_HARDWARE, State.SCHEDULED, State.PAUSED, State.ENDED, State.FAILED})
 WAITS = (State.REQUESTED, State.QUEUED, State.REFUSED, State.EXPIRED)
 BEFORE_START = (
-    State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST, State.QUEUED, State.SCHEDULED,
-)  # fmt: skip
+    State.REQUESTED,
+    State.AWAITING_APPROVAL,
+    *ON_WAITLIST,
+    State.QUEUED,
+    State.SCHEDULED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +169,7 @@ def shape_words(count: int, gpu_class: str, profile: str | None, share: int | No
         return f"{share / 1000:g} of one {gpu_class}, shared, not isolated"
     if profile is None:
         return f"{count} × {gpu_class}"
-    return (
-        f"{count} × {profile} slices of {gpu_class}"
-        if count > 1
-        else f"{profile} slice of {gpu_class}"
-    )
+    return f"{count} × {profile} slices of {gpu_class}" if count > 1 else f"{profile} slice of {gpu_class}"
 
 
 def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str, str]]:

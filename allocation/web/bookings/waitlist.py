@@ -75,8 +75,7 @@ class OfferForm:
         """The form of the actor's projects."""
         rows = Project.objects.filter(id__in=actor.roles).order_by("name")
         windows = tuple(
-            WindowFields(n, typed.get(f"since_{n}", ""), typed.get(f"until_{n}", ""))
-            for n in WINDOWS
+            WindowFields(n, typed.get(f"since_{n}", ""), typed.get(f"until_{n}", "")) for n in WINDOWS
         )
         projects = tuple(rows.values_list("slug", "name"))
         return cls(typed.get("request", ""), typed.get("project", ""), projects, windows)
@@ -111,8 +110,7 @@ def _windows(actor: Actor, form: QueryDict) -> Windows:
         if not since and not until:
             continue
         begins, ends = (
-            _time(actor, text, f"{name}_{number}")
-            for name, text in (("since", since), ("until", until))
+            _time(actor, text, f"{name}_{number}") for name, text in (("since", since), ("until", until))
         )
         if ends <= begins:
             raise invalid("bad_windows", refusal_text("window_backward"), f"until_{number}")

@@ -28,8 +28,11 @@ _LOCAL = "%Y-%m-%dT%H:%M"
 
 # Names of refused parts as the form calls them.
 _FIELDS = {
-    "duration": "length", "request": "length", "classes": "classes", "not_before": "starts",
-}  # fmt: skip
+    "duration": "length",
+    "request": "length",
+    "classes": "classes",
+    "not_before": "starts",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +181,7 @@ class ChangeForm:
         ]
         if not self.is_fixed:
             hint = "Latest end. Empty: no deadline."
-            window.append(
-                field("deadline", "Deadline", hint, type="datetime-local", required=False)
-            )
+            window.append(field("deadline", "Deadline", hint, type="datetime-local", required=False))
         return [
             *first,
             field("count", "Number", inputmode="numeric"),

@@ -104,9 +104,12 @@ def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
         if request.POST.get("act") in ("change", "wait"):
             return _change(request, actor, booking, form, ctx)
         quote = change_quote(
-            actor=actor, booking=booking, patch=form.patch(booking), revision=_revision(form),
+            actor=actor,
+            booking=booking,
+            patch=form.patch(booking),
+            revision=_revision(form),
             now=ctx.now,
-        )  # fmt: skip
+        )
     except Refused as refusal:
         if refusal.kind in ("missing", "denied"):
             raise
@@ -164,8 +167,7 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
     is_full = not at_once and not has_start and bool(after.starts)
     return Preview(
         what=what_words(AskDocument.from_json(after.ask), ctx.labels),
-        price=f"{money_text(after.hold_amount, currency)} "
-        f"(now {money_text(before.hold_amount, currency)})",
+        price=f"{money_text(after.hold_amount, currency)} (now {money_text(before.hold_amount, currency)})",
         difference=f"{sign}{more}" if quote.difference else "no difference",
         fee=fee_words(quote.late_fee, after),
         start=start,
@@ -174,9 +176,7 @@ def preview_of(quote: ChangeQuote, ctx: PageContext) -> Preview:
         if option is not None and option.pause_basis
         else "",
         blocking=quote.blocking,
-        approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}."
-        if quote.rules
-        else "",
+        approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}." if quote.rules else "",
         hook=_HOOK if quote.asks_hook else "",
         button="Change it" if at_once and not quote.rules else "Ask for the change",
         lock=quote.lock,
@@ -235,9 +235,7 @@ _MOVES = (
     "Only expected starts behind it in the queue can move. Guaranteed and fixed ones keep their "
     "time, and nobody is paused for it."
 )
-_MOVES_OTHERS = (
-    "Of other organisations only expected starts behind it can move, and nobody is paused for it."
-)
+_MOVES_OTHERS = "Of other organisations only expected starts behind it can move, and nobody is paused for it."
 _HOOK = (
     "The policy hook of your organisation decides when you ask: it can give the change another "
     "tier or window, or deny it."
@@ -259,9 +257,7 @@ def _change(
     shown = request.POST.get("quote", "")
     priced = price_lock_read(shown, ctx.now) if shown else None
     patch = replace(form.patch(booking), waits=waits, priced_at=priced)
-    made = booking_patch(
-        actor=actor, booking=booking, patch=patch, revision=_revision(form), now=ctx.now
-    )
+    made = booking_patch(actor=actor, booking=booking, patch=patch, revision=_revision(form), now=ctx.now)
     if is_change_open(made) and waits:
         said = f"The change waits for room. Until then {made.label} stays as it is."
     elif is_change_open(made):
@@ -281,8 +277,12 @@ def _series(
         raise revision_moved(booking)
     patch = series_patch_of(booking, form.patch(booking), dict(form.values))
     facts: dict[str, Any] = {
-        "actor": actor, "series": series, "date": booking, "patch": patch, "now": ctx.now,
-    }  # fmt: skip
+        "actor": actor,
+        "series": series,
+        "date": booking,
+        "patch": patch,
+        "now": ctx.now,
+    }
     if request.POST.get("act") != "change":
         preview = series_preview_of(series_change_quote(**facts), booking, form.patch(booking), ctx)
         return _answer(request, booking, ctx, form, preview=preview)
@@ -296,9 +296,7 @@ def _reference(booking: Booking) -> str:
     return f"sr_{booking.series_id.hex}" if booking.series_id is not None else ""
 
 
-def series_preview_of(
-    quote: SeriesQuote, booking: Booking, patch: Patch, ctx: PageContext
-) -> Preview:
+def series_preview_of(quote: SeriesQuote, booking: Booking, patch: Patch, ctx: PageContext) -> Preview:
     """Returns what a change of several dates would do in words."""
     price, difference = price_words(quote)
     is_asked = "asked" in quote.outcomes
@@ -311,9 +309,7 @@ def series_preview_of(
         place=_PLACE[Strength.STRONGER if is_asked else Strength.WEAKER],
         risk="",
         blocking=quote.refusals[0] if quote.refusals else "",
-        approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}."
-        if quote.rules
-        else "",
+        approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}." if quote.rules else "",
         button="Ask for the changes" if is_asked else "Change them",
         moves=_MOVES if is_asked else _MOVES_NOBODY,
     )

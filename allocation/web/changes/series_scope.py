@@ -29,8 +29,11 @@ OWN = (("stay", "They stay as they are"), ("overwrite", "Change them, too"))
 
 def scope_fields(values: dict[str, str]) -> list[Field]:
     """The fields of the scope, with what was chosen."""
-    choices = (("scope", "Applies to", SCOPES), ("parts", "If a date does not fit", PARTS),
-               ("own", "Dates changed on their own", OWN))  # fmt: skip
+    choices = (
+        ("scope", "Applies to", SCOPES),
+        ("parts", "If a date does not fit", PARTS),
+        ("own", "Dates changed on their own", OWN),
+    )
     return [
         Field(name, label, values.get(name, options[0][0]), choices=options, id=f"change-{name}")
         for name, label, options in choices

@@ -206,9 +206,7 @@ def _shown(request: HttpRequest) -> Iterator[None]:
         messages.error(request, refusal.sentence)
 
 
-def _page(
-    request: HttpRequest, facts: DecisionFacts, actor: Actor | None, base: str
-) -> HttpResponse:
+def _page(request: HttpRequest, facts: DecisionFacts, actor: Actor | None, base: str) -> HttpResponse:
     now, zone = timezone.now(), timezone.get_current_timezone()
     changed = changed_bookings(facts.id, actor)
     lines = decision_lines(changed.lines, facts.id, zone, now, is_operator=actor is None)

@@ -32,9 +32,7 @@ def ops_compaction(request: HttpRequest, operator: User) -> HttpResponse:
     now, refusal = timezone.now(), None
     if request.method == "POST":
         try:
-            order = compaction_order(
-                operator=operator, key=request.POST.get("proposal", ""), now=now
-            )
+            order = compaction_order(operator=operator, key=request.POST.get("proposal", ""), now=now)
         except Refused as refused:
             if refused.kind not in SHOWN_ON_PAGE:
                 raise

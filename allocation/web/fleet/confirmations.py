@@ -20,9 +20,7 @@ from tenants.web.parts import counted
 MOST_NAMED = 5
 
 
-def drain_question(
-    node: Node, losses: DrainImpact, by: datetime | None, now: datetime
-) -> Confirmation:
+def drain_question(node: Node, losses: DrainImpact, by: datetime | None, now: datetime) -> Confirmation:
     """Returns the confirmation before a drain."""
     effects = [f"move {counted(len(losses.soon), 'start')}"] if losses.soon else []
     if losses.broken:
@@ -86,9 +84,7 @@ def fence_question(node: Node, gpu: Gpu | None, losses: FenceImpact, now: dateti
     )
 
 
-def end_question(
-    maintenance: Maintenance, losses: MaintenanceEndImpact, now: datetime
-) -> Confirmation:
+def end_question(maintenance: Maintenance, losses: MaintenanceEndImpact, now: datetime) -> Confirmation:
     """Returns the confirmation before maintenance ends early or is cancelled."""
     is_planned = maintenance.starts > now
     gpus = counted(losses.gpus, "GPU")
@@ -101,11 +97,7 @@ def end_question(
             "maintenance only when the work is done."
         )
     )
-    later = (
-        (f"{counted(losses.later, 'later date')} of its series: cancelled too.",)
-        if losses.later
-        else ()
-    )
+    later = (f"{counted(losses.later, 'later date')} of its series: cancelled too.",) if losses.later else ()
     verb = "Cancel" if is_planned else "End"
     more = f" and {counted(losses.later, 'later date')}" if losses.later else ""
     return Confirmation(
@@ -142,8 +134,7 @@ def pin_question(gpu: Gpu, mode: str, planned: int) -> Confirmation:
     return Confirmation(
         title=f"Pin {where} to {MODE_WORDS[mode]}?",
         lost=(
-            f"{counted(planned, 'booking')} planned in the other mode: moved, possibly to a "
-            "later start.",
+            f"{counted(planned, 'booking')} planned in the other mode: moved, possibly to a later start.",
             "Running work continues until it ends. To undo this, unpin the GPU.",
         ),
         button=f"Pin to {MODE_WORDS[mode]}, move {counted(planned, 'booking')}",
@@ -152,14 +143,10 @@ def pin_question(gpu: Gpu, mode: str, planned: int) -> Confirmation:
     )
 
 
-def _out_of_planning(
-    node: Node, losses: DrainImpact, by: datetime | None, now: datetime
-) -> Iterator[str]:
+def _out_of_planning(node: Node, losses: DrainImpact, by: datetime | None, now: datetime) -> Iterator[str]:
     yield f"No new work is placed on {node.name}."
     if losses.unaffected:
-        last = max(
-            (run.planned_ends for run in losses.unaffected if run.planned_ends), default=None
-        )
+        last = max((run.planned_ends for run in losses.unaffected if run.planned_ends), default=None)
         until = f", the last until {moment_words(last, _zone(), now)}" if last else ""
         runs = _runs(losses.unaffected, "continues until it ends", "continue until they end")
         yield f"{runs}{until}."
@@ -176,8 +163,7 @@ def _out_of_planning(
         yield from _moved(losses.soon, now)
     if losses.later:
         yield (
-            f"{counted(losses.later, 'later start')}: kept until an hour before, in case the "
-            "node returns."
+            f"{counted(losses.later, 'later start')}: kept until an hour before, in case the node returns."
         )
     if not losses.is_any:
         yield "No bookings on it."
@@ -189,9 +175,7 @@ def _runs(found: Sequence[Booking], one: str, many: str) -> str:
 
 def _named(bookings: Sequence[Booking], now: datetime) -> Iterator[str]:
     for each in bookings[:MOST_NAMED]:
-        until = (
-            f", until {moment_words(each.planned_ends, _zone(), now)}" if each.planned_ends else ""
-        )
+        until = f", until {moment_words(each.planned_ends, _zone(), now)}" if each.planned_ends else ""
         yield f"{each.label} of {each.tenant.name}{until}"
     if len(bookings) > MOST_NAMED:
         yield f"and {len(bookings) - MOST_NAMED} more"

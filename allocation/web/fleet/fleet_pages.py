@@ -110,9 +110,7 @@ class GpuCard:
         words = [self.gpu.label]
         words += ["sliced"] * self.gpu.sliced
         if self.gpu.mode_wanted:
-            words.append(
-                f"switching to {'slices' if self.gpu.mode_wanted == 'sliced' else 'whole'}"
-            )
+            words.append(f"switching to {'slices' if self.gpu.mode_wanted == 'sliced' else 'whole'}")
         elif self.gpu.mode_pinned:
             words.append("pinned")
         return ", ".join(words)
@@ -222,8 +220,7 @@ def ops_rotate_key(request: HttpRequest, operator: User, name: str) -> HttpRespo
     node_key_rotate(operator=operator, node=_find(name), now=timezone.now())
     messages.success(
         request,
-        f"Key rotation of {name} started. The old key expires when the agent signs with the new "
-        "one.",
+        f"Key rotation of {name} started. The old key expires when the agent signs with the new one.",
     )
     return redirect("ops-node", name=name)
 
@@ -261,15 +258,9 @@ def _fleet(
         "totals": totals,
         "sliced": sum(gpu.sliced for each in nodes for gpu in each.gpus),
         "unused": [
-            (each, gpu, block)
-            for each in nodes
-            for gpu in each.gpus
-            for block in gpu.blocks
-            if block.unused
+            (each, gpu, block) for each in nodes for gpu in each.gpus for block in gpu.blocks if block.unused
         ],
-        "dark_count": sum(
-            block.unused for each in nodes for gpu in each.gpus for block in gpu.blocks
-        ),
+        "dark_count": sum(block.unused for each in nodes for gpu in each.gpus for block in gpu.blocks),
         "trouble": trouble,
         "alarms": alarms.items,
         "alarm_count": len(alarms.items),
@@ -288,13 +279,9 @@ def _node(
     if not nodes:
         raise missing("node")
     found = nodes[0]
-    allocations = [
-        block.allocation for gpu in found.gpus for block in gpu.blocks if block.allocation
-    ]
+    allocations = [block.allocation for gpu in found.gpus for block in gpu.blocks if block.allocation]
     lines = utilisation_traces(allocations=allocations, now=now, span=TRACE_SPAN, step=TRACE_STEP)
-    readings = (
-        gpu_readings(gpus=[gpu.id for gpu in found.gpus], now=now) if operator else {}
-    )  # fmt: skip
+    readings = gpu_readings(gpus=[gpu.id for gpu in found.gpus], now=now) if operator else {}
     away = maintenance_of_node(node=found.id, now=now)
     context = {
         "tile": node_tile(found, now),

@@ -82,9 +82,7 @@ def _mode_words(gpu: Gpu) -> str:
         parts.append(f"switching to {_mode(gpu.mode_wanted)} since {since:%H:%M:%S}")
     if gpu.mode_pinned:
         pending = gpu.mode_pinned != gpu.mode and not gpu.mode_wanted
-        parts.append(
-            f"pinned to {_mode(gpu.mode_pinned)}{', switches when empty' if pending else ''}"
-        )
+        parts.append(f"pinned to {_mode(gpu.mode_pinned)}{', switches when empty' if pending else ''}")
     return " · ".join(parts)
 
 

@@ -156,9 +156,7 @@ def _changed_time(said: datetime | None, was: datetime) -> datetime | None:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
-def ops_maintenance_change(
-    request: HttpRequest, operator: User, maintenance_id: UUID
-) -> HttpResponse:
+def ops_maintenance_change(request: HttpRequest, operator: User, maintenance_id: UUID) -> HttpResponse:
     """Changes one maintenance; `act=look` previews the effect, `act=save` saves."""
     rows = Maintenance.objects.select_related("rack", "node", "gpu__node")
     row, now = rows.filter(id=maintenance_id).first(), timezone.now()
@@ -285,9 +283,7 @@ def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 
 
 def _rows(now: datetime) -> list[MaintenanceRow]:
-    found = Maintenance.objects.filter(ends__gt=now - OVER_SHOWN).select_related(
-        "rack", "node", "gpu__node"
-    )
+    found = Maintenance.objects.filter(ends__gt=now - OVER_SHOWN).select_related("rack", "node", "gpu__node")
     rows: dict[object, MaintenanceRow] = {}
     for maintenance in found.order_by("starts", "id"):
         stage = maintenance.stage(now)
@@ -347,9 +343,7 @@ urlpatterns = [
         ops_maintenance_change,
         name="ops-maintenance-change",
     ),
-    path(
-        "ops/maintenance/<uuid:maintenance_id>/end", ops_maintenance_end, name="ops-maintenance-end"
-    ),
+    path("ops/maintenance/<uuid:maintenance_id>/end", ops_maintenance_end, name="ops-maintenance-end"),
     path("ops/fleet/<slug:name>/<int:index>/return", ops_gpu_return, name="ops-gpu-return"),
     path("ops/fleet/<slug:name>/fence", ops_fence, name="ops-fence"),
 ]

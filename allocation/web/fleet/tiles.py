@@ -225,17 +225,14 @@ def _problem(node: NodeNow, now: datetime) -> str:
         return "The agent has not reported yet."
     if node.is_unreachable:
         return f"Last report {seen(node.last_seen, now)}. Running work continues."
-    lost = [
-        f"GPU {gpu.index}: {gpu.health_reason or gpu.health}" for gpu in node.gpus if not gpu.usable
-    ]
+    lost = [f"GPU {gpu.index}: {gpu.health_reason or gpu.health}" for gpu in node.gpus if not gpu.usable]
     return " ".join(lost)
 
 
 def _tile(gpu: GpuNow, node: NodeNow) -> Tile:
     free = "free" if gpu.usable and node.in_service else "x"
     cells = tuple(
-        Cell(size, free if block is None else block_kind(block))
-        for _, size, block in _stretches(gpu)
+        Cell(size, free if block is None else block_kind(block)) for _, size, block in _stretches(gpu)
     )
     return Tile(
         gpu=gpu,

@@ -69,13 +69,9 @@ def _lead(actor: Actor, leads: list[UUID]) -> Iterator[Step]:
 def _own(actor: Actor, now: datetime) -> Iterator[Step]:
     base = f"/t/{actor.tenant_slug}/"
     place = {"tenant_id": actor.tenant_id, "user_id": actor.user_id}
-    terms = [
-        each for each in requirements_open(actor.tenant_id) if each.kind == Requirement.Kind.TERMS
-    ]
+    terms = [each for each in requirements_open(actor.tenant_id) if each.kind == Requirement.Kind.TERMS]
     if terms:
-        states = requirement_states(
-            terms, tenant_id=actor.tenant_id, person_id=actor.user_id, now=now
-        )
+        states = requirement_states(terms, tenant_id=actor.tenant_id, person_id=actor.user_id, now=now)
         yield Step(
             "Accept the terms",
             "Some tiers and GPU classes ask for it before you book.",

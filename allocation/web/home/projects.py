@@ -127,10 +127,12 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
     if request.method == "POST":
         try:
             project_labels_set(
-                actor=actor, project=found, now=now,
+                actor=actor,
+                project=found,
+                now=now,
                 labels=labels_read(request.POST.get("labels", "")),
                 external_ref=request.POST.get("external_ref", "").strip(),
-            )  # fmt: skip
+            )
         except Refused as error:
             if error.kind in ("missing", "denied"):
                 raise
@@ -170,9 +172,7 @@ def idle_money(project: Project, now: datetime) -> IdleMoney | None:
     """Returns what held time without use has cost in the last days; None without readings."""
     today = now.astimezone(UTC).date()
     days = Period(today - timedelta(days=IDLE_DAYS - 1), today + timedelta(days=1))
-    use = held_use_of(
-        StatementOf(project.tenant_id, days, project), settings.CARBON_GRAMS_PER_KWH, now
-    )
+    use = held_use_of(StatementOf(project.tenant_id, days, project), settings.CARBON_GRAMS_PER_KWH, now)
     if not use.hours:
         return None
     co2 = "" if use.co2_kg is None else f", {use.co2_kg:,.1f} kg of CO₂"
@@ -265,8 +265,7 @@ def _basis_words(forecast: Forecast, per_day: str) -> str:
 def _shares(shares: Sequence[SpendShare], currency: str) -> list[ShareBar]:
     top = max((share.amount for share in shares), default=Decimal(0)) or Decimal(1)
     return [
-        ShareBar(share.name, money_text(share.amount, currency), 100 * share.amount / top)
-        for share in shares
+        ShareBar(share.name, money_text(share.amount, currency), 100 * share.amount / top) for share in shares
     ]
 
 

@@ -30,9 +30,7 @@ class Remedy:
     href: str
 
 
-def remedies_of(
-    project: Project, money: BudgetHistory, actor: Actor, now: datetime
-) -> tuple[Remedy, ...]:
+def remedies_of(project: Project, money: BudgetHistory, actor: Actor, now: datetime) -> tuple[Remedy, ...]:
     """The proposals for the most expensive booking that has not begun, and a request for money.
 
     Each opens a page that shows price, place and risk before anything changes.
@@ -65,9 +63,7 @@ def _of_booking(booking: Booking, actor: Actor, currency: str, now: datetime) ->
     half = booking.duration_seconds // 2 // 60 * 60
     if half >= LEAST_HALF:
         saved = money_text(booking.price_per_hour * half / 3600, currency)
-        yield Remedy(
-            f"Make {booking.label} half as long", f"It saves {saved}.", f"{page}?grow=-{half}"
-        )
+        yield Remedy(f"Make {booking.label} half as long", f"It saves {saved}.", f"{page}?grow=-{half}")
     prices = current_prices(now)
     yield from _cheaper(booking, page, prices, currency)
     yield from _at_night(booking, page, prices, actor, now)

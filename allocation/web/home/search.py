@@ -102,10 +102,7 @@ def _groups(found: SearchResults, text: str, base: str) -> list[HitGroup]:
         ),
         HitGroup(
             "Projects",
-            tuple(
-                Hit(each.name, each.slug, f"{base}p/{each.slug}", "gauge")
-                for each in found.projects
-            ),
+            tuple(Hit(each.name, each.slug, f"{base}p/{each.slug}", "gauge") for each in found.projects),
         ),
         HitGroup(
             "People",
@@ -121,9 +118,7 @@ def _groups(found: SearchResults, text: str, base: str) -> list[HitGroup]:
         ),
         HitGroup(
             "Nodes",
-            tuple(
-                Hit(each.name, "node", f"{base}fleet/{each.name}", "chip") for each in found.nodes
-            ),
+            tuple(Hit(each.name, "node", f"{base}fleet/{each.name}", "chip") for each in found.nodes),
         ),
         HitGroup(
             "Pages",

@@ -50,9 +50,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     context = {
         "running": [booking_row(row, ctx) for row in own_bookings_next(actor, count=NEXT)],
         "waiting": booking_rows(own_bookings_waiting(actor, count=NEXT), ctx),
-        "stopped": [
-            booking_row(row, ctx) for row in own_bookings_failed(actor, since=now - RECENT)
-        ],
+        "stopped": [booking_row(row, ctx) for row in own_bookings_failed(actor, since=now - RECENT)],
         "money": [_money(effect, names[effect.project_id]) for effect in effects],
         "without": [p.name for p in projects if p.id not in {e.project_id for e in effects}],
         "examples": EXAMPLES,

@@ -124,9 +124,7 @@ def _forms(
         "flavours": JiraConnection.Flavour.choices,
         "acts": JiraProject.Act.choices,
         "tiers": list(Tier.objects.values_list("slug", "name")),
-        "own_projects": list(
-            Project.objects.filter(tenant_id=actor.tenant_id).values_list("slug", "name")
-        ),
+        "own_projects": list(Project.objects.filter(tenant_id=actor.tenant_id).values_list("slug", "name")),
         "followed": ", ".join(FOLLOWED),
         "catalogue": EVENT_TYPES.items(),
     }
@@ -260,9 +258,7 @@ def _resend(actor: Actor, receiver: UUID, form: QueryDict) -> str:
     number = form.get("delivery", "")
     if not (number.isascii() and number.isdigit()) or len(number) > 18:
         raise missing("delivery", "delivery")
-    delivery_resend(
-        actor=actor, webhook_id=receiver, delivery_id=int(number), now=timezone.now(), kind=JIRA
-    )
+    delivery_resend(actor=actor, webhook_id=receiver, delivery_id=int(number), now=timezone.now(), kind=JIRA)
     return "Call queued."
 
 

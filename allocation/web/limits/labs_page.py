@@ -144,9 +144,7 @@ def _persons(actor: Actor, projects: Sequence[Project], led: set[UUID]) -> list[
             gpu_class=row.gpu_class_id,
             label=row.gpu_class.label,
             limit=gpus_text(row.limit_units),
-            may_change=_may_limit(
-                actor, by_id.get(row.project_id) if row.project_id else None, led
-            ),
+            may_change=_may_limit(actor, by_id.get(row.project_id) if row.project_id else None, led),
         )
         for row in person_quotas_seen(actor)
     ]
@@ -170,16 +168,12 @@ def _window_row(actor: Actor, row: QuotaWindow, led: set[UUID]) -> WindowRow:
 
 
 def _create(actor: Actor, form: QueryDict) -> str:
-    lab = lab_create(
-        actor=actor, slug=form.get("slug", ""), name=form.get("name", ""), now=timezone.now()
-    )
+    lab = lab_create(actor=actor, slug=form.get("slug", ""), name=form.get("name", ""), now=timezone.now())
     return f"{lab.name} is there. Move projects into it, and set its quotas."
 
 
 def _rename(actor: Actor, form: QueryDict) -> str:
-    lab = lab_rename(
-        actor=actor, slug=form.get("lab", ""), name=form.get("name", ""), now=timezone.now()
-    )
+    lab = lab_rename(actor=actor, slug=form.get("lab", ""), name=form.get("name", ""), now=timezone.now())
     return f"The lab is now called {lab.name}."
 
 
@@ -228,9 +222,7 @@ def _quota(actor: Actor, form: QueryDict) -> str:
         ),
         now=timezone.now(),
     )
-    return (
-        f"{quota.lab.name}: {gpus_text(quota.guaranteed_units)} {quota.gpu_class.label} guaranteed."
-    )
+    return f"{quota.lab.name}: {gpus_text(quota.guaranteed_units)} {quota.gpu_class.label} guaranteed."
 
 
 def _person(actor: Actor, form: QueryDict) -> str:
@@ -296,9 +288,7 @@ class _Fields:
         if self._refusal is not None and self._sent.get("act") == of:
             value = self._sent.get(name, "")
             error = self._refusal.sentence if self._refusal.param == name else ""
-        return Field(
-            name, label, value, hint=hint, error=error, required=False, id=f"{of}-{name}", **more
-        )
+        return Field(name, label, value, hint=hint, error=error, required=False, id=f"{of}-{name}", **more)
 
 
 def _forms(

@@ -52,9 +52,7 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         if not led:
             require_tenant_admin(actor)
-        if (
-            asked := cut_question(request.POST, shares, uses, f"/t/{tenant.slug}/quotas")
-        ) is not None:
+        if (asked := cut_question(request.POST, shares, uses, f"/t/{tenant.slug}/quotas")) is not None:
             return confirm_page(request, asked)
         acts: dict[str, FormAction] = {
             "set": lambda form: _project_set(actor, form),
@@ -120,9 +118,7 @@ def cut_question(
         whose = "1 booking has" if used.planned == 1 else f"{used.planned} bookings have"
         lost = (*lost, f"{whose} a planned start, which can become later.")
     name = f"{row.owner.name} on {card.gpu_class.label}"
-    return Confirmation(
-        f"Lower the quota of {name}?", lost, "Lower the quota", back, "Keep the quota"
-    )
+    return Confirmation(f"Lower the quota of {name}?", lost, "Lower the quota", back, "Keep the quota")
 
 
 def _is_named(row: ShareRow, form: QueryDict) -> bool:

@@ -98,9 +98,7 @@ def budget_day(request: HttpRequest, actor: Actor, budget_id: UUID, day: str) ->
     return day_page(request, access_budget(actor, budget_id), actor.tenant_slug, day)
 
 
-def day_page(
-    request: HttpRequest, budget: Budget, tenant_slug: str | None, day: str
-) -> HttpResponse:
+def day_page(request: HttpRequest, budget: Budget, tenant_slug: str | None, day: str) -> HttpResponse:
     """The page with the bookings behind a day of a budget. Raises Refused `not_found`."""
     found = _day_read(day)
     if found is None or not budget.starts <= found < budget.ends:
@@ -112,9 +110,7 @@ def day_page(
     context = {
         "budget": budget,
         "budget_url": days_address(tenant_slug, budget.id).removesuffix("/days/"),
-        "budgets_url": reverse("budgets", args=[tenant_slug])
-        if tenant_slug
-        else reverse("platform-budgets"),
+        "budgets_url": reverse("budgets", args=[tenant_slug]) if tenant_slug else reverse("platform-budgets"),
         "name": figures.name,
         "day": found,
         "before": found - timedelta(days=1) if found > budget.starts else None,

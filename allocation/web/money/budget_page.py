@@ -44,8 +44,7 @@ ACTS_NOW = {
 STAYS = {
     "cheaper": "What runs stays, and so does work on one class. With a deadline, work takes the"
     " cheapest class that meets it in any case.",
-    "no_borrowing": "What runs stays. Organisations without guarantees borrow nothing and notice"
-    " nothing.",
+    "no_borrowing": "What runs stays. Organisations without guarantees borrow nothing and notice nothing.",
     "pause": "What its tier never pauses runs to its end. A pause credits nothing, and its grace"
     " period is charged. Paused bookings resume by themselves.",
     "approval": "Bookings that are made already, and their extensions, stay.",
@@ -98,9 +97,12 @@ def _labelled(request: HttpRequest, actor: Actor, budget: Budget) -> HttpRespons
     labels = labels_read(request.POST.get("labels", ""))
     reference = request.POST.get("external_ref", "").strip()
     budget_labels_set(
-        actor_id=actor.user_id, budget=budget, labels=labels, external_ref=reference,
+        actor_id=actor.user_id,
+        budget=budget,
+        labels=labels,
+        external_ref=reference,
         now=timezone.now(),
-    )  # fmt: skip
+    )
     messages.success(request, "Saved the labels.")
     return redirect(_address(actor, budget))
 
@@ -150,8 +152,7 @@ def rung_question(back: str, budget: Budget, rung: Rung) -> Confirmation | None:
     return Confirmation(
         title=f"{label} from {rung.percent} % on?",
         lost=(
-            f"{figures.name}, {period_text(figures.period)}: {share:.0f} %"
-            f" {MEASURED[rung.measure]} now.",
+            f"{figures.name}, {period_text(figures.period)}: {share:.0f} % {MEASURED[rung.measure]} now.",
             ACTS_NOW[rung.action] if acts else "It does nothing now, and acts at this share.",
             _effect(rung.action, budget, rung.measure, rung.percent, figures.currency),
             STAYS[rung.action],
@@ -183,9 +184,7 @@ def _concerned(action: str, budget: Budget, currency: str) -> str:
     """What the rung would do now with bookings that are made already."""
     now = restrained_now(budget, timezone.now())
     if action == Guardrail.Action.NO_BORROWING:
-        return (
-            f"Of {_bookings(now.waiting)} not started, {now.borrowing} would give up borrowed GPUs."
-        )
+        return f"Of {_bookings(now.waiting)} not started, {now.borrowing} would give up borrowed GPUs."
     if action == Guardrail.Action.CHEAPER:
         return f"It would move {_bookings(now.choosing)} to the cheapest of several classes."
     if action == Guardrail.Action.DRAIN:
@@ -217,9 +216,7 @@ def label_fields(
     }
 
 
-def ladder_context(
-    request: HttpRequest, budget: Budget, refusal: Refused | None
-) -> dict[str, object]:
+def ladder_context(request: HttpRequest, budget: Budget, refusal: Refused | None) -> dict[str, object]:
     """What the part with a ladder shows: its rungs, and the form with what was typed."""
     figures = budget_figures_of([budget.id])[budget.id]
     rows = [
@@ -241,9 +238,7 @@ def ladder_context(
     }
 
 
-def _page(
-    request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused | None
-) -> HttpResponse:
+def _page(request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused | None) -> HttpResponse:
     figures = budget_figures_of([budget.id])[budget.id]
     try:
         require_budget_right(actor, budget.owner)

@@ -91,9 +91,12 @@ def ops_disputes(request: HttpRequest, operator: User) -> HttpResponse:
 
 def _answer(operator: User, form: QueryDict, *, accept: bool) -> str:
     row = dispute_answer(
-        operator=operator, dispute_id=_id(form.get("dispute", "")), accept=accept,
-        answer=form.get("answer", ""), now=timezone.now(),
-    )  # fmt: skip
+        operator=operator,
+        dispute_id=_id(form.get("dispute", "")),
+        accept=accept,
+        answer=form.get("answer", ""),
+        now=timezone.now(),
+    )
     if accept and row.booking is not None:
         return f"Accepted. Correct the charge of {row.booking.label} next."
     return "Accepted." if accept else "Declined."

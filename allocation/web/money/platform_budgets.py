@@ -63,9 +63,7 @@ def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
     if request.method == "POST":
         try:
             terms = _terms(request.POST)
-            budget = budget_put(
-                actor_id=operator.pk, owner=PLATFORM, terms=terms, now=timezone.now()
-            )
+            budget = budget_put(actor_id=operator.pk, owner=PLATFORM, terms=terms, now=timezone.now())
             messages.success(request, f"Budget for {period_text(terms.period)} set.")
             return redirect("platform-budget", budget.id)
         except Refused as refused:
@@ -91,9 +89,12 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
         try:
             percent, amount = rule_read(request.POST)
             variance_rule_set(
-                actor_id=operator.pk, budget=budget, percent=percent, amount=amount,
+                actor_id=operator.pk,
+                budget=budget,
+                percent=percent,
+                amount=amount,
                 now=timezone.now(),
-            )  # fmt: skip
+            )
             messages.success(request, "Saved when spend is unusual.")
             return redirect(here)
         except Refused as refused:
@@ -140,9 +141,7 @@ def platform_budget_days(request: HttpRequest, operator: User, budget_id: UUID) 
 
 @require_safe
 @operator_page
-def platform_budget_day(
-    request: HttpRequest, operator: User, budget_id: UUID, day: str
-) -> HttpResponse:
+def platform_budget_day(request: HttpRequest, operator: User, budget_id: UUID, day: str) -> HttpResponse:
     """Shows the bookings of all organisations behind a day of the chart."""
     return day_page(request, _of_platform(budget_id), None, day)
 

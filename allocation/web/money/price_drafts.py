@@ -101,9 +101,7 @@ def _acted(request: HttpRequest, operator: User, draft: PriceDraft, now: datetim
     if act == "save":
         terms = price_form_read(request.POST, _profiles())
         price_draft_save(author_id=operator.pk, draft_id=draft.id, terms=terms, now=now)
-        who = (
-            "You are the only operator: publish it" if is_alone else "Another operator publishes it"
-        )
+        who = "You are the only operator: publish it" if is_alone else "Another operator publishes it"
         messages.success(request, f"Saved the draft. {who}.")
     elif act == "rebase":
         price_draft_rebase(author_id=operator.pk, draft_id=draft.id, now=now)

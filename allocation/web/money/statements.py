@@ -228,8 +228,7 @@ def _use_words(statement: Statement) -> dict[str, str] | None:
         source = f"{use.assumed_kwh:,.1f} kWh of it assumed from the GPUs' design power"
     return {
         "unused": f"{use.unused_hours:,.1f} GPU-hours",
-        "unused_note": f"{use.unused_share}: no process, or less than {IDLE_PERCENT} % busy; "
-        f"{use.coverage}",
+        "unused_note": f"{use.unused_share}: no process, or less than {IDLE_PERCENT} % busy; {use.coverage}",
         "cost": money_text(use.unused_cost, statement.currency),
         "energy": f"{use.kwh:,.1f} kWh",
         "source": source,
@@ -270,9 +269,7 @@ def _lines_page(
         "last": first + len(lines),
         "line_count": count,
         "newer": f"?{urlencode(query | {'page': number - 1})}#lines" if number > 1 else "",
-        "older": f"?{urlencode(query | {'page': number + 1})}#lines"
-        if first + len(lines) < count
-        else "",
+        "older": f"?{urlencode(query | {'page': number + 1})}#lines" if first + len(lines) < count else "",
     }
 
 
@@ -316,7 +313,5 @@ def _labels(tenant_id: UUID, by: str, names: Sequence[str]) -> dict[str, str]:
 urlpatterns = [
     path("t/<slug:tenant>/statements", statements, name="statements"),
     path("t/<slug:tenant>/statements/<slug:month>/sums.csv", statement_sums, name="statement-sums"),
-    path(
-        "t/<slug:tenant>/statements/<slug:month>.<str:kind>", statement_file, name="statement-file"
-    ),
+    path("t/<slug:tenant>/statements/<slug:month>.<str:kind>", statement_file, name="statement-file"),
 ]

@@ -76,9 +76,12 @@ def budget_variance(request: HttpRequest, actor: Actor, budget_id: UUID) -> Http
     try:
         percent, amount = rule_read(request.POST)
         variance_rule_set(
-            actor_id=actor.user_id, budget=budget, percent=percent, amount=amount,
+            actor_id=actor.user_id,
+            budget=budget,
+            percent=percent,
+            amount=amount,
             now=timezone.now(),
-        )  # fmt: skip
+        )
     except Refused as refusal:
         return _page(request, actor, budget, refusal)
     messages.success(request, "Saved when spend is unusual.")
@@ -94,9 +97,7 @@ def rule_read(form: QueryDict) -> tuple[int | None, Decimal]:
     return (int(percent) if percent else None), amount
 
 
-def _page(
-    request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused | None
-) -> HttpResponse:
+def _page(request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused | None) -> HttpResponse:
     figures = budget_figures_of([budget.id])[budget.id]
     rows = SpendVariance.objects.filter(budget=budget)
     days = list(rows.order_by("-day").values_list("day", flat=True).distinct()[:DAYS_LISTED])
@@ -130,9 +131,13 @@ def _page(
 def comparison_of(row: SpendVariance, name: str, currency: str) -> Comparison:
     """A stored comparison in words."""
     said: dict[str, Any] = {
-        "name": name, "currency": currency, "day": row.day.isoformat(), "against": row.against,
-        "actual": str(row.actual), "expected": str(row.expected),
-    }  # fmt: skip
+        "name": name,
+        "currency": currency,
+        "day": row.day.isoformat(),
+        "against": row.against,
+        "actual": str(row.actual),
+        "expected": str(row.expected),
+    }
     parts, names = parts_shown(row.parts), names_of_use()
     amounts = cents_apart([Decimal(part["amount"]) for part in parts])
     top = max((abs(Decimal(part["amount"])) for part in parts), default=Decimal(1))
@@ -141,17 +146,14 @@ def comparison_of(row: SpendVariance, name: str, currency: str) -> Comparison:
         sentence=variance_sentence(said),
         is_unusual=row.is_unusual,
         causes=tuple(
-            _cause(part, amount, top, currency, names)
-            for part, amount in zip(parts, amounts, strict=True)
+            _cause(part, amount, top, currency, names) for part, amount in zip(parts, amounts, strict=True)
         ),
         difference=_signed(row.actual - row.expected, currency),
         against=row.against,
     )
 
 
-def _cause(
-    part: Mapping[str, Any], amount: Decimal, top: Decimal, currency: str, names: Names
-) -> CauseRow:
+def _cause(part: Mapping[str, Any], amount: Decimal, top: Decimal, currency: str, names: Names) -> CauseRow:
     bookings = tuple(
         (each["booking"], _signed(Decimal(each["amount"]), currency)) for each in part["bookings"]
     )

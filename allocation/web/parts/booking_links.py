@@ -22,8 +22,6 @@ def linked(sentence: object, tenant: "Tenant | None") -> SafeString:
         return mark_safe(text)  # noqa: S308 (escaped above)
 
     def link(found: re.Match[str]) -> str:
-        return format_html(
-            '<a class="link" href="/t/{}/bookings/{}">{}</a>', tenant.slug, found[0], found[0]
-        )
+        return format_html('<a class="link" href="/t/{}/bookings/{}">{}</a>', tenant.slug, found[0], found[0])
 
     return mark_safe(LABEL.sub(link, text))  # noqa: S308 (escaped above; labels are digits)

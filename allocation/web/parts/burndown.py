@@ -104,9 +104,7 @@ def burndown(money: BudgetHistory, days_at: str) -> Burndown:
         days=plot.day_marks(),
         threshold=plot.threshold(),
         now=Mark(now_x, now_y, f"{plot.money(unspent[-1])} unspent"),
-        held=Mark(now_x, plot.y(effect.left), f"{plot.money(effect.left)} left")
-        if effect.held
-        else None,
+        held=Mark(now_x, plot.y(effect.left), f"{plot.money(effect.left)} left") if effect.held else None,
         forecast_line=_forecast_line(plot, money.forecast, ends[-1], unspent[-1]),
         forecast_band=_forecast_band(plot, money.forecast, ends[-1], unspent[-1]),
         runs_out=_runs_out(plot, money.forecast),
@@ -217,11 +215,7 @@ def _text(plot: _Plot, money: BudgetHistory) -> str:
         between = ""
         if forecast.low < forecast.high:
             between = f", between {plot.money(forecast.low)} and {plot.money(forecast.high)}"
-        parts.append(
-            f"Forecast for the end of the period: {plot.money(forecast.spend)} spent{between}."
-        )
+        parts.append(f"Forecast for the end of the period: {plot.money(forecast.spend)} spent{between}.")
         if forecast.runs_out:
-            parts.append(
-                f"The budget runs out around {forecast.runs_out.day} {forecast.runs_out:%B}."
-            )
+            parts.append(f"The budget runs out around {forecast.runs_out.day} {forecast.runs_out:%B}.")
     return " ".join(parts)

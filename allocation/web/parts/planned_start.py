@@ -112,6 +112,4 @@ def start_basis(found: StartRange | None) -> str:
         return ""
     if found.of:
         return f"The range is based on the last {found.of} starts in this tier."
-    return (
-        f"The range is assumed until {MIN_STARTS} bookings in this tier have had a planned start."
-    )
+    return f"The range is assumed until {MIN_STARTS} bookings in this tier have had a planned start."

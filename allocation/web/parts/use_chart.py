@@ -54,18 +54,14 @@ class UseChart:
     facts: tuple[tuple[str, str], ...]
 
 
-def use_card(
-    booking: Booking, *, span: str, now: datetime, zone: tzinfo, base: str
-) -> dict[str, Any] | None:
+def use_card(booking: Booking, *, span: str, now: datetime, zone: tzinfo, base: str) -> dict[str, Any] | None:
     """Returns the utilisation card of a booking; None before its first run."""
     if booking.ready_at is None:
         return None
     span = span if span in SPANS else "all"
     until = booking.released_at or booking.ended_at or now
     since = max(booking.ready_at, until - SPANS[span])
-    curve = use_of_allocations(
-        allocations=allocation_ids_of(booking), since=since, until=until, now=now
-    )
+    curve = use_of_allocations(allocations=allocation_ids_of(booking), since=since, until=until, now=now)
     runs = booking.released_at is None and booking.ended_at is None
     card = card_of(curve, CHOICES, span, base=base, zone=zone, now=now)
     signature = bottleneck_of(_moments(curve))
@@ -87,8 +83,7 @@ def card_of(
         "chart": use_chart(curve, zone, now),
         "measured": any(point.measured for point in curve.points),
         "spans": [
-            {"label": label, "on": key == chosen, "href": f"{base}?use={key}"}
-            for key, label in choices
+            {"label": label, "on": key == chosen, "href": f"{base}?use={key}"} for key, label in choices
         ],
         "url": f"{base}?part=use&use={chosen}",
     }

@@ -160,9 +160,7 @@ def catalogue_acts(operator: User) -> Mapping[str, FormAction]:
 
 def unnamed_model_forms(sent: RefusedForm | None) -> list[tuple[ReportedModel, FormView]]:
     """Returns the unnamed models that nodes report, each with its form."""
-    return [
-        (each, _shown(_naming_form(each), sent)) for each in reported_models() if each.model is None
-    ]
+    return [(each, _shown(_naming_form(each), sent)) for each in reported_models() if each.model is None]
 
 
 def are_many_known(waiting: Iterable[tuple[ReportedModel, FormView]]) -> bool:
@@ -210,9 +208,7 @@ def _model_name(operator: User, form: QueryDict) -> str:
 
 
 def _model_set(operator: User, form: QueryDict) -> str:
-    model = model_set(
-        operator=operator, slug=form.get("slug", ""), terms=_terms(form), now=timezone.now()
-    )
+    model = model_set(operator=operator, slug=form.get("slug", ""), terms=_terms(form), now=timezone.now())
     return f"{model.product_name} saved."
 
 
@@ -226,9 +222,7 @@ def _class_set(operator: User, form: QueryDict) -> str:
     if "is_new" in form and GpuClass.objects.filter(slug=_safe(slug)).exists():
         raise invalid("slug_taken", refusal_text("class_slug_taken"), "slug")
     order = whole_sent(form, "order")
-    made = class_set(
-        operator=operator, slug=slug, label=form.get("label", ""), order=order, now=now
-    )
+    made = class_set(operator=operator, slug=slug, label=form.get("label", ""), order=order, now=now)
     return f"{made.label} saved."
 
 
@@ -263,27 +257,21 @@ def _naming_form(each: ReportedModel) -> FormView:
         act="model-name",
         hidden=(("product_name", each.name), ("memory_mb", str(each.memory_mb))),
         fields=(
-            Field(
-                "slug", "Short name of the model", slug, "Lowercase letters, digits and hyphens."
-            ),
+            Field("slug", "Short name of the model", slug, "Lowercase letters, digits and hyphens."),
             Field(
                 "gpu_class",
                 "Class",
                 known.gpu_class if known else "",
                 "What people type in a request, as in “2 h100 6h”.",
             ),
-            Field(
-                "label", "Name of the class", known.label if known else "", "Only for a new class."
-            ),
+            Field("label", "Name of the class", known.label if known else "", "Only for a new class."),
             _switch_field(known.reset_seconds if known else 0),
         ),
     )
 
 
 def _switch_field(seconds: int) -> Field:
-    hint = (
-        "Time to reset the GPU when it switches between whole and sliced. 0 if no reset is needed."
-    )
+    hint = "Time to reset the GPU when it switches between whole and sliced. 0 if no reset is needed."
     return Field("switch_seconds", "Reset time in seconds", str(seconds), hint)
 
 

@@ -35,9 +35,7 @@ def ops_failed_message_retry(request: HttpRequest, operator: User, failed_id: in
 
 @require_POST
 @operator_page
-def ops_failed_message_dismiss(
-    request: HttpRequest, operator: User, failed_id: int
-) -> HttpResponse:
+def ops_failed_message_dismiss(request: HttpRequest, operator: User, failed_id: int) -> HttpResponse:
     """Gives a message up."""
     failed_message_dismiss(operator=operator, failed_id=failed_id, now=timezone.now())
     messages.success(request, "The message is not tried again.")

@@ -228,17 +228,14 @@ def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
         made = policy_publish(document=document, now=now, created_by_id=operator.id)
     except Refused as refusal:
         return _page(request, live, refusal)
-    messages.success(
-        request, f"Policy version {made.number} published. It applies from the next decision."
-    )
+    messages.success(request, f"Policy version {made.number} published. It applies from the next decision.")
     return redirect("ops-policy")
 
 
 def _page(request: HttpRequest, live: PolicyVersion, refusal: Refused | None) -> HttpResponse:
     typed = request.POST if refusal else None
     groups = [
-        (title, [_field(*each, live.document, typed, refusal) for each in fields])
-        for title, fields in GROUPS
+        (title, [_field(*each, live.document, typed, refusal) for each in fields]) for title, fields in GROUPS
     ]
     shown = [field for _, fields in groups for field in fields]
     versions = list(PolicyVersion.objects.select_related("created_by").order_by("-number"))
@@ -323,9 +320,7 @@ def _tier_seconds(name: str, text: str) -> dict[str, int]:
     return found
 
 
-def _question(
-    number: int, changes: Mapping[str, Mapping[str, PolicyValue]], moved: int
-) -> Confirmation:
+def _question(number: int, changes: Mapping[str, Mapping[str, PolicyValue]], moved: int) -> Confirmation:
     count = len(changes["after"])
     values = counted(count, "value")
     starts = counted(moved, "start")
@@ -338,11 +333,9 @@ def _question(
             else "With the current queue, no start would move.",
             "These values have not been simulated. In a checkout of the portal's code, "
             "python -m devtools.simulation replays weeks of demand with a published version.",
-            "It applies from the next decision. To undo this, publish the values of version "
-            f"{number} again.",
+            f"It applies from the next decision. To undo this, publish the values of version {number} again.",
         ),
-        button=f"Publish version {number + 1}, change {values}"
-        + (f", move {starts}" if moved else ""),
+        button=f"Publish version {number + 1}, change {values}" + (f", move {starts}" if moved else ""),
         back="/ops/policy",
         keep=f"Keep version {number}",
     )

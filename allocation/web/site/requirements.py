@@ -110,9 +110,7 @@ def ops_requirements(request: HttpRequest, operator: User) -> HttpResponse:
     return render(request, "allocation/requirements/ops.html", context, status=status)
 
 
-def _projects(
-    request: HttpRequest, actor: Actor, refusal: Refused | None
-) -> list[tuple[str, str, bool]]:
+def _projects(request: HttpRequest, actor: Actor, refusal: Refused | None) -> list[tuple[str, str, bool]]:
     """The projects of the tenant, with those that were ticked in a refused form."""
     ticked = set(request.POST.getlist("projects")) if refusal is not None else set()
     rows = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
@@ -208,17 +206,13 @@ def _form(
 
     def field(name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401 (a Field's)
         error = refusal.sentence if refusal is not None and refusal.param == name else ""
-        return Field(
-            name, label, typed.get(name, ""), hint=hint, error=error, id=f"new-{name}", **more
-        )
+        return Field(name, label, typed.get(name, ""), hint=hint, error=error, id=f"new-{name}", **more)
 
     return {
         "target": field("target", label, choices=list(targets)),
         "kind": field("kind", "Kind", choices=Requirement.Kind.choices),
         "name": field("name", "Name", "The same name again makes a new version.", maxlength=80),
-        "valid_days": field(
-            "valid_days", "Valid for days", "Empty: without an end.", required=False
-        ),
+        "valid_days": field("valid_days", "Valid for days", "Empty: without an end.", required=False),
         "text": typed.get("text", ""),
         "text_error": refusal.sentence if refusal is not None and refusal.param == "text" else "",
     }

@@ -143,11 +143,7 @@ def _missing(setup: SiteSetup) -> dict[str, str]:
         if setup.has_models
         else "No agent has reported yet. Install one, or add models from the built-in catalogue.",
         "tiers": "" if setup.has_tiers else "No tiers yet.",
-        "prices": f"No price for {pairs}{more}."
-        if pairs
-        else ""
-        if setup.has_prices
-        else "No prices yet.",
+        "prices": f"No price for {pairs}{more}." if pairs else "" if setup.has_prices else "No prices yet.",
         "tenant": "" if setup.has_tenant else "No tenants yet.",
         "quotas": "" if setup.has_quota else "No tenant has a quota yet.",
         "nodes": f"Waiting for approval: {nodes}."
@@ -204,9 +200,7 @@ def _prices(operator: User, form: QueryDict) -> str:
 
 
 def _tenant_act(operator: User, form: QueryDict) -> tuple[NewTenant | None, Refused | None]:
-    admin = NewAdmin(
-        form.get("username", "").strip(), form.get("admin_name", ""), form.get("email", "")
-    )
+    admin = NewAdmin(form.get("username", "").strip(), form.get("admin_name", ""), form.get("email", ""))
     try:
         with transaction.atomic():
             tenant, password = tenant_create_with_admin(
@@ -256,17 +250,13 @@ def _approve(operator: User, form: QueryDict) -> str:
 def _pairs() -> list[tuple[str, str]]:
     tiers = list(Tier.objects.values_list("slug", flat=True))
     return [
-        (gpu_class, tier)
-        for gpu_class in GpuClass.objects.values_list("slug", flat=True)
-        for tier in tiers
+        (gpu_class, tier) for gpu_class in GpuClass.objects.values_list("slug", flat=True) for tier in tiers
     ]
 
 
 def _price_rows(sent: RefusedForm | None) -> list[tuple[GpuClass, list[Field]]]:
     classes, tiers = list(GpuClass.objects.all()), list(tiers_all())
-    proposed, _ = prices_proposed(
-        [each.slug for each in classes], [each.slug for each in tiers], {}
-    )
+    proposed, _ = prices_proposed([each.slug for each in classes], [each.slug for each in tiers], {})
     fields = {
         (gpu_class.slug, tier.slug): Field(
             price_param(gpu_class.slug, tier.slug),
@@ -320,9 +310,7 @@ def _quota_rows(sent: RefusedForm | None) -> list[tuple[GpuClass, int, Field]]:
         there[slug] = there.get(slug, 0) + 1
     first = Tenant.objects.order_by("name", "id").first()
     quotas = dict(
-        Quota.objects.filter(tenant=first, project=None).values_list(
-            "gpu_class_id", "guaranteed_units"
-        )
+        Quota.objects.filter(tenant=first, project=None).values_list("gpu_class_id", "guaranteed_units")
     )
     classes = list(GpuClass.objects.all())
     form = FormView(
@@ -330,14 +318,11 @@ def _quota_rows(sent: RefusedForm | None) -> list[tuple[GpuClass, int, Field]]:
         act="quotas",
         hidden=(),
         fields=tuple(
-            Field(f"quota-{each.slug}", each.label, gpus_text(quotas.get(each.slug, 0)))
-            for each in classes
+            Field(f"quota-{each.slug}", each.label, gpus_text(quotas.get(each.slug, 0))) for each in classes
         ),
     )
     shown = (sent.into(form) if sent else form).fields
-    return [
-        (each, there.get(each.slug, 0), field) for each, field in zip(classes, shown, strict=True)
-    ]
+    return [(each, there.get(each.slug, 0), field) for each, field in zip(classes, shown, strict=True)]
 
 
 urlpatterns = [path("ops/setup", ops_setup, name="ops-setup")]

@@ -197,9 +197,7 @@ def _card(workload: str, speeds: Mapping[str, int], market: Market) -> SpeedCard
     cheapest = min(costs, key=lambda each: costs[each], default="")
     return SpeedCard(
         workload=workload,
-        cells=tuple(
-            _cell(name, label, workload, speeds, costs, market) for name, label in market.classes
-        ),
+        cells=tuple(_cell(name, label, workload, speeds, costs, market) for name, label in market.classes),
         work=f"{HOURS} h of {labels[fastest]}",
         use=_use_words(use),
         summary=_summary(labels, fastest, cheapest, costs, market),

@@ -120,17 +120,12 @@ def _create(operator: User, form: QueryDict) -> str:
 def _open(operator: User, form: QueryDict, *, is_open: bool) -> str:
     tenant = _tenant(form)
     tenant_open_set(operator=operator, tenant=tenant, is_open=is_open, now=timezone.now())
-    return (
-        f"{tenant.name} is "
-        f"{'open again' if is_open else 'closed: its members no longer have access'}."
-    )
+    return f"{tenant.name} is {'open again' if is_open else 'closed: its members no longer have access'}."
 
 
 def _admin(operator: User, form: QueryDict) -> str:
     tenant = _tenant(form)
-    invitation = admin_invite(
-        operator=operator, tenant=tenant, to=form.get("to", ""), now=timezone.now()
-    )
+    invitation = admin_invite(operator=operator, tenant=tenant, to=form.get("to", ""), now=timezone.now())
     return f"Invited {invitation.invitee} as admin of {tenant.name}."
 
 

@@ -220,11 +220,7 @@ def _sub(words: str, origin: BarOrigin, width: float) -> str:
 
 def _count(origin: BarOrigin) -> str:
     """Returns `4 GPUs`, or `3 of 4 GPUs` when the others are drawn elsewhere."""
-    return (
-        f"{origin.whole} GPUs"
-        if origin.gpus == origin.whole
-        else f"{origin.gpus} of {origin.whole} GPUs"
-    )
+    return f"{origin.whole} GPUs" if origin.gpus == origin.whole else f"{origin.gpus} of {origin.whole} GPUs"
 
 
 def _where(block: Block, origin: BarOrigin) -> str:

@@ -45,9 +45,7 @@ def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
     groups = [_group(group, look, opened, waiting) for group in timeline.groups]
     if timeline.waiting:
         rows = [_waiting_row(row, look) for row in timeline.waiting]
-        groups.append(
-            Group("waiting", "Waiting", "dashed bars show the planned place and start", rows)
-        )
+        groups.append(Group("waiting", "Waiting", "dashed bars show the planned place and start", rows))
     return groups
 
 
@@ -105,11 +103,7 @@ def _group(
         # Of the reader's own organisation only.
         words.append(_waited_words(found, look))
     words.append("numbers: whole GPUs free for the whole column")
-    rows = [
-        row
-        for node in group.nodes
-        for row in bars_spaced(list(_node_rows(node, look, opened)), look)
-    ]
+    rows = [row for node in group.nodes for row in bars_spaced(list(_node_rows(node, look, opened)), look)]
     return Group(
         key=f"{group.gpu_class}-{group.rack}",
         title=f"{group.label} · rack {group.rack}",

@@ -70,9 +70,7 @@ def _is_background(bar: Bar) -> bool:
 
 
 def _pieces(rows: Sequence[Row], fixed: set[int]) -> Iterator[BarGroup]:
-    lanes = [
-        sorted({bar.top for bar in row.bars if id(bar) not in fixed}) or [BAR_GAP] for row in rows
-    ]
+    lanes = [sorted({bar.top for bar in row.bars if id(bar) not in fixed}) or [BAR_GAP] for row in rows]
     for place, row in enumerate(rows):
         for bar in row.bars:
             if id(bar) not in fixed:
@@ -81,9 +79,7 @@ def _pieces(rows: Sequence[Row], fixed: set[int]) -> Iterator[BarGroup]:
                 yield BarGroup(tracks, left, left + float(bar.width), [bar], place)
 
 
-def _tracks(
-    rows: Sequence[Row], place: int, bar: Bar, lanes: Sequence[Sequence[int]]
-) -> Iterator[Track]:
+def _tracks(rows: Sequence[Row], place: int, bar: Bar, lanes: Sequence[Sequence[int]]) -> Iterator[Track]:
     for at in _covered(rows, place, bar):
         is_full = at != place or bar.height >= ROW - 2 * BAR_GAP or rows[at].kind == "slot"
         yield from ((at, top) for top in lanes[at] if is_full or top == bar.top)
@@ -154,9 +150,7 @@ def _clusters(pieces: Iterable[BarGroup]) -> dict[Track, list[list[BarGroup]]]:
         for track in piece.tracks:
             runs = by_track[track]
             last = runs[-1][-1] if runs and runs[-1] else None
-            is_near = (
-                last is not None and piece.left < max(last.right, last.left + MIN_WIDTH) - ROUNDING
-            )
+            is_near = last is not None and piece.left < max(last.right, last.left + MIN_WIDTH) - ROUNDING
             if not piece.is_short:
                 runs.append([])
             elif is_near and last is not None and last.is_short:
@@ -178,9 +172,7 @@ def _widened(pieces: list[BarGroup]) -> None:
         if piece.right - piece.left >= piece.least:
             continue
         neighbours = [(by_track[track], place[track, id(piece)]) for track in piece.tracks]
-        after = min(
-            (all_[at + 1].left for all_, at in neighbours if at + 1 < len(all_)), default=100.0
-        )
+        after = min((all_[at + 1].left for all_, at in neighbours if at + 1 < len(all_)), default=100.0)
         before = max((all_[at - 1].right for all_, at in neighbours if at), default=0.0)
         wanted = piece.left + piece.least
         piece.right = max(piece.right, min(wanted, after))
@@ -200,9 +192,7 @@ def _bar(piece: BarGroup, row: Row, look: ViewOptions) -> Bar:
     )
     if not piece.is_part:
         return drawn
-    return replace(
-        drawn, key=f"{first.key}/{row.key}", top=BAR_GAP, height=_bar_height(row), gpus=1
-    )
+    return replace(drawn, key=f"{first.key}/{row.key}", top=BAR_GAP, height=_bar_height(row), gpus=1)
 
 
 def _many(piece: BarGroup, row: Row, look: ViewOptions) -> Bar:

@@ -83,9 +83,7 @@ class Span:
         window = self.window
         flag = self.percent(now) if window.starts <= now < window.ends else None
         return [
-            each
-            for each in self.ticks()
-            if flag is None or abs(each[0] - flag) > NEAR[each[0] < LABEL_EDGE]
+            each for each in self.ticks() if flag is None or abs(each[0] - flag) > NEAR[each[0] < LABEL_EDGE]
         ]
 
     @property

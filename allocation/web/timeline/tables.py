@@ -55,9 +55,7 @@ def free_rows(timeline: Timeline, look: ViewOptions) -> list[FreeRow]:
     return [_free_row(key, gpus, look) for key, gpus in rows[:MOST_ROWS]]
 
 
-def _free_row(
-    key: tuple[datetime, datetime, str], gpus: list[GpuRow], look: ViewOptions
-) -> FreeRow:
+def _free_row(key: tuple[datetime, datetime, str], gpus: list[GpuRow], look: ViewOptions) -> FreeRow:
     starts, ends, node = key
     zone = look.span.zone
     text = window_text(shape_text(len(gpus), gpus[0].gpu_class, None), (starts, ends), zone)

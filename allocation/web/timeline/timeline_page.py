@@ -156,9 +156,7 @@ def bar_context(address: Address, span: Span, timeline: Timeline) -> dict[str, A
             ),
         ],
         "frees": [
-            _choice(
-                f"Free for {count} h", address.link(free="" if key == free else key), on=key == free
-            )
+            _choice(f"Free for {count} h", address.link(free="" if key == free else key), on=key == free)
             for key, count in hours.items()
         ],
     }
@@ -206,9 +204,7 @@ def prices_read(now: datetime) -> dict[str, str]:
 
 def _places(timeline: Timeline) -> dict[str, dict[str, tuple[tuple[int, int], ...]]]:
     """Returns the legal placements of slices by model, for drawing with the mouse."""
-    gpus: list[GpuRow] = [
-        gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus
-    ]
+    gpus: list[GpuRow] = [gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus]
     return {gpu.model: dict(gpu.placements) for gpu in gpus if gpu.shows_slots}
 
 

@@ -98,8 +98,7 @@ def _attempt(
 
 def _kind(shares: Sequence[BudgetShare]) -> Kind:
     return tuple(
-        (each.budget.id, each.amount, each.day, tuple(limit.id for limit in each.limits))
-        for each in shares
+        (each.budget.id, each.amount, each.day, tuple(limit.id for limit in each.limits)) for each in shares
     )
 
 

@@ -47,9 +47,7 @@ class HoldRequest:
     campaign_id: UUID | None = None
 
 
-def budgets_of_requests(
-    tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest]
-) -> list[Budget]:
+def budgets_of_requests(tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest]) -> list[Budget]:
     """The budgets of all levels in the requests' windows by start, each with its tenant's `spend`
     account."""
     starts, ends = min(each.starts for each in requests), max(each.ends for each in requests)
@@ -89,9 +87,7 @@ def _budgets_read(tenant_id: UUID, project_id: UUID, ending_after: date) -> tupl
     return (*own, *above)
 
 
-def shares_of(
-    project_id: UUID, request: HoldRequest, budgets: Sequence[Budget]
-) -> list[BudgetShare]:
+def shares_of(project_id: UUID, request: HoldRequest, budgets: Sequence[Budget]) -> list[BudgetShare]:
     """The share of each budget in the request's window; empty for an amount of zero.
 
     The window is split wherever a budget of any level begins or ends.
@@ -106,21 +102,15 @@ def shares_of(
         return []
     own = [budget for budget in budgets if budget.level == Budget.Level.PROJECT]
     reach = [budget for budget in own if _touches(budget, request)]
-    gap = uncovered_from(
-        request.starts, request.ends, [Period(each.starts, each.ends) for each in reach]
-    )
+    gap = uncovered_from(request.starts, request.ends, [Period(each.starts, each.ends) for each in reach])
     if gap is not None:
         raise _no_budget(project_id, gap, is_all=gap <= request.starts)
     limits = [each for each in budgets if _counts(each, request) and _touches(each, request)]
     cuts = {day for each in limits for day in (each.starts, each.ends)}
     pieces = [
-        (budget, period)
-        for budget in reach
-        for period in Period(budget.starts, budget.ends).cut_at(cuts)
+        (budget, period) for budget in reach for period in Period(budget.starts, budget.ends).cut_at(cuts)
     ]
-    shares = split_by_seconds(
-        amount, request.starts, request.ends, [period for _, period in pieces]
-    )
+    shares = split_by_seconds(amount, request.starts, request.ends, [period for _, period in pieces])
     return [
         _share(budget, period, share, request, limits)
         for (budget, period), share in zip(pieces, shares, strict=True)
@@ -212,9 +202,7 @@ def hold_copy(hold: Transfer, amount: Decimal, now: datetime) -> Transfer:
     )
 
 
-def hold_end(
-    hold: Transfer, amount: Decimal, surcharge: Decimal, now: datetime, fee: str = ""
-) -> Transfer:
+def hold_end(hold: Transfer, amount: Decimal, surcharge: Decimal, now: datetime, fee: str = "") -> Transfer:
     """The end of a hold: a charge of `amount`, or a release for zero."""
     return Transfer(
         tenant_id=hold.tenant_id,

@@ -85,9 +85,7 @@ def _sent(messages: Sequence[Mapping[str, object]]) -> Mapping[int, str]:
     """Sends in a child process; returns the error of each message, empty for none."""
     asked = {"allow": [str(each) for each in settings.WEBHOOK_ALLOW], "messages": messages}
     # The child gets none of this process's secrets, and no proxy.
-    environment = {
-        name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ
-    }
+    environment = {name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "portal.integrations.chat.child"],

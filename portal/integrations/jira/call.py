@@ -148,14 +148,10 @@ class _Site:
             raise _unexpected(status)
         return any(self._call.mark in json.dumps(_part(row, "body")) for row in rows)
 
-    async def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> tuple[int, Any]:
+    async def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
         """Returns the status and the JSON of an answer that takes the request. Raises NotTaken."""
         content = None if body is None else json.dumps(body).encode()
-        sending = self._receiver.send(
-            method, self._api + path, content=content, headers=self._headers()
-        )
+        sending = self._receiver.send(method, self._api + path, content=content, headers=self._headers())
         async with sending as response:
             status, raw = response.status_code, await body_read(response)
             wait = retry_after(response.headers.get("retry-after", ""))

@@ -110,8 +110,7 @@ def _offer(booking: Booking, title: str, scene: PageContext) -> Section | None:
     if offer is None or offer.until <= scene.now:
         return None
     sentences = (
-        f"The offer is for {_moment(offer.starts, scene.zone)} "
-        f"to {_moment(offer.ends, scene.zone)}.",
+        f"The offer is for {_moment(offer.starts, scene.zone)} to {_moment(offer.ends, scene.zone)}.",
         f"It is kept for you until {_moment(offer.until, scene.zone)}; then others can get it.",
         "Nothing is booked or held before you accept it.",
     )

@@ -60,11 +60,7 @@ def _invited(invitee: str) -> list[tuple[User | None, str]]:
     known = list(people.filter(Q(name=invitee) | Q(address=invitee)))
     if not known:
         return [(None, invitee)] if _is_address(invitee) else []
-    return [
-        (user, "")
-        for user in known
-        if user.is_active and user.email and user.mails != User.Mails.NONE
-    ]
+    return [(user, "") for user in known if user.is_active and user.email and user.mails != User.Mails.NONE]
 
 
 def _is_address(text: str) -> bool:

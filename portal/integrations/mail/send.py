@@ -66,9 +66,7 @@ def mails_sweep(now: datetime) -> int:
 def _claim(now: datetime) -> list[Mail]:
     """Claims one urgent mail, or all due mails of one person in one tenant, and counts the try."""
     with transaction.atomic():
-        due = Mail.objects.select_for_update(skip_locked=True, of=("self",)).filter(
-            WAITING, due__lte=now
-        )
+        due = Mail.objects.select_for_update(skip_locked=True, of=("self",)).filter(WAITING, due__lte=now)
         first = due.order_by("due", "id").first()
         if first is None:
             return []
@@ -92,9 +90,7 @@ def _send_all(server: BaseEmailBackend, now: datetime) -> int:
     return letters
 
 
-def _send_apart(
-    server: BaseEmailBackend, mails: Sequence[Mail], failures: FailureLog, now: datetime
-) -> int:
+def _send_apart(server: BaseEmailBackend, mails: Sequence[Mail], failures: FailureLog, now: datetime) -> int:
     """Sends the mails in one letter, or each alone if one of them fails; returns how many letters
     were sent."""
     sent: list[int] = []

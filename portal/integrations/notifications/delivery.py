@@ -99,18 +99,12 @@ def _member_rows(_: datetime, keys: Sequence[int]) -> "QuerySet[Membership, Plac
     return rows.order_by("id").values_list("tenant_id", "user_id")
 
 
-_accounts = Compiled(
-    lambda _, keys: User.objects.filter(id__in=keys, is_active=True), keys="bigint"
-)
+_accounts = Compiled(lambda _, keys: User.objects.filter(id__in=keys, is_active=True), keys="bigint")
 _members = Compiled(_member_rows, keys="bigint")
-_settings = Compiled(
-    lambda _, keys: NotificationSettings.objects.filter(user_id__in=keys), keys="bigint"
-)
+_settings = Compiled(lambda _, keys: NotificationSettings.objects.filter(user_id__in=keys), keys="bigint")
 
 
-def _settings_of(
-    recipients: Sequence[Recipient], now: datetime
-) -> Mapping[Place, NotificationSettings]:
+def _settings_of(recipients: Sequence[Recipient], now: datetime) -> Mapping[Place, NotificationSettings]:
     rows = _settings(now, {each.user_id for each in recipients})
     return {(row.tenant_id, row.user_id): row for row in rows}
 

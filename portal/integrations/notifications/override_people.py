@@ -57,9 +57,7 @@ def people_of_note(kind: str, row: Override) -> Iterator[int]:
     if row.decider != Override.Decider.OPERATOR:
         roles = Membership.objects.filter(tenant=row.tenant_id, role=Role.TENANT_ADMIN)
         if row.decider == Override.Decider.LEAD:
-            roles = Membership.objects.filter(
-                tenant=row.tenant_id, role=Role.LEAD, project=row.project_id
-            )
+            roles = Membership.objects.filter(tenant=row.tenant_id, role=Role.LEAD, project=row.project_id)
         found |= set(roles.values_list("user_id", flat=True))
     yield from sorted(found - {row.asked_by_id} if kind == ASKED else found)
 

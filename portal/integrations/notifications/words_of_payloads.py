@@ -54,8 +54,7 @@ def budget_sentences(said: Mapping[str, Any]) -> tuple[str, ...]:
     """The figures, and what the rung does."""
     period = Period(date.fromisoformat(said["starts"]), date.fromisoformat(said["ends"]))
     amount, spent, held, left = (
-        money_text(Decimal(said[name]), said["currency"])
-        for name in ("amount", "spent", "held", "left")
+        money_text(Decimal(said[name]), said["currency"]) for name in ("amount", "spent", "held", "left")
     )
     sentence = (
         f"At least {said['percent']} % of the budget for {period_text(period)} are"
@@ -115,9 +114,7 @@ def _raised(said: Mapping[str, Any]) -> Words:
         f"{said['raised_by']}: {said['note']}",
         "An operator answers it. Nothing is corrected before that.",
     )
-    return Words(
-        f"{_disputed(said)} is disputed", sentences, _statement(said), "Open the statement"
-    )
+    return Words(f"{_disputed(said)} is disputed", sentences, _statement(said), "Open the statement")
 
 
 def _answered(said: Mapping[str, Any]) -> Words:

@@ -20,9 +20,18 @@ from tenants.services.sign_on.people import Claims
 
 # Signatures with public keys only: a client secret is no signing key, and "none" is no signature.
 ALGORITHMS = [
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
-    "EdDSA", "Ed25519",
-]  # fmt: skip
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "Ed25519",
+]
 LEEWAY_SECONDS = 60
 LONGEST_SUBJECT = 255
 MAX_GROUPS = 2_000

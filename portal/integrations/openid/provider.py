@@ -27,9 +27,7 @@ def discover(issuer: str) -> Endpoints:
         raise ProviderFault(refusal_text("provider_address"))
     found = fetch_json(issuer.removesuffix("/") + WELL_KNOWN)
     if found.get("issuer") != issuer:
-        raise ProviderFault(
-            refusal_text("provider_name", issuer=repr(str(found.get("issuer"))[:200]))
-        )
+        raise ProviderFault(refusal_text("provider_name", issuer=repr(str(found.get("issuer"))[:200])))
     if "code" not in _words(found, "response_types_supported", "code"):
         raise ProviderFault(refusal_text("provider_flow"))
     if "S256" not in _words(found, "code_challenge_methods_supported", "S256"):
@@ -84,9 +82,7 @@ def userinfo_read(provider: SignOnProvider, access_token: str) -> dict[str, Any]
     return fetch_json(address, bearer=access_token) if address and access_token else {}
 
 
-def code_exchange(
-    provider: SignOnProvider, attempt: SignOnAttempt, code: str, to: str
-) -> Exchanged:
+def code_exchange(provider: SignOnProvider, attempt: SignOnAttempt, code: str, to: str) -> Exchanged:
     """Exchanges the code; returns the tokens and the provider's present keys.
 
     Raises:

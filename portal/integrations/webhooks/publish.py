@@ -96,9 +96,7 @@ def events_publish(messages: Iterable[OutboxMessage], now: datetime) -> int:
 def events_sweep(now: datetime) -> int:
     """Removes events and deliveries after a month; returns how many."""
     old = now - RETENTION
-    WebhookDelivery.objects.filter(created__lt=old).exclude(
-        state=WebhookDelivery.State.PENDING
-    ).delete()
+    WebhookDelivery.objects.filter(created__lt=old).exclude(state=WebhookDelivery.State.PENDING).delete()
     kept = WebhookDelivery.objects.filter(event__at__lt=old).values("event")
     return PublishedEvent.objects.filter(at__lt=old).exclude(id__in=kept).delete()[0]
 

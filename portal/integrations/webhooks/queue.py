@@ -291,9 +291,7 @@ class Sender:
         while not stopped.done():
             await self.look()
             # A delivery that is settled may let the next one of its booking go.
-            await asyncio.wait(
-                {stopped, *self._busy}, timeout=LOOK_SECONDS, return_when="FIRST_COMPLETED"
-            )
+            await asyncio.wait({stopped, *self._busy}, timeout=LOOK_SECONDS, return_when="FIRST_COMPLETED")
         await self.finish()
 
     async def look(self) -> int:
@@ -302,9 +300,7 @@ class Sender:
         if self._seen is not None:
             self._seen(now)
         try:
-            attempts: list[Attempt] = await self._query(
-                deliveries_claim, AT_ONCE - len(self._busy), now
-            )
+            attempts: list[Attempt] = await self._query(deliveries_claim, AT_ONCE - len(self._busy), now)
         except DatabaseError as error:
             logger.warning("Webhooks wait for the database: %s", type(error).__name__)
             return 0
@@ -340,9 +336,7 @@ class Sender:
             return Answer(None, FAILED)
 
     async def _query(self, work: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
-        return await asyncio.get_running_loop().run_in_executor(
-            self._database, _with_connection, work, args
-        )
+        return await asyncio.get_running_loop().run_in_executor(self._database, _with_connection, work, args)
 
 
 def _failure_note(attempt: Attempt, error: Exception, now: datetime) -> None:

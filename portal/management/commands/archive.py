@@ -39,10 +39,13 @@ class Command(BaseCommand):
             ("log", LOG_DAYS, "entries of the log"),
         ):
             parser.add_argument(
-                f"--{name}-days", type=_days, default=days, metavar="DAYS",
+                f"--{name}-days",
+                type=_days,
+                default=days,
+                metavar="DAYS",
                 help=f"how long to keep {what} in the database (default: {days}; at least"
                 f" {LEAST_DAYS}; `never`: do not archive)",
-            )  # fmt: skip
+            )
 
     def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401 (Django's)
         """Prints each file that was written."""

@@ -55,9 +55,7 @@ class Command(BaseCommand):
         except ArchiveBroken as error:
             raise CommandError(str(error)) from error
         chains = [
-            chain
-            for source in SOURCES
-            for chain in chain_verify(source, archived.get(source.name, {}))
+            chain for source in SOURCES for chain in chain_verify(source, archived.get(source.name, {}))
         ]
         faults = [f"{chain_name(each)}: {fault}" for each in chains for fault in each.faults]
         if heads is not None and heads.exists():

@@ -43,9 +43,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _said(self, folder: Path, manifest: dict[str, Any], now: datetime) -> None:
-        Backup.objects.create(
-            at=now, lsn=manifest["lsn"], size=manifest["size"], sha256=manifest["sha256"]
-        )
+        Backup.objects.create(at=now, lsn=manifest["lsn"], size=manifest["size"], sha256=manifest["sha256"])
         self.stdout.write(f"{folder}: {manifest['size']} bytes at {manifest['lsn']}.")
         secrets = ", ".join(manifest["secrets_not_included"])
         self.stdout.write(f"The backup contains no secrets. Keep them elsewhere: {secrets}.")

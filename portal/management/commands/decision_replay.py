@@ -40,8 +40,7 @@ class Command(BaseCommand):
             replay = decision_replay(decision, chain)
         except (ValueError, LookupError, zlib.error) as error:
             raise CommandError(
-                f"The bytes of decision {decision.id}, or of one that it continues, are damaged: "
-                f"{error}"
+                f"The bytes of decision {decision.id}, or of one that it continues, are damaged: {error}"
             ) from error
         self.stdout.write(f"snapshot {replay.snapshot_sha256}")
         self.stdout.write(f"stored   {decision.plan_sha256}")
@@ -57,8 +56,7 @@ class Command(BaseCommand):
 def _from_archive(decision: Decision, folder: Path | None) -> list[Decision]:
     if folder is None:
         raise CommandError(
-            f"Decision {decision.id} is archived in {decision.archived_in}: add its folder with"
-            " --archive."
+            f"Decision {decision.id} is archived in {decision.archived_in}: add its folder with --archive."
         )
     try:
         return chain_archived(folder, decision)

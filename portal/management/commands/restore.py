@@ -42,12 +42,11 @@ class Command(BaseCommand):
         which = parser.add_mutually_exclusive_group(required=True)
         which.add_argument("--from", dest="folder", type=Path)
         which.add_argument(
-            "--recovered", action="store_true",
+            "--recovered",
+            action="store_true",
             help="PostgreSQL itself has recovered the database to a point in time",
-        )  # fmt: skip
-        parser.add_argument(
-            "--replace", action="store_true", help="rename and keep the existing database"
         )
+        parser.add_argument("--replace", action="store_true", help="rename and keep the existing database")
         operator_argument(parser)
 
     def handle(
@@ -98,8 +97,7 @@ class Command(BaseCommand):
             text = json.dumps(found, indent=1, default=str, ensure_ascii=False)
             (folder / LIST).write_text(text, encoding="utf-8")
         self.stdout.write(
-            f"Accepted after that: known to nodes {len(running)}, in the previous database "
-            f"{len(lost)}."
+            f"Accepted after that: known to nodes {len(running)}, in the previous database {len(lost)}."
         )
         for each in running:
             self.stdout.write(

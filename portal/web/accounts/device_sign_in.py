@@ -35,9 +35,7 @@ def device_sign_in(request: HttpRequest, user: User) -> HttpResponse:
             # A person who guesses codes could sign in devices of others as themselves.
             call_limit_check("device", f"user:{user.pk}", timezone.now())
             context["wanted"] = device_request(code)
-            context["tenants"] = [
-                (each.slug, each.name) for each in tenants_of(user, timezone.now())
-            ]
+            context["tenants"] = [(each.slug, each.name) for each in tenants_of(user, timezone.now())]
         if request.method == "POST" and "act" in request.POST:
             context["decided"] = _decide(request, user, code)
             context["is_granted"] = request.POST["act"] == "grant"

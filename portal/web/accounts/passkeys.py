@@ -86,9 +86,7 @@ def passkey_acts(request: HttpRequest, user: User) -> dict[str, FormAction]:
     }
 
 
-def session_sign_in_with(
-    request: HttpRequest, user: User, only_tenant_id: UUID | None = None
-) -> None:
+def session_sign_in_with(request: HttpRequest, user: User, only_tenant_id: UUID | None = None) -> None:
     """Signs the person in with a new session, after a passkey or a code; in `operator_tx`.
 
     After a tenant's provider and a code the session still opens that tenant only.

@@ -124,9 +124,7 @@ def second_factor_setup(request: HttpRequest, user: User) -> HttpResponse:
             "factor": factor,
             "is_new": is_new,
             "secret": factor_secret(factor) if factor and is_new else "",
-            "qr": segno.make(factor_uri(factor)).svg_data_uri(scale=5, border=2)
-            if factor and is_new
-            else "",
+            "qr": segno.make(factor_uri(factor)).svg_data_uri(scale=5, border=2) if factor and is_new else "",
             "codes": codes,
             "passkeys": passkeys_of(user),
             "creation": creation[0] if creation else "",

@@ -48,9 +48,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     user = _authenticate(request, username, request.POST.get("password", ""))
     if user is None:
         sign_in_failed(_named(username))
-        return _form(
-            request, after, error=refusal_text("wrong_sign_in"), status=HTTPStatus.UNAUTHORIZED
-        )
+        return _form(request, after, error=refusal_text("wrong_sign_in"), status=HTTPStatus.UNAUTHORIZED)
     sign_in_done(attempt)
     if user.proof is not None and second_factor_needed(user.proof):
         _wait_for_factor(request, user.proof)

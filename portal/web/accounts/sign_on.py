@@ -141,9 +141,7 @@ def _way_to(request: HttpRequest, provider: SignOnProvider, user_id: int | None)
         now=timezone.now(),
         user_id=user_id,
     )
-    return authorization_url(
-        provider, started.attempt, started.state, _callback_url(provider.tenant.slug)
-    )
+    return authorization_url(provider, started.attempt, started.state, _callback_url(provider.tenant.slug))
 
 
 def _connecting(request: HttpRequest) -> int:
@@ -174,9 +172,7 @@ def _claims(request: HttpRequest, provider: SignOnProvider, attempt: SignOnAttem
     error = request.GET.get("error", "")
     if error:
         shown = f" ({error[:60]})" if error.isascii() and error.isprintable() else ""
-        raise ProviderFault(
-            refusal_text("provider_answer", tenant=provider.tenant.name, shown=shown)
-        )
+        raise ProviderFault(refusal_text("provider_answer", tenant=provider.tenant.name, shown=shown))
     issuer = request.GET.get("iss")
     if issuer != provider.issuer and (issuer or endpoints_of(provider).has_issuer_in_answer):
         raise ProviderFault(refusal_text("provider_issuer"))

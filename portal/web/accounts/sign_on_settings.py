@@ -61,9 +61,7 @@ def _page(request: HttpRequest, editor: Editor) -> HttpResponse:
         "groups": _groups(tenant),
         "projects": [
             ("", "The whole tenant (admins)"),
-            *Project.objects.filter(tenant=tenant)
-            .order_by("name", "id")
-            .values_list("slug", "name"),
+            *Project.objects.filter(tenant=tenant).order_by("name", "id").values_list("slug", "name"),
         ],
         "roles": Role.choices,
         "people": SignOnIdentity.objects.filter(tenant=tenant).count(),

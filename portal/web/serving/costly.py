@@ -145,9 +145,7 @@ class CostlyRequests:
         self._count_soon()
         await _send(complete, send)
 
-    async def refuse_busy(
-        self, scope: dict[str, Any], began: float, retry_seconds: int, send: Send
-    ) -> None:
+    async def refuse_busy(self, scope: dict[str, Any], began: float, retry_seconds: int, send: Send) -> None:
         """Sends and counts the refusal of a request that found no thread in time."""
         numbers = {"retry_after_seconds": retry_seconds}
         complete = _refusal(scope, Refused("busy", refusal_text("busy"), numbers=numbers))

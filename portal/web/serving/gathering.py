@@ -116,9 +116,7 @@ class Gathering:
         try:
             while places:
                 batch = [places.popleft() for _ in range(min(len(places), MOST_TOGETHER))]
-                for place, answer in zip(
-                    batch, await self._answers(tenant, batch, places), strict=True
-                ):
+                for place, answer in zip(batch, await self._answers(tenant, batch, places), strict=True):
                     _set(place, answer)
         finally:
             del self._waiting[tenant]

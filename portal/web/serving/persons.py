@@ -51,9 +51,7 @@ class Persons:
     _known: OrderedDict[bytes, tuple[float, str]] = field(default_factory=OrderedDict)
     _asked: dict[bytes, "asyncio.Task[str]"] = field(default_factory=dict)
 
-    async def of(
-        self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], in_thread: InThread
-    ) -> str:
+    async def of(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], in_thread: InThread) -> str:
         """Returns a name for the person, or for the address of one who is not signed in.
 
         A credential is looked up once, in a thread, however many requests come with it.

@@ -126,9 +126,7 @@ class Server(uvicorn.Server):
 
 def main(arguments: list[str] | None = None) -> None:
     """Serves until a stop signal."""
-    parser = argparse.ArgumentParser(
-        prog="python -m portal.web.serving.server", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m portal.web.serving.server", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--lock", type=Path, help="a file: of those that name it, one serves")

@@ -71,9 +71,7 @@ class Streams:
         """Fills the response, or refuses when too many streams are open."""
         if self._is_closing or self._is_full(response.follow):
             problem = problem_of(HTTPStatus.SERVICE_UNAVAILABLE)
-            return JsonResponse(
-                problem, status=503, content_type=PROBLEM_JSON, headers={"Retry-After": "5"}
-            )
+            return JsonResponse(problem, status=503, content_type=PROBLEM_JSON, headers={"Retry-After": "5"})
         follower = Follower(response.follow, response.follow.position)
         response.streaming_content = self._parts(follower)
         return response

@@ -115,9 +115,7 @@ class ThreadedHandler(ASGIHandler):
     def __init__(self, threads: int) -> None:
         super().__init__()
         # Last in, first out: under low load few threads keep a connection.
-        self._free: list[Executor] = [
-            ThreadPoolExecutor(1, thread_name_prefix="web") for _ in range(threads)
-        ]
+        self._free: list[Executor] = [ThreadPoolExecutor(1, thread_name_prefix="web") for _ in range(threads)]
         # Requests get a thread in the order in which they came. A queue would give it to one that
         # comes just when it is free, and let those that wait for it wait on.
         self._places = asyncio.Semaphore(threads)
@@ -154,9 +152,7 @@ class ThreadedHandler(ASGIHandler):
             return
         await self._send(answer, receive, send)
 
-    async def _send(
-        self, answer: Answer | Later | GatheredResponse, receive: Receive, send: Send
-    ) -> None:
+    async def _send(self, answer: Answer | Later | GatheredResponse, receive: Receive, send: Send) -> None:
         """Sends an answer, which may have to be written with others or decided first."""
         if isinstance(answer, GatheredResponse):
             complete = await gathering_here().answer(answer, self._in_thread)
@@ -178,9 +174,7 @@ class ThreadedHandler(ASGIHandler):
         request.resolver_match = route_of_path(request.path_info)
         return request.resolver_match
 
-    async def _in_turn(
-        self, scope: dict[str, Any], body: IO[bytes]
-    ) -> Answer | Later | GatheredResponse:
+    async def _in_turn(self, scope: dict[str, Any], body: IO[bytes]) -> Answer | Later | GatheredResponse:
         """Serves a request in a thread, when its person has one to spare.
 
         Raises:

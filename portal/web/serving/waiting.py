@@ -215,7 +215,4 @@ def _answers_in(waiters: Iterable[Waiter]) -> Answers:
     decided = bookings_decided({waiter.subject for waiter in waiters})
     ready = [waiter for waiter in waiters if waiter.is_due or waiter.subject in decided]
     found = decided_bookings_read({waiter.subject for waiter in ready})
-    return [
-        (waiter, waiter.deferred.conclude(found[waiter.subject], waiter.applied))
-        for waiter in ready
-    ]
+    return [(waiter, waiter.deferred.conclude(found[waiter.subject], waiter.applied)) for waiter in ready]

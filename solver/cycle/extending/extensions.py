@@ -56,16 +56,13 @@ def why_not_longer(state: CycleState, held: tuple[Held, ...], until: int) -> Rea
     return blocked
 
 
-def extensions_decide(
-    state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]
-) -> tuple[Extend, ...]:
+def extensions_decide(state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]) -> tuple[Extend, ...]:
     """Decide those without a place in the queue, in order. An extended booking can't become a
     victim in this cycle."""
     asked = [each for each in snapshot.extensions if each.request is None]
     held = held_by(snapshot, asked)
     answers = tuple(
-        extension_decide(state, extension, tuple(held[extension.booking]), kept)
-        for extension in asked
+        extension_decide(state, extension, tuple(held[extension.booking]), kept) for extension in asked
     )
     state.running.keep(each.booking for each in answers if each.granted)
     return answers
@@ -80,9 +77,7 @@ def held_by(snapshot: Snapshot, asked: Iterable[Extension | Notice]) -> dict[str
     return found
 
 
-def _extend(
-    state: CycleState, held: tuple[Held, ...], until: int, kept: dict[str, Fit]
-) -> Reason | None:
+def _extend(state: CycleState, held: tuple[Held, ...], until: int, kept: dict[str, Fit]) -> Reason | None:
     """Reserve the missing stretches until then; or return the reason, with nothing changed."""
     wanted = rest_of(state, held, until)
     blocked = (
@@ -203,18 +198,14 @@ def _reserve_again(
 def overlaps(found: Fit, wanted: tuple[Fit, ...]) -> bool:
     """True when a fit has some of the stretches' room at some time."""
     return any(
-        found.starts < other.ends
-        and other.starts < found.ends
-        and _share(found.places, other.places)
+        found.starts < other.ends and other.starts < found.ends and _share(found.places, other.places)
         for other in wanted
     )
 
 
 def _share(ones: tuple[Place, ...], others: tuple[Place, ...]) -> bool:
     return any(
-        one.gpu == other.gpu
-        and one.start < other.start + other.size
-        and other.start < one.start + one.size
+        one.gpu == other.gpu and one.start < other.start + other.size and other.start < one.start + one.size
         for one in ones
         for other in others
     )

@@ -7,9 +7,13 @@ from solver.cycle.order.queue import AGED, Turn
 
 Criterion = Literal["guarantee", "tier", "part", "share", "age", "firm"]
 _CRITERIA: dict[str, Criterion] = {
-    "tier": "tier", "part": "part", "tenant": "share", "project": "share", "person": "share",
+    "tier": "tier",
+    "part": "part",
+    "tenant": "share",
+    "project": "share",
+    "person": "share",
     "age": "age",
-}  # fmt: skip
+}
 
 
 def criterion(order: Sequence[str], ahead: Turn, behind: Turn) -> Criterion:
@@ -27,9 +31,7 @@ def criterion(order: Sequence[str], ahead: Turn, behind: Turn) -> Criterion:
     }
     pairs = enumerate(zip(ahead.numbers, behind.numbers, strict=True))
     differing = (
-        at
-        for at, (a, b) in pairs
-        if a != b and not (0 < at <= len(order) and same.get(order[at - 1]))
+        at for at, (a, b) in pairs if a != b and not (0 < at <= len(order) and same.get(order[at - 1]))
     )
     return criterion_at(
         order, next(differing, None), ahead.key[0], is_fixed=one.fixed, is_inside=ahead.inside

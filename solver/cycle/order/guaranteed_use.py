@@ -147,8 +147,7 @@ class GuaranteedUse:
         found = set()
         for key, parts in self._counted.items():
             most = self._guaranteed[key]
-            full = {level for level, use in self._use.get(key, {}).items()
-                    if int(use.values.max()) > most}  # fmt: skip
+            full = {level for level, use in self._use.get(key, {}).items() if int(use.values.max()) > most}
             for booking, part in parts.items() if full else ():
                 use = self._use_of(key, part.level)
                 peaks = (int(use.values[use.rows(*w)].max()) for w in part.windows)
@@ -424,6 +423,4 @@ def windows_left(use: StepFunction, most: int, window: Window) -> tuple[Window, 
         return ()
     times = np.append(np.maximum(use.times[rows], window[0]), window[1])
     edges = np.flatnonzero(np.diff(np.concatenate([[0], fits.astype(np.int8), [0]])))
-    return tuple(
-        (int(times[first]), int(times[last])) for first, last in edges.reshape(-1, 2).tolist()
-    )
+    return tuple((int(times[first]), int(times[last])) for first, last in edges.reshape(-1, 2).tolist())

@@ -117,9 +117,8 @@ def _planned(use: GuaranteedUse, taken: set[Whose], waits: Iterable[Waiting]) ->
     found = [
         wait
         for wait in waits
-        if wait.strength != "expected" and use.has(wait.booking)
-        and taken & {*use.whose(wait.booking)}
-    ]  # fmt: skip
+        if wait.strength != "expected" and use.has(wait.booking) and taken & {*use.whose(wait.booking)}
+    ]
     yield from sorted(found, key=lambda wait: (wait.strength, wait.starts, wait.booking))
 
 

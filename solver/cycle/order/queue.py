@@ -40,11 +40,39 @@ Owner = str | tuple[str, str]
 
 # round(2**16 * 2**(-i / 32)): the rest of 65,536 after i thirty-seconds of a half-life.
 _LEFT = (
-    65536, 64132, 62757, 61413, 60097, 58809, 57549, 56316,
-    55109, 53928, 52773, 51642, 50535, 49452, 48393, 47356,
-    46341, 45348, 44376, 43425, 42495, 41584, 40693, 39821,
-    38968, 38133, 37316, 36516, 35734, 34968, 34219, 33486,
-)  # fmt: skip
+    65536,
+    64132,
+    62757,
+    61413,
+    60097,
+    58809,
+    57549,
+    56316,
+    55109,
+    53928,
+    52773,
+    51642,
+    50535,
+    49452,
+    48393,
+    47356,
+    46341,
+    45348,
+    44376,
+    43425,
+    42495,
+    41584,
+    40693,
+    39821,
+    38968,
+    38133,
+    37316,
+    36516,
+    35734,
+    34968,
+    34219,
+    33486,
+)
 
 
 def decayed(amount: int, age: int, half_life: int) -> int:
@@ -193,10 +221,7 @@ class BookingQueue:
             whose = (-request.priority, request.tenant, request.project, request.owner)
             queues.setdefault(whose, deque()).append(row)
         uses = self._uses
-        heads = [
-            (self._key(queue[0], band), whose, uses.get(whose[1], 0))
-            for whose, queue in queues.items()
-        ]
+        heads = [(self._key(queue[0], band), whose, uses.get(whose[1], 0)) for whose, queue in queues.items()]
         heapq.heapify(heads)
         while heads:
             key, whose, known = heapq.heappop(heads)
@@ -244,9 +269,7 @@ class BookingQueue:
             self._served[what] = self._serving(*what)
         return self._served[what]
 
-    def _serving(
-        self, classes: tuple[str, ...], shape: Shape, count: int
-    ) -> tuple[str | None, int]:
+    def _serving(self, classes: tuple[str, ...], shape: Shape, count: int) -> tuple[str | None, int]:
         """The first class that can ever serve a demand, and its units."""
         for name in classes:
             pool = self._state.pools.get(name)
@@ -269,9 +292,7 @@ class BookingQueue:
         key = (request.tenant, name, request.quota_tier, starts)
         if key not in self._left:
             window = (starts, starts + 1)
-            self._left[key] = self._guarantees.left(
-                request.tenant, name, request.quota_tier, window
-            )
+            self._left[key] = self._guarantees.left(request.tenant, name, request.quota_tier, window)
         if units > self._left[key]:
             return False
         whose = (request.tenant, name)
@@ -304,8 +325,7 @@ class BookingQueue:
     def _is_over_share(self, row: Waiter, band: int) -> bool:
         request, fair = row.request, self._fair[band]
         return any(
-            owner in fair.get(name, {})
-            and self._in_use.get((owner, name), 0) + units > fair[name][owner]
+            owner in fair.get(name, {}) and self._in_use.get((owner, name), 0) + units > fair[name][owner]
             for name, units in row.uses
             for owner in (request.tenant, request.project)
         )

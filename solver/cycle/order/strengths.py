@@ -116,9 +116,7 @@ class Unlent:
         """True when some of the tenant's guarantee is not lent to all of its projects."""
         return (tenant, gpu_class) in self._walls
 
-    def kept_from(
-        self, whose: Whose, project: str, level: Level, at: int, passed: dict[str, int]
-    ) -> int:
+    def kept_from(self, whose: Whose, project: str, level: Level, at: int, passed: dict[str, int]) -> int:
         """Units of a tenant's guarantee that are kept from a project at an instant. `passed` is
         what its projects get before; held work of lower levels does not count."""
         used = dict(passed)

@@ -11,7 +11,7 @@ SYSTEM, OPS = "portal_system", "portal_ops"
 DJANGO = no_right(
     "INSERT, UPDATE, DELETE", "auth_group", "auth_group_permissions", "auth_permission",
     "django_content_type", "tenants_user_groups", "tenants_user_user_permissions",
-)  # fmt: skip
+)
 
 # What nobody deletes, or only members in web processes.
 KEPT = (
@@ -21,18 +21,18 @@ KEPT = (
     "tenants_policyhook", "tenants_policyhookhealth", "tenants_project", "tenants_quota",
     "tenants_serviceaccount", "tenants_signonprovider", "tenants_tenant", "tenants_tier",
     "tenants_user",
-)  # fmt: skip
+)
 KEPT_BY_SYSTEM = (
     "tenants_directorygroup", "tenants_directoryperson", "tenants_directorytoken",
     "tenants_gpuclass", "tenants_passkey", "tenants_password", "tenants_quotawindow",
     "tenants_secondfactor", "tenants_signongroup", "tenants_signonidentity", "tenants_webhook",
-)  # fmt: skip
+)
 KEPT_BY_OPS = (
     "tenants_chatchannel", "tenants_chatmessage", "tenants_failedmessage",
     "tenants_idempotencykey", "tenants_notification", "tenants_outboxmessage",
     "tenants_departure", "tenants_passwordreset", "tenants_policyhookcall",
     "tenants_publishedevent",
-)  # fmt: skip
+)
 DELETES = (
     no_right("DELETE", *KEPT)
     + no_right("DELETE", *KEPT_BY_SYSTEM, roles=SYSTEM)

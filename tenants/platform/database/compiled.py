@@ -48,15 +48,11 @@ class Compiled(Generic[Row]):
     the given type in `IN`, on values for which `ANY_TENANT` and the like stand, and on nothing else
     that changes."""
 
-    def __init__(
-        self, query: "Query[Row]", *, keys: Literal["uuid", "bigint", "text"] = "uuid"
-    ) -> None:
+    def __init__(self, query: "Query[Row]", *, keys: Literal["uuid", "bigint", "text"] = "uuid") -> None:
         """Takes the query. Nothing is compiled before the first use."""
         self._query, self._type = query, keys
 
-    def __call__(
-        self, now: datetime, keys: Collection[Any] = (), values: Values = NO_VALUES
-    ) -> list[Row]:
+    def __call__(self, now: datetime, keys: Collection[Any] = (), values: Values = NO_VALUES) -> list[Row]:
         """Returns the rows. `values` are by what stands for them."""
         rows, compiler, sql, converters, params = self._made
         bound = copy(compiler)
@@ -75,9 +71,7 @@ class Compiled(Generic[Row]):
         compiler = rows.query.get_compiler(connection=connection)
         sql, values = compiler.as_sql()
         selected = compiler.select or []
-        converters = compiler.get_converters(
-            [column for column, *_ in selected][: compiler.col_count]
-        )
+        converters = compiler.get_converters([column for column, *_ in selected][: compiler.col_count])
         first, *rest = sql.split("%s")
         texts, params = [first], list[Param]()
         for value, text in zip(values, rest, strict=True):

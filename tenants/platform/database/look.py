@@ -37,9 +37,7 @@ class Look:
         with connection.cursor() as cursor:
             cursor.execute(self._sql, {"now": now})
             answers = cursor.fetchone()
-        return frozenset(
-            name for name, answer in zip(self._questions, answers, strict=True) if answer
-        )
+        return frozenset(name for name, answer in zip(self._questions, answers, strict=True) if answer)
 
     @cached_property
     def _sql(self) -> str:

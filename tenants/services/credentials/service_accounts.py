@@ -170,7 +170,7 @@ def service_token_rotate(
     overlap_hours: int,
     now: datetime,
     made_with: UUID | None = None,
-) -> tuple[ApiToken, str]:  # fmt: skip
+) -> tuple[ApiToken, str]:
     """Replaces a token of the account; the old one works for `overlap_hours` more.
 
     Raises:
@@ -183,9 +183,7 @@ def service_token_rotate(
 
 
 @transaction.atomic
-def service_token_revoke(
-    *, actor: Actor, account_id: UUID, token_id: UUID, now: datetime
-) -> ApiToken:
+def service_token_revoke(*, actor: Actor, account_id: UUID, token_id: UUID, now: datetime) -> ApiToken:
     """Revokes a token of the account, and those made with it. Idempotent. Raises `not_found`."""
     account = service_account_one(actor, account_id)
     found = service_tokens_of(account).filter(id=token_id)
@@ -204,8 +202,6 @@ def _project(actor: Actor, slug: str) -> Project:
     return found
 
 
-def _record(
-    actor: Actor, action: str, account: ServiceAccount, now: datetime, more: dict[str, str]
-) -> None:
+def _record(actor: Actor, action: str, account: ServiceAccount, now: datetime, more: dict[str, str]) -> None:
     detail = {"name": account.name, "in_project": account.project.slug, **more}
     actor_record(actor, action, ("service_account", account.id), now, detail)

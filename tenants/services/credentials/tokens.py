@@ -198,9 +198,7 @@ def token_verify(clear: str, *, now: datetime, address: str = "") -> TokenHolder
     if actor is not None and project_id is not None:
         actor = _in_project(actor, project_id)
     account = _account(digest, rows[0][12:])
-    return TokenHolder(
-        digest, user_id, tenant_slug, token_id, frozenset(scopes), project_id, actor, account
-    )
+    return TokenHolder(digest, user_id, tenant_slug, token_id, frozenset(scopes), project_id, actor, account)
 
 
 def _account(digest: bytes, values: Sequence[object]) -> User | None:
@@ -341,9 +339,7 @@ def own_tokens(actor: Actor) -> QuerySet[ApiToken]:
 
 def live_tokens(tenant_id: UUID, user_id: int, now: datetime) -> QuerySet[ApiToken]:
     """The person's valid tokens in this tenant."""
-    return ApiToken.objects.filter(
-        tenant_id=tenant_id, user_id=user_id, revoked=None, expires__gt=now
-    )
+    return ApiToken.objects.filter(tenant_id=tenant_id, user_id=user_id, revoked=None, expires__gt=now)
 
 
 def token_maker(actor: Actor, made_with: UUID, now: datetime) -> ApiToken:
@@ -384,9 +380,7 @@ def _made_by(actor: Actor, token_ids: Sequence[UUID], *, has_successors: bool = 
     return list(found)
 
 
-def _makers(
-    actor: Actor, made_with: UUID | None, parent: UUID | None, now: datetime
-) -> Iterator[ApiToken]:
+def _makers(actor: Actor, made_with: UUID | None, parent: UUID | None, now: datetime) -> Iterator[ApiToken]:
     """The tokens that bound a successor: the one that rotates, and the one that made the old one.
     Locks them, so that a concurrent revocation finds all."""
     if made_with is not None:

@@ -71,9 +71,7 @@ def directory_group_create(*, tenant: Tenant, terms: GroupTerms, now: datetime) 
 
 
 @transaction.atomic
-def directory_group_change(
-    *, group: DirectoryGroup, terms: GroupTerms, now: datetime
-) -> DirectoryGroup:
+def directory_group_change(*, group: DirectoryGroup, terms: GroupTerms, now: datetime) -> DirectoryGroup:
     """Changes the name and the members, and the roles of everybody concerned.
 
     Raises:
@@ -123,9 +121,7 @@ def _people(tenant: Tenant, names: Collection[str]) -> set[int]:
     found = dict(directory_people(tenant).filter(username__in=names).values_list("username", "id"))
     unknown = sorted(set(names) - found.keys())
     if unknown:
-        raise invalid(
-            "invalidValue", refusal_text("directory_no_person", unknown=unknown[0][:80]), "members"
-        )
+        raise invalid("invalidValue", refusal_text("directory_no_person", unknown=unknown[0][:80]), "members")
     return set(found.values())
 
 
@@ -145,14 +141,10 @@ def _roles_set(tenant: Tenant, people: Collection[int], now: datetime) -> None:
 def _check(group: DirectoryGroup, terms: GroupTerms) -> None:
     name = terms.name
     if not 1 <= len(name.strip()) <= LONGEST_NAME or first_invisible(name) or name == EVERYBODY:
-        sentence = refusal_text(
-            "directory_group_name", longest_name=LONGEST_NAME, everybody=EVERYBODY
-        )
+        sentence = refusal_text("directory_group_name", longest_name=LONGEST_NAME, everybody=EVERYBODY)
         raise invalid("invalidValue", sentence, "displayName")
     if len(terms.external_id) > LONGEST_ID or first_invisible(terms.external_id):
-        raise invalid(
-            "invalidValue", refusal_text("directory_id_long", longest_id=LONGEST_ID), "externalId"
-        )
+        raise invalid("invalidValue", refusal_text("directory_id_long", longest_id=LONGEST_ID), "externalId")
     others = directory_groups(group.tenant).exclude(id=group.id)
     if others.filter(name__iexact=name).exists():
         raise Refused("uniqueness", refusal_text("directory_group_taken", name=name))

@@ -96,9 +96,7 @@ def directory_person_create(*, tenant: Tenant, terms: PersonTerms, now: datetime
             tenant=tenant, issuer=provider.issuer, subject=terms.external_id
         )
     if same.exists() or (identity is not None and identity.exists()):
-        raise Refused(
-            "uniqueness", refusal_text("directory_person_taken", user_name=terms.user_name)
-        )
+        raise Refused("uniqueness", refusal_text("directory_person_taken", user_name=terms.user_name))
     user = account_named(terms.user_name, f"{terms.given} {terms.family}", tenant)
     user.first_name, user.last_name = terms.given, terms.family
     user.save(update_fields=["first_name", "last_name"])
@@ -128,9 +126,7 @@ def directory_person_create(*, tenant: Tenant, terms: PersonTerms, now: datetime
 
 
 @transaction.atomic
-def directory_person_change(
-    *, tenant: Tenant, user: User, terms: PersonTerms, now: datetime
-) -> User:
+def directory_person_change(*, tenant: Tenant, user: User, terms: PersonTerms, now: datetime) -> User:
     """Changes the name of an account that the directory created, and whether it is active.
 
     Of people who were invited, only `is_active` is changed: their name is their own.
@@ -143,9 +139,7 @@ def directory_person_change(
     if made is not None:
         others = DirectoryPerson.objects.filter(tenant=tenant).exclude(id=made.id)
         if others.filter(user_name__iexact=terms.user_name).exists():
-            raise Refused(
-                "uniqueness", refusal_text("directory_person_taken", user_name=terms.user_name)
-            )
+            raise Refused("uniqueness", refusal_text("directory_person_taken", user_name=terms.user_name))
         made.user_name = terms.user_name
         made.save(update_fields=["user_name"])
         user.first_name, user.last_name = terms.given, terms.family
@@ -212,16 +206,12 @@ def _check(terms: PersonTerms) -> None:
         sentence = refusal_text("directory_name", longest_name=LONGEST_NAME)
         raise invalid("bad_name", sentence, "userName")
     if len(terms.external_id) > LONGEST_ID:
-        raise invalid(
-            "bad_name", refusal_text("directory_id_long", longest_id=LONGEST_ID), "externalId"
-        )
+        raise invalid("bad_name", refusal_text("directory_id_long", longest_id=LONGEST_ID), "externalId")
     if any(first_invisible(each) for each in (*texts, terms.external_id)):
         raise invalid("bad_name", refusal_text("directory_name_invisible"), "userName")
 
 
-def _note(
-    tenant: Tenant, user: User, action: str, now: datetime, detail: dict[str, object]
-) -> None:
+def _note(tenant: Tenant, user: User, action: str, now: datetime, detail: dict[str, object]) -> None:
     audit_record(
         tenant_id=tenant.id,
         actor_id=None,

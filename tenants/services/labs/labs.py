@@ -173,9 +173,7 @@ def lab_lead_add(*, actor: Actor, slug: str, username: str, now: datetime) -> La
         raise missing("member", "username")
     if ServiceAccount.objects.filter(user_id=member.user_id).exists():
         raise invalid("bad_role", refusal_text("lab_lead_service_account"), "username")
-    lead, is_new = LabLead.objects.get_or_create(
-        tenant_id=actor.tenant_id, lab=lab, user_id=member.user_id
-    )
+    lead, is_new = LabLead.objects.get_or_create(tenant_id=actor.tenant_id, lab=lab, user_id=member.user_id)
     if is_new:
         _record(actor, "lab.lead_added", lab, now, {"user": username})
     return lead
@@ -204,7 +202,5 @@ def _locked(actor: Actor, slug: str, param: str | None = None) -> Lab:
     return lab
 
 
-def _record(
-    actor: Actor, action: str, lab: Lab, now: datetime, detail: dict[str, Any] | None = None
-) -> None:
+def _record(actor: Actor, action: str, lab: Lab, now: datetime, detail: dict[str, Any] | None = None) -> None:
     actor_record(actor, action, ("lab", lab.id), now, {"slug": lab.slug, **(detail or {})})

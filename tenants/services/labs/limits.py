@@ -17,9 +17,7 @@ from tenants.words import refusal_text
 
 
 @transaction.atomic
-def lab_quota_set(
-    *, actor: Actor, lab: str, gpu_class: str, share: Share, now: datetime
-) -> LabQuota:
+def lab_quota_set(*, actor: Actor, lab: str, gpu_class: str, share: Share, now: datetime) -> LabQuota:
     """Sets what a lab's projects may use together of a class, and the cap of their GPU-hours.
 
     Raises:
@@ -76,9 +74,7 @@ def person_quota_set(
     person = None if not username else member_to_limit(actor, where, username)
     if limit_units is not None and limit_units < 0:
         raise invalid("bad_share", refusal_text("limit_negative"), "limit")
-    rows = PersonQuota.objects.filter(
-        tenant_id=actor.tenant_id, project=where, user=person, gpu_class=model
-    )
+    rows = PersonQuota.objects.filter(tenant_id=actor.tenant_id, project=where, user=person, gpu_class=model)
     known = rows.select_for_update().first()
     before = known.limit_units if known else None
     if before == limit_units:

@@ -76,9 +76,7 @@ def leads_lab(actor: Actor, lab_id: UUID) -> bool:
     """Whether the person leads the lab; nobody does with a token of one project."""
     if actor.only_project is not None:
         return False
-    return LabLead.objects.filter(
-        tenant_id=actor.tenant_id, lab_id=lab_id, user_id=actor.user_id
-    ).exists()
+    return LabLead.objects.filter(tenant_id=actor.tenant_id, lab_id=lab_id, user_id=actor.user_id).exists()
 
 
 def require_admin_or_lab_lead(actor: Actor, project: Project) -> None:

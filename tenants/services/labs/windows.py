@@ -144,9 +144,12 @@ def _save(row: QuotaWindow, gpu_class: str, terms: WindowTerms, now: datetime) -
         raise invalid("bad_window", refusal_text("window_over"), "last_day")
     row.gpu_class = class_read(gpu_class)
     known = QuotaWindow.objects.filter(
-        tenant_id=row.tenant_id, project=row.project, lab=row.lab, user=row.user,
+        tenant_id=row.tenant_id,
+        project=row.project,
+        lab=row.lab,
+        user=row.user,
         gpu_class=row.gpu_class,
-    )  # fmt: skip
+    )
     if known.count() >= MOST_WINDOWS:
         raise invalid(
             "too_many_windows",

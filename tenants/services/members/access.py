@@ -42,9 +42,7 @@ def member_enabled_set(*, actor: Actor, username: str, is_enabled: bool, now: da
     if (known.disabled is None) == is_enabled:
         return user
     if not is_enabled:
-        leading = Membership.objects.filter(
-            tenant_id=actor.tenant_id, user=user, role=Role.TENANT_ADMIN
-        )
+        leading = Membership.objects.filter(tenant_id=actor.tenant_id, user=user, role=Role.TENANT_ADMIN)
         for membership in leading:
             require_another_admin(membership)
     rows.update(disabled=None if is_enabled else now)

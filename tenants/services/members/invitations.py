@@ -41,9 +41,7 @@ class InvitationRequest:
     made_with: UUID | None = None
 
 
-def invitation_create(
-    *, actor: Actor, to: str, role: str, project: str | None, now: datetime
-) -> Invitation:
+def invitation_create(*, actor: Actor, to: str, role: str, project: str | None, now: datetime) -> Invitation:
     """Invites the person with the sign-in name or e-mail address `to`, for 14 days.
 
     An open invitation of the same person to the same project or tenant is renewed. Made with a
@@ -147,9 +145,7 @@ def _is_address(text: str) -> bool:
 
 
 @transaction.atomic
-def _invite(
-    tenant_id: UUID, inviter_id: int, request: InvitationRequest, now: datetime
-) -> Invitation:
+def _invite(tenant_id: UUID, inviter_id: int, request: InvitationRequest, now: datetime) -> Invitation:
     today = Invitation.objects.filter(tenant_id=tenant_id, created__gt=now - timedelta(days=1))
     if today.count() >= MAX_PER_DAY:
         raise Refused(
@@ -224,9 +220,7 @@ def _join(user: User, invitation_id: UUID, now: datetime) -> tuple[UUID, str | N
 
 def _open_locked(invitation_id: UUID) -> Invitation:
     found = (
-        Invitation.objects.select_for_update()
-        .filter(id=invitation_id, state=Invitation.State.OPEN)
-        .first()
+        Invitation.objects.select_for_update().filter(id=invitation_id, state=Invitation.State.OPEN).first()
     )
     if found is None:
         raise missing("invitation")

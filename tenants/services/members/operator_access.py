@@ -66,9 +66,13 @@ def access_begin(*, operator: User, terms: AccessTerms, now: datetime) -> Operat
     for each in before:
         _end(each, operator, now)
     made = OperatorAccess.objects.create(
-        tenant=tenant, operator=operator, person=person, reason=reason,
-        opened=now, until=now + terms.length,
-    )  # fmt: skip
+        tenant=tenant,
+        operator=operator,
+        person=person,
+        reason=reason,
+        opened=now,
+        until=now + terms.length,
+    )
     _record(made, operator, "access.opened", now)
     whose = f"sees what {person.username} sees" if person else "sees what its admins see"
     message = PeopleMessage(
@@ -164,6 +168,10 @@ def _record(access: OperatorAccess, operator: User, action: str, now: datetime) 
     target = ("operator_access", access.id)
     platform_record(operator.pk, action, target, now, after=after)
     audit_record(
-        tenant_id=access.tenant_id, actor_id=operator.pk, action=action, target=target, now=now,
+        tenant_id=access.tenant_id,
+        actor_id=operator.pk,
+        action=action,
+        target=target,
+        now=now,
         detail={"after": after},
-    )  # fmt: skip
+    )

@@ -88,9 +88,7 @@ def project_labels_set(
     before = {"labels": project.labels, "external_ref": project.external_ref}
     after = {
         "labels": before["labels"] if labels is None else labels_check(labels),
-        "external_ref": before["external_ref"]
-        if external_ref is None
-        else reference_check(external_ref),
+        "external_ref": before["external_ref"] if external_ref is None else reference_check(external_ref),
     }
     if after != before:
         Project.objects.filter(id=project.id).update(**after)
@@ -100,9 +98,7 @@ def project_labels_set(
 
 
 @transaction.atomic
-def membership_role_set(
-    *, actor: Actor, membership_id: UUID, role: str, now: datetime
-) -> Membership:
+def membership_role_set(*, actor: Actor, membership_id: UUID, role: str, now: datetime) -> Membership:
     """Changes the role of a member of a project. New members are invited.
 
     Raises:
@@ -159,9 +155,7 @@ def user_zone_set(*, actor: Actor, zone: str, now: datetime) -> None:
 def user_mails_set(*, actor: Actor, mails: str, now: datetime) -> None:
     """Sets which mails the actor gets, in all tenants. Raises Refused `bad_mails`."""
     if mails not in User.Mails.values:
-        raise invalid(
-            "bad_mails", refusal_text("bad_mails", values=", ".join(User.Mails.values)), "mails"
-        )
+        raise invalid("bad_mails", refusal_text("bad_mails", values=", ".join(User.Mails.values)), "mails")
     User.objects.filter(id=actor.user_id).update(mails=mails)
     actor_record(actor, "user.mails_set", ("user", actor.user_id), now, {"mails": mails})
 
@@ -306,9 +300,7 @@ def account_erase(*, operator: User, user_id: int, now: datetime) -> User:
     user.save(update_fields=["username", "first_name", "last_name", "email", "is_staff"])
     before = {"erased": False}
     after = {"erased": True}
-    platform_record(
-        operator.pk, "account.erased", ("user", user.pk), now, before=before, after=after
-    )
+    platform_record(operator.pk, "account.erased", ("user", user.pk), now, before=before, after=after)
     return user
 
 

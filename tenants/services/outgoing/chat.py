@@ -27,9 +27,18 @@ MAX_OWN, MAX_OF_TENANT = 5, 200
 RETENTION = timedelta(days=30)
 # What a channel of a project can get: what concerns its bookings or its budget.
 PROJECT_TYPES = (
-    "booked", "start", "ending", "plan", "run", "pause", "no_show", "hardware", "refused",
-    "array", "budget",
-)  # fmt: skip
+    "booked",
+    "start",
+    "ending",
+    "plan",
+    "run",
+    "pause",
+    "no_show",
+    "hardware",
+    "refused",
+    "array",
+    "budget",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,25 @@
 """HTTP to an address that was checked and that the name of a receiver can't change."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import httpx
 
 from tenants.rules.webhooks import Target, target_read
 from tenants.services.outgoing.targets import resolvers, target_resolve
-from tenants.services.outgoing.tls import tls_context
 
 SECONDS = 10
 ANSWER_BYTES_MAX = 1024 * 1024
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """The machine's certificate authorities and no environment; reading all of them takes long."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 class TooLong(Exception):
@@ -53,9 +60,7 @@ async def pinned(url: str, setting: str = "WEBHOOK_ALLOW") -> AsyncIterator[Pinn
     loop = asyncio.get_running_loop()
     address = await loop.run_in_executor(resolvers(), target_resolve, target, setting)
     transport = httpx.AsyncHTTPTransport(verify=tls_context(), trust_env=False, retries=0)
-    async with httpx.AsyncClient(
-        transport=transport, follow_redirects=False, timeout=SECONDS
-    ) as client:
+    async with httpx.AsyncClient(transport=transport, follow_redirects=False, timeout=SECONDS) as client:
         yield Pinned(client, target, target.at(address).removesuffix(target.path))
 
 

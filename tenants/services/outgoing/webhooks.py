@@ -96,9 +96,7 @@ def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tupl
     """
     values = _values(actor, terms)
     if _all_of(actor).count() >= MAX_WEBHOOKS:
-        raise Refused(
-            "too_many_webhooks", refusal_text("too_many_webhooks", max_webhooks=MAX_WEBHOOKS)
-        )
+        raise Refused("too_many_webhooks", refusal_text("too_many_webhooks", max_webhooks=MAX_WEBHOOKS))
     webhook = Webhook.objects.create(
         tenant_id=actor.tenant_id,
         kind=terms.kind,
@@ -113,9 +111,7 @@ def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tupl
 
 
 @transaction.atomic
-def webhook_change(
-    *, actor: Holder, webhook_id: UUID, terms: WebhookTerms, now: datetime
-) -> Webhook:
+def webhook_change(*, actor: Holder, webhook_id: UUID, terms: WebhookTerms, now: datetime) -> Webhook:
     """Changes a webhook. Messages that wait go to the new address.
 
     Raises:
@@ -305,14 +301,10 @@ def _values(actor: Holder, terms: WebhookTerms) -> dict[str, object]:
     """Returns the checked fields of the row. Raises Refused."""
     patterns = list(dict.fromkeys(terms.events))
     if not 1 <= len(patterns) <= MAX_PATTERNS:
-        raise invalid(
-            "unknown_event", refusal_text("webhook_events", max_patterns=MAX_PATTERNS), "events"
-        )
+        raise invalid("unknown_event", refusal_text("webhook_events", max_patterns=MAX_PATTERNS), "events")
     names = EVENT_TYPES if isinstance(actor, Actor) else SITE_TYPES
     if unknown := patterns_unknown(patterns, names):
-        raise invalid(
-            "unknown_event", refusal_text("unknown_event", event=f"{unknown[0][:60]!r}"), "events"
-        )
+        raise invalid("unknown_event", refusal_text("unknown_event", event=f"{unknown[0][:60]!r}"), "events")
     return {
         "name": name_read(terms.name),
         "project": _project(actor, terms.project),

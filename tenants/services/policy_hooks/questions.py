@@ -105,8 +105,7 @@ def hook_consult(
 def asked_of(items: Sequence[HookItem]) -> tuple[Mapping[str, Any], ...]:
     """What the items ask for, without costs and budgets."""
     return tuple(
-        _without_money({**item.data, "change": _without_money(item.data.get("change", {}))})
-        for item in items
+        _without_money({**item.data, "change": _without_money(item.data.get("change", {}))}) for item in items
     )
 
 

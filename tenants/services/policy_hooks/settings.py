@@ -176,9 +176,7 @@ def _values(hook: PolicyHook) -> dict[str, object]:
     return {**values, "url": hook.url.partition("?")[0]}
 
 
-def _record(
-    actor: Actor, action: str, hook: PolicyHook, now: datetime, detail: dict[str, object]
-) -> None:
+def _record(actor: Actor, action: str, hook: PolicyHook, now: datetime, detail: dict[str, object]) -> None:
     audit_record(
         tenant_id=actor.tenant_id,
         actor_id=actor.user_id,

@@ -174,9 +174,7 @@ def _unsealed(source: Source, most: int | None) -> list[Row]:
         return found
 
 
-def _seal(
-    source: Source, tenant_id: UUID | None, rows: Sequence[tuple[int, str]], now: datetime
-) -> None:
+def _seal(source: Source, tenant_id: UUID | None, rows: Sequence[tuple[int, str]], now: datetime) -> None:
     last = (
         AuditSeal.objects.filter(Q(source=source.name, tenant_id=tenant_id))
         .order_by("-number")
@@ -196,9 +194,7 @@ def _seal(
         through=max(keys),
         sealed=now,
     )
-    logger.info(
-        "Sealed %s/%s %d: %s", source.name, tenant_id or "platform", seal.number, seal.digest.hex()
-    )
+    logger.info("Sealed %s/%s %d: %s", source.name, tenant_id or "platform", seal.number, seal.digest.hex())
 
 
 def _seal_digest(
@@ -250,9 +246,7 @@ def _rows_here(source: Source, seal: AuditSeal) -> dict[int, bytes]:
 
 def _seal_faults(seal: AuditSeal, found: Mapping[int, bytes], source: Source) -> list[str]:
     digests = [found.get(key, GENESIS) for key in seal.entries]
-    over = _seal_digest(
-        source, seal.tenant_id, seal.number, bytes(seal.previous), seal.entries, digests
-    )
+    over = _seal_digest(source, seal.tenant_id, seal.number, bytes(seal.previous), seal.entries, digests)
     if over == bytes(seal.digest):
         return []
     marks = bytes(seal.marks)

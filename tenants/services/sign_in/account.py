@@ -39,9 +39,7 @@ def own_sessions_end(*, user: User, now: datetime) -> int:
 
 
 @transaction.atomic
-def own_password_set(
-    *, user: User, current: PasswordProof, password: str, now: datetime
-) -> PasswordProof:
+def own_password_set(*, user: User, current: PasswordProof, password: str, now: datetime) -> PasswordProof:
     """Changes the person's password; a trigger of the database then ends all their sessions.
 
     Returns the proof with which this browser signs in again. Raises Refused `bad_password`,

@@ -70,9 +70,7 @@ class _Decision:
     sealed_token: str | None
 
 
-def device_sign_in_start(
-    *, name: str, scopes: Sequence[str], address: str, now: datetime
-) -> DeviceCodes:
+def device_sign_in_start(*, name: str, scopes: Sequence[str], address: str, now: datetime) -> DeviceCodes:
     """Begins a sign-in of the device `name`, which called from the network address `address`.
 
     Raises:
@@ -161,9 +159,7 @@ def _not_yet(device: str) -> Refused:
     if cache.add(f"device:poll:{device}", 1, POLL_SECONDS - _POLL_TOLERANCE_SECONDS):
         sentence = refusal_text("authorization_pending")
         return Refused("authorization_pending", sentence, numbers=numbers)
-    return Refused(
-        "slow_down", refusal_text("slow_down", poll_seconds=POLL_SECONDS), numbers=numbers
-    )
+    return Refused("slow_down", refusal_text("slow_down", poll_seconds=POLL_SECONDS), numbers=numbers)
 
 
 def _decide(user_code: str, wanted: DeviceRequest, sealed_token: str | None) -> None:

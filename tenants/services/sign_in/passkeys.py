@@ -50,8 +50,7 @@ RP_NAME = "GPU Portal"
 # What the library raises for an answer that is no answer, besides its own exceptions.
 MALFORMED = (WebAuthnException, ValueError, TypeError, KeyError, IndexError, struct.error)
 UNANSWERED = (
-    "This passkey was not accepted. Try again: the question is valid for five minutes, once, in "
-    "one browser."
+    "This passkey was not accepted. Try again: the question is valid for five minutes, once, in one browser."
 )
 
 

@@ -66,9 +66,7 @@ def call_limit_check(kind: Kind, who: str, now: datetime) -> None:
     wait = WINDOW_SECONDS - passed
     raise Refused(
         "too_many_requests",
-        refusal_text(
-            "too_many_requests", most=f"{most:,}", window_seconds=WINDOW_SECONDS, wait=wait
-        ),
+        refusal_text("too_many_requests", most=f"{most:,}", window_seconds=WINDOW_SECONDS, wait=wait),
         "conflict",
         owner="operator",
         numbers={"most": most, "in_seconds": WINDOW_SECONDS, "retry_after_seconds": wait},

@@ -192,20 +192,14 @@ def factor_remove(*, user: User, by: User, now: datetime) -> None:
 
 def waiting_sign_in(digest: bytes, now: datetime) -> WaitingSignIn | None:
     """Who signs in with the session, or has; None for a session of nobody."""
-    held = (
-        Session.objects.select_related("user", "pending")
-        .filter(digest=digest, expires__gt=now)
-        .first()
-    )
+    held = Session.objects.select_related("user", "pending").filter(digest=digest, expires__gt=now).first()
     user = None if held is None else held.user or held.pending
     if held is None or user is None or not user.is_active:
         return None
     return WaitingSignIn(user, held.user_id is not None, held.only_tenant_id)
 
 
-def session_complete(
-    digest: bytes, user: User, now: datetime, only_tenant_id: UUID | None = None
-) -> None:
+def session_complete(digest: bytes, user: User, now: datetime, only_tenant_id: UUID | None = None) -> None:
     """Signs the person in with the session, after `factor_check`; for one tenant, if given."""
     Session.objects.filter(digest=digest).update(
         user=user, pending=None, verified=now, only_tenant_id=only_tenant_id

@@ -44,9 +44,7 @@ def attempt_start(
     return StartedAttempt(attempt, state)
 
 
-def attempt_take(
-    *, state: str, session: bytes, tenant_id: UUID, now: datetime
-) -> SignOnAttempt | None:
+def attempt_take(*, state: str, session: bytes, tenant_id: UUID, now: datetime) -> SignOnAttempt | None:
     """Removes and returns the attempt; None for another browser's, another tenant's or an old one.
 
     An answer of a provider therefore counts once.

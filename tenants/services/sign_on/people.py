@@ -88,9 +88,7 @@ def sign_on_person(provider: SignOnProvider, claims: Claims, now: datetime) -> S
 
 
 @transaction.atomic
-def sign_on_connect(
-    provider: SignOnProvider, user: User, claims: Claims, now: datetime
-) -> SignedOn:
+def sign_on_connect(provider: SignOnProvider, user: User, claims: Claims, now: datetime) -> SignedOn:
     """Connects the account of a signed-in member of the tenant with the person of the claims.
 
     Raises:
@@ -136,9 +134,7 @@ def _identity_of(provider: SignOnProvider, claims: Claims) -> SignOnIdentity | N
     return found.select_related("user").first()
 
 
-def _identity_create(
-    provider: SignOnProvider, claims: Claims, user: User, now: datetime
-) -> SignOnIdentity:
+def _identity_create(provider: SignOnProvider, claims: Claims, user: User, now: datetime) -> SignOnIdentity:
     identity = SignOnIdentity.objects.create(
         tenant_id=provider.tenant_id,
         user=user,
@@ -160,9 +156,7 @@ def _identity_create(
 
 def account_named(wanted: str, name: str, tenant: Tenant) -> User:
     """Creates an account without password and address; nobody else can sign in to it."""
-    user = User(
-        username=_username_free(_local_part(wanted), tenant.slug), first_name=_name_shown(name)
-    )
+    user = User(username=_username_free(_local_part(wanted), tenant.slug), first_name=_name_shown(name))
     user.save(force_insert=True)
     return user
 
@@ -181,9 +175,7 @@ def roles_of_groups_set(provider: SignOnProvider, user: User, now: datetime) -> 
     return _roles_set(provider, user, _roles_of(provider, names), now)
 
 
-def _groups_of(
-    provider: SignOnProvider, identity: SignOnIdentity | None, claims: Claims
-) -> frozenset[str]:
+def _groups_of(provider: SignOnProvider, identity: SignOnIdentity | None, claims: Claims) -> frozenset[str]:
     """Those of the ID token, unless the tenant's directory keeps groups."""
     if not DirectoryGroup.objects.filter(tenant_id=provider.tenant_id).exists():
         return claims.groups
@@ -244,9 +236,7 @@ def _roles_of(provider: SignOnProvider, groups: frozenset[str]) -> dict[UUID | N
     return roles
 
 
-def _roles_set(
-    provider: SignOnProvider, user: User, wanted: Mapping[UUID | None, str], now: datetime
-) -> str:
+def _roles_set(provider: SignOnProvider, user: User, wanted: Mapping[UUID | None, str], now: datetime) -> str:
     """Gives the wanted roles and ends those that groups gave before; returns a note or "".
 
     Where groups give a role, it replaces one that was given by hand; others by hand stay.

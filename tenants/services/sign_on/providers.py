@@ -125,9 +125,7 @@ def provider_set(
 @transaction.atomic
 def provider_endpoints_set(*, editor: Editor, endpoints: Endpoints, now: datetime) -> None:
     """Stores the addresses that the discovery document names now."""
-    SignOnProvider.objects.filter(tenant=editor.tenant).update(
-        endpoints=asdict(endpoints), checked=now
-    )
+    SignOnProvider.objects.filter(tenant=editor.tenant).update(endpoints=asdict(endpoints), checked=now)
 
 
 @transaction.atomic

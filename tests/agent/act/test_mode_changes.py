@@ -151,9 +151,7 @@ class TestAgent:
             assert (said(rig).mode, said(rig).pending) == (wanted, None)
             assert device(rig).pending_mig == (wanted == "sliced")
 
-    def test_a_mode_that_is_only_pending_is_taken_back_when_nothing_is_there(
-        self, rig: Rig
-    ) -> None:
+    def test_a_mode_that_is_only_pending_is_taken_back_when_nothing_is_there(self, rig: Rig) -> None:
         handle = pynvml.nvmlDeviceGetHandleByUUID(rig.gpu)
         pynvml.nvmlDeviceSetMigMode(handle, pynvml.NVML_DEVICE_MIG_ENABLE)
         rig.desire(a_document({rig.gpu: [a_whole()]}))

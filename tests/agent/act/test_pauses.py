@@ -50,9 +50,7 @@ def says_saved(state: Path, at: float, folder: str = FOLDER) -> None:
 # The notice.
 
 
-def test_a_notice_is_in_the_bookings_files_at_once_and_in_the_report(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_a_notice_is_in_the_bookings_files_at_once_and_in_the_report(rig: Rig, tmp_path: Path) -> None:
     notified(rig)
     notice = {"id": "p1", "told": NOW, "at": NOW + 120, "method": "stop"}
     assert json.loads((tmp_path / FOLDER / "notice.json").read_text()) == notice
@@ -91,9 +89,7 @@ def test_the_signal_reaches_the_programs_of_a_slice_and_not_its_neighbours(rig: 
     assert rig.programs.warned == [(pids[0], signal.SIGUSR1)]
 
 
-def test_more_time_moves_the_files_and_the_end_but_sends_no_second_signal(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_more_time_moves_the_files_and_the_end_but_sends_no_second_signal(rig: Rig, tmp_path: Path) -> None:
     notified(rig)
     later = noticed(a_whole(), at=NOW + 300)
     rig.desire(a_document({rig.gpu: [later]}, generation=3))
@@ -178,9 +174,7 @@ def test_a_notice_that_can_not_be_recorded_is_in_the_files_and_its_deadline_hold
 # Saying that all is saved.
 
 
-def test_saved_is_heard_within_a_quarter_of_a_second_and_told_at_once(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_saved_is_heard_within_a_quarter_of_a_second_and_told_at_once(rig: Rig, tmp_path: Path) -> None:
     notified(rig)
     assert LISTEN_EVERY_S <= 0.25
     assert rig.agent.wait_s() == pytest.approx(LISTEN_EVERY_S)
@@ -196,9 +190,7 @@ def test_nobody_listens_fast_without_a_notice(rig: Rig) -> None:
     assert rig.agent.wait_s() == 5
 
 
-def test_checkpoints_without_a_notice_are_told_at_most_every_ten_seconds(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_checkpoints_without_a_notice_are_told_at_most_every_ten_seconds(rig: Rig, tmp_path: Path) -> None:
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     before = len(rig.sent.messages("report"))
     for second in range(1, 31):
@@ -274,9 +266,7 @@ def test_the_saved_file_is_its_owners_alone_and_says_nothing_yet(rig: Rig, tmp_p
 # The deadline.
 
 
-def test_at_the_deadline_the_device_is_emptied_by_the_agents_own_clock(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_at_the_deadline_the_device_is_emptied_by_the_agents_own_clock(rig: Rig, tmp_path: Path) -> None:
     notified(rig)
     rig.later(118)
     assert found(rig).state == "ready"
@@ -319,9 +309,7 @@ def test_an_end_without_a_notice_keeps_its_longer_patience(rig: Rig) -> None:
     assert found(rig).state == "ending"
 
 
-def test_nobody_is_stopped_before_the_deadline_whatever_is_said_in_between(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_nobody_is_stopped_before_the_deadline_whatever_is_said_in_between(rig: Rig, tmp_path: Path) -> None:
     """Not even by saying that all is saved: the portal ends the grace, or the clock does."""
     pid = notified(rig, method="signal")
     for second in range(118):

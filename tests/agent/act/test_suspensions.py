@@ -129,9 +129,7 @@ def test_a_booking_that_has_no_program_is_simply_empty(rig: Rig) -> None:
     assert (found(rig).state, found(rig).suspended) == ("empty", False)
 
 
-@pytest.mark.parametrize(
-    "case", ["a gang", "a slice", "no cuda-checkpoint", "an old driver", "no memory"]
-)
+@pytest.mark.parametrize("case", ["a gang", "a slice", "no cuda-checkpoint", "an old driver", "no memory"])
 def test_what_can_not_be_suspended_is_stopped_and_says_why(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,9 +140,7 @@ def test_what_can_not_be_suspended_is_stopped_and_says_why(
         "an old driver": "driver 535.183.06 can't suspend programs, 550 or later can",
         "no memory": "the host has 10 MiB of memory left",
     }
-    monkeypatch.setattr(
-        SimulatedSuspender, "available_mb", lambda _: 10 if case == "no memory" else None
-    )
+    monkeypatch.setattr(SimulatedSuspender, "available_mb", lambda _: 10 if case == "no memory" else None)
     members = (wire.Member(node=NODE, devices=1), wire.Member(node="node-2", devices=1))
     gang = wire.Gang(tenant="biology", booking="BK-7", members=members)
     suspender = (lambda _: None) if case == "no cuda-checkpoint" else SimulatedSuspender
@@ -296,9 +292,7 @@ def test_a_program_that_wakes_just_after_the_driver_was_asked_is_not_overlooked(
 
 
 @pytest.mark.parametrize("case", ["another GPU", "its program is gone", "another booking", "fails"])
-def test_what_can_not_go_on_is_said_and_the_booking_is_ready_anyway(
-    case: str, tmp_path: Path
-) -> None:
+def test_what_can_not_go_on_is_said_and_the_booking_is_ready_anyway(case: str, tmp_path: Path) -> None:
     with a_rig(tmp_path, suspender=Slow) as rig:
         pid = runs(rig)
         rig.later(119)

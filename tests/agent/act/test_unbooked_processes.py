@@ -27,9 +27,7 @@ LADDER = wire.Escalation(warn_after=120, end_after=600)
 def known(rig: Rig) -> Rig:
     """Every member of the portal has an account of the same name here."""
     node = dataclasses.replace(rig.node, account_of=lambda member: member)
-    return dataclasses.replace(
-        rig, node=node, agent=Agent(node, Clock(wall=rig.wall, steady=rig.steady))
-    )
+    return dataclasses.replace(rig, node=node, agent=Agent(node, Clock(wall=rig.wall, steady=rig.steady)))
 
 
 def ruled(rig: Rig, escalation: wire.Escalation | None, *wanted: wire.DesiredAllocation) -> None:
@@ -114,8 +112,11 @@ def test_on_a_booked_device_only_those_of_others_are_strangers(known: Rig) -> No
     assert (said.processes, said.users, said.booked) == (1, ("eve",), True)
     passes(known, 300)
     assert [runs(known, pid) for pid in (by_name, by_allocation, by_account, unbooked)] == [
-        True, True, True, False,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+    ]
     assert "is booked by somebody else" in known.programs.written[0][1]
     assert known.sent.states() == {"w1": "ready"}
 
@@ -169,9 +170,7 @@ def test_a_warning_reaches_the_terminals_of_the_account_and_no_others(
 def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
     """The kernel's programs, where the driver says that they are on the GPU."""
     text = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True)"
-    child = subprocess.Popen(
-        [sys.executable, "-c", f"{text}; time.sleep(60)"], stdout=subprocess.PIPE
-    )
+    child = subprocess.Popen([sys.executable, "-c", f"{text}; time.sleep(60)"], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
     try:
@@ -200,9 +199,7 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
         child.stdout.close()
 
 
-def test_nobody_is_ended_while_another_scheduler_gives_out_the_gpus(
-    known: Rig, tmp_path: Path
-) -> None:
+def test_nobody_is_ended_while_another_scheduler_gives_out_the_gpus(known: Rig, tmp_path: Path) -> None:
     slurm = tmp_path / "4711"
     slurm.mkdir()
     (slurm / "comm").write_text("slurmd\n")

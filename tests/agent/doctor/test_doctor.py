@@ -22,9 +22,7 @@ from devtools.simulated.drivers import DRIVERS
 from devtools.simulated.platform import simulated_platform
 
 
-def reported(
-    state: Path, capsys: pytest.CaptureFixture[str], *more: str
-) -> dict[str, dict[str, Any]]:
+def reported(state: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, dict[str, Any]]:
     run = simulated.main if more else agent.main
     run(["doctor", "--json", "--state", str(state), *more], {})
     checks = json.loads(capsys.readouterr().out)["checks"]
@@ -63,9 +61,15 @@ def test_a_machine_without_a_gpu_says_so(
     found = reported(tmp_path, capsys)
     assert "no NVIDIA" in found["driver"]["seen"]
     assert found["GPUs"] | {"seconds": 0} == {
-        "name": "GPUs", "state": "unknown", "seen": "no driver answers", "do": "", "seconds": 0,
-        "seen_code": "no_driver", "do_code": "", "facts": {},
-    }  # fmt: skip
+        "name": "GPUs",
+        "state": "unknown",
+        "seen": "no driver answers",
+        "do": "",
+        "seconds": 0,
+        "seen_code": "no_driver",
+        "do_code": "",
+        "facts": {},
+    }
 
 
 def test_a_gpu_without_a_driver_is_a_failure(tmp_path: Path) -> None:
@@ -140,9 +144,7 @@ def test_other_owners_and_driver_settings_are_seen(tmp_path: Path) -> None:
     assert found["mode of device files"].do == said("fix_modify")
     (tmp_path / "params").write_text("ModifyDeviceFiles: 1\nDeviceFileMode: 432\n")
     found = results(host_checks(asked))
-    assert found["mode of device files"] == Finding(
-        "ok", said("parameters", mode="0660", modify="1")
-    )
+    assert found["mode of device files"] == Finding("ok", said("parameters", mode="0660", modify="1"))
 
 
 def test_the_exit_status_and_the_last_line_count_what_fails(

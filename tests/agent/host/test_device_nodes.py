@@ -37,9 +37,7 @@ def test_a_whole_gpu_has_one_door(driver: None, tmp_path: Path) -> None:
     assert DriverDeviceNodes(tmp_path).of("GPU-x") == ("/dev/nvidia3",)
 
 
-def test_a_slice_has_its_gpus_door_and_those_of_its_two_capabilities(
-    driver: None, tmp_path: Path
-) -> None:
+def test_a_slice_has_its_gpus_door_and_those_of_its_two_capabilities(driver: None, tmp_path: Path) -> None:
     text = "DeviceFileMinor: {}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
     slice_ = tmp_path / "gpu3" / "mig" / "gi5"
     a_capability(slice_, text.format(48))
@@ -51,9 +49,7 @@ def test_a_slice_has_its_gpus_door_and_those_of_its_two_capabilities(
     )
 
 
-def test_a_slice_without_capabilities_is_never_a_whole_gpu_instead(
-    driver: None, tmp_path: Path
-) -> None:
+def test_a_slice_without_capabilities_is_never_a_whole_gpu_instead(driver: None, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="access"):
         DriverDeviceNodes(tmp_path).of("MIG-x")
     a_capability(tmp_path / "gpu3" / "mig" / "gi5", "nonsense\n")
@@ -83,7 +79,7 @@ def test_a_driver_that_does_not_answer_is_a_fault_of_the_gpu(
         (None, {}),
     ],
     ids=["a value", "no value", "a list", "no JSON", "fails", "is not there"],
-)  # fmt: skip
+)
 def test_the_drivers_libraries_are_what_the_toolkit_tells(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str | None, edits: dict[str, Any]
 ) -> None:

@@ -20,9 +20,7 @@ def facts(rig: Rig) -> list[wire.InventoryGpu]:
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
-def test_every_branch_tells_the_same_gpus_and_slices_come_and_go(
-    branch: str, tmp_path: Path
-) -> None:
+def test_every_branch_tells_the_same_gpus_and_slices_come_and_go(branch: str, tmp_path: Path) -> None:
     with a_rig(tmp_path / "0", simulate="h100:2,l40s:1") as rig:
         known = facts(rig)
     with a_rig(tmp_path / "1", simulate="h100:2,l40s:1", driver=branch) as rig:

@@ -190,9 +190,7 @@ def test_a_failed_second_step_leaves_no_half_made_slice(sliced: Simulated) -> No
         }
     ),
 )
-def test_the_hardware_has_no_place_for_a_slice(
-    place: Place, fault: Fault, sliced: Simulated
-) -> None:
+def test_the_hardware_has_no_place_for_a_slice(place: Place, fault: Fault, sliced: Simulated) -> None:
     sliced.port.create(sliced.gpu, Place(9, 4, 4))
     sliced.port.create(sliced.gpu, Place(20, 0, 1))
 
@@ -324,9 +322,7 @@ def test_no_set_of_disjoint_legal_places_ever_needs_more_compute_than_there_is(s
     assert len(without_me) == 723
 
 
-def _layouts(
-    profiles: tuple[Profile, ...], *, taken: int, after: int
-) -> Iterator[tuple[Profile, ...]]:
+def _layouts(profiles: tuple[Profile, ...], *, taken: int, after: int) -> Iterator[tuple[Profile, ...]]:
     yield ()
     for start in range(after, 8):
         for profile in profiles:
@@ -427,9 +423,7 @@ def test_a_fleet_is_written_as_models_with_numbers() -> None:
     assert fleet_parse("a100+mig:1") == ["a100+mig"]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "h100", "h100:0", "h100:x", "v100:1", "h100:65", "l40s+mig:1"]
-)
+@pytest.mark.parametrize("text", ["", "h100", "h100:0", "h100:x", "v100:1", "h100:65", "l40s+mig:1"])
 def test_a_fleet_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"simulated model|number of GPUs"):
         fleet_parse(text)

@@ -115,9 +115,7 @@ def test_a_driver_without_a_symbol_leaves_its_value_unknown(whole: Simulated) ->
     assert reading.energy_mj is not None
 
 
-def test_a_metric_that_can_not_be_told_is_unknown(
-    whole: Simulated, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metric_that_can_not_be_told_is_unknown(whole: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.nvml.measure._METRICS", {"bandwidth": 9999})
     whole.port.readings(whole.gpu)
     (reading,) = whole.port.readings(whole.gpu)

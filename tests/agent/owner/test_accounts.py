@@ -111,9 +111,7 @@ def parts(rig: Rig, state: Path, account: str | None) -> dict[str, ActiveBooking
 
 def test_doors_open_to_the_account_that_was_named(rig: Rig, tmp_path: Path) -> None:
     access = SimulatedAccess()
-    device_acls = DeviceAcls(
-        SimulatedDeviceNodes(rig.hardware), access, tmp_path / "d.json", UIDS.get
-    )
+    device_acls = DeviceAcls(SimulatedDeviceNodes(rig.hardware), access, tmp_path / "d.json", UIDS.get)
     rig.desire(a_document({rig.gpu: [a_slice()]}))
     assert device_acls.sync(parts(rig, tmp_path, "u1001")) == []
     assert {uid for _, uid in access.rights} == {1001}

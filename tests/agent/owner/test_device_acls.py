@@ -28,14 +28,10 @@ def device_acls(rig: Rig, access: SimulatedAccess, state: Path) -> DeviceAcls:
 
 def parts(rig: Rig, state: Path, now: float = NOW) -> dict[str, ActiveBooking]:
     given = rig.node.handover.devices()
-    return active_bookings(
-        rig.node.store.desired, given, now, NodeContext(NODE, state / "bookings")
-    )
+    return active_bookings(rig.node.store.desired, given, now, NodeContext(NODE, state / "bookings"))
 
 
-def test_a_slices_doors_open_to_its_owner_alone_and_close_at_its_end(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_a_slices_doors_open_to_its_owner_alone_and_close_at_its_end(rig: Rig, tmp_path: Path) -> None:
     access = SimulatedAccess()
     found = device_acls(rig, access, tmp_path)
     other = dataclasses.replace(a_slice("a2", slot=2, booking="BK-9"), owner="eve")
@@ -66,9 +62,7 @@ def test_a_door_that_two_bookings_of_one_owner_use_stays_open_for_the_second(
     assert ("/dev/nvidia0", ADA) in access.rights
 
 
-def test_doors_that_a_killed_agent_left_open_are_closed_by_the_next_life(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_doors_that_a_killed_agent_left_open_are_closed_by_the_next_life(rig: Rig, tmp_path: Path) -> None:
     access = SimulatedAccess()
     rig.desire(a_document({rig.gpu: [a_whole()]}))
     device_acls(rig, access, tmp_path).sync(parts(rig, tmp_path))
@@ -160,9 +154,7 @@ def test_a_device_whose_files_are_not_told_keeps_back_no_other_of_its_booking(
     assert ("/dev/nvidia0", ADA) not in access.rights
 
 
-def test_a_driver_that_is_late_takes_no_right_from_a_booking_that_goes_on(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_a_driver_that_is_late_takes_no_right_from_a_booking_that_goes_on(rig: Rig, tmp_path: Path) -> None:
     class Late(SimulatedDeviceNodes):
         late = False
 
@@ -186,9 +178,7 @@ def test_a_driver_that_is_late_takes_no_right_from_a_booking_that_goes_on(
     assert ("/dev/nvidia0", ADA) not in access.rights
 
 
-def test_an_owner_without_an_account_here_is_told_and_opens_nothing(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_an_owner_without_an_account_here_is_told_and_opens_nothing(rig: Rig, tmp_path: Path) -> None:
     access = SimulatedAccess()
     nobody = dataclasses.replace(a_whole(), owner="nobody-here")
     rig.desire(a_document({rig.gpu: [nobody]}))
@@ -245,9 +235,7 @@ def test_setfacl_is_called_with_the_account_and_the_path_and_no_shell(
     assert said == [f"-m u:{ADA}:rw {path}", f"-x u:{ADA} {path}"]
 
 
-def test_without_setfacl_the_agent_does_not_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_setfacl_the_agent_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="setfacl"):
         SetFacl()

@@ -142,9 +142,7 @@ def served(rig: Rig, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> Node:
     )
 
 
-def test_a_directory_that_hangs_for_a_minute_costs_no_run(
-    rig: Rig, served: Node, hanging: Hanging
-) -> None:
+def test_a_directory_that_hangs_for_a_minute_costs_no_run(rig: Rig, served: Node, hanging: Hanging) -> None:
     rig.agent = Agent(served, rig.agent._clock)
     leased = dataclasses.replace(a_whole(), lease=True)
     _granted(rig)
@@ -174,9 +172,7 @@ def _granted(rig: Rig) -> None:
     rig.agent._leases.read(envelope.to_json(), rig.steady())
 
 
-def test_an_end_is_not_proven_of_shares_whose_programs_nobody_can_name(
-    rig: Rig, hanging: Hanging
-) -> None:
+def test_an_end_is_not_proven_of_shares_whose_programs_nobody_can_name(rig: Rig, hanging: Hanging) -> None:
     share = dataclasses.replace(a_whole(), share=500, size=4)
     rig.hardware.process_start(rig.gpu, label="training")
     programs = _Programs(name_of=AccountDirectory(name_of=hanging).name)
@@ -189,9 +185,7 @@ def test_nobody_is_ended_for_a_name_that_is_not_known(rig: Rig, served: Node) ->
     rig.hardware.process_start(rig.gpu, label="training")
     rig.later(5)
     assert served.programs is not None
-    found = UnbookedProcesses(
-        rig.node.port, served.programs, lambda m: m, rig.steady, may_end=lambda: True
-    )
+    found = UnbookedProcesses(rig.node.port, served.programs, lambda m: m, rig.steady, may_end=lambda: True)
     escalation = wire.Escalation(warn_after=0, end_after=60)
     assert found.look(rig.agent._outcomes, rig.node.store.held, escalation, rig.wall()) == []
 

@@ -116,9 +116,7 @@ def test_another_account_gets_a_daemon_of_its_own(systemd: Systemd) -> None:
 def test_what_systemd_refuses_is_told_and_tried_again(systemd: Systemd, tmp_path: Path) -> None:
     units = systemd.agent()
     systemd.refuse(yes=True)
-    assert settled(units, {"GPU-a": ROOT}) == [
-        "the MPS daemon of GPU-a: systemctl refused: Job failed"
-    ]
+    assert settled(units, {"GPU-a": ROOT}) == ["the MPS daemon of GPU-a: systemctl refused: Job failed"]
     assert units.is_settled(["GPU-a"])
     systemd.refuse(yes=False)
     assert settled(units, {"GPU-a": ROOT}) == []

@@ -26,12 +26,16 @@ ORDER = ("GPU-c", "GPU-a", "GPU-b")
 HERE = Network("ens5", "10.0.0.7")
 
 
-def a_part(*, other: wire.Mode = "whole", gangs: tuple[wire.Gang, ...] = (), node: str = NODE,
-           order: tuple[str, ...] = ORDER, hidden: bool = False) -> ActiveBooking:  # fmt: skip
+def a_part(
+    *,
+    other: wire.Mode = "whole",
+    gangs: tuple[wire.Gang, ...] = (),
+    node: str = NODE,
+    order: tuple[str, ...] = ORDER,
+    hidden: bool = False,
+) -> ActiveBooking:
     """A booking of GPU-b and GPU-c on a node with a third GPU in the mode `other`."""
-    desired = a_document(
-        {"GPU-b": [a_whole("w1")], "GPU-c": [a_whole("w2")]}, gangs=gangs, node=node
-    )
+    desired = a_document({"GPU-b": [a_whole("w1")], "GPU-c": [a_whole("w2")]}, gangs=gangs, node=node)
     third = wire.DesiredGpu(uuid="GPU-a", mode=other, allocations=())
     desired = replace(desired, gpus=(*desired.gpus, third))
     place = NodeContext(node, Path("/b"), order=order, hidden=hidden, network=HERE)

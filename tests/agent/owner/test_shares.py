@@ -115,9 +115,7 @@ def test_several_accounts_share_a_gpu_where_the_site_lets_them(tmp_path: Path) -
 
 def test_a_share_tells_its_programs_its_part_of_the_gpu(rig: Rig, tmp_path: Path) -> None:
     place = NodeContext("node-1", tmp_path, Path("/run/mps"), {rig.gpu: 80_000})
-    part = active_bookings(shared({rig.gpu: [a_share()]}), {"s1": rig.gpu}, NOW, place)[
-        "biology.BK-1"
-    ]
+    part = active_bookings(shared({rig.gpu: [a_share()]}), {"s1": rig.gpu}, NOW, place)["biology.BK-1"]
     values = environment(part)
     assert values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
     assert values["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20000M"

@@ -19,8 +19,11 @@ def pam(fake: Fake, user: str, *arguments: str, kind: str = "open_session") -> t
         text = text.replace(old, new)
     done = subprocess.run(
         ["/bin/sh", "-c", text, "sh", *arguments],
-        env={"PAM_USER": user, "PAM_TYPE": kind}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env={"PAM_USER": user, "PAM_TYPE": kind},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout
 
 
@@ -36,9 +39,7 @@ def test_a_login_joins_its_account_s_slice_or_is_refused_by_choice(fake: Fake) -
     assert pam(fake, "nobody", "require")[0] == 1, "of another account"
     unit = unit_of(nobody, "helix.BK-12")
     listed.write_text(f"{unit}\n")
-    (fake.folder / "moved").write_text(
-        f"0::/gpu.slice/gpu-booking.slice/{unit}/gpu-login-1.scope\n"
-    )
+    (fake.folder / "moved").write_text(f"0::/gpu.slice/gpu-booking.slice/{unit}/gpu-login-1.scope\n")
     assert pam(fake, "nobody", kind="close_session") == (0, "")
     assert not (fake.folder / "calls").exists()
     assert pam(fake, "nobody") == (0, "")

@@ -98,9 +98,7 @@ def test_the_slice_is_there_with_its_rules_before_the_device_is_handed_over(
     assert not (fake.folder / "control" / f"{UNIT}.d").exists()
 
 
-def test_two_slices_of_a_gpu_have_their_own_capability_files_and_no_others(
-    kept: Rig, fake: Fake
-) -> None:
+def test_two_slices_of_a_gpu_have_their_own_capability_files_and_no_others(kept: Rig, fake: Fake) -> None:
     other = dataclasses.replace(a_slice("a2", slot=2, booking="BK-9"), owner="eve")
     kept.desire(a_document({kept.gpu: [a_slice(), other]}))
     mine = fake.rules(unit_of(ADA, "biology.BK-2041"))
@@ -183,16 +181,12 @@ def test_a_slice_that_can_not_be_closed_keeps_its_device_from_being_proven_empty
     assert not fake.group().exists()
 
 
-def test_a_part_of_a_booking_that_ends_takes_its_device_and_no_program(
-    kept: Rig, fake: Fake
-) -> None:
+def test_a_part_of_a_booking_that_ends_takes_its_device_and_no_program(kept: Rig, fake: Fake) -> None:
     one, two = kept.hardware.gpus
     kept.desire(a_document({one.uuid: [a_whole()], two.uuid: [a_whole("w2")]}))
     assert fake.rules() == allowed("/dev/nvidia0", "/dev/nvidia1")
     fake.populate(programs=True)
-    kept.desire(
-        a_document({one.uuid: [a_whole(state="release")], two.uuid: [a_whole("w2")]}, generation=2)
-    )
+    kept.desire(a_document({one.uuid: [a_whole(state="release")], two.uuid: [a_whole("w2")]}, generation=2))
     assert kept.sent.states()["w1"] == "empty"
     assert fake.rules() == allowed("/dev/nvidia1")
     assert not [call for call in fake.calls() if call.startswith("systemctl kill")]
@@ -333,9 +327,7 @@ def limited(group: Path, limit: str, current: int, idle: int) -> None:
     (group / "memory.stat").write_text(f"anon 1\nfile 2\ninactive_file {idle << 20}\n")
 
 
-@pytest.mark.parametrize(
-    ("limit", "room"), [(str(1000 << 20), 700), ("max", None), (str(100 << 20), 0)]
-)
+@pytest.mark.parametrize(("limit", "room"), [(str(1000 << 20), 700), ("max", None), (str(100 << 20), 0)])
 def test_room_is_what_the_limit_leaves_beside_idle_files(
     tmp_path: Path, limit: str, room: int | None
 ) -> None:
@@ -432,7 +424,9 @@ def test_the_rules_are_units_that_systemd_reads(kept: Rig, fake: Fake, tmp_path:
     said = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *map(str, paths)],
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{units}:"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert said.returncode == 0, said.stderr
     assert str(units) not in said.stderr, said.stderr

@@ -135,9 +135,7 @@ def test_a_booking_on_one_node_meets_at_home(rig: Rig, tmp_path: Path) -> None:
     assert in_a_shell(tmp_path, NAME, "$NNODES $NODE_RANK $GPU_BOOKING_WORLD_SIZE") == "1 0 2"
 
 
-def test_there_is_nothing_until_all_of_a_booking_is_there_and_nothing_after(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_there_is_nothing_until_all_of_a_booking_is_there_and_nothing_after(rig: Rig, tmp_path: Path) -> None:
     folder, cdi = tmp_path / "bookings" / NAME, tmp_path / "cdi"
     second = rig.hardware.gpus[1]
     rig.hardware.process_start(second.uuid, label="x", stubborn=True)
@@ -169,9 +167,7 @@ def test_after_a_restart_past_the_end_files_of_the_earlier_life_are_gone(tmp_pat
         assert list((tmp_path / "bookings").iterdir()) == []
 
 
-def test_a_file_that_can_not_be_written_is_reported_and_written_later(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_a_file_that_can_not_be_written_is_reported_and_written_later(rig: Rig, tmp_path: Path) -> None:
     in_the_way = tmp_path / "bookings" / NAME / "env.new"
     in_the_way.mkdir(parents=True)
     rig.desire(a_document(two_gpus(rig)))
@@ -205,9 +201,7 @@ def test_cdi_names_the_doors_of_whole_gpus(rig: Rig, tmp_path: Path) -> None:
     assert values["PET_NPROC_PER_NODE"] == "1"
 
 
-def test_cdi_gives_a_slice_its_own_capabilities_and_not_its_neighbours(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_cdi_gives_a_slice_its_own_capabilities_and_not_its_neighbours(rig: Rig, tmp_path: Path) -> None:
     mine, other = a_slice(), a_slice("a2", slot=2, booking="BK-9")
     rig.desire(a_document({rig.gpu: [mine, other]}))
     one, _ = edits(specification(tmp_path, "biology.BK-2041"), "biology.BK-2041")
@@ -256,9 +250,7 @@ def test_the_files_of_an_ending_booking_are_gone_when_its_processes_are_asked_to
     there: list[bool] = []
     real = rig.node.port.end_processes
 
-    def looks(
-        gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None
-    ) -> None:
+    def looks(gpu: str, instance: int | None, *, force: bool, only: Collection[int] | None = None) -> None:
         there.append((tmp_path / "bookings" / NAME / "booking.json").exists())
         real(gpu, instance, force=force, only=only)
 

@@ -28,9 +28,7 @@ from tests.agent.builders import NODE, NOW, Rig, a_document, a_whole
 TOPOLOGY = core_topology_simulated(16, {"GPU-0": 0, "GPU-1": 1, "GPU-2": None})
 
 
-def wanting(
-    name: str, cores: int, memory_mb: int = 0, *, booking: str = "BK-7"
-) -> wire.DesiredAllocation:
+def wanting(name: str, cores: int, memory_mb: int = 0, *, booking: str = "BK-7") -> wire.DesiredAllocation:
     """A whole GPU that comes with so much of the host."""
     plain = a_whole(name, booking=booking)
     return dataclasses.replace(plain, cores=cores, memory_mb=memory_mb)
@@ -89,9 +87,7 @@ class TestHandOver:
         for gpu in desired.gpus:
             handover.give(gpu.allocations[0], gpu.uuid, gpu.uuid, NOW)
         place = NodeContext(NODE, tmp_path)
-        (part,) = active_bookings(
-            desired, handover.devices(), NOW, place, handover.cores()
-        ).values()
+        (part,) = active_bookings(desired, handover.devices(), NOW, place, handover.cores()).values()
         reported = environment(part)
         assert (reported["GPU_BOOKING_CORES"], reported["OMP_NUM_THREADS"]) == ("0-1,8-10", "5")
         assert reported["GPU_BOOKING_MEMORY_MB"] == "3072"
@@ -165,10 +161,19 @@ class Named(HostPrograms):
 def a_part(cores: tuple[int, ...] = (0,), memory_mb: int = 64) -> ActiveBooking:
     """A booking with so much of the host."""
     return ActiveBooking(
-        name="biology.BK-7", booking="BK-7", tenant="biology", owner="ada", sliced=False,
-        starts=NOW, ends=NOW + 60, devices=("GPU-0",), members=(), rank=0, cores=cores,
+        name="biology.BK-7",
+        booking="BK-7",
+        tenant="biology",
+        owner="ada",
+        sliced=False,
+        starts=NOW,
+        ends=NOW + 60,
+        devices=("GPU-0",),
+        members=(),
+        rank=0,
+        cores=cores,
         memory_mb=memory_mb,
-    )  # fmt: skip
+    )
 
 
 def a_tree(path: Path, controllers: str = "cpuset cpu memory pids") -> Path:
@@ -197,9 +202,7 @@ class TestCgroups:
         assert Cgroups(root, Named()).sync({"biology.BK-7": a_part((), 0)}) is None
         assert not (root / "biology.BK-7").exists()
 
-    def test_an_agent_that_systemd_starts_in_the_child_has_the_group_above(
-        self, tmp_path: Path
-    ) -> None:
+    def test_an_agent_that_systemd_starts_in_the_child_has_the_group_above(self, tmp_path: Path) -> None:
         """Else its successor, which systemd starts in the same child, would find it limited."""
         own, proc = a_tree(tmp_path / "mount" / "unit"), tmp_path / "proc"
         a_tree(own / "agent")
@@ -232,9 +235,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
     """A real cgroup v2 hierarchy, with whatever controllers this kernel leaves for it."""
     mount = tmp_path / "cgroup2"
     mount.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "cgroup2", "none", str(mount)], capture_output=True, check=False
-    )
+    done = subprocess.run(["mount", "-t", "cgroup2", "none", str(mount)], capture_output=True, check=False)
     if done.returncode:
         pytest.skip("no cgroup v2 can be mounted here: the tests above know plain files only")
     group = mount / f"gpu-portal-test-{os.getpid()}"

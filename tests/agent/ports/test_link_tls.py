@@ -55,9 +55,7 @@ def test_an_agent_comes_through_tls_by_a_certificate_that_it_trusts(port: int) -
     assert comes(address(port, options=TRUSTED))
 
 
-def test_the_machines_own_authorities_may_name_it(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_machines_own_authorities_may_name_it(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "cert.pem"))
     assert comes(address(port))
 

@@ -16,9 +16,7 @@ from agent.ports.suspender import LIMIT_S, CudaCheckpoint
 from tests.agent.builders import FakeTime
 from tests.servers.waiting import wait_until
 
-HANDLES = (
-    "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'signalled\\n'))\n"
-)
+HANDLES = "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'signalled\\n'))\n"
 WAITS = "print('here', flush=True)\nwhile True: signal.pause()"
 
 

@@ -55,9 +55,12 @@ def test_the_token_is_not_handed_on() -> None:
 
 def test_what_the_portal_would_refuse_is_made_plain_before_it_is_said() -> None:
     row: dict[str, Any] = {
-        "name": "open device files", "state": "warn", "seen": "a\x00b\n\u202ec" + "x" * 400,
-        "do": "end\tthem", "seconds": 0.1,
-    }  # fmt: skip
+        "name": "open device files",
+        "state": "warn",
+        "seen": "a\x00b\n\u202ec" + "x" * 400,
+        "do": "end\tthem",
+        "seconds": 0.1,
+    }
     checks = checks_read(json.loads(json.dumps({"checks": [row] * 99})))
     assert len(checks) == wire.CHECKS_MAX
     assert (checks[0].seen[:7], len(checks[0].seen)) == ("a?b ?cx", wire.LINE_MAX_LENGTH)

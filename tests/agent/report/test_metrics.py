@@ -55,9 +55,7 @@ def parsed(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     ),
     st.floats() | st.integers(-(10**15), 10**15),
 )
-def test_any_label_and_number_comes_out_as_it_went_in(
-    labels: dict[str, str], number: float
-) -> None:
+def test_any_label_and_number_comes_out_as_it_went_in(labels: dict[str, str], number: float) -> None:
     reported = parsed(exposition([Metric("m", "gauge", "a\nb \\ c", (Value(number, labels),))]))
     if not math.isfinite(number):
         assert reported == {}

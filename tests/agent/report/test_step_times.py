@@ -10,8 +10,7 @@ from tests.agent.builders import NOW, Rig, a_document, a_slice
 
 def steps(report: wire.Report) -> dict[str, list[tuple[str, int, int]]]:
     return {
-        each.id: [(step.name, step.began, step.took) for step in each.steps]
-        for each in report.allocations
+        each.id: [(step.name, step.began, step.took) for step in each.steps] for each in report.allocations
     }
 
 

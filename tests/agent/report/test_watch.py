@@ -30,9 +30,12 @@ def test_an_error_of_a_gpu_is_in_the_next_report(
     rig.later(5)
     (error,) = rig.sent.report().errors
     assert error == wire.HardwareError(
-        gpu=rig.gpu, kind="xid" if reported[0] == "xid" else "ecc", code=reported[1], instance=None,
+        gpu=rig.gpu,
+        kind="xid" if reported[0] == "xid" else "ecc",
+        code=reported[1],
+        instance=None,
         at=NOW + 5,
-    )  # fmt: skip
+    )
 
 
 def test_a_gpu_that_is_gone_does_not_silence_the_others(rig: Rig) -> None:
@@ -54,9 +57,7 @@ def test_a_gpu_that_is_gone_does_not_silence_the_others(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("asked", "reported"), [(0, "none"), (1, "reset"), (2, "reboot"), (4, "drain"), (6, "reset")]
 )
-def test_with_xid_154_the_driver_is_asked_what_it_wants(
-    rig: Rig, asked: int, reported: str
-) -> None:
+def test_with_xid_154_the_driver_is_asked_what_it_wants(rig: Rig, asked: int, reported: str) -> None:
     rig.later(0)
     rig.hardware.gpus[0].recovery = asked
     rig.hardware.fail(rig.hardware.gpus[0], 154)

@@ -146,9 +146,7 @@ def test_it_is_proven_empty_when_the_portal_has_heard(rig: Rig) -> None:
         {
             "of another node": (lambda lease: dataclasses.replace(lease, node="node-2"),),
             "of an older epoch": (lambda lease: dataclasses.replace(lease, epoch=0),),
-            "of an epoch whose document is not here": (
-                lambda lease: dataclasses.replace(lease, epoch=2),
-            ),
+            "of an epoch whose document is not here": (lambda lease: dataclasses.replace(lease, epoch=2),),
             "of a heartbeat that was never sent": (
                 lambda lease: dataclasses.replace(lease, seq=lease.seq + 1),
             ),

@@ -70,9 +70,7 @@ def test_the_state_of_an_agent_that_knew_nothing_of_pauses_is_read(tmp_path: Pat
     data = json.loads(path.read_text())
     del data["suspended"]
     new = {"notice", "noticed", "saved", "resumed", "note"}
-    data["held"] = [
-        {name: value for name, value in each.items() if name not in new} for each in data["held"]
-    ]
+    data["held"] = [{name: value for name, value in each.items() if name not in new} for each in data["held"]]
     for name in ("notice", "resumes", "share"):
         del data["held"][0]["allocation"][name]
     path.write_text(json.dumps(data))
@@ -158,9 +156,7 @@ def test_a_damaged_file_is_refused(damage: object, tmp_path: Path) -> None:
         a_store(tmp_path)
 
 
-def test_the_file_is_synced_before_saving_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_synced_before_saving_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     real = os.fsync
 
@@ -218,9 +214,7 @@ def test_a_second_agent_on_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_record_keeps_every_field(tmp_path: Path) -> None:
     store = a_store(tmp_path)
-    record = Record(
-        a_slice("z", profile="1g.10gb+me", profile_id=20), GPU, given=True, emptied=True
-    )
+    record = Record(a_slice("z", profile="1g.10gb+me", profile_id=20), GPU, given=True, emptied=True)
     store.held["z"] = record
     follow(store, generation=7)
 

@@ -98,9 +98,7 @@ def test_a_declined_booking_is_rejected_with_its_reason(site: Site, asked: dict[
     assert "Use a slice" in text
 
 
-def test_the_page_shows_what_a_lead_needs_and_get_changes_nothing(
-    site: Site, asked: dict[str, Any]
-) -> None:
+def test_the_page_shows_what_a_lead_needs_and_get_changes_nothing(site: Site, asked: dict[str, Any]) -> None:
     lead, asker, viewer = (page(site, who) for who in ("lead", "researcher", "viewer"))
     one = f"/t/helix/approvals/{asked['id']}"
     before = row_counts()
@@ -161,9 +159,7 @@ def test_rules_are_added_and_ended_on_their_page(site: Site) -> None:
     assert "can run outside Mon Tue 08:00–18:00" in text
     with as_system():
         assert not Approval.objects.exists()
-    (rule,) = re.findall(
-        r'name="rule" value="([0-9a-f-]{36})"', admin.get(address).content.decode()
-    )
+    (rule,) = re.findall(r'name="rule" value="([0-9a-f-]{36})"', admin.get(address).content.decode())
     assert lead.post(address, {"act": "end", "rule": rule}).status_code == 403
     assert admin.post(address, {"act": "end", "rule": rule}).status_code == 302
     assert "No rules" in shown(admin.get(address))
@@ -209,9 +205,7 @@ def test_an_approver_reads_the_effect_on_others_and_what_needs_no_approval(
     assert said(site.researcher.get(f"bookings/{big['number']}"))["state"] == "cancelled"
 
 
-def test_a_counter_offer_is_accepted_with_one_click_and_its_hash(
-    site: Site, asked: dict[str, Any]
-) -> None:
+def test_a_counter_offer_is_accepted_with_one_click_and_its_hash(site: Site, asked: dict[str, Any]) -> None:
     path = f"approvals/{asked['id']}/counter"
     body = {"hash": asked["hash"], "request": "1 h100 for 15m", "reason": "Enough"}
     refusals: list[tuple[Api, str, Any, int, str]] = [

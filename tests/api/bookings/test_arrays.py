@@ -26,9 +26,15 @@ def test_an_array_is_booked_read_and_cancelled_by_its_number(site: Site) -> None
     assert array == said(site.researcher.get(f"arrays/{first['array']}"))
     assert (array["count"], array["parallel"], array["hold"]) == (20, 4, "rolling")
     assert array["counts"] == {
-        "later": 16, "waiting": 4, "scheduled": 0, "running": 0, "paused": 0,
-        "ended": 0, "failed": 0, "cancelled": 0,
-    }  # fmt: skip
+        "later": 16,
+        "waiting": 4,
+        "scheduled": 0,
+        "running": 0,
+        "paused": 0,
+        "ended": 0,
+        "failed": 0,
+        "cancelled": 0,
+    }
     one = said(site.researcher.get("bookings/BK-1[3]"))
     assert (one["number"], one["name"], one["labels"]) == ("BK-1[3]", "sweep", {"run": "a"})
     rows = said(site.researcher.get("bookings", array="BK-1", label="run=a"))["items"]
@@ -38,8 +44,10 @@ def test_an_array_is_booked_read_and_cancelled_by_its_number(site: Site) -> None
     assert (part["counts"]["cancelled"], part["counts"]["later"]) == (12, 4)
     over = said(site.researcher.post("arrays/BK-1/cancel", {}))
     assert (over["state"], over["outcome"], over["counts"]["cancelled"]) == (
-        "ended", "cancelled", 20,
-    )  # fmt: skip
+        "ended",
+        "cancelled",
+        20,
+    )
     assert over["held"] == "0.000000"
 
 
@@ -87,9 +95,7 @@ def test_elements_that_are_none_are_refused_and_the_array_is_no_booking(site: Si
 
 def test_one_key_makes_one_array(site: Site) -> None:
     body = LINE | {"array": 5}
-    answers = [
-        site.researcher.post("bookings", body, idempotency_key="sweep").content for _ in range(2)
-    ]
+    answers = [site.researcher.post("bookings", body, idempotency_key="sweep").content for _ in range(2)]
     assert answers[0] == answers[1]
     with as_system():
         assert (BookingArray.objects.count(), Booking.objects.count()) == (1, 5)
@@ -115,9 +121,7 @@ def test_an_array_can_be_said_in_the_request_and_quoted_for_all_its_runs(site: S
     for path in ("bookings", "quotes"):
         twice: Any = site.researcher.post(path, line | {"array": 21})
         assert twice.json()["code"] == "array_twice"
-    fixed: Any = site.researcher.post(
-        "quotes", LINE | {"array": 2, "request": "1 h100 1h mon 9-10"}
-    )
+    fixed: Any = site.researcher.post("quotes", LINE | {"array": 2, "request": "1 h100 1h mon 9-10"})
     assert fixed.status_code == 422
     first = said(site.researcher.post("bookings", line))
     array = said(site.researcher.get(f"arrays/{first['array']}"))

@@ -105,14 +105,11 @@ def test_items_name_each_other_in_any_order(site: Site) -> None:
     listed: Any = site.researcher.get("bookings")
     one: Any = site.researcher.get(f"bookings/{made[1]}")
     parents = {row["number"]: row["depends_on"] for row in listed.json()["items"]}
-    assert parents == {number: []} | {
-        row["booking"]["number"]: row["booking"]["depends_on"] for row in rows
-    }
+    assert parents == {number: []} | {row["booking"]["number"]: row["booking"]["depends_on"] for row in rows}
     assert one.json()["depends_on"] == parents[made[1]]
     assert {each["state"] for row in parents.values() for each in row} == {"requested"}
     waits = {
-        label: sorted((each["booking"], each["needs"]) for each in row)
-        for label, row in parents.items()
+        label: sorted((each["booking"], each["needs"]) for each in row) for label, row in parents.items()
     }
     assert waits[made[0]] == sorted([(made[2], "end"), (number, "end")])
     assert waits[made[1]] == sorted([(made[2], "success"), (made[0], "success")])
@@ -128,11 +125,10 @@ def test_items_name_each_other_in_any_order(site: Site) -> None:
         ([("a", "#a")], ["depends_cycle"]),
         ([("a", "#none")], ["no_such_item"]),
         ([("a", ""), ("a", "#a")], [None, "name_twice"]),
-        ([("a", "BK-999"), ("b", "#a"), ("c", "#b")],
-         ["not_found", "parent_refused", "parent_refused"]),
+        ([("a", "BK-999"), ("b", "#a"), ("c", "#b")], ["not_found", "parent_refused", "parent_refused"]),
         ([("x y", "")], ["wrong_type"]),
     ],
-)  # fmt: skip
+)
 def test_items_that_cannot_wait_for_each_other_are_refused(
     site: Site, items: list[tuple[str, str]], codes: list[str | None]
 ) -> None:
@@ -206,8 +202,9 @@ def test_a_booking_that_waits_has_an_estimated_start_and_a_quote_after_its_paren
     listed = said(site.researcher.get("bookings"))["items"]
     found = {row["number"]: row["waiting"]["estimated_start"] for row in listed}
     assert {label: found[label] and datetime.fromisoformat(found[label]) for label in found} == {
-        **dict.fromkeys(numbers), **starts,
-    }  # fmt: skip
+        **dict.fromkeys(numbers),
+        **starts,
+    }
     for label, start in starts.items():
         for path in (f"bookings/{label}", f"bookings/{label}/why"):
             seen = said(site.researcher.get(path))
@@ -224,7 +221,5 @@ def test_a_booking_that_waits_has_an_estimated_start_and_a_quote_after_its_paren
     assert datetime.fromisoformat(free["starts"]) < ends
     # The text of an option books it without a bound of its own.
     assert option["request"] == free["request"]
-    fixed: Any = site.researcher.post(
-        "quotes", item(site, "1 h100 1h mon 9-10", depends_on=numbers)
-    )
+    fixed: Any = site.researcher.post("quotes", item(site, "1 h100 1h mon 9-10", depends_on=numbers))
     assert fixed.json()["code"] == "depends_fixed"

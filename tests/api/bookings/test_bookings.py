@@ -21,10 +21,13 @@ from tests.roles import as_system
 NOW = datetime.now(UTC).replace(microsecond=0)
 LINE = {"project": "folding", "tier": "standard", "request": "1 h100 for 10m"}
 REASON = {
-    "rule": "R18", "code": "window_busy", "check": "together",
+    "rule": "R18",
+    "code": "window_busy",
+    "check": "together",
     "sentence": "All H100 are taken from 10:00 to 12:00.",
-    "numbers": {"asked": 1, "free": 0}, "frees_at": "2026-12-01T12:00:00Z",
-}  # fmt: skip
+    "numbers": {"asked": 1, "free": 0},
+    "frees_at": "2026-12-01T12:00:00Z",
+}
 
 
 def decide(**values: object) -> None:
@@ -45,11 +48,20 @@ def running(reference: str) -> None:
         Booking.objects.filter(id=row.id).update(state="active", ready_at=starts)
         gpu = Gpu.objects.get(number=0)
         Allocation.objects.create(
-            tenant_id=row.tenant_id, project_id=row.project_id, booking=row, gpu=gpu,
-            gpu_number=gpu.number, model_id=gpu.model_id, mode="whole", start=0, size=8,
-            units=56_000, period=TimestamptzRange(starts, ends), state="active",
+            tenant_id=row.tenant_id,
+            project_id=row.project_id,
+            booking=row,
+            gpu=gpu,
+            gpu_number=gpu.number,
+            model_id=gpu.model_id,
+            mode="whole",
+            start=0,
+            size=8,
+            units=56_000,
+            period=TimestamptzRange(starts, ends),
+            state="active",
             devices=[gpu.uuid],
-        )  # fmt: skip
+        )
 
 
 def test_one_line_books_and_comes_back_structured(site: Site) -> None:
@@ -208,8 +220,10 @@ def test_a_running_booking_tells_its_devices_and_takes_every_act(site: Site) -> 
     assert booking["waiting"] is None
     (allocation,) = booking["allocations"]
     assert (allocation["node"], allocation["gpu_index"], allocation["profile"]) == (
-        "gpu-a1-01", 0, None,
-    )  # fmt: skip
+        "gpu-a1-01",
+        0,
+        None,
+    )
     assert allocation["devices"] == ["GPU-0"]
 
     here = site.researcher.post("bookings/BK-1/check-in")
@@ -242,9 +256,7 @@ def test_a_running_booking_tells_its_devices_and_takes_every_act(site: Site) -> 
         ({"until": "2099-13-01T10:00:00Z"}, 400, "bad_time"),
     ],
 )
-def test_an_extension_is_refused_clearly(
-    site: Site, body: dict[str, object], status: int, code: str
-) -> None:
+def test_an_extension_is_refused_clearly(site: Site, body: dict[str, object], status: int, code: str) -> None:
     running(said(site.researcher.post("bookings", LINE))["id"])
     before = row_counts()
     response = site.researcher.post("bookings/BK-1/extend", body)
@@ -268,8 +280,13 @@ def test_why_has_six_checks_with_the_decisions_evidence(site: Site) -> None:
     decide(state="queued", reasons=[REASON])
     why = said(site.viewer.get("bookings/BK-1/why"))
     assert [check["check"] for check in why["checks"]] == [
-        "together", "line", "quota", "budget", "policy", "hardware",
-    ]  # fmt: skip
+        "together",
+        "line",
+        "quota",
+        "budget",
+        "policy",
+        "hardware",
+    ]
     assert [check["passed"] for check in why["checks"]] == [False, True, True, True, True, True]
     assert why["checks"][0]["reasons"] == [REASON]
 

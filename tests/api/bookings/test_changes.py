@@ -107,9 +107,7 @@ def test_bad_input_names_its_field_and_changes_nothing(
     assert shown(site, path) == before
 
 
-def test_waiting_answers_with_the_change_that_was_made_or_why_it_was_not(
-    site: Site, path: str
-) -> None:
+def test_waiting_answers_with_the_change_that_was_made_or_why_it_was_not(site: Site, path: str) -> None:
     with as_system():
         booking = Booking.objects.get()
         Booking.objects.filter(id=booking.id).update(state="scheduled")
@@ -162,9 +160,7 @@ def test_a_dry_run_says_price_start_and_place_and_writes_nothing(site: Site, pat
     assert shown(site, path) == before
 
 
-def test_a_dry_run_of_a_cancellation_says_the_late_fee_and_ends_nothing(
-    site: Site, path: str
-) -> None:
+def test_a_dry_run_of_a_cancellation_says_the_late_fee_and_ends_nothing(site: Site, path: str) -> None:
     with as_system():
         rows = Booking.objects.filter(tenant=site.tenant)
         row = rows.get()

@@ -33,25 +33,29 @@ def ended(site: Site) -> Booking:
     booking = a_booking(site.project, mara.id, state="ended", starts=now, now=now)
     with as_system():
         hold_place(
-            tenant_id=site.tenant.id, project_id=site.project.id, reference=booking.id,
-            amount=booking.hold_amount, starts=now, ends=now + timedelta(hours=2), now=now,
-        )  # fmt: skip
-        booking.charged = hold_settle(
-            tenant_id=site.tenant.id, reference=booking.id, amount=CHARGED, now=now
+            tenant_id=site.tenant.id,
+            project_id=site.project.id,
+            reference=booking.id,
+            amount=booking.hold_amount,
+            starts=now,
+            ends=now + timedelta(hours=2),
+            now=now,
         )
+        booking.charged = hold_settle(tenant_id=site.tenant.id, reference=booking.id, amount=CHARGED, now=now)
         assert booking.charged == CHARGED < booking.hold_amount
         booking.outcome, booking.ended_at = "completed", now
         booking.save()
     return booking
 
 
-def asked(
-    booking: Booking, kind: str, amount: str, reason: str = "The node lied."
-) -> dict[str, str]:
+def asked(booking: Booking, kind: str, amount: str, reason: str = "The node lied.") -> dict[str, str]:
     return {
-        "tenant": "helix", "booking": booking.label, "kind": kind, "amount": amount,
+        "tenant": "helix",
+        "booking": booking.label,
+        "kind": kind,
+        "amount": amount,
         "reason": reason,
-    }  # fmt: skip
+    }
 
 
 def fresh(booking: Booking) -> Booking:
@@ -121,9 +125,7 @@ def test_nobody_else_corrects_and_nothing_beyond_its_bounds(site: Site, ended: B
     assert fresh(ended).corrected == 0
     assert site.operator.post("corrections", asked(ended, "charge", room)).status_code == 201
     assert (
-        said(site.operator.post("corrections", asked(ended, "refund", str(ended.hold_amount))))[
-            "paid"
-        ]
+        said(site.operator.post("corrections", asked(ended, "refund", str(ended.hold_amount))))["paid"]
         == "0.000000"
     )
     assert all_adds_up()
@@ -141,9 +143,11 @@ def test_random_corrections_keep_what_was_paid_between_nothing_and_what_was_held
         try:
             with operator_tx():
                 booking_correct(
-                    operator=operator, booking=ended, correction=Correction(amount, "x", more=more),
+                    operator=operator,
+                    booking=ended,
+                    correction=Correction(amount, "x", more=more),
                     now=now + timedelta(seconds=step),
-                )  # fmt: skip
+                )
         except Refused:
             refused += 1
             assert not 0 <= after <= ended.hold_amount
@@ -158,10 +162,15 @@ def test_the_database_keeps_the_bounds_and_who_may(site: Site, ended: Booking) -
     with tenant_tx(site.tenant.id):
         (settled,) = Transfer.objects.filter(reference=ended.id, kind="settle")
     back = Transfer(
-        tenant_id=settled.tenant_id, kind="reverse", debit_id=settled.credit_id,
-        credit_id=settled.debit_id, amount=CHARGED, reference=ended.id, day=settled.day,
+        tenant_id=settled.tenant_id,
+        kind="reverse",
+        debit_id=settled.credit_id,
+        credit_id=settled.debit_id,
+        amount=CHARGED,
+        reference=ended.id,
+        day=settled.day,
         at=timezone.now(),
-    )  # fmt: skip
+    )
     with pytest.raises(DatabaseError, match="by operators"), tenant_tx(site.tenant.id):
         back.save(force_insert=True)
     with as_system(), transaction.atomic():

@@ -48,9 +48,7 @@ def test_a_fixed_window_that_is_taken_is_a_409_with_what_would_work(deciding_sit
     starts = (timezone.now() + timedelta(hours=2)).replace(microsecond=0).isoformat()
     ask = {"count": 4, "classes": ["h100"], "duration": "PT1H", "starts": starts}
     first = decided(
-        deciding_site.researcher.post(
-            "bookings", {"project": "folding", "ask": ask}, prefer="wait=5"
-        )
+        deciding_site.researcher.post("bookings", {"project": "folding", "ask": ask}, prefer="wait=5")
     )
     assert said(first)["state"] == "scheduled"
     second = decided(

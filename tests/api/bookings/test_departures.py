@@ -22,9 +22,14 @@ from tests.roles import as_owner, as_system
 pytestmark = pytest.mark.django_db
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
 PLANNED = (
-    State.REQUESTED, State.AWAITING_APPROVAL, State.WAITLISTED, State.OFFERED, State.QUEUED,
-    State.SCHEDULED, State.PAUSING,
-)  # fmt: skip
+    State.REQUESTED,
+    State.AWAITING_APPROVAL,
+    State.WAITLISTED,
+    State.OFFERED,
+    State.QUEUED,
+    State.SCHEDULED,
+    State.PAUSING,
+)
 
 
 def _mine(site: Site) -> Membership:
@@ -107,9 +112,7 @@ def test_who_comes_back_keeps_what_they_book(site: Site) -> None:
     with as_system():
         assert departures_apply(timezone.now()) == 0
         assert not Departure.objects.exists()
-        assert (
-            Booking.objects.get(number=booking["number"].removeprefix("BK-")).state == "requested"
-        )
+        assert Booking.objects.get(number=booking["number"].removeprefix("BK-")).state == "requested"
 
 
 def test_a_role_elsewhere_in_the_tenant_keeps_bookings_there(site: Site) -> None:
@@ -124,9 +127,7 @@ def test_a_role_elsewhere_in_the_tenant_keeps_bookings_there(site: Site) -> None
         assert Booking.objects.get(id=here.id).state == State.CANCELLED
 
 
-@pytest.mark.parametrize(
-    "way", [_removed, _made_viewer, _disabled, _closed_account, _closed_project]
-)
+@pytest.mark.parametrize("way", [_removed, _made_viewer, _disabled, _closed_account, _closed_project])
 def test_nobody_makes_a_booking_bigger_that_has_lost_its_owner_or_project(
     site: Site, way: Callable[[Site], None]
 ) -> None:
@@ -162,9 +163,7 @@ def test_a_change_that_took_less_is_not_undone_for_who_has_left(site: Site) -> N
 def test_a_later_end_that_waits_is_withdrawn(site: Site) -> None:
     now = timezone.now()
     booking = a_booking(site.project, site.people["researcher"].id, state=State.ACTIVE, starts=now)
-    assert (
-        site.researcher.post(f"bookings/{booking.label}/extend", {"by": "PT1H"}).status_code < 300
-    )
+    assert site.researcher.post(f"bookings/{booking.label}/extend", {"by": "PT1H"}).status_code < 300
     _leave(site, _removed)
     with as_system():
         departures_apply(now)

@@ -36,9 +36,11 @@ def test_a_dispute_is_raised_once_and_answered_once_by_an_operator(site: Site) -
     # The web's role can't answer, whoever asks.
     with pytest.raises(DatabaseError, match="only an operator"), tenant_tx(site.tenant.id):
         StatementDispute.objects.update(
-            state="declined", answer="No.", answered_at=timezone.now(),
+            state="declined",
+            answer="No.",
+            answered_at=timezone.now(),
             answered_by=an_operator(),
-        )  # fmt: skip
+        )
     operators = Client()
     operators.force_login(an_operator())
     answer = {"dispute": made["id"], "act": "decline", "answer": "The node was up."}
@@ -81,9 +83,7 @@ def test_the_focus_export_is_parquet_by_format_or_accept(site: Site) -> None:
     assert refused["Content-Type"] == "application/problem+json"
 
 
-def test_everybody_concerned_learns_of_a_dispute_and_of_its_answer(
-    site: Site, settings: Settings
-) -> None:
+def test_everybody_concerned_learns_of_a_dispute_and_of_its_answer(site: Site, settings: Settings) -> None:
     settings.MAIL_ON = True
     operator = an_operator()
     with as_owner():
@@ -101,9 +101,7 @@ def test_everybody_concerned_learns_of_a_dispute_and_of_its_answer(
         assert section.href.endswith("/ops/disputes")
         row = StatementDispute.objects.get()
         with as_role("portal_ops"):
-            dispute_answer(
-                operator=operator, dispute_id=row.id, accept=False, answer="It was up.", now=now
-            )
+            dispute_answer(operator=operator, dispute_id=row.id, accept=False, answer="It was up.", now=now)
         outbox_relay(now)
         assert _notified("dispute.answered") >= {site.people["lead"].id, site.people["admin"].id}
         entry = Notification.objects.filter(kind="dispute.answered").first()

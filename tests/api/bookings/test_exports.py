@@ -66,8 +66,10 @@ def test_a_file_survives_its_worker_and_says_how_far_it_is(
         assert exports.exports_make(lambda: later) == 1
     ready = said(site.lead.get(path))
     assert (ready["state"], ready["percent"], ready["url"]) == (
-        "ready", 100, f"/api/v1/{path}/file",
-    )  # fmt: skip
+        "ready",
+        100,
+        f"/api/v1/{path}/file",
+    )
     file = site.lead.get(f"{path}/file")
     direct = site.lead.get("statements.csv", project="folding", month=MONTH)
     assert file.getvalue() == direct.getvalue()
@@ -104,9 +106,7 @@ def test_exports_are_refused_and_the_web_can_not_write_their_contents(site: Site
     ):
         assert who.post("exports", ASKED | more).status_code == 422, more
     for number in range(exports.MOST_OPEN):
-        assert (
-            site.admin.post("exports", ASKED | {"month": f"2026-0{number + 1}"}).status_code == 202
-        )
+        assert site.admin.post("exports", ASKED | {"month": f"2026-0{number + 1}"}).status_code == 202
     assert said(site.admin.post("exports", ASKED))["code"] == "too_many_exports"
     with pytest.raises(DatabaseError, match="permission"), tenant_tx(site.tenant.id):
         StatementExport.objects.update(content=b"x")

@@ -28,9 +28,13 @@ MANY = {**GOOD, "array": 2}
 # What two bookings of the same request differ in.
 OWN = ("id", "number", "booking_id", "reference", "object_id", "key", "submitted", "at", "created")
 TABLES = (
-    "allocation_booking", "allocation_bookingevent", "tenants_outboxmessage", "tenants_auditentry",
-    "tenants_idempotencykey", "billing_transfer",
-)  # fmt: skip
+    "allocation_booking",
+    "allocation_bookingevent",
+    "tenants_outboxmessage",
+    "tenants_auditentry",
+    "tenants_idempotencykey",
+    "billing_transfer",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -59,9 +59,13 @@ def test_bookings_keep_their_labels_and_are_found_by_them(site: Site) -> None:
 def test_a_series_gives_its_labels_to_its_dates(site: Site) -> None:
     day = f"{timezone.now() + timedelta(days=1):%Y-%m-%d}"
     body = {
-        **LINE, "request": f"1 h100 {day} 23:00-23:30", "labels": TEAM, "external_ref": "GPU-9",
-        "repeat": {"rrule": "FREQ=DAILY;COUNT=2"}, "zone": "UTC",
-    }  # fmt: skip
+        **LINE,
+        "request": f"1 h100 {day} 23:00-23:30",
+        "labels": TEAM,
+        "external_ref": "GPU-9",
+        "repeat": {"rrule": "FREQ=DAILY;COUNT=2"},
+        "zone": "UTC",
+    }
     series = said(site.researcher.post("series", body))
     assert (series["labels"], series["external_ref"]) == (TEAM, "GPU-9"), series
     assert len(numbers(site.researcher, label="run=7", external_ref="GPU-9")) == 2
@@ -105,9 +109,15 @@ def test_limits_are_fine(site: Site) -> None:
 def test_the_database_refuses_what_the_services_would(site: Site) -> None:
     booked(site.researcher)
     bad: list[object] = [
-        [], {"A": "b"}, {"a": 1}, {"a": ""}, {"a": "x,y"}, {"person": "x"}, {"a": "v" * 101},
+        [],
+        {"A": "b"},
+        {"a": 1},
+        {"a": ""},
+        {"a": "x,y"},
+        {"person": "x"},
+        {"a": "v" * 101},
         {f"k{n}": "v" for n in range(33)},
-    ]  # fmt: skip
+    ]
     with as_system(), connection.cursor() as cursor:
         for labels in bad:
             with pytest.raises(DatabaseError, match="booking_labels_sane"), transaction.atomic():
@@ -135,9 +145,14 @@ def browser(site: Site) -> Client:
 def test_pages_set_show_and_filter_labels(site: Site) -> None:
     client = browser(site)
     form = {
-        "q": "1 h100 for 10m", "project": "folding", "tier": "standard", "key": "0" * 31 + "1",
-        "option": "standard 1 h100 for 10m", "labels": "team=vision", "external_ref": TICKET,
-    }  # fmt: skip
+        "q": "1 h100 for 10m",
+        "project": "folding",
+        "tier": "standard",
+        "key": "0" * 31 + "1",
+        "option": "standard 1 h100 for 10m",
+        "labels": "team=vision",
+        "external_ref": TICKET,
+    }
     bad = client.post("/t/helix/book", {**form, "labels": "team"})
     assert bad.status_code == 422
     assert "The label team needs a value." in bad.content.decode()
@@ -159,9 +174,7 @@ def test_pages_set_show_and_filter_labels(site: Site) -> None:
     assert len(csv.splitlines()) == 2
 
 
-def test_a_webhook_with_labels_gets_events_of_such_bookings_only(
-    site: Site, settings: Settings
-) -> None:
+def test_a_webhook_with_labels_gets_events_of_such_bookings_only(site: Site, settings: Settings) -> None:
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
     hook = {"url": "http://127.0.0.1:9/hook", "events": ["*"], "labels": {"team": "vision"}}
     made = said(site.lead.post("webhooks", {**hook, "project": "folding"}))

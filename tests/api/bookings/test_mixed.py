@@ -33,11 +33,15 @@ def mixed(site: Site) -> Site:
         node = Node.objects.get()
         Gpu.objects.bulk_create(
             Gpu(
-                number=100 + index, node=node, index=100 + index, uuid=f"GPU-L{index}",
-                model=model, gpu_class=l40s,
+                number=100 + index,
+                node=node,
+                index=100 + index,
+                uuid=f"GPU-L{index}",
+                model=model,
+                gpu_class=l40s,
             )
             for index in range(4)
-        )  # fmt: skip
+        )
         each = {"h100": Decimal("4.80"), "l40s": Decimal("1.00")}
         prices = {(name, tier): each[name] for name in each for tier in ("standard", "spot")}
         price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
@@ -60,8 +64,9 @@ def test_it_is_quoted_booked_and_changed_as_one(mixed: Site) -> None:
     option = quote["options"][0]
     assert (option["price"], option["request"]) == ("25.200000", "2 h100 + 3 l40s 2h")
     assert [(each["gpu_class"], each["price"]) for each in option["groups"]] == [
-        ("h100", "19.200000"), ("l40s", "6.000000"),
-    ]  # fmt: skip
+        ("h100", "19.200000"),
+        ("l40s", "6.000000"),
+    ]
     line = api.post("bookings", {**where, "request": f"{option['request']} tomorrow 10:00"})
     booking: Any = said(line)
     assert line.status_code == 201, booking

@@ -30,9 +30,11 @@ def test_charges_have_the_labels_of_their_budget_and_project_unless_they_have_ow
             number = said(site.researcher.post("bookings", body))["number"]
             booking = Booking.objects.get(number=int(number.removeprefix("BK-")))
             hold_settle(
-                tenant_id=site.tenant.id, reference=booking.id, amount=Decimal(amount) / 100,
+                tenant_id=site.tenant.id,
+                reference=booking.id,
+                amount=Decimal(amount) / 100,
                 now=now,
-            )  # fmt: skip
+            )
         of = StatementOf(site.tenant.id, month_of(now.date()))
         found = {
             by: {name: sums.exact * 100 for name, sums in spend_of(of, by).items()}
@@ -54,8 +56,10 @@ def test_projects_and_budgets_are_found_by_label_and_reference(site: Site) -> No
     site.admin.put("projects/folding", {"labels": {"team": "vision"}, "external_ref": "LAB-1"})
     site.admin.put(f"budgets/{site.budget.id}", {"amount": "900", "external_ref": "LAB-2"})
     for query, count in [
-        ({"label": "team=vision"}, 1), ({"label": "team=audio"}, 0), ({"external_ref": "LAB-1"}, 1),
-    ]:  # fmt: skip
+        ({"label": "team=vision"}, 1),
+        ({"label": "team=audio"}, 0),
+        ({"external_ref": "LAB-1"}, 1),
+    ]:
         assert len(said(site.admin.get("projects", **query))["items"]) == count
     assert len(said(site.admin.get("budgets", external_ref="LAB-2"))["items"]) == 1
     assert len(said(site.admin.get("budgets", external_ref="LAB-1"))["items"]) == 0

@@ -32,9 +32,7 @@ def pausing(site: Site, *, more_times: int = 1) -> Pause:
     a_tier("standard", pausable=True, more_times=more_times, more_time_seconds=300)
     with as_system():
         booking = Booking.objects.get(number=1, tenant=site.tenant)
-    return a_pause(
-        booking, strong, now=now, ready=now - timedelta(minutes=5), ends=now + timedelta(hours=2)
-    )
+    return a_pause(booking, strong, now=now, ready=now - timedelta(minutes=5), ends=now + timedelta(hours=2))
 
 
 def test_a_booking_tells_its_pause_and_never_for_whom_of_another_tenant(site: Site) -> None:

@@ -25,9 +25,7 @@ def address_set(site: Site, who: str, address: str) -> None:
         User.objects.filter(id=site.people[who].id).update(email=address)
 
 
-def test_a_report_is_sent_once_with_its_file_and_ends_by_its_address(
-    site: Site, settings: Settings
-) -> None:
+def test_a_report_is_sent_once_with_its_file_and_ends_by_its_address(site: Site, settings: Settings) -> None:
     settings.MAIL_ON = True
     made = said(site.viewer.post("reports", WEEKLY))
     assert (made["at"], made["project"]) == ("07:30", "folding")
@@ -73,9 +71,7 @@ def test_reports_are_refused_for_what_one_may_not_see_and_twice(site: Site) -> N
     assert site.viewer.delete(f"reports/{made['id']}").status_code == 204
 
 
-def test_who_may_not_see_the_statement_any_more_gets_no_mail(
-    site: Site, settings: Settings
-) -> None:
+def test_who_may_not_see_the_statement_any_more_gets_no_mail(site: Site, settings: Settings) -> None:
     settings.MAIL_ON = True
     site.viewer.post("reports", WEEKLY)
     now = timezone.now() + timedelta(days=8)

@@ -20,9 +20,12 @@ from tests.roles import as_owner, as_system
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 WANTED = {"project": "folding", "tier": "spot", "request": "1 h100 for 1h"}
 TEXT = {
-    "of": "tier", "target": "spot", "kind": "terms", "name": "Fair use",
+    "of": "tier",
+    "target": "spot",
+    "kind": "terms",
+    "name": "Fair use",
     "text": "Use it fairly.\nRelease what you don't need.",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -78,8 +81,10 @@ def test_a_tier_demands_a_text_and_each_new_version_anew(site: Site) -> None:
     with as_system():
         logged = AuditEntry.objects.filter(object_kind="requirement").values_list("action")
         assert {action for (action,) in logged} == {
-            "requirement.set", "requirement.accepted", "requirement.ended",
-        }  # fmt: skip
+            "requirement.set",
+            "requirement.accepted",
+            "requirement.ended",
+        }
 
 
 def test_a_class_demands_a_training_that_runs_out(site: Site) -> None:
@@ -158,16 +163,12 @@ def test_people_are_notified_before_a_training_runs_out_once_each_time(site: Sit
     with as_system():
         ends = Acceptance.objects.get().until
         assert ends is not None
-        sent = [
-            requirements_expiring_notify(ends - timedelta(days=days)) for days in (15, 13, 12, 2, 1)
-        ]
+        sent = [requirements_expiring_notify(ends - timedelta(days=days)) for days in (15, 13, 12, 2, 1)]
         people_notify(list(OutboxMessage.objects.filter(kind="requirement.expiring")), ends)
         (first, second) = Notification.objects.order_by("id")
     assert sent == [0, 1, 0, 1, 0]
     assert {first.title, second.title} == {"Your training “Safety” runs out soon"}
-    assert (first.user_id, first.path) == (
-        site.people["researcher"].pk, f"requirements#r-{made['id']}"
-    )  # fmt: skip
+    assert (first.user_id, first.path) == (site.people["researcher"].pk, f"requirements#r-{made['id']}")
     # A new training replaces the old one, which says nothing any more.
     with as_owner():
         Acceptance.objects.update(warned_days=None, recorded=F("recorded") - timedelta(days=1))

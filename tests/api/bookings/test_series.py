@@ -72,19 +72,23 @@ def test_a_booking_that_repeats_is_sent_to_series(site: Site) -> None:
     [
         (LINE | {"request": "1 h100 at 9 for 1h"}, "missing_field"),
         (DAILY | {"repeat": {"rrule": "FREQ=DAILY;COUNT=2"}}, "missing_field"),
-        (LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=SECONDLY"}},
-         "not_a_rule"),
-        (LINE | {"request": "1 h100 at 9 for 1h",
-                 "repeat": {"rrule": "FREQ=MONTHLY;BYDAY=6TU;COUNT=2"}}, "not_a_rule"),
-        (LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=DAILY;COUNT=999999"}},
-         "series_too_long"),
-        (LINE | {"request": "1 h100 1h", "repeat": {"rrule": "FREQ=DAILY;COUNT=2"}},
-         "series_needs_start"),
-        (LINE | {"request": "1 h100 at 9 for 25h", "repeat": {"rrule": "FREQ=DAILY;COUNT=2"}},
-         "series_overlap"),
+        (LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=SECONDLY"}}, "not_a_rule"),
+        (
+            LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=MONTHLY;BYDAY=6TU;COUNT=2"}},
+            "not_a_rule",
+        ),
+        (
+            LINE | {"request": "1 h100 at 9 for 1h", "repeat": {"rrule": "FREQ=DAILY;COUNT=999999"}},
+            "series_too_long",
+        ),
+        (LINE | {"request": "1 h100 1h", "repeat": {"rrule": "FREQ=DAILY;COUNT=2"}}, "series_needs_start"),
+        (
+            LINE | {"request": "1 h100 at 9 for 25h", "repeat": {"rrule": "FREQ=DAILY;COUNT=2"}},
+            "series_overlap",
+        ),
         (DAILY | {"repeat": {"rule": "x"}}, "unknown_field"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_repeat_sensibly_is_refused_and_writes_nothing(
     site: Site, body: dict[str, object], code: str
 ) -> None:
@@ -156,8 +160,10 @@ def test_a_series_changes_with_the_tag_that_was_seen(site: Site) -> None:
     new = answer.json()
     assert [each["outcome"] for each in new["changes"]] == ["changed"] * 2
     assert (new["id"] != series["id"], new["name"], new["rrule"]) == (
-        True, "short", "FREQ=DAILY;COUNT=2",
-    )  # fmt: skip
+        True,
+        "short",
+        "FREQ=DAILY;COUNT=2",
+    )
     old = said(site.researcher.get(f"series/{series['id']}"))
     assert len(old["dates"]) == 1
     again = patched(site, series["id"], "all", {"duration": "PT40M"}, seen["ETag"])

@@ -23,9 +23,7 @@ def charged(site: Site, amount: int, days_ago: int) -> None:
         if not Budget.objects.filter(
             level="project", project=site.project, starts__lte=at.date(), ends__gt=at.date()
         ).exists():
-            budget_set(
-                actor_id=None, project=site.project, period=month, amount=Decimal(1000), now=at
-            )
+            budget_set(actor_id=None, project=site.project, period=month, amount=Decimal(1000), now=at)
         ends = at + timedelta(minutes=1)
         hold_place(**whose, reference=key, amount=Decimal(amount), starts=at, ends=ends, now=at)
         hold_settle(tenant_id=site.tenant.id, reference=key, amount=Decimal(amount), now=at)

@@ -97,12 +97,14 @@ def test_versions_are_set_by_admins_inside_the_operators_bounds(site: Site) -> N
 
 def test_a_version_says_who_for_what_and_how_long(site: Site) -> None:
     version(
-        site.admin, audience="leads", min_seconds=1800, max_seconds=7200, classes=["h100"],
-    )  # fmt: skip
-    assert "leads" in refused(site.researcher, "tier_audience")["detail"]
-    assert (
-        refused(site.lead, "shorter_than_tier", request="1 h100 for 10m")["owner"] == "tenant_admin"
+        site.admin,
+        audience="leads",
+        min_seconds=1800,
+        max_seconds=7200,
+        classes=["h100"],
     )
+    assert "leads" in refused(site.researcher, "tier_audience")["detail"]
+    assert refused(site.lead, "shorter_than_tier", request="1 h100 for 10m")["owner"] == "tenant_admin"
     too_long = refused(site.lead, "too_long", request="1 h100 for 3h")
     assert too_long["owner"] == "tenant_admin"
     more = too_long["ask_for_more"]
@@ -160,9 +162,13 @@ def granted(site: Site, asker: Api, problem: dict[str, Any]) -> dict[str, str]:
 def test_an_exception_lifts_each_rule_of_a_tier_for_the_person_who_asked(site: Site) -> None:
     builders.a_gpu_class("a100")
     version(
-        site.admin, audience="leads", min_seconds=1800, classes=["a100"],
-        start_hours="Sat 10-12", zone="Europe/Berlin",
-    )  # fmt: skip
+        site.admin,
+        audience="leads",
+        min_seconds=1800,
+        classes=["a100"],
+        start_hours="Sat 10-12",
+        zone="Europe/Berlin",
+    )
     where = {"tier": "spot", "project": "folding", "amount": "1"}
     short = {"request": "1 h100 for 10m"}
     mara = site.researcher
@@ -207,9 +213,7 @@ def test_versions_are_dated_and_bookings_keep_theirs(site: Site) -> None:
     with as_system():
         # An hour ago, so that no version begins in the same second.
         Booking.objects.update(submitted=F("submitted") - timedelta(hours=1))
-    later = version(
-        site.admin, max_seconds=3600, starts=(timezone.now() + timedelta(days=1)).isoformat()
-    )
+    later = version(site.admin, max_seconds=3600, starts=(timezone.now() + timedelta(days=1)).isoformat())
     booked(site.researcher, request="1 h100 for 2h")
     withdrawn = site.admin.post(f"tier-versions/{later['id']}/withdraw")
     assert withdrawn.status_code == 200

@@ -26,9 +26,12 @@ def a_busy_booking(site: Site, busy: int) -> tuple[str, Allocation]:
         assert gpu is not None
         row = an_allocation(booking, gpu, state="active")
         GpuSample.objects.create(
-            gpu=gpu, tenant_id=booking.tenant_id, allocation_id=row.id, at=now - 5 * MINUTE,
+            gpu=gpu,
+            tenant_id=booking.tenant_id,
+            allocation_id=row.id,
+            at=now - 5 * MINUTE,
             utilisation=busy,
-        )  # fmt: skip
+        )
     return made["number"], row
 
 

@@ -109,9 +109,7 @@ def test_a_late_answer_and_bad_windows_change_nothing(site: Site, offer: dict[st
     assert row_counts() == before
 
 
-def test_the_start_page_offers_the_place_with_its_deadline(
-    site: Site, offer: dict[str, Any]
-) -> None:
+def test_the_start_page_offers_the_place_with_its_deadline(site: Site, offer: dict[str, Any]) -> None:
     client = Client()
     client.force_login(site.people["researcher"])
     text = client.get("/t/helix/").content.decode()
@@ -139,15 +137,18 @@ def test_the_timeline_says_for_which_hours_how_many_of_the_organisation_wait(sit
     assert "waits for" not in past
 
 
-def test_the_mail_of_an_offer_leads_to_the_page_that_asks(
-    site: Site, offer: dict[str, Any]
-) -> None:
+def test_the_mail_of_an_offer_leads_to_the_page_that_asks(site: Site, offer: dict[str, Any]) -> None:
     with as_system():
         booking = Booking.objects.get(tenant__slug="helix", state="offered")
         mail = Mail(
-            tenant_id=booking.tenant_id, user_id=booking.owner_id, message=1,
-            kind="booking.offered", booking=booking.id, at=timezone.now(), due=timezone.now(),
-        )  # fmt: skip
+            tenant_id=booking.tenant_id,
+            user_id=booking.owner_id,
+            message=1,
+            kind="booking.offered",
+            booking=booking.id,
+            at=timezone.now(),
+            due=timezone.now(),
+        )
         section = section_of(mail, timezone.now())
     assert section is not None
     assert section.href.endswith("/t/helix/offers")

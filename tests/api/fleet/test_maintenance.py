@@ -104,9 +104,7 @@ def test_maintenance_is_busy_time_in_the_availability(site: Site) -> None:
         ({"zone": "Mars"}, "zone"),
     ],
 )
-def test_bad_maintenance_is_refused_at_its_field(
-    site: Site, values: dict[str, object], param: str
-) -> None:
+def test_bad_maintenance_is_refused_at_its_field(site: Site, values: dict[str, object], param: str) -> None:
     answer = site.operator.post("maintenance", a_blackout(**values))
     assert (answer.status_code // 100, said(answer)["param"]) == (4, param)
 
@@ -123,9 +121,7 @@ def test_an_operator_drains_with_a_deadline(site: Site) -> None:
 def test_an_operator_puts_a_gpu_back_and_reads_what_happened(site: Site) -> None:
     with as_system():
         gpu = Gpu.objects.filter(node__name=NODE).order_by("index")[0]
-        Gpu.objects.filter(id=gpu.id).update(
-            health="draining", health_reason="Xid 95", needs_operator=True
-        )
+        Gpu.objects.filter(id=gpu.id).update(health="draining", health_reason="Xid 95", needs_operator=True)
     done = site.operator.post(f"fleet/gpus/{gpu.id}/return", {"note": "reset it"})
     assert (done.status_code, said(done)["health"]) == (200, "ok")
     again = site.operator.post(f"fleet/gpus/{gpu.id}/return", {"note": "reset it"})
@@ -152,8 +148,10 @@ def test_an_operator_reads_what_could_be_moved_and_a_stale_order_does_nothing(si
     assert found == {"items": []}
     stale = site.operator.post("compaction/orders", {"proposal": "0" * 16})
     assert (stale.status_code, said(stale)["code"], said(stale)["rule"]) == (
-        409, "order_stale", "R82",
-    )  # fmt: skip
+        409,
+        "order_stale",
+        "R82",
+    )
     assert said(site.operator.get("compaction/orders"))["items"] == []
     for who in (site.viewer, site.admin):
         assert who.get("compaction/proposals").status_code in (403, 404)

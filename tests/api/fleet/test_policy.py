@@ -26,8 +26,10 @@ def test_a_draft_is_compared_activated_and_taken_back(site: Site) -> None:
     address = f"policy/versions/{draft['number']}"
     assert said(site.operator.get(address)) == draft
     assert said(site.operator.get(f"{address}/preview")) == {
-        "before": {"grid": 300}, "after": {"grid": 600}, "moved": 0,
-    }  # fmt: skip
+        "before": {"grid": 300},
+        "after": {"grid": 600},
+        "moved": 0,
+    }
 
     done = site.operator.post(f"{address}/activate")
     assert (done.status_code, said(done)["number"]) == (201, first + 2)
@@ -38,25 +40,35 @@ def test_a_draft_is_compared_activated_and_taken_back(site: Site) -> None:
     back = said(site.operator.post(f"policy/versions/{first}/activate"))
     assert (back["number"], back["document"]) == (first + 3, {})
     assert numbers() == {
-        first: "retired", first + 1: "draft", first + 2: "retired", first + 3: "live",
-    }  # fmt: skip
+        first: "retired",
+        first + 1: "draft",
+        first + 2: "retired",
+        first + 3: "live",
+    }
     listed = said(site.operator.get("policy/versions"))["items"]
     assert [each["number"] for each in listed] == [first + 3, first + 2, first + 1, first]
     with as_system():
         entries = AuditEntry.objects.filter(action__startswith="policy.").order_by("id")
         assert list(entries.values_list("action", flat=True)) == [
-            "policy.drafted", "policy.published", "policy.published",
-        ]  # fmt: skip
+            "policy.drafted",
+            "policy.published",
+            "policy.published",
+        ]
 
 
 @pytest.mark.parametrize(
     "document",
-    [{"grid": 0}, {"grid": True}, {"grid": 1.5}, {"gird": 300}, {"order": ["age"]}, {"horizon": 60},
-     {"victim_rules": "taken_back"}],
-)  # fmt: skip
-def test_a_draft_that_the_solver_could_not_use_is_refused(
-    site: Site, document: dict[str, object]
-) -> None:
+    [
+        {"grid": 0},
+        {"grid": True},
+        {"grid": 1.5},
+        {"gird": 300},
+        {"order": ["age"]},
+        {"horizon": 60},
+        {"victim_rules": "taken_back"},
+    ],
+)
+def test_a_draft_that_the_solver_could_not_use_is_refused(site: Site, document: dict[str, object]) -> None:
     answer = site.operator.post("policy/versions", {"document": document})
     assert (answer.status_code, said(answer)["code"]) == (422, "bad_policy")
     assert set(numbers().values()) == {"live"}
@@ -64,8 +76,12 @@ def test_a_draft_that_the_solver_could_not_use_is_refused(
 
 def test_members_may_not_and_unknown_versions_are_missing(site: Site) -> None:
     first = said(site.operator.get("policy"))["number"]
-    for address in ("policy", "policy/versions", f"policy/versions/{first}",
-                    f"policy/versions/{first}/preview"):  # fmt: skip
+    for address in (
+        "policy",
+        "policy/versions",
+        f"policy/versions/{first}",
+        f"policy/versions/{first}/preview",
+    ):
         assert said(site.admin.get(address))["code"] == "not_allowed", address
     for address, body in (
         ("policy/versions", {"document": {"grid": 600}}),

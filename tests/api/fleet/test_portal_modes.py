@@ -14,9 +14,7 @@ A_BOOKING = {"project": "folding", "tier": "standard", "request": "1 h100 1h"}
 OUTAGE = {"length": "PT20M", "reason": "Version 0.7 <b>"}
 
 
-def test_an_operator_announces_closes_and_ends_an_outage(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_operator_announces_closes_and_ends_an_outage(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outage, "LOOK_SECONDS", 0)
     assert said(site.operator.get("portal/outage")) == {"outage": None, "nodes": []}
     begun = said(site.operator.post("portal/outage", OUTAGE))
@@ -53,9 +51,7 @@ def test_an_operator_announces_closes_and_ends_an_outage(
         ("portal/freeze", {"reason": "x", "length": "P31D"}, "for"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(
-    site: Site, path: str, body: dict[str, str], param: str
-) -> None:
+def test_what_is_wrong_is_said_at_its_field(site: Site, path: str, body: dict[str, str], param: str) -> None:
     answer = site.operator.post(path, body)
     assert (answer.status_code // 100, said(answer)["param"]) == (4, param)
 

@@ -64,13 +64,13 @@ BOOKINGS: dict[str, tuple[object, int, str | None]] = {
     "ten years": (with_ask(duration="P520W"), 422, "duration_out_of_bounds"),
     "1e308 seconds": (with_ask(duration=1e308), 400, "not_a_whole_number"),
     "a duration in words": (with_ask(duration="long"), 400, "not_a_duration"),
-    "no duration": (
-        {"project": "folding", "ask": {"count": 1, "classes": ["h100"]}}, 400, "missing_field"
-    ),
+    "no duration": ({"project": "folding", "ask": {"count": 1, "classes": ["h100"]}}, 400, "missing_field"),
     "a naive time": (with_ask(starts="2026-12-01T10:00:00"), 400, "not_a_time"),
     "a time of another age": (with_ask(starts="9999-12-31T23:59:59Z"), 422, "time_out_of_bounds"),
     "the first day of the calendar": (
-        with_ask(starts="0001-01-01T00:00:00+14:00"), 422, "time_out_of_bounds"
+        with_ask(starts="0001-01-01T00:00:00+14:00"),
+        422,
+        "time_out_of_bounds",
     ),
     "infinity as a time": (with_ask(starts="infinity"), 400, "not_a_time"),
     "a window in the past": (with_ask(starts=at(days=-1)), 422, "window_past"),
@@ -78,10 +78,14 @@ BOOKINGS: dict[str, tuple[object, int, str | None]] = {
     "a window beyond the advance window": (with_ask(starts=at(days=60)), 422, "advance_window"),
     "longer than the tier allows": (with_ask(duration="P8D"), 422, "too_long"),
     "a deadline before the start": (
-        with_ask(not_before=at(hours=5), deadline=at(hours=2)), 422, "deadline_unreachable"
+        with_ask(not_before=at(hours=5), deadline=at(hours=2)),
+        422,
+        "deadline_unreachable",
     ),
     "a fixed and a flexible window": (
-        with_ask(starts=at(hours=1), deadline=at(hours=9)), 422, "window_twice"
+        with_ask(starts=at(hours=1), deadline=at(hours=9)),
+        422,
+        "window_twice",
     ),
     "an unknown class": (with_ask(classes=["z9000"]), 422, "unknown_class"),
     "a class with a NUL": (with_ask(classes=["h100\x00"]), 400, "bad_text"),
@@ -92,7 +96,7 @@ BOOKINGS: dict[str, tuple[object, int, str | None]] = {
     "an unknown tier": ({**GOOD, "tier": "platinum"}, 422, "unknown_tier"),
     "more than the project's quota": (with_ask(count=5), 409, "project_quota"),
     "more than the budget": (with_ask(count=4, duration="P6D"), 409, "budget_exceeded"),
-}  # fmt: skip
+}
 
 
 def test_every_bad_booking_is_refused_clearly(site: Site) -> None:
@@ -143,9 +147,15 @@ def test_every_malformed_body_is_refused_clearly(site: Site, path: str) -> None:
 
 @pytest.mark.parametrize(
     "content_type",
-    ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-7",
-     "multipart/form-data; boundary=x", "application/xml", ""],
-)  # fmt: skip
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=utf-7",
+        "multipart/form-data; boundary=x",
+        "application/xml",
+        "",
+    ],
+)
 def test_only_json_in_utf_8_is_taken(site: Site, content_type: str) -> None:
     response = site.researcher.post("bookings", GOOD, content_type=content_type)
     assert (response.status_code, said(response)["code"]) == (415, "media_type")
@@ -157,10 +167,29 @@ def test_a_packed_body_is_not_unpacked(site: Site) -> None:
 
 
 AMOUNTS: list[object] = [
-    "NaN", "Infinity", "-Infinity", "-1", "-0", "1e3", "1E-7", "1e30", "1,000.00", "", " 1",
-    "\uff11\uff10\uff10", "0x10", "1_000", "1000000000000000", "0.0000001", None, True,
-    [], {}, 1e30, -5,
-]  # fmt: skip
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "-1",
+    "-0",
+    "1e3",
+    "1E-7",
+    "1e30",
+    "1,000.00",
+    "",
+    " 1",
+    "\uff11\uff10\uff10",
+    "0x10",
+    "1_000",
+    "1000000000000000",
+    "0.0000001",
+    None,
+    True,
+    [],
+    {},
+    1e30,
+    -5,
+]
 
 
 @pytest.mark.parametrize("amount", AMOUNTS, ids=str)
@@ -180,14 +209,24 @@ def test_an_amount_is_taken_as_text_and_as_an_exact_number(site: Site) -> None:
 
 def test_whole_numbers_and_flags_are_not_guessed_from_text(site: Site) -> None:
     terms = {
-        "name": "Gold", "priority": 9, "pausable": False, "grace_seconds": 60,
-        "protected_seconds": 0, "max_duration_seconds": 3600, "advance_seconds": 86400,
-    }  # fmt: skip
+        "name": "Gold",
+        "priority": 9,
+        "pausable": False,
+        "grace_seconds": 60,
+        "protected_seconds": 0,
+        "max_duration_seconds": 3600,
+        "advance_seconds": 86400,
+    }
     assert site.operator.put("tiers/gold", terms).status_code == 200
     wrong: list[tuple[str, object]] = [
-        ("priority", "9"), ("priority", 1.0), ("priority", True), ("pausable", "true"),
-        ("pausable", 0), ("grace_seconds", -1), ("max_duration_seconds", 10**30),
-    ]  # fmt: skip
+        ("priority", "9"),
+        ("priority", 1.0),
+        ("priority", True),
+        ("pausable", "true"),
+        ("pausable", 0),
+        ("grace_seconds", -1),
+        ("max_duration_seconds", 10**30),
+    ]
     for name, value in wrong:
         response = site.operator.put("tiers/gold", {**terms, name: value})
         assert response.status_code in (400, 422), (name, value)
@@ -196,9 +235,14 @@ def test_whole_numbers_and_flags_are_not_guessed_from_text(site: Site) -> None:
 
 def test_what_a_role_may_not_do_is_refused_and_changes_nothing(site: Site) -> None:
     terms = {
-        "name": "Gold", "priority": 9, "pausable": False, "grace_seconds": 60,
-        "protected_seconds": 0, "max_duration_seconds": 3600, "advance_seconds": 86400,
-    }  # fmt: skip
+        "name": "Gold",
+        "priority": 9,
+        "pausable": False,
+        "grace_seconds": 60,
+        "protected_seconds": 0,
+        "max_duration_seconds": 3600,
+        "advance_seconds": 86400,
+    }
     quota = {"project": "folding", "gpu_class": "h100", "guaranteed_units": 0}
     prices = [{"gpu_class": "h100", "tier": "spot", "per_gpu_hour": "1"}]
     acts = [
@@ -253,44 +297,88 @@ json_values = st.recursive(
     max_leaves=8,
 )
 FIELDS = (
-    "project", "request", "ask", "tier", "name", "zone", "count", "classes", "duration", "amount",
-    "starts", "ends", "until", "by", "username", "role", "days", "slug", "prices", "time_zone",
-    "gpu_class", "guaranteed_units", "limit_units", "inventory", "token", "reason", "node", "rack",
-)  # fmt: skip
-ROUTES = (
-    ("POST", "bookings"), ("POST", "quotes"), ("POST", "tokens"), ("POST", "budgets"),
-    ("POST", "projects"), ("POST", "members"), ("POST", "price-books"), ("PUT", "quotas"),
-    ("POST", "price-books/drafts"),
-    ("PUT", "me"), ("PUT", "tiers/standard"), ("POST", "bookings/BK-1/extend"),
-    ("POST", "agents/enrol"), ("POST", "fleet/enrolments"),
-)  # fmt: skip
-
-
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    "project",
+    "request",
+    "ask",
+    "tier",
+    "name",
+    "zone",
+    "count",
+    "classes",
+    "duration",
+    "amount",
+    "starts",
+    "ends",
+    "until",
+    "by",
+    "username",
+    "role",
+    "days",
+    "slug",
+    "prices",
+    "time_zone",
+    "gpu_class",
+    "guaranteed_units",
+    "limit_units",
+    "inventory",
+    "token",
+    "reason",
+    "node",
+    "rack",
 )
+ROUTES = (
+    ("POST", "bookings"),
+    ("POST", "quotes"),
+    ("POST", "tokens"),
+    ("POST", "budgets"),
+    ("POST", "projects"),
+    ("POST", "members"),
+    ("POST", "price-books"),
+    ("PUT", "quotas"),
+    ("POST", "price-books/drafts"),
+    ("PUT", "me"),
+    ("PUT", "tiers/standard"),
+    ("POST", "bookings/BK-1/extend"),
+    ("POST", "agents/enrol"),
+    ("POST", "fleet/enrolments"),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     route=st.sampled_from(ROUTES),
     body=st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=8), json_values, max_size=6)
     | json_values,
 )
-def test_no_body_whatever_is_a_server_error(
-    site: Site, route: tuple[str, str], body: object
-) -> None:
+def test_no_body_whatever_is_a_server_error(site: Site, route: tuple[str, str], body: object) -> None:
     response = site.operator.send(*route, json.dumps(body).encode())
     assert response.status_code < 500
     if response.status_code >= 400:
         assert said(response)["code"]
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    ask=st.dictionaries(
+        st.sampled_from(
+            [
+                "count",
+                "classes",
+                "profile",
+                "together",
+                "required",
+                "duration",
+                "starts",
+                "not_before",
+                "deadline",
+            ]
+        ),
+        json_values,
+        max_size=9,
+    ),
+    text=st.text(max_size=60),
 )
-@given(ask=st.dictionaries(st.sampled_from(["count", "classes", "profile", "together", "required",
-       "duration", "starts", "not_before", "deadline"]), json_values, max_size=9),
-       text=st.text(max_size=60))  # fmt: skip
 def test_no_ask_whatever_is_a_server_error(site: Site, ask: dict[str, object], text: str) -> None:
-    for body in ({"project": "folding", "ask": {**GOOD_ASK, **ask}},
-                 {"project": "folding", "request": text}):  # fmt: skip
+    for body in ({"project": "folding", "ask": {**GOOD_ASK, **ask}}, {"project": "folding", "request": text}):
         response = site.researcher.post("quotes", json.dumps(body).encode())
         assert response.status_code < 500, response.content

@@ -22,9 +22,7 @@ def test_known_and_unknown_people_are_answered_alike(site: Site) -> None:
         shown = said(made)
         assert shown.pop("id")
         assert shown.pop("to") == name
-        answers.append({key: shown[key] for key in ("role", "project", "state")} | {
-            "fields": sorted(shown)
-        })  # fmt: skip
+        answers.append({key: shown[key] for key in ("role", "project", "state")} | {"fields": sorted(shown)})
     assert answers[0] == answers[1] == answers[2]
     people = said(site.lead.get("projects/folding/members"))["items"]
     assert "stefan" not in {person["username"] for person in people}

@@ -61,9 +61,7 @@ def test_a_lab_from_its_creation_to_its_archive(site: Site) -> None:
         "lab_archived",
     )
     with as_system():
-        acts = {
-            *AuditEntry.objects.filter(action__startswith="lab.").values_list("action", flat=True)
-        }
+        acts = {*AuditEntry.objects.filter(action__startswith="lab.").values_list("action", flat=True)}
     assert acts == {"lab.created", "lab.lead_added", "lab.renamed", "lab.archived"}
 
 
@@ -80,10 +78,7 @@ def test_guarantees_of_labs_and_projects_fit_into_each_other(site: Site) -> None
     assert refused(site.admin, "PUT", "quotas", low) == (409, "guarantees_promised")
     high = {**low, "guaranteed_units": 5 * UNITS_PER_GPU}
     assert refused(site.admin, "PUT", "quotas", high) == (409, "guarantees_exceeded")
-    assert (
-        site.admin.put("quotas", {**alongside, "guaranteed_units": UNITS_PER_GPU}).status_code
-        == 200
-    )
+    assert site.admin.put("quotas", {**alongside, "guaranteed_units": UNITS_PER_GPU}).status_code == 200
     # Outside the lab its two would be more than the one that is left next to the lab's three.
     assert refused(site.admin, "PUT", "projects/folding", {"lab": None}) == (
         409,
@@ -176,14 +171,18 @@ def test_a_limit_at_some_times_raises_and_lowers_what_may_be_booked(site: Site) 
     assert said(site.researcher.post("bookings", booking))["code"] == "project_quota"
     today = timezone.now().date()
     wrong: list[dict[str, Any]] = [
-        {"first_hour": 24}, {"end_hour": 0}, {"weekdays": [7]}, {"zone": "Mars/Base"},
-        {"limit_units": -1}, {"last_day": str(today - timedelta(days=2))}, {"lab": "physics"},
-        {"first_day": str(today + timedelta(days=2)), "last_day": str(today)}, {"gpu_class": "x"},
-    ]  # fmt: skip
+        {"first_hour": 24},
+        {"end_hour": 0},
+        {"weekdays": [7]},
+        {"zone": "Mars/Base"},
+        {"limit_units": -1},
+        {"last_day": str(today - timedelta(days=2))},
+        {"lab": "physics"},
+        {"first_day": str(today + timedelta(days=2)), "last_day": str(today)},
+        {"gpu_class": "x"},
+    ]
     for each in wrong:
-        status, _ = refused(
-            site.admin, "POST", "quota-windows", {"project": "folding", **terms, **each}
-        )
+        status, _ = refused(site.admin, "POST", "quota-windows", {"project": "folding", **terms, **each})
         assert status in (400, 422), each
 
 

@@ -47,9 +47,7 @@ def test_one_token_has_a_share_and_another_its_own(site: Site, limits: dict[str,
     assert not refused(site.lead.get("me"))
 
 
-def test_an_address_has_a_share_for_all_its_tokens_and_wrong_ones(
-    site: Site, limits: dict[str, int]
-) -> None:
+def test_an_address_has_a_share_for_all_its_tokens_and_wrong_ones(site: Site, limits: dict[str, int]) -> None:
     limits["address"] = 4
     for api in (Api("gpup_pat_guessed"), Api(None)):
         assert api.get("me").status_code == 401
@@ -63,15 +61,12 @@ def test_an_address_has_a_share_for_all_its_tokens_and_wrong_ones(
 def test_a_made_up_header_is_no_other_address(site: Site, limits: dict[str, int]) -> None:
     limits["address"] = 2
     answers = [
-        site.researcher.send("GET", "me", headers={"X-Forwarded-For": f"10.0.0.{each}"})
-        for each in range(3)
+        site.researcher.send("GET", "me", headers={"X-Forwarded-For": f"10.0.0.{each}"}) for each in range(3)
     ]
     assert [refused(answer) for answer in answers] == [False, False, True]
 
 
-def test_quotes_are_counted_by_person_whatever_the_token(
-    site: Site, limits: dict[str, int]
-) -> None:
+def test_quotes_are_counted_by_person_whatever_the_token(site: Site, limits: dict[str, int]) -> None:
     limits["quotes"] = 2
     other = said(site.researcher.post("tokens", {"name": "two", "days": 1}))
     second = Api(other["token"])

@@ -30,8 +30,12 @@ def test_ids_are_in_lines_of_both_kinds_and_only_inside() -> None:
         outer = line(LineFormatter("{levelname} {message}", style="{"), "hello\nforged")
     log_id(user=9)
     assert {name: inner[name] for name in ("message", "request", "user", "task", "booking")} == {
-        "message": "hello\nforged", "request": "r1", "user": "7", "task": "t", "booking": "BK-1",
-    }  # fmt: skip
+        "message": "hello\nforged",
+        "request": "r1",
+        "user": "7",
+        "task": "t",
+        "booking": "BK-1",
+    }
     assert outer == "WARNING hello\\nforged request=r1 user=7"
     assert log_ids_now() == {}
 

@@ -107,9 +107,11 @@ def test_an_operators_token_opens_it_from_anywhere_and_nobody_elses(site: Site) 
     answers = {
         name: read(REMOTE_ADDR="203.0.113.9", HTTP_AUTHORIZATION=f"Bearer {api.token}")[0]
         for name, api in {
-            "operator": site.operator, "admin": site.admin, "outsider": site.outsider,
+            "operator": site.operator,
+            "admin": site.admin,
+            "outsider": site.outsider,
         }.items()
-    }  # fmt: skip
+    }
     assert answers == {"operator": 200, "admin": 403, "outsider": 403}
 
 

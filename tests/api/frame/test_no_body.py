@@ -13,8 +13,14 @@ from tests.web.frame.test_hostile_text import openapi, undone
 
 pytestmark = pytest.mark.django_db
 SENT: tuple[bytes, ...] = (
-    b'{"bogus": 1}', b'{"starts": "2030-01-01T00:00:00Z"}', b"[]", b"null", b"1", b"{", b"bogus=1",
-)  # fmt: skip
+    b'{"bogus": 1}',
+    b'{"starts": "2030-01-01T00:00:00Z"}',
+    b"[]",
+    b"null",
+    b"1",
+    b"{",
+    b"bogus=1",
+)
 OTHERS = {"/api/v1/device/codes", "/api/v1/device/token"}
 """OAuth's forms, which a device sends before anybody has signed in."""
 
@@ -23,17 +29,19 @@ def operations(*, bodies: bool) -> Iterator[tuple[str, str]]:
     """Every operation of the document, with or without a body."""
     for route, methods in openapi()["paths"].items():
         for method, one in methods.items():
-            if method in ("post", "put", "patch", "delete", "get") and (
-                ("requestBody" in one) is bodies
-            ):
+            if method in ("post", "put", "patch", "delete", "get") and (("requestBody" in one) is bodies):
                 yield method.upper(), route
 
 
 def ask(site: Site, method: str, route: str, body: bytes, kind: str = "application/json") -> Any:  # noqa: ANN401 (any answer)
     names = {
-        "tenant": "helix", "slug": "folding", "name": "gpu-a1-01", "number": "1", "version": "1",
+        "tenant": "helix",
+        "slug": "folding",
+        "name": "gpu-a1-01",
+        "number": "1",
+        "version": "1",
         "budget_id": str(site.budget.id),
-    }  # fmt: skip
+    }
     address = filled(route.replace("{", "<").replace("}", ">"), names, "1")
     is_of_operators = "operators)" in str(openapi()["paths"][route][method.lower()]["summary"])
     token = (site.operator if is_of_operators else site.admin).token

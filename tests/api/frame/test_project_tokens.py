@@ -52,21 +52,27 @@ ABOUT_FOLDING: dict[str, Any] = {
     },
     "service-accounts": {"name": "x", "project": "folding"},
     "budgets": {
-        "project": "folding", "person": "jonas", "amount": "5",
-        "starts": "2030-01-01", "ends": "2030-02-01",
+        "project": "folding",
+        "person": "jonas",
+        "amount": "5",
+        "starts": "2030-01-01",
+        "ends": "2030-02-01",
     },
     "campaigns": {"project": "folding", "name": "x"},
     "exports": {"project": "folding", "month": MONTH, "file": "pdf"},
     "reports": {"project": "folding", "cadence": "monthly"},
     "overrides": {"kind": "quota", "gpu_class": "h100", "project": "folding", "amount": "1"},
     "approval-rules": {
-        "name": "x", "min_cost": "5", "steps": [{"role": "lead"}], "project": "folding",
+        "name": "x",
+        "min_cost": "5",
+        "steps": [{"role": "lead"}],
+        "project": "folding",
     },
     "stand-ins": {"person": "mara", "until": UNTIL, "project": "folding"},
     "quota-windows": {"project": "folding", "gpu_class": "h100", "limit_units": 1},
     "person-quotas": {"project": "folding", "gpu_class": "h100", "limit_units": 1},
     f"statements/{MONTH}/dispute": {"project": "folding", "note": "x"},
-}  # fmt: skip
+}
 # The same without a project: about all of the person's.
 ABOUT_ALL: dict[str, Any] = {
     "stand-ins": {"person": "mara", "until": UNTIL},
@@ -99,13 +105,22 @@ def both(site: Site) -> Site:
     with as_system():
         a_session(lead)
         Notification.objects.create(
-            tenant=site.tenant, user=lead, message=9, kind="booking.paused", at=timezone.now(),
+            tenant=site.tenant,
+            user=lead,
+            message=9,
+            kind="booking.paused",
+            at=timezone.now(),
             title="Of folding",
-        )  # fmt: skip
+        )
         ChatChannel.objects.create(
-            tenant=site.tenant, user=lead, name="Of folding", service="discord", sealed="x",
-            created=timezone.now(), created_by=lead,
-        )  # fmt: skip
+            tenant=site.tenant,
+            user=lead,
+            name="Of folding",
+            service="discord",
+            sealed="x",
+            created=timezone.now(),
+            created_by=lead,
+        )
     return site
 
 
@@ -113,9 +128,7 @@ def _limited(site: Site) -> Api:
     actor = site.actor("lead")
     with tenant_tx(actor.tenant_id):
         limits = TokenLimits(project="hidden")
-        return Api(
-            token_create(actor=actor, name="t", days=1, now=timezone.now(), limits=limits)[1]
-        )
+        return Api(token_create(actor=actor, name="t", days=1, now=timezone.now(), limits=limits)[1])
 
 
 def _names(site: Site) -> dict[str, str]:
@@ -124,9 +137,7 @@ def _names(site: Site) -> dict[str, str]:
     booking = said(site.lead.post("bookings", GOOD | {"request": "1 h100 for 20m"}))
     found["reference"] = booking["number"]
     approvals = said(site.admin.get("approvals"))["items"]
-    found["own_approval"] = next(
-        each["id"] for each in approvals if each["booking"] == booking["number"]
-    )
+    found["own_approval"] = next(each["id"] for each in approvals if each["booking"] == booking["number"])
     with as_system():
         found["notification_id"] = str(Notification.objects.get(message=9).id)
         found["session_id"] = str(a_session(site.people["lead"]).id)

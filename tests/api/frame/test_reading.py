@@ -11,10 +11,22 @@ from tests.builders_allocation import a_booking
 from tests.roles import as_role
 
 LISTS = [
-    "projects", "projects/folding/members", "tiers", "quotas", "labs", "person-quotas",
-    "quota-windows", "tokens", "budgets", "price-books",
-    "gpu-classes", "bookings", "fleet/nodes", "fleet/gpus", "maintenance",
-]  # fmt: skip
+    "projects",
+    "projects/folding/members",
+    "tiers",
+    "quotas",
+    "labs",
+    "person-quotas",
+    "quota-windows",
+    "tokens",
+    "budgets",
+    "price-books",
+    "gpu-classes",
+    "bookings",
+    "fleet/nodes",
+    "fleet/gpus",
+    "maintenance",
+]
 
 
 @pytest.mark.parametrize("path", LISTS)
@@ -53,8 +65,10 @@ def test_a_budget_says_what_is_spent_held_and_left_as_decimal_strings(site: Site
     budget = said(site.researcher.get("budgets"))["items"][0]
     assert budget["project"] == "folding"
     assert (budget["amount"], budget["held"], budget["left"]) == (
-        "1000.000000", "0.000000", "1000.000000",
-    )  # fmt: skip
+        "1000.000000",
+        "0.000000",
+        "1000.000000",
+    )
     assert said(site.researcher.get(f"budgets/{budget['id']}")) == budget
 
 
@@ -62,8 +76,11 @@ def test_classes_tell_profiles_in_units_and_prices_of_now(site: Site) -> None:
     h100 = said(site.viewer.get("gpu-classes"))["items"][0]
     assert h100["gpus"] == 8
     assert {row["profile"]: row["units"] for row in h100["profiles"]} == {
-        "1g.10gb": 8_000, "2g.20gb": 16_000, "3g.40gb": 28_000, "7g.80gb": 56_000,
-    }  # fmt: skip
+        "1g.10gb": 8_000,
+        "2g.20gb": 16_000,
+        "3g.40gb": 28_000,
+        "7g.80gb": 56_000,
+    }
     assert h100["prices"][1] == {"tier": "standard", "currency": "EUR", "per_gpu_hour": "4.8000"}
 
 
@@ -164,9 +181,7 @@ def test_other_methods_are_refused_as_a_problem(site: Site, method: str) -> None
 
 @pytest.mark.parametrize("path", ["", "nothing", "bookings/", "bookings/1", "bookings/%00", "me/x"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_addresses_that_are_not_there_answer_as_a_problem(
-    site: Site, path: str, method: str
-) -> None:
+def test_addresses_that_are_not_there_answer_as_a_problem(site: Site, path: str, method: str) -> None:
     response = site.admin.send(method, path)
     assert (response.status_code, said(response)["code"]) == (404, "not_found")
 
@@ -184,9 +199,7 @@ def test_probes_answer_without_a_token() -> None:
 @pytest.mark.django_db
 def test_a_database_that_lacks_a_migration_is_not_ready_and_one_with_more_is() -> None:
     with as_role("portal_owner"), connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO django_migrations (app, name, applied) VALUES ('portal', '0099', now())"
-        )
+        cursor.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('portal', '0099', now())")
     assert Client().get("/readyz").status_code == 200
     with as_role("portal_owner"), connection.cursor() as cursor:
         cursor.execute(
@@ -210,9 +223,7 @@ def test_a_store_that_answers_and_takes_no_write_degrades_the_portal(
         try:
             assert server.ping()
             answer = Client().get("/readyz")
-            booking = site.researcher.post(
-                "bookings", {"project": "folding", "request": "1 h100 for 10m"}
-            )
+            booking = site.researcher.post("bookings", {"project": "folding", "request": "1 h100 for 10m"})
         finally:
             server.config_set("maxmemory", limit)
     assert (answer.status_code, answer.json()[name]) == (200, "no write")

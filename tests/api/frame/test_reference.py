@@ -79,7 +79,10 @@ CHANGES: dict[str, tuple[Callable[[Site], object], str]] = {
     ),
     "a rule of approval": (
         lambda site: ApprovalRule.objects.create(
-            tenant=site.tenant, name="All", min_gpu_hours=Decimal("0.01"), created=timezone.now(),
+            tenant=site.tenant,
+            name="All",
+            min_gpu_hours=Decimal("0.01"),
+            created=timezone.now(),
             steps=[{"role": "admin", "needed": 1, "hours": 24, "escalates": False}],
             created_by_id=site.people["admin"].id,
         ),
@@ -87,12 +90,17 @@ CHANGES: dict[str, tuple[Callable[[Site], object], str]] = {
     ),
     "a class demands a text": (
         lambda site: Requirement.objects.create(
-            gpu_class_id="h100", kind="terms", name="Fair use", text="x", version=1,
-            created=timezone.now(), created_by_id=site.people["operator"].id,
+            gpu_class_id="h100",
+            kind="terms",
+            name="Fair use",
+            text="x",
+            version=1,
+            created=timezone.now(),
+            created_by_id=site.people["operator"].id,
         ),
         "terms_missing",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture

@@ -56,9 +56,7 @@ def test_no_two_serializers_have_one_name() -> None:
 
 def test_every_route_stands_in_the_document() -> None:
     paths = documented()["paths"]
-    declared = [
-        str(route.pattern) for route in api_urlpatterns if hasattr(route.callback, "view_class")
-    ]
+    declared = [str(route.pattern) for route in api_urlpatterns if hasattr(route.callback, "view_class")]
     assert len(paths) == len([path for path in declared if path != "schema/"])
 
 
@@ -102,9 +100,11 @@ def test_the_document_is_made_once_and_sent_again_only_when_it_changed(
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("me", "MeOut"), ("tiers/standard", "TierOut"), ("projects/folding", "ProjectOut"),
+        ("me", "MeOut"),
+        ("tiers/standard", "TierOut"),
+        ("projects/folding", "ProjectOut"),
     ],
-)  # fmt: skip
+)
 def test_an_answer_has_exactly_the_documented_fields(site: Site, path: str, name: str) -> None:
     assert set(said(site.researcher.get(path))) == set(_schema(name)["properties"])
 
@@ -125,9 +125,7 @@ def test_every_success_of_a_booking_is_in_the_document(site: Site) -> None:
         assert answer.status_code == status, answer.content
         responses = document["paths"][f"/api/v1/{path}"][method]["responses"]
         schema = responses[str(status)]["content"]["application/json"]["schema"]
-        Draft202012Validator({**schema, "components": document["components"]}).validate(
-            said(answer)
-        )
+        Draft202012Validator({**schema, "components": document["components"]}).validate(said(answer))
         assert "503" in responses
 
     dry = {"prefer": "dry-run"}

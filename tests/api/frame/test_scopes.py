@@ -64,8 +64,10 @@ def test_every_endpoint_refuses_a_token_that_has_all_other_scopes(site: Site) ->
         for who, token in tokens[scope_of(name, method)].items():
             answer = token.send(method, path, {} if method in ("POST", "PUT") else None)
             assert (answer.status_code, said(answer)["code"]) == (403, "scope_missing"), (
-                name, method, who,
-            )  # fmt: skip
+                name,
+                method,
+                who,
+            )
     assert row_counts() == before
 
 
@@ -104,9 +106,15 @@ def test_no_token_makes_a_stronger_or_longer_one(site: Site) -> None:
             values = {"expires": parent.expires, "project_id": parent.project_id} | wrong
             with pytest.raises(DatabaseError, match="stronger"), transaction.atomic():
                 ApiToken.objects.create(
-                    tenant_id=actor.tenant_id, user_id=actor.user_id, name="z", prefix="z",
-                    digest=b"z" * 32, created=timezone.now(), made_with=parent, **values,
-                )  # fmt: skip
+                    tenant_id=actor.tenant_id,
+                    user_id=actor.user_id,
+                    name="z",
+                    prefix="z",
+                    digest=b"z" * 32,
+                    created=timezone.now(),
+                    made_with=parent,
+                    **values,
+                )
         for change in ({"expires": parent.expires + timedelta(days=1)}, {"scopes": ["admin"]}):
             with pytest.raises(DatabaseError), transaction.atomic():
                 ApiToken.objects.filter(id=parent.id).update(**change)

@@ -11,9 +11,7 @@ from tests.roles import as_system
 def test_a_token_of_a_day_makes_none_of_a_year(site: Site) -> None:
     me = said(site.researcher.get("me"))
     mine = next(
-        token
-        for token in said(site.researcher.get("tokens"))["items"]
-        if token["id"] == me["token_id"]
+        token for token in said(site.researcher.get("tokens"))["items"] if token["id"] == me["token_id"]
     )
     made = said(site.researcher.post("tokens", {"name": "CI", "days": 365}))
     assert datetime.fromisoformat(made["expires"]) == datetime.fromisoformat(mine["expires"])

@@ -89,8 +89,11 @@ OPEN = {
 }
 HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
 JIRA_SITE = {
-    "name": "Jira", "url": "http://127.0.0.1:9", "flavour": "data_center", "token": "x",
-}  # fmt: skip
+    "name": "Jira",
+    "url": "http://127.0.0.1:9",
+    "flavour": "data_center",
+    "token": "x",
+}
 BODIES: dict[str, Any] = {
     "jira/<uuid:connection_id>/projects": {
         "project": "folding",
@@ -268,9 +271,16 @@ def an_entry(site: Site) -> Callable[[], str]:
     booking = a_booking(site.project, site.people["researcher"].id, state=State.WAITLISTED)
     with as_system():
         entry = WaitEntry.objects.create(
-            tenant=site.tenant, booking=booking, owner=booking.owner, mode="auto", slot=1,
-            windows=[], until=now, cost=0, created_at=now,
-        )  # fmt: skip
+            tenant=site.tenant,
+            booking=booking,
+            owner=booking.owner,
+            mode="auto",
+            slot=1,
+            windows=[],
+            until=now,
+            cost=0,
+            created_at=now,
+        )
     return lambda: str(entry.id)
 
 
@@ -280,9 +290,14 @@ def a_decision_of(site: Site) -> Callable[[], str]:
     decision = a_decision(timezone.now())
     with as_system():
         BookingEvent.objects.create(
-            tenant=site.tenant, booking=booking, at=timezone.now(), kind="queued", state="queued",
-            sentence="Waits.", detail={"decision": decision.id},
-        )  # fmt: skip
+            tenant=site.tenant,
+            booking=booking,
+            at=timezone.now(),
+            kind="queued",
+            state="queued",
+            sentence="Waits.",
+            detail={"decision": decision.id},
+        )
     return lambda: str(decision.id)
 
 
@@ -292,10 +307,16 @@ def an_offer(site: Site) -> Callable[[], str]:
     with as_system():
         now = timezone.now()
         offer = WaitOffer.objects.create(
-            tenant=site.tenant, booking=booking, owner=site.people["researcher"],
-            gpu_class="h100", starts=now + timedelta(days=1), ends=now + timedelta(days=2),
-            made_at=now, until=now + timedelta(hours=1), decision=a_decision(now),
-        )  # fmt: skip
+            tenant=site.tenant,
+            booking=booking,
+            owner=site.people["researcher"],
+            gpu_class="h100",
+            starts=now + timedelta(days=1),
+            ends=now + timedelta(days=2),
+            made_at=now,
+            until=now + timedelta(hours=1),
+            decision=a_decision(now),
+        )
     return lambda: str(offer.id)
 
 
@@ -404,14 +425,17 @@ def test_a_member_of_another_project_finds_nothing_either(site: Site) -> None:
     [
         ("POST", "bookings", GOOD),
         ("POST", "quotes", GOOD),
-        ("POST", "budgets",
-         {"project": "folding", "amount": "5", "starts": "2030-01-01", "ends": "2030-02-01"}),
+        (
+            "POST",
+            "budgets",
+            {"project": "folding", "amount": "5", "starts": "2030-01-01", "ends": "2030-02-01"},
+        ),
         ("PUT", "quotas", {"project": "folding", "gpu_class": "h100", "guaranteed_units": 0}),
         ("PUT", "person-quotas", {"project": "folding", "gpu_class": "h100", "limit_units": 1}),
         ("POST", "quota-windows", {"project": "folding", "gpu_class": "h100", "limit_units": 1}),
         ("POST", "invitations", {"to": "stefan", "role": "lead", "project": "folding"}),
     ],
-)  # fmt: skip
+)
 def test_a_foreign_name_in_a_body_is_like_one_that_is_not_there(
     site: Site, method: str, path: str, body: dict[str, object]
 ) -> None:

@@ -68,9 +68,13 @@ def test_a_webhook_s_life(site: Site) -> None:
     with as_system():
         acts = AuditEntry.objects.filter(object_kind="webhook").order_by("id")
         assert list(acts.values_list("action", flat=True)) == [
-            "webhook.created", "webhook.changed", "webhook.disabled", "webhook.enabled",
-            "webhook.rotated", "webhook.deleted",
-        ]  # fmt: skip
+            "webhook.created",
+            "webhook.changed",
+            "webhook.disabled",
+            "webhook.enabled",
+            "webhook.rotated",
+            "webhook.deleted",
+        ]
 
 
 def test_operators_have_webhooks_of_the_platform_that_no_tenant_sees(site: Site) -> None:
@@ -95,20 +99,26 @@ def test_operators_have_webhooks_of_the_platform_that_no_tenant_sees(site: Site)
     assert said(sent)["event"] == delivery["event"]
     assert said(site.operator.post(f"{one}/resend", {"since": made["created"]})) == {"count": 0}
     for bad, code in (
-        ({"events": ["booking.*"]}, "unknown_event"), ({"project": "folding"}, "unknown_field"),
+        ({"events": ["booking.*"]}, "unknown_event"),
+        ({"project": "folding"}, "unknown_field"),
         ({"url": "http://10.0.0.1/"}, "bad_url"),
-    ):  # fmt: skip
+    ):
         assert said(site.operator.post("platform-webhooks", terms | bad))["code"] == code
     # For an organisation they are not there, and their own addresses are for operators.
     assert said(site.admin.get("webhooks"))["items"] == []
     assert site.admin.get(f"webhooks/{made['id']}").status_code == 404
     assert site.admin.delete(f"webhooks/{made['id']}").status_code == 404
     answers = [
-        site.admin.get("platform-webhooks"), site.admin.get(one), site.admin.put(one, terms),
-        site.admin.post("platform-webhooks", terms), site.admin.post(f"{one}/test", {}),
-        site.admin.post(f"{one}/secret", {}), site.admin.get(f"{one}/deliveries"),
-        site.admin.delete(one), site.admin.put(f"{one}/enabled", {"is_enabled": False}),
-    ]  # fmt: skip
+        site.admin.get("platform-webhooks"),
+        site.admin.get(one),
+        site.admin.put(one, terms),
+        site.admin.post("platform-webhooks", terms),
+        site.admin.post(f"{one}/test", {}),
+        site.admin.post(f"{one}/secret", {}),
+        site.admin.get(f"{one}/deliveries"),
+        site.admin.delete(one),
+        site.admin.put(f"{one}/enabled", {"is_enabled": False}),
+    ]
     assert {each.status_code for each in answers} == {403}
     assert said(site.operator.put(f"{one}/enabled", {"is_enabled": False}))["is_enabled"] is False
     assert site.operator.delete(one).status_code == 204
@@ -144,8 +154,11 @@ def test_only_admins_and_leads_have_webhooks(site: Site) -> None:
     made = said(site.lead.post("webhooks", hook(project="folding")))
     whole = said(site.admin.post("webhooks", hook()))
     for api, row in (
-        (site.researcher, made), (site.outsider, made), (site.lead, whole), (site.outsider, whole),
-    ):  # fmt: skip
+        (site.researcher, made),
+        (site.outsider, made),
+        (site.lead, whole),
+        (site.outsider, whole),
+    ):
         address = f"webhooks/{row['id']}"
         assert api.get(address).status_code == 404
         assert api.delete(address).status_code == 404
@@ -173,9 +186,10 @@ def test_events_are_listed_in_order_and_behind_the_wall(site: Site) -> None:
         return [(each["type"], each["data"]["booking"]["number"]) for each in items]
 
     everything = [
-        ("booking.requested", first["number"]), ("booking.requested", second["number"]),
+        ("booking.requested", first["number"]),
+        ("booking.requested", second["number"]),
         ("booking.cancelled", second["number"]),
-    ]  # fmt: skip
+    ]
     for api in (site.admin, site.viewer):
         assert listed(api) == everything
     assert listed(site.outsider) == []
@@ -188,17 +202,17 @@ def test_events_are_listed_in_order_and_behind_the_wall(site: Site) -> None:
     for query, code in (
         ({"since": page["next"][:-1]}, "unknown_since"),
         ({"since": f"evt_{uuid4().hex}"}, "unknown_since"),
-        ({"types": "x"}, "unknown_event"), ({"limit": "0"}, "out_of_range"),
-        ({"project": "hidden"}, "not_found"), ({"colour": "red"}, "unknown_field"),
-    ):  # fmt: skip
+        ({"types": "x"}, "unknown_event"),
+        ({"limit": "0"}, "out_of_range"),
+        ({"project": "hidden"}, "not_found"),
+        ({"colour": "red"}, "unknown_field"),
+    ):
         assert said(site.viewer.get("events", **query))["code"] == code
     assert said(site.outsider.get("events", since=page["next"]))["code"] == "unknown_since"
 
 
 def test_the_document_has_exactly_the_catalogue() -> None:
-    document = yaml.load(
-        (ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
-    )
+    document = yaml.load((ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     assert list(document["webhooks"]) == [*EVENT_TYPES, "webhook.test"]
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert [name for name in EVENT_TYPES if f"`{name}`" not in page] == []

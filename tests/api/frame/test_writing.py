@@ -11,9 +11,14 @@ from tests.builders import an_operator
 from tests.roles import as_system
 
 TERMS = {
-    "name": "Gold", "priority": 300, "pausable": False, "grace_seconds": 60,
-    "protected_seconds": 0, "max_duration_seconds": 86_400, "advance_seconds": 86_400,
-}  # fmt: skip
+    "name": "Gold",
+    "priority": 300,
+    "pausable": False,
+    "grace_seconds": 60,
+    "protected_seconds": 0,
+    "max_duration_seconds": 86_400,
+    "advance_seconds": 86_400,
+}
 
 
 def test_a_tenant_admin_makes_and_closes_projects(site: Site) -> None:
@@ -38,9 +43,9 @@ def test_the_last_admin_stays(site: Site) -> None:
     with as_system():
         admins = {
             member.user.username: member.id
-            for member in Membership.objects.filter(
-                tenant=site.tenant, role="tenant_admin"
-            ).select_related("user")
+            for member in Membership.objects.filter(tenant=site.tenant, role="tenant_admin").select_related(
+                "user"
+            )
         }
     assert site.admin.delete(f"members/{admins['otto']}").status_code == 204
     refused = site.admin.delete(f"members/{admins['ada']}")
@@ -93,8 +98,7 @@ def test_a_tier_beyond_the_planning_horizon_says_so(site: Site) -> None:
     """The policy plans 28 days ahead, so a tier that allows a year promises too much."""
     day = 86_400
     inside, beyond = (
-        said(site.operator.put("tiers/gold", {**TERMS, "advance_seconds": days * day}))
-        for days in (28, 365)
+        said(site.operator.put("tiers/gold", {**TERMS, "advance_seconds": days * day})) for days in (28, 365)
     )
     assert (inside["hint"], beyond["advance_seconds"]) == ("", 365 * day)
     assert beyond["hint"].startswith("The policy plans no booking more than 28d ahead")
@@ -113,9 +117,7 @@ def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> Non
     book = {"valid_from": ahead, "prices": prices}
     published = site.operator.post("price-books", book, idempotency_key="p1")
     assert published.status_code == 201, published.content
-    assert site.operator.post("price-books", book, idempotency_key="p1").content == (
-        published.content
-    )
+    assert site.operator.post("price-books", book, idempotency_key="p1").content == (published.content)
     version = said(published)["version"]
     assert said(site.viewer.get(f"price-books/{version}"))["prices"][0]["per_gpu_hour"] == "9.6000"
     assert len(said(site.viewer.get("price-books"))["items"]) == 2
@@ -133,9 +135,7 @@ def test_an_operator_makes_a_tier_and_publishes_prices_for_it(site: Site) -> Non
     mine = said(site.operator.post(f"price-books/drafts/{draft['id']}/publish", {"revision": 1}))
     assert (mine["status"], mine["code"]) == (409, "second_person_needed")
     unknown = said(
-        site.operator.post(
-            "price-books/drafts", {"prices": [*higher, {**higher[1], "profile": "9g.9gb"}]}
-        )
+        site.operator.post("price-books/drafts", {"prices": [*higher, {**higher[1], "profile": "9g.9gb"}]})
     )
     assert (unknown["status"], unknown["code"]) == (422, "unknown_profile")
     effect = said(site.operator.get(f"price-books/drafts/{draft['id']}/effect"))
@@ -171,9 +171,7 @@ def test_labs_and_the_platform_have_budgets(site: Site) -> None:
     shown = said(site.admin.get("budgets?lab=imaging&starts=2040-01-01&ends=2040-02-01"))["items"]
     assert shown == [said(lab)]
     assert (shown[0]["level"], shown[0]["lab"], shown[0]["name"]) == ("lab", "imaging", "Imaging")
-    both = site.admin.post(
-        "budgets", {"lab": "imaging", "project": "hidden", "amount": "1", **period}
-    )
+    both = site.admin.post("budgets", {"lab": "imaging", "project": "hidden", "amount": "1", **period})
     assert (both.status_code, said(both)["code"]) == (422, "bad_level")
     platform = site.operator.post("platform-budgets", {"amount": "900", **period})
     assert (platform.status_code, said(platform)["level"]) == (201, "platform")
@@ -243,9 +241,7 @@ def test_a_token_works_and_a_revoked_one_does_not(site: Site) -> None:
 
 
 def test_the_own_time_zone_is_set(site: Site) -> None:
-    assert said(site.researcher.put("me", {"time_zone": "Asia/Kathmandu"}))["time_zone"] == (
-        "Asia/Kathmandu"
-    )
+    assert said(site.researcher.put("me", {"time_zone": "Asia/Kathmandu"}))["time_zone"] == ("Asia/Kathmandu")
     wrong = site.researcher.put("me", {"time_zone": "Mars"})
     assert (wrong.status_code, said(wrong)["code"]) == (422, "bad_zone")
 

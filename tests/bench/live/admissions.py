@@ -57,8 +57,11 @@ def served(members: list[Member], url: str) -> Iterator[int]:
         path.write_text(json.dumps(site_keys), encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.bench.live.nodes", str(path)],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -175,11 +178,7 @@ def moments(numbers: list[str]) -> dict[str, tuple[float, float]]:
     found: dict[str, dict[str, float]] = {}
     for number, kind, at in rows.values_list("booking__number", "kind", "at"):
         found.setdefault(f"BK-{number}", {})[kind] = at.timestamp()
-    return {
-        number: (each["starting"], each["started"])
-        for number, each in found.items()
-        if len(each) == 2
-    }
+    return {number: (each["starting"], each["started"]) for number, each in found.items() if len(each) == 2}
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
@@ -218,8 +217,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "statuses": dict(statuses),
         "decision_to_started": spread([started - began for began, started in found.values()]),
         "processor_ms_per_booking": {
-            name: round(1000 * (seconds - before[name]) / len(asked), 1)
-            for name, seconds in used.items()
+            name: round(1000 * (seconds - before[name]) / len(asked), 1) for name, seconds in used.items()
         },
         "machine_busy_percent": round(busy / total * 100, 1),
         "machine": machine(),
@@ -243,9 +241,7 @@ def _rate(asked: dict[str, float], seconds: float) -> float:
 
 def arguments() -> argparse.ArgumentParser:
     """The options, with the figures of the goal as defaults."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.live.admissions", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.live.admissions", description=__doc__)
     parser.add_argument("--nodes", type=int, default=50)
     parser.add_argument("--rate", type=float, default=40, help="requests a second")
     parser.add_argument("--seconds", type=float, default=20)

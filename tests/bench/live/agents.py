@@ -82,11 +82,26 @@ class SimulatedSender:
 
 def _sample(gpu: str, seq: int) -> wire.Sample:
     return wire.Sample(
-        gpu=gpu, slot=None, size=None, allocation=None, utilisation=seq % 100,
-        memory_used_mb=40_000, memory_total_mb=81_559, power_mw=400_000, temperature_c=55,
-        processes=1, bandwidth=30, tensor=20, sm_mhz=1_755, throttle=0, pcie_rx_kb=900,
-        pcie_tx_kb=800, nvlink_rx_kb=70_000, nvlink_tx_kb=70_000, energy_mj=seq * 1_000_000,
-    )  # fmt: skip
+        gpu=gpu,
+        slot=None,
+        size=None,
+        allocation=None,
+        utilisation=seq % 100,
+        memory_used_mb=40_000,
+        memory_total_mb=81_559,
+        power_mw=400_000,
+        temperature_c=55,
+        processes=1,
+        bandwidth=30,
+        tensor=20,
+        sm_mhz=1_755,
+        throttle=0,
+        pcie_rx_kb=900,
+        pcie_tx_kb=800,
+        nvlink_rx_kb=70_000,
+        nvlink_tx_kb=70_000,
+        energy_mj=seq * 1_000_000,
+    )
 
 
 class SenderPool:
@@ -161,9 +176,7 @@ class SenderPool:
         """Heartbeats that no lease has answered within two seconds."""
         old = time.monotonic() - 2
         return sum(
-            self.measured <= at < old
-            for talker in self._talkers.values()
-            for at in talker.sent.values()
+            self.measured <= at < old for talker in self._talkers.values() for at in talker.sent.values()
         )
 
 

@@ -57,9 +57,12 @@ def fill(tenant_id: "UUID", people: list[int], rows: int) -> None:
     from tests.roles import as_system  # noqa: PLC0415
 
     values: dict[str, Any] = {
-        "tenant": tenant_id, "rows": rows, "people": people,
-        "since": NOW - timedelta(days=DAYS), "step": DAYS * 86_400 / rows,
-    }  # fmt: skip
+        "tenant": tenant_id,
+        "rows": rows,
+        "people": people,
+        "since": NOW - timedelta(days=DAYS),
+        "step": DAYS * 86_400 / rows,
+    }
     with as_system(), connection.cursor() as cursor:
         cursor.execute(_FILL, values)
 
@@ -82,13 +85,10 @@ def searches_measure(tenant_id: "UUID", rows: int) -> dict[str, Any]:
         "person_in_old_days": LogFilter(actor="person-7", until=old),
     }
     found: dict[str, Any] = {
-        name: _timed(tenant_id, partial(_first_page, tenant_id, each))
-        for name, each in wanted.items()
+        name: _timed(tenant_id, partial(_first_page, tenant_id, each)) for name, each in wanted.items()
     }
     middle = f"{(NOW - timedelta(days=DAYS // 2)).isoformat()}_{rows // 2}"
-    found["page_in_the_middle"] = _timed(
-        tenant_id, lambda: _first_page(tenant_id, LogFilter(), middle)
-    )
+    found["page_in_the_middle"] = _timed(tenant_id, lambda: _first_page(tenant_id, LogFilter(), middle))
     found["list_of_kinds"] = _timed(tenant_id, lambda: log_kinds(tenant_id))
     found["state_of_the_seal"] = _timed(tenant_id, lambda: seal_state(tenant_id))
     return found
@@ -145,10 +145,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         filled = round(time.perf_counter() - began, 1)
         searches = searches_measure(tenant_id, options.rows)
     return {
-        "bench": "audit", "rows": options.rows, "filled_s": filled,
-        "goal_search_ms": GOAL_SEARCH_MS, "goal_verify_s": GOAL_VERIFY_SECONDS,
-        "searches": searches, "verified": verified, "machine": machine(),
-    }  # fmt: skip
+        "bench": "audit",
+        "rows": options.rows,
+        "filled_s": filled,
+        "goal_search_ms": GOAL_SEARCH_MS,
+        "goal_verify_s": GOAL_VERIFY_SECONDS,
+        "searches": searches,
+        "verified": verified,
+        "machine": machine(),
+    }
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -91,9 +91,7 @@ async def spread_load(site: Site, options: argparse.Namespace) -> dict[str, Any]
         own, (busy, total) = cpu_seconds(), cpu_of_machine()
         programs = cpu_of_programs(site.var / "pids")
         began = time.monotonic()
-        await _clients(
-            site, options.clients, options.seconds, answers, lambda: spread_request(chance, first)
-        )
+        await _clients(site, options.clients, options.seconds, answers, lambda: spread_request(chance, first))
         seconds = time.monotonic() - began
         own, (busy_now, total_now) = cpu_seconds() - own, cpu_of_machine()
         decided = await _all_decided(rest, time.monotonic())
@@ -141,9 +139,7 @@ async def hot_load(site: Site, options: argparse.Namespace) -> dict[str, Any]:
             for number in range(options.writers):
                 tasks.create_task(writer(number))
         seconds = time.monotonic() - began
-        states = Counter(
-            [(await rest.get(f"/bookings/{n}")).json()["state"] for n in answers.accepted]
-        )
+        states = Counter([(await rest.get(f"/bookings/{n}")).json()["state"] for n in answers.accepted])
         await _cancel_all(rest, answers.accepted, options)
     tries = options.writers * HOT_SLOTS
     result = {
@@ -178,9 +174,7 @@ async def _clients(
             tasks.create_task(client())
 
 
-def _of_each(
-    before: Mapping[str, float], after: Mapping[str, float], bookings: int
-) -> dict[str, float]:
+def _of_each(before: Mapping[str, float], after: Mapping[str, float], bookings: int) -> dict[str, float]:
     """The processor time of each program for each booking, in milliseconds, and their sum."""
     used = {name: seconds - before.get(name, 0) for name, seconds in after.items()}
     each = {name: round(seconds / bookings * 1000, 2) for name, seconds in used.items()}
@@ -212,9 +206,7 @@ async def _numbers(rest: httpx.AsyncClient, project: str) -> dict[str, str]:
         asked["cursor"] = page["next"]
 
 
-async def _cancel_all(
-    rest: httpx.AsyncClient, numbers: list[str], options: argparse.Namespace
-) -> None:
+async def _cancel_all(rest: httpx.AsyncClient, numbers: list[str], options: argparse.Namespace) -> None:
     """Cancels all bookings of the load on a running site."""
     if options.url:
         for number in numbers:

@@ -62,9 +62,7 @@ class Record:
         }
 
 
-async def _response(
-    rest: httpx.AsyncClient, path: str, body: object, book: Record
-) -> httpx.Response:
+async def _response(rest: httpx.AsyncClient, path: str, body: object, book: Record) -> httpx.Response:
     """Repeats a POST with the same key until it is answered; returns the answer."""
     headers = {"Idempotency-Key": str(uuid4())}
     while True:
@@ -80,9 +78,7 @@ async def _response(
         await asyncio.sleep(AGAIN_EVERY_S)
 
 
-async def _person(
-    rest: httpx.AsyncClient, number: int, chance: random.Random, book: Record
-) -> None:
+async def _person(rest: httpx.AsyncClient, number: int, chance: random.Random, book: Record) -> None:
     name = f"chaos-{number}"
     body = {"project": PROJECT, "name": name, "request": "1 1g.10gb h100 10m"}
     book.sent[name] = time.time()

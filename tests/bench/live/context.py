@@ -49,11 +49,14 @@ def measure(rounds: int) -> dict[str, Any]:
     # On a shared machine: the tenth that waited least for a core.
     tenths = [sorted(each)[len(each) // 10] for each in (times["walled"], times["plain"])]
     return {
-        "bench": "context", "rounds": rounds, "goal_ms": GOAL_MS, **found,
+        "bench": "context",
+        "rounds": rounds,
+        "goal_ms": GOAL_MS,
+        **found,
         "context_ms": round(median(pairs) * 1000, 3),
         "context_of_the_fastest_tenth_ms": round((tenths[0] - tenths[1]) * 1000, 3),
         "machine": machine(),
-    }  # fmt: skip
+    }
 
 
 def _timed(work: Callable[[], None]) -> float:

@@ -115,9 +115,7 @@ def measure(folder: Path) -> dict[str, object]:
     return {"bench": "first_site", "seconds": seconds, "machine": machine()}
 
 
-def site_make(
-    demo: Demo, secrets: Secrets, stores: Stores, supervisor: Supervisor
-) -> dict[str, float]:
+def site_make(demo: Demo, secrets: Secrets, stores: Stores, supervisor: Supervisor) -> dict[str, float]:
     """The steps, on running stores that are empty; returns the seconds of each."""
     steps = Steps()
     roles = Passwords(secrets.owner, secrets.web, secrets.operators, secrets.system)

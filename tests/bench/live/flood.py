@@ -133,9 +133,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     members = nodes_add("flood", options.agents + 1, 8)
     bad, good = members[0].name, members[1:]
     url, reader = account(bad), program_pid(site, "reader")
-    voices = ReportSenders(
-        [SimulatedSender(member, epoch) for member in good], settings.AGENTS_REDIS_URL
-    )
+    voices = ReportSenders([SimulatedSender(member, epoch) for member in good], settings.AGENTS_REDIS_URL)
     with voices.speaking():
         time.sleep(options.calm)
         calm, before = list(voices.lags), peak_mb(reader)

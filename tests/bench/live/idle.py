@@ -39,8 +39,7 @@ def held_add(count: int, now: datetime) -> None:
     gpus = list(Gpu.objects.filter(node__name=NODE).order_by("index"))
     made = list(_held(like, gpus, count, now + FREE_FROM))
     waiting = [
-        _booking(like, count + number, now, now + FREE_FROM, state="queued")
-        for number in range(WAITING)
+        _booking(like, count + number, now, now + FREE_FROM, state="queued") for number in range(WAITING)
     ]
     with transaction.atomic():
         Booking.objects.bulk_create((*(each for each, _ in made), *waiting), batch_size=500)
@@ -60,20 +59,28 @@ def _held(
         yield booking, a_row(booking, gpus[number % len(gpus)], starts=starts, ends=starts + LENGTH)
 
 
-def _booking(
-    like: "Booking", number: int, since: datetime, until: datetime, *, state: str
-) -> "Booking":
+def _booking(like: "Booking", number: int, since: datetime, until: datetime, *, state: str) -> "Booking":
     from allocation.models import Booking  # noqa: PLC0415
     from tests.builders_allocation import an_ask  # noqa: PLC0415
 
     length = int((until - since).total_seconds())
     return Booking(
-        id=uuid4(), tenant_id=like.tenant_id, project_id=like.project_id, owner_id=like.owner_id,
-        number=2_000_000 + number, tier_id="standard", state=state, not_before=since,
-        ask=an_ask(hours=length / 3600).to_json(), duration_seconds=length,
-        submitted=since, price_version=like.price_version, price_per_hour=like.price_per_hour,
-        hold_amount=like.price_per_hour, currency=like.currency,
-    )  # fmt: skip
+        id=uuid4(),
+        tenant_id=like.tenant_id,
+        project_id=like.project_id,
+        owner_id=like.owner_id,
+        number=2_000_000 + number,
+        tier_id="standard",
+        state=state,
+        not_before=since,
+        ask=an_ask(hours=length / 3600).to_json(),
+        duration_seconds=length,
+        submitted=since,
+        price_version=like.price_version,
+        price_per_hour=like.price_per_hour,
+        hold_amount=like.price_per_hour,
+        currency=like.currency,
+    )
 
 
 def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:

@@ -64,17 +64,21 @@ def nodes_add(prefix: str, count: int, gpus: int) -> list[Member]:
         first = (Gpu.objects.aggregate(top=Max("number"))["top"] or 0) + 1
         nodes = Node.objects.bulk_create(_node(rack, f"{prefix}-{n:03}") for n in range(count))
         found = [
-            Member(node.name, wire.node_key(master, node.name, 1), _uuids(node.name, gpus))
-            for node in nodes
+            Member(node.name, wire.node_key(master, node.name, 1), _uuids(node.name, gpus)) for node in nodes
         ]
         Gpu.objects.bulk_create(
             Gpu(
-                number=first + place * gpus + index, node=node, index=index, uuid=uuid, domain=0,
-                model_id=MODEL, gpu_class_id=CLASS,
+                number=first + place * gpus + index,
+                node=node,
+                index=index,
+                uuid=uuid,
+                domain=0,
+                model_id=MODEL,
+                gpu_class_id=CLASS,
             )
             for place, (node, member) in enumerate(zip(nodes, found, strict=True))
             for index, uuid in enumerate(member.gpus)
-        )  # fmt: skip
+        )
     agent_accounts_ensure()
     return found
 
@@ -117,14 +121,9 @@ def used_by(pid: int) -> float:
     return sum(map(_used, _tree(pid)))
 
 
-def shares(
-    before: Mapping[str, float], after: Mapping[str, float], seconds: float
-) -> dict[str, float]:
+def shares(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> dict[str, float]:
     """Percent of one core by program."""
-    return {
-        name: round(100 * (used - before.get(name, 0.0)) / seconds, 1)
-        for name, used in after.items()
-    }
+    return {name: round(100 * (used - before.get(name, 0.0)) / seconds, 1) for name, used in after.items()}
 
 
 def together(found: Mapping[str, float], names: Iterable[str]) -> float:

@@ -64,9 +64,7 @@ class Probes:
         }
 
 
-async def asked(
-    rest: httpx.AsyncClient, method: str, path: str, body: object, errors: Counter[str]
-) -> Any:  # noqa: ANN401 (JSON)
+async def asked(rest: httpx.AsyncClient, method: str, path: str, body: object, errors: Counter[str]) -> Any:  # noqa: ANN401 (JSON)
     """Sends a request until it is answered without a server error; returns the answer's JSON."""
     headers = {"Idempotency-Key": str(uuid4())} if method == "POST" else {}
     until = time.monotonic() + GIVE_UP_S
@@ -90,9 +88,7 @@ async def probed(rest: httpx.AsyncClient, began: float, probes: Probes) -> None:
     made = await asked(rest, "POST", "/bookings", body, probes.errors)
     path = f"/bookings/{made['number']}"
     seen: dict[str, float] = {}
-    while (
-        "active" not in seen and time.monotonic() < began + seen.get("decided", GIVE_UP_S) + RUN_S
-    ):
+    while "active" not in seen and time.monotonic() < began + seen.get("decided", GIVE_UP_S) + RUN_S:
         state = (await asked(rest, "GET", path, None, probes.errors))["state"]
         at = time.monotonic() - began
         if state != "requested":

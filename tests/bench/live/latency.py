@@ -165,9 +165,7 @@ async def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         began, own, (busy, total) = time.monotonic(), cpu_seconds(), cpu_of_machine()
         await load.run()
         seconds, own = time.monotonic() - began, cpu_seconds() - own
-        busy, total = (
-            now - then for now, then in zip(cpu_of_machine(), (busy, total), strict=True)
-        )
+        busy, total = (now - then for now, then in zip(cpu_of_machine(), (busy, total), strict=True))
         listening.cancel()
     measured = [trip for trip in load.trips if trip.measured]
     active = [trip for trip in measured if "active" in trip.reached]

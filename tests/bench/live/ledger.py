@@ -49,9 +49,13 @@ def _write(dsn: str, accounts: list[UUID], spend: UUID, at: datetime, until: flo
         while time.time() < until:
             key = {"id": uuid4()}
             facts = key | {
-                "budget": draw.choice(accounts), "spend": spend, "reference": uuid4(),
-                "amount": Decimal(draw.randint(1, 10**6)) / 1000, "day": at.date(), "at": at,
-            }  # fmt: skip
+                "budget": draw.choice(accounts),
+                "spend": spend,
+                "reference": uuid4(),
+                "amount": Decimal(draw.randint(1, 10**6)) / 1000,
+                "day": at.date(),
+                "at": at,
+            }
             for text, values, repeated in ((_HOLD, facts, 1), (_SETTLE, key, 2)):
                 again = draw.random() < REPEATED
                 for _ in range(1 + again):
@@ -76,11 +80,14 @@ def _ledger(dsn: str, writers: int, seconds: float, now: datetime) -> dict[str, 
     with as_system():
         accounts = [
             budget_set(
-                actor_id=None, project=builders.a_project(tenant), period=month_of(now.date()),
-                amount=Decimal(AMOUNT), now=now,
+                actor_id=None,
+                project=builders.a_project(tenant),
+                period=month_of(now.date()),
+                amount=Decimal(AMOUNT),
+                now=now,
             ).account_id
             for _ in range(BUDGETS)
-        ]  # fmt: skip
+        ]
         spend, _ = Account.objects.get_or_create(tenant=tenant, kind="spend")
     until = time.time() + seconds
     with multiprocessing.get_context("spawn").Pool(writers) as pool:
@@ -94,10 +101,15 @@ def _ledger(dsn: str, writers: int, seconds: float, now: datetime) -> dict[str, 
         rows = Account.objects.filter(tenant=tenant, kind="budget")
         overspent = sum(row.debits + row.pending > row.credits for row in rows)
     return {
-        "operations_per_second": round(operations / seconds), "operations": operations,
-        "repeated_holds": holds, "repeated_settlements": settles, "refused": refused,
-        "drifting_accounts": drift, "overspent_accounts": overspent, "goal": GOAL,
-    }  # fmt: skip
+        "operations_per_second": round(operations / seconds),
+        "operations": operations,
+        "repeated_holds": holds,
+        "repeated_settlements": settles,
+        "refused": refused,
+        "drifting_accounts": drift,
+        "overspent_accounts": overspent,
+        "goal": GOAL,
+    }
 
 
 def _rungs(now: datetime) -> dict[str, Any]:
@@ -124,15 +136,23 @@ def _rungs(now: datetime) -> dict[str, Any]:
         for _ in range(CROSSINGS):
             project = builders.a_project(tenant)
             budget = budget_set(
-                actor_id=None, project=project, period=month_of(now.date()), amount=Decimal(100),
+                actor_id=None,
+                project=project,
+                period=month_of(now.date()),
+                amount=Decimal(100),
                 now=now,
-            )  # fmt: skip
+            )
             rungs = [Rung("committed", 80, "pause")]
             ladder_set(actor_id=None, budget=budget, rungs=rungs, now=now)
             hold_place(
-                tenant_id=tenant.id, project_id=project.id, reference=uuid4(), amount=Decimal(90),
-                starts=now, ends=now + timedelta(minutes=1), now=now,
-            )  # fmt: skip
+                tenant_id=tenant.id,
+                project_id=project.id,
+                reference=uuid4(),
+                amount=Decimal(90),
+                starts=now,
+                ends=now + timedelta(minutes=1),
+                now=now,
+            )
             crossed[budget.id] = timezone.now()
             time.sleep(random.random())  # noqa: S311 (crossings at any time of the beat)
         time.sleep(2)
@@ -151,11 +171,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         now = timezone.now()
         dsn = servers.dsn("portal_system")
         return {
-            "bench": "ledger", "writers": options.writers, "budgets": BUDGETS,
+            "bench": "ledger",
+            "writers": options.writers,
+            "budgets": BUDGETS,
             "seconds": options.seconds,
-            "ledger": _ledger(dsn, options.writers, options.seconds, now), "rung": _rungs(now),
+            "ledger": _ledger(dsn, options.writers, options.seconds, now),
+            "rung": _rungs(now),
             "machine": machine(),
-        }  # fmt: skip
+        }
 
 
 def arguments() -> argparse.ArgumentParser:

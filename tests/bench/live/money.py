@@ -71,20 +71,23 @@ def month_fill(charges: int, month: "Period", now: datetime) -> "Membership":
         for tier in TIERS:
             builders.a_tier(tier)
         period = Period((now - timedelta(days=31)).date(), (now + timedelta(days=31)).date())
-        budget = budget_set(
-            actor_id=None, project=project, period=period, amount=Decimal(10**9), now=now
-        )
+        budget = budget_set(actor_id=None, project=project, period=period, amount=Decimal(10**9), now=now)
         campaigns = [
             Campaign.objects.create(tenant=tenant, project=project, slug=f"c{n}", name=f"C {n}")
             for n in range(CAMPAIGNS)
         ]
         first = a_booking(people[0], now=now)
         values: dict[str, Any] = {
-            "first": first.id, "charges": charges - 1, "now": now, "tiers": list(TIERS),
-            "people": [each.user_id for each in people], "classes": list(CLASSES),
+            "first": first.id,
+            "charges": charges - 1,
+            "now": now,
+            "tiers": list(TIERS),
+            "people": [each.user_id for each in people],
+            "classes": list(CLASSES),
             "campaigns": [each.id for each in campaigns],
-            "since": month.first_second, "until": min(now, month.last_second),
-        }  # fmt: skip
+            "since": month.first_second,
+            "until": min(now, month.last_second),
+        }
         cursor.execute(_copied(), values)
         spend = Account.objects.create(tenant=tenant, kind="spend")
         accounts = {"budget": budget.account_id, "spend": spend.id}
@@ -175,9 +178,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         filled = round(time.perf_counter() - began, 1)
         pages = pages_measure(admin, month)
     return {
-        "bench": "money", "charges": options.charges, "filled_s": filled, "goal_ms": GOAL_MS,
-        "pages": pages, "machine": machine(),
-    }  # fmt: skip
+        "bench": "money",
+        "charges": options.charges,
+        "filled_s": filled,
+        "goal_ms": GOAL_MS,
+        "pages": pages,
+        "machine": machine(),
+    }
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -75,9 +75,7 @@ def node_serve(name: str, key: bytes, gpus: int, folder: Path) -> Served:
     node = Node(
         keys=Keys(identity, folder / "identity.json"),
         port=port,
-        store=Store(
-            folder / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time()
-        ),
+        store=Store(folder / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time()),
         handover=Handover(folder / "bookings", (SimulatedUsers(hardware),)),
         bookings=BookingFiles(folder / "bookings"),
         inventory=lambda: inventory_take(host, port),

@@ -60,9 +60,7 @@ def members_make(site: Site, count: int) -> "list[Actor]":
     keys = [made.create(username=name, first_name="Noisy", last_name=name).pk for name in names]
     users = User.objects.filter(pk__in=keys)
     for user in users:
-        Membership.objects.create(
-            tenant=project.tenant, project=project, user=user, role=Role.RESEARCHER
-        )
+        Membership.objects.create(tenant=project.tenant, project=project, user=user, role=Role.RESEARCHER)
     return [actor_by_id(user.id, TENANT) for user in users]
 
 
@@ -132,9 +130,7 @@ def _book(actor: "Actor", chance: random.Random, *, is_pinned: bool) -> None:
     if is_pinned:
         gpus = Gpu.objects.filter(gpu_class="h100").select_related("node").order_by("number")
         ask["pin"] = [chance.choice(list(gpus)).node.name]
-    request = BookingRequest(
-        PROJECT, chance.choice(("standard", "spot")), AskDocument.from_json(ask)
-    )
+    request = BookingRequest(PROJECT, chance.choice(("standard", "spot")), AskDocument.from_json(ask))
     booking_request(actor=actor, request=request, now=timezone.now())
 
 
@@ -202,8 +198,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     seen, before, used = Watched(), _tallies(), processor_seconds(site)
     (busy, total), began = cpu_of_machine(), time.monotonic()
     threads = [
-        threading.Thread(target=neighbour_load, args=(member, options.every, seen))
-        for member in members
+        threading.Thread(target=neighbour_load, args=(member, options.every, seen)) for member in members
     ]
     threads.append(threading.Thread(target=watch, args=(seen,)))
     for thread in threads:
@@ -234,8 +229,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "answers_withheld": _by_why(gone, "answers_withheld:"),
         "most_turns_behind_in_a_row": seen.behind,
         "of_a_core_percent": {
-            name: round(100 * (spent - used.get(name, 0)) / seconds)
-            for name, spent in after.items()
+            name: round(100 * (spent - used.get(name, 0)) / seconds) for name, spent in after.items()
         },
         "machine_busy_percent": round(busy / total * 100, 1),
         "machine": machine(),
@@ -243,9 +237,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _by_why(gone: dict[str, int], prefix: str) -> dict[str, int]:
-    return {
-        name.removeprefix(prefix): count for name, count in gone.items() if name.startswith(prefix)
-    }
+    return {name.removeprefix(prefix): count for name, count in gone.items() if name.startswith(prefix)}
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -100,9 +100,7 @@ class Changes:
         asked = datetime.now(UTC)
         etag = (await self._rest.get(f"/bookings/{number}")).headers["ETag"]
         headers = {"If-Match": etag}
-        answer = await self._rest.patch(
-            f"/bookings/{number}", json={"duration": "PT30M"}, headers=headers
-        )
+        answer = await self._rest.patch(f"/bookings/{number}", json={"duration": "PT30M"}, headers=headers)
         self.answered.append(time.monotonic() - due)
         if answer.status_code != httpx.codes.ACCEPTED:
             raise WrongResult(f"{answer.status_code}: {answer.text}")
@@ -163,9 +161,7 @@ async def are_decided(rest: httpx.AsyncClient) -> bool:
 async def batch(rest: httpx.AsyncClient) -> Body:
     """One batch, with one key."""
     first = _first() + timedelta(days=5)
-    items = [
-        body(SLICES, first + timedelta(minutes=15 * (number // 4)), 900) for number in range(BATCH)
-    ]
+    items = [body(SLICES, first + timedelta(minutes=15 * (number // 4)), 900) for number in range(BATCH)]
     began = time.monotonic()
     await batch_sent(rest, items)
     answered = time.monotonic() - began
@@ -186,9 +182,10 @@ async def offers(rest: httpx.AsyncClient, times: int) -> Body:
         taken = [await booked(rest, asked)]
         while True:
             answer = await rest.post(
-                "/bookings", json=asked,
+                "/bookings",
+                json=asked,
                 headers={"Idempotency-Key": str(uuid4()), "Prefer": "wait=20"},
-            )  # fmt: skip
+            )
             if answer.status_code != httpx.codes.CREATED:
                 break
             taken.append(answer.json()["number"])
@@ -216,9 +213,16 @@ def array() -> Body:
     parents = {names[at]: names[at - PARALLEL] for at in range(PARALLEL, ELEMENTS)}
     other = asks("other", "a", "std", ELEMENT_HOURS, at=MINUTE, owner="eve")
     drawn = Drawn(
-        Policy(1), gpus(2), (), tuple(TIERS.values()), (), (*jobs, other), (),
-        is_plain=False, requests=Requests(parents=parents),
-    )  # fmt: skip
+        Policy(1),
+        gpus(2),
+        (),
+        tuple(TIERS.values()),
+        (),
+        (*jobs, other),
+        (),
+        is_plain=False,
+        requests=Requests(parents=parents),
+    )
     world, cycles = World.of_drawn(drawn), list[float]()
     began = time.process_time()
     for turn in world.turns():

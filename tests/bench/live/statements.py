@@ -74,16 +74,19 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             with multiprocessing.get_context("fork").Pool(1) as pool:
                 files[kind] = pool.apply(_make, (kind, f"{month.starts:%Y-%m}"))
     return {
-        "bench": "statements", "charges": options.charges, "filled_s": filled, "goal_s": GOAL_S,
-        "goal_mb": GOAL_MB, "files": files, "machine": machine(),
-    }  # fmt: skip
+        "bench": "statements",
+        "charges": options.charges,
+        "filled_s": filled,
+        "goal_s": GOAL_S,
+        "goal_mb": GOAL_MB,
+        "files": files,
+        "machine": machine(),
+    }
 
 
 def arguments() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.live.statements", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.live.statements", description=__doc__)
     parser.add_argument("--charges", type=int, default=100_000)
     parser.add_argument("--out", type=Path, default=None, help="folder for statements.json")
     return parser

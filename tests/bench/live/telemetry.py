@@ -106,11 +106,15 @@ def _hardware(gpus: int, tenant: UUID) -> None:
         node = Node.objects.create(name=f"n{first // 8}", rack=rack)
         Gpu.objects.bulk_create(
             Gpu(
-                number=first + index, node=node, index=index, uuid=f"GPU-{first + index}",
-                model=model, gpu_class=gpu_class,
+                number=first + index,
+                node=node,
+                index=index,
+                uuid=f"GPU-{first + index}",
+                model=model,
+                gpu_class=gpu_class,
             )
             for index in range(min(8, gpus - first))
-        )  # fmt: skip
+        )
 
 
 def _timed(times: int, ask: Callable[[], object]) -> dict[str, float]:
@@ -155,9 +159,7 @@ def _questions(tenant: UUID, options: argparse.Namespace) -> dict[str, Any]:
 
         def asked() -> object:
             with tenant_tx(tenant):
-                return use_of_allocations(
-                    allocations=whose, since=since, until=since + lasts, now=NOW
-                )
+                return use_of_allocations(allocations=whose, since=since, until=since + lasts, now=NOW)
 
         return asked
 
@@ -184,9 +186,7 @@ def _work() -> dict[str, Any]:
 
 def arguments() -> argparse.ArgumentParser:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.live.telemetry", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.live.telemetry", description=__doc__)
     parser.add_argument("--gpus", type=int, default=256)
     parser.add_argument("--days", type=int, default=90)
     parser.add_argument("--out", type=Path, default=None, help="folder for telemetry.json")

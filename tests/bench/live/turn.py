@@ -81,14 +81,26 @@ def bookings(lab: "Lab", gpus: list["Gpu"], held: int) -> "Iterator[tuple[Bookin
         length = timedelta(seconds=dice.randint(7_200, 40_000))
         runs = place == 0
         booking = Booking(
-            id=uuid4(), tenant=lab.tenant, project=lab.project, owner_id=lab.actor.user_id,
-            number=1_000_000 + number, tier_id=("standard", "spot")[number % 2],
+            id=uuid4(),
+            tenant=lab.tenant,
+            project=lab.project,
+            owner_id=lab.actor.user_id,
+            number=1_000_000 + number,
+            tier_id=("standard", "spot")[number % 2],
             ask=an_ask(hours=length.total_seconds() / 3600).to_json(),
-            duration_seconds=int(length.total_seconds()), not_before=at, submitted=at,
-            state="active" if runs else "scheduled", planned_starts=at, planned_ends=at + length,
-            planned_class="h100", price_version=1, price_per_hour=PRICE, hold_amount=PRICE,
-            ready_at=at if runs else None, checked_in_at=at if runs else None,
-        )  # fmt: skip
+            duration_seconds=int(length.total_seconds()),
+            not_before=at,
+            submitted=at,
+            state="active" if runs else "scheduled",
+            planned_starts=at,
+            planned_ends=at + length,
+            planned_class="h100",
+            price_version=1,
+            price_per_hour=PRICE,
+            hold_amount=PRICE,
+            ready_at=at if runs else None,
+            checked_in_at=at if runs else None,
+        )
         state = "active" if runs else "planned"
         yield booking, a_row(booking, gpu, starts=at, ends=at + length, state=state)
         at += length
@@ -114,12 +126,17 @@ def site_make(held: int) -> "Lab":
         )
         gpus = Gpu.objects.bulk_create(
             Gpu(
-                number=node * 8 + index, node=nodes[node], index=index, uuid=f"{node}-{index}",
-                model=model, gpu_class=model.gpu_class, domain=0,
+                number=node * 8 + index,
+                node=nodes[node],
+                index=index,
+                uuid=f"{node}-{index}",
+                model=model,
+                gpu_class=model.gpu_class,
+                domain=0,
             )
             for node in range(len(nodes))
             for index in range(8)
-        )  # fmt: skip
+        )
         made = list(bookings(lab, gpus, held))
         Booking.objects.bulk_create((each for each, _ in made), batch_size=500)
         Allocation.objects.bulk_create((row for _, row in made), batch_size=500)
@@ -143,9 +160,7 @@ def turns(lab: "Lab", count: int) -> list[Watch]:
     for number in range(count):
         now = NOW + timedelta(seconds=7 * number)
         with as_system():
-            booking_request(
-                actor=lab.actor, request=a_booking_request(lab.project, an_ask(hours=3)), now=now
-            )
+            booking_request(actor=lab.actor, request=a_booking_request(lab.project, an_ask(hours=3)), now=now)
         watch = Watch()
         with ExitStack() as stack:
             for name, part in PARTS.items():

@@ -65,9 +65,7 @@ async def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         with solver_stopped(site):
             made = (await pages.post("/bookings", json=REQUEST_TEXT)).raise_for_status().json()
             began, gate = time.monotonic(), asyncio.Semaphore(ARRIVING)
-            waiters = [
-                asyncio.create_task(_one(site, made["id"], gate)) for _ in range(options.waiters)
-            ]
+            waiters = [asyncio.create_task(_one(site, made["id"], gate)) for _ in range(options.waiters)]
             await asyncio.sleep(0)
             arrived = await _all_wait(pages, gate, median(before), began)
             during = await _page_times(pages, PAGE_SECONDS)
@@ -118,9 +116,7 @@ async def _one(site: Site, booking: str, gate: asyncio.Semaphore) -> Answer:
     return Answer(int(said.split()[1]), json.loads(body).get("state", ""), at)
 
 
-async def _all_wait(
-    rest: httpx.AsyncClient, gate: asyncio.Semaphore, usual: float, began: float
-) -> float:
+async def _all_wait(rest: httpx.AsyncClient, gate: asyncio.Semaphore, usual: float, began: float) -> float:
     """Seconds until all of them are sent and pages are as quick as before: then nobody is still on
     the way to a thread."""
     for _ in range(ARRIVING):

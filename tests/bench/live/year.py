@@ -119,9 +119,7 @@ WORKS: Mapping[str, tuple[int, tuple[Work, ...]]] = {
 MONEY = Decimal(1_000_000)
 
 
-def acts(
-    people: "People", load: float, since: datetime, until: datetime
-) -> "Iterator[TimedAction]":
+def acts(people: "People", load: float, since: datetime, until: datetime) -> "Iterator[TimedAction]":
     """Yields all actions of people, the same in each run."""
     dice = random.Random("a busy site")  # noqa: S311 (not for secrets)
     number = 0
@@ -156,9 +154,7 @@ def _life(
     if fate == "release":
         yield TimedAction(starts + length * 3 / 5, owner_does(booking_release, key))
     elif fate == "cancel":
-        yield TimedAction(
-            at + (starts - at) / 2 + timedelta(minutes=2), owner_does(booking_cancel, key)
-        )
+        yield TimedAction(at + (starts - at) / 2 + timedelta(minutes=2), owner_does(booking_cancel, key))
     elif fate == "extend":
         yield TimedAction(starts + length * 3 / 5, owner_does(_booking_extends, key))
 
@@ -181,10 +177,12 @@ def _words(node: "DemoNode", now: datetime) -> "Iterator[StreamMessage]":
         yield node._signed(wire.Telemetry(sent_at=at, samples=samples, seq=node._readings))
     yield node._signed(
         wire.Heartbeat(
-            seq=node._readings, observed_generation=node._generation,
-            sent_at=int(now.timestamp()), epoch=node._epoch,
+            seq=node._readings,
+            observed_generation=node._generation,
+            sent_at=int(now.timestamp()),
+            epoch=node._epoch,
         )
-    )  # fmt: skip
+    )
 
 
 def _samples(node: "DemoNode", at: int) -> "Iterator[wire.Sample]":
@@ -201,21 +199,31 @@ def _samples(node: "DemoNode", at: int) -> "Iterator[wire.Sample]":
         yield _sample(uuid, None, None, None, at)
 
 
-def _sample(
-    gpu: str, key: str | None, slot: int | None, size: int | None, at: int
-) -> "wire.Sample":
+def _sample(gpu: str, key: str | None, slot: int | None, size: int | None, at: int) -> "wire.Sample":
     import wire  # noqa: PLC0415
 
     busy = key is not None
     return wire.Sample(
-        gpu=gpu, slot=slot, size=size, allocation=key,
+        gpu=gpu,
+        slot=slot,
+        size=size,
+        allocation=key,
         utilisation=at // EVERY_S % 60 + 40 if busy else 0,
-        memory_used_mb=50_000 if busy else 0, memory_total_mb=81_559,
-        power_mw=400_000 + at % 50_000 if busy else 60_000, temperature_c=61,
-        processes=1 if busy else 0, bandwidth=40 if busy else 0, tensor=30 if busy else 0,
-        sm_mhz=1_755, throttle=0, pcie_rx_kb=at % 5_000, pcie_tx_kb=at % 7_000,
-        nvlink_rx_kb=at % 90_000, nvlink_tx_kb=at % 80_000, energy_mj=at * 400,
-    )  # fmt: skip
+        memory_used_mb=50_000 if busy else 0,
+        memory_total_mb=81_559,
+        power_mw=400_000 + at % 50_000 if busy else 60_000,
+        temperature_c=61,
+        processes=1 if busy else 0,
+        bandwidth=40 if busy else 0,
+        tensor=30 if busy else 0,
+        sm_mhz=1_755,
+        throttle=0,
+        pcie_rx_kb=at % 5_000,
+        pcie_tx_kb=at % 7_000,
+        nvlink_rx_kb=at % 90_000,
+        nvlink_tx_kb=at % 80_000,
+        energy_mj=at * 400,
+    )
 
 
 def sweeps(now: datetime) -> None:
@@ -302,10 +310,9 @@ def happened(half: datetime) -> dict[str, Any]:
     ran = (Allocation.State.ACTIVE, Allocation.State.RELEASING, Allocation.State.ENDED)
     runs = Allocation.objects.filter(state__in=ran, period__overlap=(half, UNTIL))
     hours = sum(
-        (min(row.period.upper, UNTIL) - max(row.period.lower, half))
-        / timedelta(hours=1) * row.size / 8
+        (min(row.period.upper, UNTIL) - max(row.period.lower, half)) / timedelta(hours=1) * row.size / 8
         for row in runs
-    )  # fmt: skip
+    )
     by_outcome = new.values_list("outcome").annotate(n=Count("id"))
     return {
         "bookings_a_day": round(new.count() / days),
@@ -357,8 +364,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         servers.valkey_ensure()
         with as_owner():
             result = live(options, servers)
-    return {"bench": "year", "days": options.days, "load": options.load, **result,
-            "machine": machine()}  # fmt: skip
+    return {"bench": "year", "days": options.days, "load": options.load, **result, "machine": machine()}
 
 
 def arguments() -> argparse.ArgumentParser:

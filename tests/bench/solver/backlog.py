@@ -99,9 +99,7 @@ class Outcome:
 def product_run(jobs: list[Job]) -> Outcome:
     """The product: `solve` at each event and every five minutes."""
     fleet = tuple(gpu for n in range(NODES) for gpu in gpus(8, node=f"n{n}", rack=f"r{n % 2}"))
-    limits = tuple(
-        a_limit(tenant, sure, borrow=None, weight=1) for tenant, sure in GUARANTEES.items()
-    )
+    limits = tuple(a_limit(tenant, sure, borrow=None, weight=1) for tenant, sure in GUARANTEES.items())
     tiers = tuple(TIERS.values())
     drawn = Drawn(Policy(1), fleet, (), tiers, limits, tuple(jobs), (), is_plain=True)
     return world_play(World.of_drawn(drawn), jobs)
@@ -258,9 +256,7 @@ def _slurm_place(peer: Peer, run: Run, reserved: int | None, *, is_own: bool) ->
     elif is_own and count > peer.free + peer.coming:
         peer.preempt(
             count - peer.free - peer.coming,
-            lambda r: (
-                r.job.tier.pausable and not r.is_own and peer.now - (r.since or 0) >= PROTECTED
-            ),
+            lambda r: r.job.tier.pausable and not r.is_own and peer.now - (r.since or 0) >= PROTECTED,
         )
 
 
@@ -352,9 +348,7 @@ def plot(rows: list[dict[str, object]], path: Path) -> None:
     """Mean waits by tier as adjacent bars, as SVG."""
     kinds = ["inside a guarantee", "prem", "std", "flex", "spot"]
     colours = ("#2563eb", "#9ca3af", "#d1a054")
-    lines = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 300" font-family="sans-serif">'
-    ]
+    lines = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 300" font-family="sans-serif">']
     values = {
         (str(row["policy"]), kind): row["wait_minutes"].get(kind, {"mean": 0})["mean"]  # type: ignore[attr-defined]
         for row in rows

@@ -190,9 +190,7 @@ def worlds_run(options: argparse.Namespace, say: Callable[[dict[str, object]], N
         for seed in range(1, options.worlds + 1):
             world = World.of(seed)
             tiers = [tier.slug for tier in world.drawn.tiers if not tier.pausable]
-            policy = replace(
-                world.drawn.policy, borrow_windows=policy_of(seconds, tiers).borrow_windows
-            )
+            policy = replace(world.drawn.policy, borrow_windows=policy_of(seconds, tiers).borrow_windows)
             world = World.of_drawn(replace(world.drawn, policy=policy))
             outcome = world_play(world, world.drawn.jobs)
             pauses += outcome.pauses
@@ -202,9 +200,15 @@ def worlds_run(options: argparse.Namespace, say: Callable[[dict[str, object]], N
                     minutes = (outcome.started[job.name] - max(job.at, job.earliest)) / 60
                     waits.setdefault("paused" if job.tier.pausable else "never", []).append(minutes)
         means = {kind: round(statistics.mean(each), 1) for kind, each in sorted(waits.items())}
-        say({"worlds": options.worlds, "policy": f"borrows for {window}",
-             "mean_wait_minutes": means, "pauses": pauses,
-             "gpu_hours": round(used / HOUR)})  # fmt: skip
+        say(
+            {
+                "worlds": options.worlds,
+                "policy": f"borrows for {window}",
+                "mean_wait_minutes": means,
+                "pauses": pauses,
+                "gpu_hours": round(used / HOUR),
+            }
+        )
 
 
 def main() -> None:

@@ -118,9 +118,7 @@ def _gang(name: str, tenant: str, gang: list[Gpu], tier: Tier, chance: random.Ra
     ]
 
 
-def request_of(
-    number: int, classes: int, pausable: float, chance: random.Random, *, split: bool
-) -> Request:
+def request_of(number: int, classes: int, pausable: float, chance: random.Random, *, split: bool) -> Request:
     """One booking that waits."""
     name = f"h{chance.randrange(classes):02}"
     tenant, tier = tenant_of(chance, name, split=split), tier_of(chance, pausable)
@@ -142,9 +140,7 @@ def request_of(
     )
 
 
-def site_of(
-    count: int, bookings: int, classes: int, pausable: float, *, split: bool = False
-) -> Snapshot:
+def site_of(count: int, bookings: int, classes: int, pausable: float, *, split: bool = False) -> Snapshot:
     """The same site for the same numbers. With `split` each class has tenants of its own."""
     chance = random.Random(7)  # noqa: S311  a made-up site, the same each time
     fleet = fleet_of(count, classes)
@@ -166,9 +162,7 @@ def site_of(
         MODELS,
         fleet,
         held_of(fleet, pausable, chance, split=split),
-        tuple(
-            request_of(number, classes, pausable, chance, split=split) for number in range(bookings)
-        ),
+        tuple(request_of(number, classes, pausable, chance, split=split) for number in range(bookings)),
         (),
         limits,
         tiers=tuple(TIERS.values()),
@@ -218,9 +212,7 @@ def one_more(site: Snapshot, classes: int, *, is_first: bool, split: bool = Fals
     chance = random.Random(13)  # noqa: S311  a made-up booking
     request = request_of(999_999, classes, 0.0, chance, split=split)
     submitted = site.now - 7 * HOUR if is_first else site.now
-    request = replace(
-        request, earliest=site.now, submitted=submitted, priority=90 if is_first else 1
-    )
+    request = replace(request, earliest=site.now, submitted=submitted, priority=90 if is_first else 1)
     return replace(site, requests=(*site.requests, request))
 
 

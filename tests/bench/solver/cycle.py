@@ -59,9 +59,7 @@ def a_fleet(count: int) -> tuple[Gpu, ...]:
         gpu_class, model = CLASSES[number % len(CLASSES)]
         domains = None if model == L40S.slug else 1
         mode = MODES[number // 4 % 3] if gpu_class == "a100" else None
-        node = gpus(
-            8, gpu_class, model, node=f"n{number:04}", rack=f"r{number // 4:03}", domains=domains
-        )
+        node = gpus(8, gpu_class, model, node=f"n{number:04}", rack=f"r{number // 4:03}", domains=domains)
         nodes.append(tuple(replace(gpu, mode=mode) for gpu in node))
     return tuple(gpu for node in nodes for gpu in node)
 

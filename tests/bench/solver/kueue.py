@@ -118,9 +118,7 @@ class Seen:
 
 def run(scale: Scale, wanted: list[Request], every: int, *, charge: bool) -> Seen:
     """Runs until every workload has finished."""
-    policy = Policy(
-        1, grid=1, freeze_horizon=every, horizon=400_000, age_step=1_000_000, half_life=10_000
-    )
+    policy = Policy(1, grid=1, freeze_horizon=every, horizon=400_000, age_step=1_000_000, half_life=10_000)
     simulation = Simulation(a_site(scale), policy, wanted, every=every)
     seen, no_sooner = Seen(), 0
     while not simulation.is_over:

@@ -71,9 +71,7 @@ class Site:
 
     def start_by_moving(self, number: int, profile: str, most: int) -> int | None:
         """Places a slice after at most `most` moves; returns the number of moves."""
-        room = make_room(
-            self.pool, self.demand(profile), self.busy, tuple(self.live.values()), most
-        )
+        room = make_room(self.pool, self.demand(profile), self.busy, tuple(self.live.values()), most)
         if room is None:
             return None
         owners = {each: owner for owner, each in self.live.items()}
@@ -134,9 +132,7 @@ def stream(mix: tuple[float, ...], gpu_count: int, load: float, count: int, seed
     return Stream(times, asks, chance.exponential(1.0, count))
 
 
-def churned(
-    gpu_count: int, mix: tuple[float, ...], come: Stream, budget: float
-) -> tuple[float, float]:
+def churned(gpu_count: int, mix: tuple[float, ...], come: Stream, budget: float) -> tuple[float, float]:
     """The share of requested slots that was allocated, after a warm-up, and moves per arrival."""
     site, moves, asked, given = Site(pool_of(gpu_count, mix)), 0, 0, 0
     ends: list[tuple[float, int]] = []
@@ -286,9 +282,14 @@ def peers_rows(asked: argparse.Namespace) -> list[dict[str, object]]:
     peers: Any = peers_of(asked.peers)
     peers.MIXES = {name: list(MIXES[name]) for name in asked.mix}
     rows = argparse.Namespace(
-        gpus=asked.gpus, seeds=asked.seeds, demand=1.3, load=[asked.load],
-        arrivals=asked.arrivals, requests=asked.requests, no_oracle=True,
-    )  # fmt: skip
+        gpus=asked.gpus,
+        seeds=asked.seeds,
+        demand=1.3,
+        load=[asked.load],
+        arrivals=asked.arrivals,
+        requests=asked.requests,
+        no_oracle=True,
+    )
     found: list[dict[str, object]] = getattr(peers, asked.experiment)(rows)
     return found
 

@@ -32,9 +32,7 @@ def requests(count: int, hours: int, chance: Random) -> list[Request]:
         many = chance.choice((1, 1, 1, 2, 4)) if shape is None else 1
         ask = an_ask(many, profile=shape, together="node", required=many > 1)
         length, starts = chance.choice((1, 2, 4, 8)), chance.randint(1, hours)
-        found.append(
-            a_request(f"b{number:05}", ask, hours=length, earliest=starts * HOUR, fixed=True)
-        )
+        found.append(a_request(f"b{number:05}", ask, hours=length, earliest=starts * HOUR, fixed=True))
     return found
 
 

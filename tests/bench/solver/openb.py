@@ -132,9 +132,7 @@ class Moves:
         return found
 
 
-def replay(
-    nodes: list[Row], pods: list[Row], order: npt.NDArray[np.int64], percent: float
-) -> dict[str, Any]:
+def replay(nodes: list[Row], pods: list[Row], order: npt.NDArray[np.int64], percent: float) -> dict[str, Any]:
     """Runs the product once; times in milliseconds for a decision with its bookkeeping."""
     classes = tuple(sorted({node["model"] for node in nodes}))
     asks = [ask_of(pod, classes) for pod in pods]
@@ -166,9 +164,7 @@ def capacity_of(nodes: list[Row]) -> int:
     return sum(int(node["gpu"]) for node in nodes) * WHOLE_SHARE
 
 
-def product_rows(
-    pods: list[Row], nodes: list[Row], asked: argparse.Namespace
-) -> Iterator[dict[str, Any]]:
+def product_rows(pods: list[Row], nodes: list[Row], asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row per seed; with growth a second one for twice the nodes."""
     for seed in asked.seeds:
         first: dict[str, Any] | None = None

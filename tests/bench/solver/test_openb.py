@@ -100,9 +100,7 @@ def test_what_cannot_be_read_is_said_in_one_line(
     assert "\n" not in str(stop.value)
 
 
-def test_tasks_are_drawn_again_until_enough_is_asked_for_and_sorted_ones_come_largest_first() -> (
-    None
-):
+def test_tasks_are_drawn_again_until_enough_is_asked_for_and_sorted_ones_come_largest_first() -> None:
     pods = [a_task(1, 300), a_task(1), a_task(4), a_task(2)]
     for order in ("shuffle", "sorted"):
         sizes = [

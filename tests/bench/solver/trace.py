@@ -108,9 +108,7 @@ def ask_of(row: Row, classes: tuple[str, ...]) -> Ask:
     )
 
 
-def arrivals(
-    pods: list[Row], capacity: int, ratio: float, order: str, seed: int
-) -> npt.NDArray[np.int64]:
+def arrivals(pods: list[Row], capacity: int, ratio: float, order: str, seed: int) -> npt.NDArray[np.int64]:
     """The list of tasks, trimmed or drawn again until it asks for `ratio` × the capacity.
 
     The same numbers from the same seeds as the published simulators' protocol.

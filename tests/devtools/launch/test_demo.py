@@ -116,9 +116,7 @@ def test_ctrl_c_stops_everything_and_the_next_start_is_quick(var: Path) -> None:
 
 # A minute of processor time: it lives through the past of a second site.
 @pytest.mark.long
-def test_a_second_demo_runs_beside_the_first(
-    demo: Demo, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_second_demo_runs_beside_the_first(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("second") / "var"
     second = Demo(folder)
     try:

@@ -30,8 +30,7 @@ def test_data_of_other_migrations_names_the_way_out_and_nothing_is_migrated(
 ) -> None:
     with as_role("portal_owner"), connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO django_migrations (app, name, applied)"
-            " VALUES ('billing', '0002_ledger', now())"
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('billing', '0002_ledger', now())"
         )
     called: list[str] = []
     monkeypatch.setattr(prepare, "call_command", lambda name, **_: called.append(name))

@@ -158,9 +158,7 @@ def test_children_die_with_a_launcher_that_is_killed(launch: Launch, tmp_path: P
 
 
 @pytest.mark.faults
-def test_a_deaf_child_of_a_killed_launcher_is_ended_by_the_next_start(
-    launch: Launch, tmp_path: Path
-) -> None:
+def test_a_deaf_child_of_a_killed_launcher_is_ended_by_the_next_start(launch: Launch, tmp_path: Path) -> None:
     process = launch(DEAF)
     read_until(process, "here")
     (child,) = children_of(tmp_path)

@@ -42,9 +42,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def installed(
-    servers: Servers, django_db_setup: None, django_db_blocker: DjangoDbBlocker
-) -> Iterator[Site]:
+def installed(servers: Servers, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Site]:
     """Servers without faults, but for those of a test's servers; each test undoes what it does."""
     with (
         psycopg.connect(servers.admin_dsn, autocommit=True) as admin,
@@ -305,16 +303,13 @@ def test_a_fault_is_found_and_named(site: Site, name: str) -> None:
 
 
 def test_one_server_by_two_names_is_seen_through(site: Site) -> None:
-    site.settings.AGENTS_REDIS_URL = site.settings.BROKER_REDIS_URL.replace(
-        "127.0.0.1", "localhost"
-    )
+    site.settings.AGENTS_REDIS_URL = site.settings.BROKER_REDIS_URL.replace("127.0.0.1", "localhost")
     assert "name the same server" in found()["portal.E202"]
 
 
 def test_a_bare_database_of_another_encoding_is_not_the_portals(site: Site) -> None:
     site.admin.execute(
-        "CREATE DATABASE bare TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'"
-        " LOCALE_PROVIDER libc"
+        "CREATE DATABASE bare TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C' LOCALE_PROVIDER libc"
     )
     own = connection.settings_dict["NAME"]
     connection.close()

@@ -84,8 +84,7 @@ def test_the_image_can_read_the_settings_while_it_is_built() -> None:
     given = dict(re.findall(r"(\w+)=(\"\$\([^)]*\)\)\"|\S+)", step))
     assert len(given) > 3
     settled = {
-        name: sha256(name.encode()).hexdigest() if "$(" in value else value
-        for name, value in given.items()
+        name: sha256(name.encode()).hexdigest() if "$(" in value else value for name, value in given.items()
     }
     done = subprocess.run(
         [sys.executable, "-c", "import portal.settings"],
@@ -110,9 +109,7 @@ def launched() -> dict[str, Any]:
 def test_a_program_is_started_with_the_launchers_environment(program: PortalProgram) -> None:
     service, local = SERVICES[program.name], launched()[program.name]
     environment = service["environment"]
-    assert (
-        environment.keys() - COMPOSE_ONLY == local.environment.keys() - LAUNCHER_ONLY - COMPOSE_ONLY
-    )
+    assert environment.keys() - COMPOSE_ONLY == local.environment.keys() - LAUNCHER_ONLY - COMPOSE_ONLY
     assert f"//{program.role}:" in environment["DATABASE_URL"]
     assert {name: environment[name] for name in program.settings} == program.settings
     words = shlex.split(service["command"])
@@ -181,9 +178,7 @@ def test_all_that_the_file_names_is_in_it() -> None:
 
 
 def test_no_web_process_knows_what_nodes_keys_are_made_of() -> None:
-    knows = {
-        name for name, program in launched().items() if "AGENTS_MASTER_KEY" in program.environment
-    }
+    knows = {name for name, program in launched().items() if "AGENTS_MASTER_KEY" in program.environment}
     assert knows == launched().keys() - {"web"}
 
 

@@ -14,9 +14,15 @@ pytestmark = pytest.mark.turn
 # Those of the stores are tested with stores (test_checks.py); models and addresses are checked
 # whenever a command starts.
 TAGS = (
-    "security", "caches", "commands", "compatibility", "files", "staticfiles", "templates",
+    "security",
+    "caches",
+    "commands",
+    "compatibility",
+    "files",
+    "staticfiles",
+    "templates",
     "translation",
-)  # fmt: skip
+)
 
 
 def production() -> dict[str, str]:

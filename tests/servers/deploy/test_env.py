@@ -40,9 +40,7 @@ def test_a_missing_value_without_default_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("value", ["too-brief", "django-insecure-" + SECRET, "changeme" * 8])
-def test_a_weak_secret_is_refused_and_never_repeated(
-    monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+def test_a_weak_secret_is_refused_and_never_repeated(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("KEY", value)
     with pytest.raises(env.BadSetting) as refusal:
         env.env_secret("KEY")
@@ -101,9 +99,7 @@ def test_a_mail_server_is_an_address(
     monkeypatch.setenv("MAIL_URL", url)
     found = env.env_mail("MAIL_URL")
     assert found is not None
-    assert (
-        found.host, found.port, found.user, found.password, found.security, found.folder
-    ) == parts  # fmt: skip
+    assert (found.host, found.port, found.user, found.password, found.security, found.folder) == parts
     assert found.password not in repr(found) or not found.password
 
 

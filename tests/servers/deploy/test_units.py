@@ -55,9 +55,7 @@ def test_a_unit_starts_what_the_launcher_starts(program: PortalProgram) -> None:
     assert rest[::2] == (["--host", "--port"] if program.listens else [])
     assert not program.listens or rest[1] == "127.0.0.1"
     environment = dict(
-        word.split("=")
-        for text in lines(unit(program.name), "Environment")
-        for word in text.split()
+        word.split("=") for text in lines(unit(program.name), "Environment") for word in text.split()
     )
     assert environment == program.settings
     secrets = lines(unit(program.name), "EnvironmentFile")
@@ -94,9 +92,7 @@ def test_systemd_understands_the_units_and_finds_them_closed(tmp_path: Path) -> 
         ["verify", "--man=no", *units],
         ["security", "--no-pager", "--offline=true", f"--threshold={EXPOSURE}", *units[:-1]],
     ):
-        done = subprocess.run(
-            ["systemd-analyze", *words], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
 
 
@@ -119,9 +115,7 @@ def test_systemd_understands_the_units_of_a_node(name: str, tmp_path: Path) -> N
         ["verify", "--man=no", str(file)],
         ["security", "--no-pager", "--offline=true", f"--threshold={EXPOSED[name]}", str(file)],
     ):
-        done = subprocess.run(
-            ["systemd-analyze", *words], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), done.stdout[-4000:]
 
 

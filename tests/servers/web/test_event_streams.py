@@ -127,9 +127,7 @@ async def test_streams_hold_no_thread_and_give_each_its_own_events(web: Web) -> 
 
         open_ones = asyncio.Semaphore(0)
         crowd = [
-            asyncio.create_task(follower(token))
-            for token in (first, second)
-            for _ in range(MOST_OF_TOKEN)
+            asyncio.create_task(follower(token)) for token in (first, second) for _ in range(MOST_OF_TOKEN)
         ]
         for _ in crowd:
             await asyncio.wait_for(open_ones.acquire(), 20)

@@ -51,9 +51,7 @@ class Work:
         self.batches.append(numbers)
         self.began.set()
         assert self.go.wait(10)
-        return [
-            None if each is None else HttpResponse(str(each)) for each in self._doubled(numbers)
-        ]
+        return [None if each is None else HttpResponse(str(each)) for each in self._doubled(numbers)]
 
     async def _in_thread(
         self, answer: Callable[..., HttpResponseBase], *arguments: object
@@ -196,9 +194,7 @@ def post(
 ) -> "asyncio.Task[httpx.Response]":
     """Sends a booking."""
     headers = {"Idempotency-Key": key}
-    return asyncio.create_task(
-        rest.post("/api/v1/bookings", json={**REQUEST, **changes}, headers=headers)
-    )
+    return asyncio.create_task(rest.post("/api/v1/bookings", json={**REQUEST, **changes}, headers=headers))
 
 
 @pytest.fixture

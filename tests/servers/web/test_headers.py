@@ -94,9 +94,7 @@ def test_a_refusal_before_django_has_the_headers(live_portal: str, path: str) ->
 
 @pytest.mark.parametrize("path", ["/t/helix/bookings", "/api/v1/quotes"])
 @pytest.mark.parametrize("headers", [[], [(b"x-fragment", b"1")]])
-def test_a_refusal_of_costly_work_has_the_headers(
-    path: str, headers: list[tuple[bytes, bytes]]
-) -> None:
+def test_a_refusal_of_costly_work_has_the_headers(path: str, headers: list[tuple[bytes, bytes]]) -> None:
     refused = Refused("too_many_requests", "Wait.", numbers={"retry_after_seconds": 1})
     answer = _refusal({"path": path, "headers": headers}, refused)
     found = httpx.Headers([(name.decode(), said.decode()) for name, said in answer.headers])

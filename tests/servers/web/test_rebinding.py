@@ -96,9 +96,13 @@ def _provider(url: str) -> None:
 
 def _hook(url: str) -> None:
     hook_post(
-        url, data={}, key=UUID(int=1), secrets=(SECRET,), timeout_ms=5_000,
+        url,
+        data={},
+        key=UUID(int=1),
+        secrets=(SECRET,),
+        timeout_ms=5_000,
         now=datetime(2026, 11, 2, tzinfo=UTC),
-    )  # fmt: skip
+    )
 
 
 def _receiver(url: str) -> None:

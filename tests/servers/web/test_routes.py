@@ -34,9 +34,7 @@ def test_every_route_is_that_of_django_with_its_own_id() -> None:
 def test_the_route_of_an_object_that_was_looked_at_is_kept_like_that_of_none() -> None:
     """The time of an answer would tell which ids were used before."""
     _kept_route.cache_clear()
-    first, never = (
-        f"/api/v1/bookings/bk_{UUID(int=each).hex}" for each in (0xA7 << 90, 0xB9 << 90)
-    )
+    first, never = (f"/api/v1/bookings/bk_{UUID(int=each).hex}" for each in (0xA7 << 90, 0xB9 << 90))
     route_of_path(first)
     before = _kept_route.cache_info()
     assert route_of_path(never).kwargs != route_of_path(first).kwargs

@@ -55,9 +55,7 @@ async def answered(port: int, *parts: bytes, pause: float = 0.1) -> bytes:
 
 
 @pytest.mark.parametrize("parts", [(), (b"GET / HTTP/1.1\r\n",), (b"GET", b" /", b" HTTP")])
-async def test_a_head_that_does_not_come_ends_the_connection(
-    port: int, parts: tuple[bytes, ...]
-) -> None:
+async def test_a_head_that_does_not_come_ends_the_connection(port: int, parts: tuple[bytes, ...]) -> None:
     assert (await answered(port, *parts)).startswith(b"HTTP/1.1 408 ")
 
 

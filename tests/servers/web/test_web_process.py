@@ -50,11 +50,19 @@ def test_it_is_ready_when_database_and_redis_answer(live_portal: str) -> None:
 @pytest.mark.parametrize(
     "origin",
     [
-        "https://evil.example", "{http}://{host}", "{http}://{host}:9", "{http}://{host}:{port}9",
-        "https://{host}:{port}", "http://127.0.0.1:{port}", "http://evil.example:{port}", "null",
-        "http://evil@{host}:{port}", "http://{host}:{port}/", None,
+        "https://evil.example",
+        "{http}://{host}",
+        "{http}://{host}:9",
+        "{http}://{host}:{port}9",
+        "https://{host}:{port}",
+        "http://127.0.0.1:{port}",
+        "http://evil.example:{port}",
+        "null",
+        "http://evil@{host}:{port}",
+        "http://{host}:{port}/",
+        None,
     ],
-)  # fmt: skip
+)
 def test_a_socket_from_another_origin_is_refused(live_portal: str, origin: str | None) -> None:
     """Another port is another origin, and cookies go there all the same."""
     address = live_portal.replace("http", "ws") + "/ws/anything"
@@ -65,9 +73,7 @@ def test_a_socket_from_another_origin_is_refused(live_portal: str, origin: str |
     assert refusal.value.response.status_code == 403
 
 
-def test_it_lives_through_the_loss_of_its_database_sessions(
-    live_portal: str, real_db: Servers
-) -> None:
+def test_it_lives_through_the_loss_of_its_database_sessions(live_portal: str, real_db: Servers) -> None:
     assert headers_of(f"{live_portal}/readyz")[0] == 200
     real_db.database_renew()
     assert headers_of(f"{live_portal}/readyz")[0] == 200

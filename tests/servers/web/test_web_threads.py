@@ -47,9 +47,7 @@ def sessions(servers: Servers) -> int:
     return int(row[0])
 
 
-def test_more_at_once_than_there_are_threads_wait_and_are_answered(
-    small_web: int, real_db: Servers
-) -> None:
+def test_more_at_once_than_there_are_threads_wait_and_are_answered(small_web: int, real_db: Servers) -> None:
     with ThreadPoolExecutor(24) as crowd:
         assert set(crowd.map(status_of, [small_web] * 96)) == {200}
     # Each thread has kept its connection, and there was none without a thread.

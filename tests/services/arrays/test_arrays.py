@@ -103,9 +103,7 @@ def run(array: BookingArray, index: int, state: State, result: str = "") -> None
 
 def booked(lab: Lab, actor: Actor, now: datetime) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_request(
-            actor=actor, request=a_booking_request(lab.project, ONE_HOUR), now=now
-        )
+        return booking_request(actor=actor, request=a_booking_request(lab.project, ONE_HOUR), now=now)
 
 
 def test_elements_enter_the_queue_one_after_the_other_and_end_as_one(
@@ -228,9 +226,7 @@ def test_an_array_stops_after_failures_and_gives_the_rest_of_its_money_back(lab:
     with as_system():
         texts = BookingEvent.objects.filter(booking__array=array, kind="array_failures")
         # The second failure is announced an hour later.
-        assert [each.text for each in texts] == [
-            f"1 of 10 elements of the array {array.label} have failed."
-        ]
+        assert [each.text for each in texts] == [f"1 of 10 elements of the array {array.label} have failed."]
     run(array, 3, State.ENDED)
     advanced(NOW + HOUR)
     with as_system():

@@ -123,8 +123,10 @@ def test_a_booking_that_meets_a_rule_waits_with_all_its_money_held(lab: Lab, lea
     constraints_now()
     after = stored(big)
     assert (after.state, after.submitted, after.approved_hash) == (
-        State.REQUESTED, NOW, approval.digest,
-    )  # fmt: skip
+        State.REQUESTED,
+        NOW,
+        approval.digest,
+    )
     assert held(lab) == Decimal("124.80")
     with as_system():
         kinds = list(BookingEvent.objects.filter(booking=big).values_list("kind", flat=True))
@@ -143,9 +145,7 @@ def test_three_bookings_of_forty_are_counted_together(lab: Lab, lead: Actor) -> 
     assert booked(lab, 1).state == State.REQUESTED
 
 
-def test_only_another_person_with_the_role_decides_exactly_what_was_asked(
-    lab: Lab, lead: Actor
-) -> None:
+def test_only_another_person_with_the_role_decides_exactly_what_was_asked(lab: Lab, lead: Actor) -> None:
     approval = asked(booked(lab))
     outsider = a_lab("other")
     their_lead = an_actor(a_member(outsider.project, Role.LEAD))
@@ -290,8 +290,7 @@ def test_a_window_that_begins_before_anybody_can_decide_is_refused(lab: Lab, lea
 FORBIDDEN = {
     "the asker decides": (
         "approval_by_another|needs the act",
-        "UPDATE allocation_approval SET state = 'approved', decided = asked,"
-        " decided_by_id = asker_id",
+        "UPDATE allocation_approval SET state = 'approved', decided = asked, decided_by_id = asker_id",
     ),
     "nobody declines": (
         "approval_decided_in_time",
@@ -299,13 +298,11 @@ FORBIDDEN = {
     ),
     "the asker declines": (
         "approval_by_another",
-        "UPDATE allocation_approval SET state = 'declined', decided = asked,"
-        " decided_by_id = asker_id",
+        "UPDATE allocation_approval SET state = 'declined', decided = asked, decided_by_id = asker_id",
     ),
     "no act": (
         "needs the act",
-        "UPDATE allocation_approval SET state = 'approved', decided = asked,"
-        " decided_by_id = {lead}",
+        "UPDATE allocation_approval SET state = 'approved', decided = asked, decided_by_id = {lead}",
     ),
     "the asker acts": (
         "nobody decides their own",
@@ -315,8 +312,7 @@ FORBIDDEN = {
     ),
     "too late": (
         "approval_decided_in_time",
-        "UPDATE allocation_approval SET state = 'declined', decided = decide_by,"
-        " decided_by_id = {lead}",
+        "UPDATE allocation_approval SET state = 'declined', decided = decide_by, decided_by_id = {lead}",
     ),
     "another hash": (
         "keeps the digests",
@@ -411,9 +407,7 @@ def test_the_effect_on_a_budget_is_what_its_days_hold(lab: Lab, lead: Actor) -> 
     assert (card.budget.before, card.budget.left) == ("€100.00", "€71.20")
 
 
-def test_those_who_may_decide_get_one_mail_with_a_link(
-    lab: Lab, lead: Actor, settings: Settings
-) -> None:
+def test_those_who_may_decide_get_one_mail_with_a_link(lab: Lab, lead: Actor, settings: Settings) -> None:
     settings.MAIL_ON = True
     with as_owner():
         User.objects.exclude(id=lab.actor.user_id).update(email="decides@example.org")
@@ -437,9 +431,7 @@ def test_those_who_may_decide_get_one_mail_with_a_link(
         assert section_of(found[0], NOW) is None
 
 
-def test_who_withdraws_a_request_gets_no_place_for_as_long_as_it_lasted(
-    lab: Lab, lead: Actor
-) -> None:
+def test_who_withdraws_a_request_gets_no_place_for_as_long_as_it_lasted(lab: Lab, lead: Actor) -> None:
     pending = booked(lab)
     assert stored(pending).place_until == NOW + PLACE_KEPT
     with tenant_tx(lab.tenant_id):

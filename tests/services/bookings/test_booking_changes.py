@@ -56,9 +56,7 @@ def changed(
         return Booking.objects.get(id=booking.id)
 
 
-def refusal_of(
-    act: Callable[..., Booking], lab: Lab, booking: Booking, **more: datetime
-) -> Refused:
+def refusal_of(act: Callable[..., Booking], lab: Lab, booking: Booking, **more: datetime) -> Refused:
     """What is answered, having proven that nothing was written."""
     before = row_counts()
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as caught:
@@ -106,9 +104,7 @@ def test_cancelling_what_has_not_started_frees_all_of_its_money(lab: Lab, state:
 
 
 @pytest.mark.parametrize("state", sorted(ON_HARDWARE - {State.ENDING}))
-@pytest.mark.parametrize(
-    ("act", "outcome"), [(booking_cancel, "cancelled"), (booking_release, "released")]
-)
+@pytest.mark.parametrize(("act", "outcome"), [(booking_cancel, "cancelled"), (booking_release, "released")])
 def test_what_is_on_its_device_ends_and_pays_only_when_it_is_proven_empty(
     lab: Lab, state: State, act: Callable[..., Booking], outcome: str
 ) -> None:
@@ -203,9 +199,7 @@ def test_labels_change_while_more_time_is_asked_for(lab: Lab) -> None:
     assert (booking.revision, change.base_revision) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    "state", sorted(set(State) - {State.SCHEDULED, State.STARTING, State.ACTIVE})
-)
+@pytest.mark.parametrize("state", sorted(set(State) - {State.SCHEDULED, State.STARTING, State.ACTIVE}))
 def test_what_has_no_place_can_not_be_extended(lab: Lab, state: State) -> None:
     booking = in_state(lab, state)
     refused = refusal_of(booking_extend, lab, booking, until=NOW + 3 * HOUR)

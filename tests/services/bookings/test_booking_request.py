@@ -42,9 +42,7 @@ MINUTE = timedelta(minutes=1)
 def booked(lab: Lab, given: BookingRequest | None = None, now: datetime = NOW) -> Booking:
     """As the web process does it: behind the wall, in the tenant's transaction."""
     with tenant_tx(lab.tenant_id):
-        return booking_request(
-            actor=lab.actor, request=given or a_booking_request(lab.project), now=now
-        )
+        return booking_request(actor=lab.actor, request=given or a_booking_request(lab.project), now=now)
 
 
 def refusal_of(lab: Lab, given: BookingRequest, actor: Actor | None = None) -> Refused:
@@ -104,9 +102,13 @@ def test_a_slice_with_a_price_of_its_own_pays_that(lab: Lab) -> None:
     hours = peak_hours("UTC", [(NOW.weekday(), NOW.hour + 2, 24)])
     with as_system():
         price_book_publish(
-            actor_id=None, valid_from=NOW + MINUTE, prices={("h100", "standard"): Decimal(100)},
-            peaks=Peaks(hours), slices=slices, now=NOW,
-        )  # fmt: skip
+            actor_id=None,
+            valid_from=NOW + MINUTE,
+            prices={("h100", "standard"): Decimal(100)},
+            peaks=Peaks(hours),
+            slices=slices,
+            now=NOW,
+        )
     now = NOW + HOUR
     ask = an_ask(2, profile="3g.40gb", hours=1.5, starts=now)
     with as_system():

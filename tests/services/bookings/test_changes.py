@@ -58,9 +58,7 @@ def lab(real_db: Servers) -> Lab:
 
 def requested(lab: Lab, ask: AskDocument, *, now: datetime = NOW) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=now)
 
 
 def turn(now: datetime) -> None:
@@ -106,9 +104,7 @@ def windows(booking: Booking) -> list[tuple[int, int]]:
     """The hours of its live rows on the calendar, in seconds after NOW."""
     with as_system():
         rows = booking.allocations.filter(state__in=Allocation.LIVE).order_by("gpu_number")
-        return [
-            (int((r.period.lower - NOW) / HOUR), int((r.period.upper - NOW) / HOUR)) for r in rows
-        ]
+        return [(int((r.period.lower - NOW) / HOUR), int((r.period.upper - NOW) / HOUR)) for r in rows]
 
 
 def window(count: int, first: int, last: int) -> AskDocument:
@@ -205,9 +201,7 @@ def test_a_running_booking_ends_earlier_or_asks_for_a_later_end(lab: Lab) -> Non
         tenant_tx(lab.tenant_id),
         pytest.raises(Refused, match="Book the rest of its time, 2 h 58 min, in spot") as kept,
     ):
-        booking_patch(
-            actor=lab.actor, booking=mine, patch=Patch(tier="spot"), revision=None, now=LATER
-        )
+        booking_patch(actor=lab.actor, booking=mine, patch=Patch(tier="spot"), revision=None, now=LATER)
     assert (kept.value.code, kept.value.param) == ("tier_begun", "tier")
     patched(lab, mine, now=LATER, duration=4 * 3600)
     replaced = patched(lab, mine, now=LATER, duration=3 * 3600 - 60)
@@ -274,9 +268,7 @@ def test_a_waiting_booking_keeps_its_start_unless_a_later_one_is_accepted(lab: L
     requested(lab, an_ask(6, hours=10))
     running = requested(lab, an_ask(2, hours=2))
     turn(NOW)
-    a, b, c = (
-        requested(lab, an_ask(1, hours=4), now=NOW + timedelta(seconds=n)) for n in (1, 2, 3)
-    )
+    a, b, c = (requested(lab, an_ask(1, hours=4), now=NOW + timedelta(seconds=n)) for n in (1, 2, 3))
     turn(SOON)
     starts = [fresh(each).planned_starts for each in (a, b, c)]
     assert fresh(running).state == "starting"
@@ -332,9 +324,7 @@ def test_a_change_that_needs_an_approval_waits_for_it_and_the_booking_stays(
         assert reference_totals(tenant_id=mine.tenant_id, reference=change.id)[0] == 0
 
 
-def test_a_booking_starts_while_more_of_it_is_not_approved_and_ends_later_then(
-    lab: Lab, lead: Actor
-) -> None:
+def test_a_booking_starts_while_more_of_it_is_not_approved_and_ends_later_then(lab: Lab, lead: Actor) -> None:
     """The eleventh worked example."""
     mine = requested(lab, window(4, 0, 4))
     turn(NOW)
@@ -350,9 +340,7 @@ def test_a_booking_starts_while_more_of_it_is_not_approved_and_ends_later_then(
     assert change_of(mine).state == "changed"
 
 
-def test_withdrawn_replaced_and_cancelled_changes_ask_nobody_any_more(
-    lab: Lab, lead: Actor
-) -> None:
+def test_withdrawn_replaced_and_cancelled_changes_ask_nobody_any_more(lab: Lab, lead: Actor) -> None:
     mine = requested(lab, window(4, 2, 4))
     turn(NOW)
     patched(lab, mine, duration=7 * 3600)
@@ -374,9 +362,7 @@ def test_withdrawn_replaced_and_cancelled_changes_ask_nobody_any_more(
     assert held(mine) == 0
 
 
-def test_what_waits_for_its_approval_is_asked_for_anew_when_it_changes(
-    lab: Lab, lead: Actor
-) -> None:
+def test_what_waits_for_its_approval_is_asked_for_anew_when_it_changes(lab: Lab, lead: Actor) -> None:
     mine = requested(lab, window(4, 2, 9))
     first, kept_until = asked_of(mine), fresh(mine).place_until
     patched(lab, mine, duration=8 * 3600)

@@ -96,11 +96,14 @@ def test_gpus_without_a_process_are_found(lab: Lab, mine: Booking) -> None:
     with as_system():
         GpuSample.objects.bulk_create(
             GpuSample(
-                gpu_id=row.gpu_id, tenant_id=row.tenant_id, allocation_id=row.id,
-                at=ONE - timedelta(seconds=30), processes=processes,
+                gpu_id=row.gpu_id,
+                tenant_id=row.tenant_id,
+                allocation_id=row.id,
+                at=ONE - timedelta(seconds=30),
+                processes=processes,
             )
             for row, (_, processes) in zip(rows(mine), readings, strict=False)
-        )  # fmt: skip
+        )
     before = rows(mine)
     after = given_back(lab, mine, "unused")
     turn(ONE)
@@ -113,9 +116,7 @@ def test_gpus_without_a_process_are_found(lab: Lab, mine: Booking) -> None:
     assert refused.value.code == "none_unused"
 
 
-def test_what_a_run_nobody_has_used_gives_back_late_costs_its_share(
-    lab: Lab, mine: Booking
-) -> None:
+def test_what_a_run_nobody_has_used_gives_back_late_costs_its_share(lab: Lab, mine: Booking) -> None:
     with as_system():
         Booking.objects.filter(id=mine.id).update(notice_seconds=3600, late_share=50)
     after = given_back(lab, mine, *names_of(rows(mine)[2:]))

@@ -68,13 +68,13 @@ def test_a_rung_asks_for_an_approval_and_stops_asking_by_itself(lab: Lab) -> Non
     with as_system():
         owner = BudgetOwner(lab.tenant_id, lab.project.id, person_id=lab.actor.user_id)
         period = Period(budget_of(lab).starts, budget_of(lab).ends)
-        mine = budget_put(
-            actor_id=None, owner=owner, terms=BudgetTerms(period, Decimal(40)), now=NOW
-        )
+        mine = budget_put(actor_id=None, owner=owner, terms=BudgetTerms(period, Decimal(40)), now=NOW)
         top = budget_put(
-            actor_id=None, owner=BudgetOwner(lab.tenant_id),
-            terms=BudgetTerms(period, Decimal(80)), now=NOW,
-        )  # fmt: skip
+            actor_id=None,
+            owner=BudgetOwner(lab.tenant_id),
+            terms=BudgetTerms(period, Decimal(80)),
+            now=NOW,
+        )
         laddered(top, Rung("committed", 10, "approval"))
         laddered(mine, Rung("committed", 20, "approval"))
 
@@ -89,9 +89,12 @@ def test_a_rung_asks_for_an_approval_and_stops_asking_by_itself(lab: Lab) -> Non
         delta = HoldRequest(uuid4(), Decimal(11), NOW, NOW + HOUR, lab.actor.user_id)
         with pytest.raises(Refused, match="asks for an approval") as refusal:
             hold_delta_place(
-                tenant_id=lab.tenant_id, project_id=lab.project.id, old=first.id, request=delta,
+                tenant_id=lab.tenant_id,
+                project_id=lab.project.id,
+                old=first.id,
+                request=delta,
                 now=NOW,
-            )  # fmt: skip
+            )
         assert refusal.value.code == "approval_needed"
         assert budget_figures_of([mine.id])[mine.id].held == Decimal("19.20")
         hold_settle(tenant_id=lab.tenant_id, reference=first.id, amount=Decimal(0), now=NOW)

@@ -50,9 +50,7 @@ def lab(mixed_plant: Plant) -> Lab:
 
 def booked(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
 
 
 def classes_of(booking: Booking) -> list[str]:
@@ -113,9 +111,7 @@ def test_it_waits_as_a_whole_until_every_group_has_room(mixed_plant: Plant, lab:
     assert all_is_well()
 
 
-def test_a_start_on_the_calendar_moves_and_gets_shorter_for_all_groups(
-    mixed_plant: Plant, lab: Lab
-) -> None:
+def test_a_start_on_the_calendar_moves_and_gets_shorter_for_all_groups(mixed_plant: Plant, lab: Lab) -> None:
     plant = mixed_plant
     at = plant.now + 5 * HOUR
     booking = booked(plant, lab, replace(a_mixed_ask(), starts=at))
@@ -127,9 +123,12 @@ def test_a_start_on_the_calendar_moves_and_gets_shorter_for_all_groups(
     ):
         with as_system():
             booking_patch(
-                actor=lab.actor, booking=fresh(booking), patch=Patch(ask=ask), revision=None,
+                actor=lab.actor,
+                booking=fresh(booking),
+                patch=Patch(ask=ask),
+                revision=None,
                 now=plant.now,
-            )  # fmt: skip
+            )
         plant.round()
     changed = fresh(booking)
     assert (changed.planned_starts, changed.planned_ends) == (at + HOUR, at + 2 * HOUR)
@@ -144,9 +143,7 @@ def test_a_group_that_is_not_possible_refuses_all(mixed_plant: Plant, lab: Lab) 
         (replace(a_mixed_ask(), groups=(AskGroup("b200"),)), "unknown_class"),
     ):
         with as_system(), pytest.raises(Refused) as refused:
-            booking_request(
-                actor=lab.actor, request=a_booking_request(lab.project, ask), now=mixed_plant.now
-            )
+            booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=mixed_plant.now)
         assert refused.value.code == code
 
 
@@ -162,9 +159,7 @@ def in_flex(plant: Plant, lab: Lab) -> Booking:
     return booking
 
 
-def test_where_it_may_be_paused_a_claim_on_one_class_takes_all_of_it(
-    mixed_plant: Plant, lab: Lab
-) -> None:
+def test_where_it_may_be_paused_a_claim_on_one_class_takes_all_of_it(mixed_plant: Plant, lab: Lab) -> None:
     """It is notified before it is booked, leaves all its GPUs, and resumes on all classes."""
     plant, minute = mixed_plant, timedelta(minutes=1)
     rival = a_lab("rival", gpus=0)

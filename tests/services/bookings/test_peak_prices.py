@@ -39,9 +39,12 @@ def published(at: datetime, plain: Decimal, *, until: int, now: datetime) -> Non
     hours = peak_hours("UTC", [(day, 0, until) for day in range(7)])
     with as_system():
         price_book_publish(
-            actor_id=None, valid_from=at, prices={KEY: plain},
-            peaks=Peaks(hours, {KEY: plain + 3}), now=now,
-        )  # fmt: skip
+            actor_id=None,
+            valid_from=at,
+            prices={KEY: plain},
+            peaks=Peaks(hours, {KEY: plain + 3}),
+            now=now,
+        )
 
 
 @pytest.fixture
@@ -116,11 +119,13 @@ def test_a_later_booking_has_the_price_of_its_day_and_keeps_it(plant: Plant, lab
         kept = booking_request(
             actor=lab.actor,
             request=BookingRequest(
-                lab.project.slug, "standard", an_ask(1, hours=1, starts=at + HOUR),
+                lab.project.slug,
+                "standard",
+                an_ask(1, hours=1, starts=at + HOUR),
                 priced_at=locked,
             ),
             now=plant.now,
-        )  # fmt: skip
+        )
     assert kept.hold_amount == 23
     assert fresh(booking).hold_amount == 23
 
@@ -133,20 +138,29 @@ def test_peak_prices_decide_which_of_several_classes_is_cheapest(plant: Plant, l
     prices = {KEY: Decimal(2), ("b200", "standard"): Decimal(3)}
     with as_system():
         price_book_publish(
-            actor_id=None, valid_from=plant.now, prices=prices,
-            peaks=Peaks(hours, {KEY: Decimal(9)}), now=plant.now,
-        )  # fmt: skip
+            actor_id=None,
+            valid_from=plant.now,
+            prices=prices,
+            peaks=Peaks(hours, {KEY: Decimal(9)}),
+            now=plant.now,
+        )
     midnight = (plant.now + 24 * HOUR).replace(hour=0, minute=0, second=0)
     for starts, cheapest in ((midnight, "b200"), (midnight + 13 * HOUR, "h100")):
         ask = an_ask(
-            classes=("h100", "b200"), hours=2, not_before=starts, starts=starts,
+            classes=("h100", "b200"),
+            hours=2,
+            not_before=starts,
+            starts=starts,
             deadline=starts + 2 * HOUR,
-        )  # fmt: skip
+        )
         with as_system():
             admission = admission_check(
-                project=lab.project, tier_slug="standard", ask=ask, now=plant.now,
+                project=lab.project,
+                tier_slug="standard",
+                ask=ask,
+                now=plant.now,
                 asker=Asker(lab.actor.user_id),
-            )  # fmt: skip
+            )
             offer = offer_price(admission, PriceShelf.read(plant.now))
             market = Market.read(plant.now)
             assert offer.lengths[0][0] == cheapest

@@ -42,9 +42,7 @@ def pinned(*names: str, count: int = 1, not_before: datetime | None = None) -> A
 
 def asked(lab: Lab, ask: AskDocument, now: datetime = NOW) -> Booking:
     with tenant_tx(lab.tenant_id):
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=now)
 
 
 def quoted(lab: Lab, ask: AskDocument, now: datetime = NOW) -> Quote:
@@ -65,9 +63,7 @@ def cycled(now: datetime = NOW) -> None:
 
 def place(booking: Booking) -> tuple[str, int, datetime]:
     with as_system():
-        row = Allocation.objects.select_related("gpu__node").get(
-            booking=booking, state__in=Allocation.LIVE
-        )
+        row = Allocation.objects.select_related("gpu__node").get(booking=booking, state__in=Allocation.LIVE)
         return row.gpu.node.name, row.gpu.index, row.period.lower
 
 

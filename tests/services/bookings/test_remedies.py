@@ -49,9 +49,7 @@ def refused(lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = 
 
 
 def checked(lab: Lab, ask: AskDocument, tier: str, now: datetime = NOW) -> None:
-    admission_check(
-        project=lab.project, tier_slug=tier, ask=ask, now=now, asker=Asker(lab.actor.user_id)
-    )
+    admission_check(project=lab.project, tier_slug=tier, ask=ask, now=now, asker=Asker(lab.actor.user_id))
 
 
 def named(refusal: Refused, name: str) -> list[Any]:

@@ -40,17 +40,20 @@ def lab(real_db: Servers) -> Lab:
 
 
 def asked(
-    lab: Lab, rule: str = "FREQ=DAILY;COUNT=3", *, hours: float = 2, partial: bool = False,
-    starts: datetime | None = NINE, series_id: UUID | None = None,
-) -> Series:  # fmt: skip
+    lab: Lab,
+    rule: str = "FREQ=DAILY;COUNT=3",
+    *,
+    hours: float = 2,
+    partial: bool = False,
+    starts: datetime | None = NINE,
+    series_id: UUID | None = None,
+) -> Series:
     request = replace(
         a_booking_request(lab.project, an_ask(hours=hours, starts=starts)), zone="Europe/Berlin"
     )
     repeat = Repeat(recurrence_read(rule), partial)
     with tenant_tx(lab.tenant_id):
-        return series_request(
-            actor=lab.actor, request=request, repeat=repeat, now=NOW, series_id=series_id
-        )
+        return series_request(actor=lab.actor, request=request, repeat=repeat, now=NOW, series_id=series_id)
 
 
 def bookings(series: Series) -> list[Booking]:
@@ -101,8 +104,10 @@ def test_one_date_that_is_taken_refuses_all_and_frees_all_the_money(lab: Lab) ->
     rows = bookings(series)
     assert {row.state for row in rows} == {State.REFUSED}
     assert [row.reasons[0]["code"] for row in rows] == [
-        "series_conflict", "gpus_busy", "series_conflict",
-    ]  # fmt: skip
+        "series_conflict",
+        "gpus_busy",
+        "series_conflict",
+    ]
     assert rows[0].reasons[0]["numbers"]["conflicts"] == 1
     assert left(lab) == before
 
@@ -130,8 +135,10 @@ def test_a_partial_series_gets_what_it_can_and_says_what_not(lab: Lab) -> None:
     series = asked(lab, partial=True)
     cycled(NOW + timedelta(seconds=1))
     assert [row.state for row in bookings(series)] == [
-        State.SCHEDULED, State.REFUSED, State.SCHEDULED,
-    ]  # fmt: skip
+        State.SCHEDULED,
+        State.REFUSED,
+        State.SCHEDULED,
+    ]
 
 
 def test_a_date_too_far_ahead_refuses_the_series_and_says_what_would_work(lab: Lab) -> None:
@@ -159,8 +166,9 @@ def test_a_series_offers_only_what_suits_all_of_its_dates(lab: Lab) -> None:
         asked(lab, "FREQ=WEEKLY;COUNT=3", hours=3)
     assert refused.value.code == "too_long"
     assert refused.value.alternatives == [
-        {"duration": 3600}, {"tier": "far", "name": "Far"},
-    ], "the other tier allows the first date only"  # fmt: skip
+        {"duration": 3600},
+        {"tier": "far", "name": "Far"},
+    ], "the other tier allows the first date only"
     with pytest.raises(Refused) as refused:
         asked(lab, "FREQ=DAILY;UNTIL=20270301", starts=NINE + 90 * DAY, hours=1)
     assert refused.value.code == "advance_window"
@@ -172,9 +180,7 @@ def test_a_series_offers_only_what_suits_all_of_its_dates(lab: Lab) -> None:
     ("rule", "times"),
     [("FREQ=WEEKLY;COUNT=3", 3), ("FREQ=DAILY;COUNT=60", 22), ("FREQ=WEEKLY;COUNT=9", 4)],
 )
-def test_a_series_wholly_beyond_the_horizon_offers_an_earlier_one(
-    lab: Lab, rule: str, times: int
-) -> None:
+def test_a_series_wholly_beyond_the_horizon_offers_an_earlier_one(lab: Lab, rule: str, times: int) -> None:
     with pytest.raises(Refused) as refused:
         asked(lab, rule, starts=NINE + 90 * DAY, hours=1)
     assert refused.value.code == "advance_window"
@@ -277,9 +283,7 @@ def test_the_end_of_a_calendar_program_is_kept_as_a_day(lab: Lab) -> None:
         ("FREQ=DAILY;UNTIL=20280101", 2, "series_too_long"),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(
-    lab: Lab, rule: str, hours: float, code: str
-) -> None:
+def test_a_rule_that_makes_no_sense_is_refused(lab: Lab, rule: str, hours: float, code: str) -> None:
     with pytest.raises(Refused) as refused:
         asked(lab, rule, hours=hours)
     assert (refused.value.code, refused.value.param) == (code, "repeat")
@@ -305,8 +309,10 @@ def test_cancelling_the_series_cancels_what_has_not_started(lab: Lab) -> None:
     with tenant_tx(lab.tenant_id):
         assert series_cancel(actor=lab.actor, series=series, now=NINE + HOUR) == 2
     assert [row.state for row in bookings(series)] == [
-        State.STARTING, State.CANCELLED, State.CANCELLED,
-    ]  # fmt: skip
+        State.STARTING,
+        State.CANCELLED,
+        State.CANCELLED,
+    ]
     assert left(lab) - money == Decimal("19.2")
 
 
@@ -315,9 +321,7 @@ def test_a_series_stays_in_its_tenant(lab: Lab) -> None:
     other = a_lab("northlab", gpus=0)
     with tenant_tx(other.tenant_id):
         assert Series.objects.count() == 0
-        mine: Any = booking_request(
-            actor=other.actor, request=a_booking_request(other.project), now=NOW
-        )
+        mine: Any = booking_request(actor=other.actor, request=a_booking_request(other.project), now=NOW)
     with as_system(), pytest.raises(IntegrityError), transaction.atomic():
         Booking.objects.filter(id=mine.id).update(series=series)
 

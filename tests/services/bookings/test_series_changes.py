@@ -84,32 +84,37 @@ def changed(
     """The outcome of each date."""
     with tenant_tx(lab.tenant_id):
         answers: list[DateAnswer] = series_patch(
-            actor=lab.actor, series=series, date=date, patch=SeriesPatch(Scope(scope), **parts),
-            tag=series_tag(series), now=now,
-        )  # fmt: skip
+            actor=lab.actor,
+            series=series,
+            date=date,
+            patch=SeriesPatch(Scope(scope), **parts),
+            tag=series_tag(series),
+            now=now,
+        )
     return [each.outcome for each in answers]
 
 
 def windows(rows: list[Booking]) -> list[tuple[int, int, int]]:
     """Day after the first, local hour of the start, and GPUs of each date that is scheduled."""
     return [
-        ((row.starts - NINE).days if row.starts else -1, row.starts.hour + 1 if row.starts else 0,
-         row.ask["count"]) for row in rows if row.state == "scheduled"
-    ]  # fmt: skip
+        (
+            (row.starts - NINE).days if row.starts else -1,
+            row.starts.hour + 1 if row.starts else 0,
+            row.ask["count"],
+        )
+        for row in rows
+        if row.state == "scheduled"
+    ]
 
 
 def in_the_way(lab: Lab, day: int) -> Booking:
     """Somebody's firm window on all but two GPUs, from 12 to 14."""
     ask = an_ask(2, hours=2, starts=NINE + day * DAY + 3 * HOUR)
     with tenant_tx(lab.tenant_id):
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=NOW
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=NOW)
 
 
-def test_this_and_the_following_dates_become_a_series_of_their_own(
-    lab: Lab, series: Series
-) -> None:
+def test_this_and_the_following_dates_become_a_series_of_their_own(lab: Lab, series: Series) -> None:
     first, second, third = dates(series)
     outcomes = changed(lab, series, "following", second, at=time(12), count=3)
     assert outcomes == ["asked", "asked"]
@@ -122,8 +127,10 @@ def test_this_and_the_following_dates_become_a_series_of_their_own(
     assert (windows(dates(old)), windows(dates(new))) == ([(0, 9, 2)], [(1, 12, 3), (2, 12, 3)])
     assert (new.name, new.first) == ("runs", NINE + DAY + 3 * HOUR)
     assert [held(each) for each in (first, second, third)] == [
-        Decimal("19.20"), Decimal("28.80"), Decimal("28.80"),
-    ]  # fmt: skip
+        Decimal("19.20"),
+        Decimal("28.80"),
+        Decimal("28.80"),
+    ]
 
 
 @pytest.mark.parametrize("partial", [False, True])
@@ -181,9 +188,7 @@ def test_dates_wait_for_room_together_or_each_on_its_own(
     assert windows(dates(series)) == [(day, 12, 3) for day in range(3)]
 
 
-def test_dates_that_wait_together_stop_waiting_when_the_first_begins(
-    lab: Lab, series: Series
-) -> None:
+def test_dates_that_wait_together_stop_waiting_when_the_first_begins(lab: Lab, series: Series) -> None:
     in_the_way(lab, 1)
     turn(NOW)
     changed(lab, series, "all", at=time(12), count=3, waits=True)
@@ -209,8 +214,10 @@ def test_less_is_given_up_at_once_and_dates_of_their_own_stay_unless_overwritten
     assert outcomes == ["changed"] * 3
     rows = dates(series)
     assert [(each.duration_seconds, each.ask["count"], each.name) for each in rows] == [
-        (2400, 2, "short"), (2400, 2, "short"), (2400, 1, "short"),
-    ]  # fmt: skip
+        (2400, 2, "short"),
+        (2400, 2, "short"),
+        (2400, 1, "short"),
+    ]
 
 
 def test_a_series_that_cannot_change_loses_nothing(lab: Lab, series: Series) -> None:
@@ -227,9 +234,13 @@ def test_a_series_that_cannot_change_loses_nothing(lab: Lab, series: Series) -> 
     assert refusal("all", tier="gold") == "unknown_tier"
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as refused:
         series_patch(
-            actor=lab.actor, series=series, date=None, patch=SeriesPatch(Scope.ALL, count=1),
-            tag="moved", now=SOON,
-        )  # fmt: skip
+            actor=lab.actor,
+            series=series,
+            date=None,
+            patch=SeriesPatch(Scope.ALL, count=1),
+            tag="moved",
+            now=SOON,
+        )
     assert refused.value.code == "revision_moved"
     turn(NINE)
     assert fresh(first).state == "starting"
@@ -240,9 +251,7 @@ def test_a_series_that_cannot_change_loses_nothing(lab: Lab, series: Series) -> 
 
 
 @pytest.mark.long
-def test_all_or_none_asks_for_one_approval_and_in_part_each_date_asks(
-    lab: Lab, series: Series
-) -> None:
+def test_all_or_none_asks_for_one_approval_and_in_part_each_date_asks(lab: Lab, series: Series) -> None:
     admin = an_actor(a_tenant_admin(lab.tenant))
     ruled(admin)
     assert changed(lab, series, "all", count=4, duration=6 * 3600) == ["asked"] * 3

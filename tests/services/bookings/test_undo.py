@@ -177,17 +177,19 @@ def test_what_giving_up_late_costs_is_given_back_with_the_gpus(lab: Lab) -> None
         lines = [(each.kind, each.fee_name, each.amount) for each in statement_lines(of)]
         line = Transfer.objects.get(kind="reverse", reference=mine.id)
     fee = Decimal("9.60")
-    assert lines == [
-        ("settle", "Late cancellation", fee), ("reverse", "Late cancellation", -fee)
-    ]  # fmt: skip
+    assert lines == [("settle", "Late cancellation", fee), ("reverse", "Late cancellation", -fee)]
     # Nobody gives it back twice, also if something else was charged.
     with as_system():
         charge_add(tenant_id=lab.tenant_id, reference=mine.id, amount=fee, note="more", now=LATER)
     with as_system(), pytest.raises(Refused, match="more than was charged"):
         charge_refund(
-            tenant_id=lab.tenant_id, reference=mine.id, amount=Decimal("0.01"), note="again",
-            now=LATER, fee="late_share",
-        )  # fmt: skip
+            tenant_id=lab.tenant_id,
+            reference=mine.id,
+            amount=Decimal("0.01"),
+            note="again",
+            now=LATER,
+            fee="late_share",
+        )
     line.pk, line.amount = uuid4(), Decimal("0.01")
     with as_system(), pytest.raises(IntegrityError, match="refund of more than the fee"):
         line.save(force_insert=True)

@@ -85,9 +85,7 @@ def test_what_is_waited_for_is_replaced_with_its_windows_and_its_money(
         assert invariants_check() == []
 
 
-def test_less_keeps_the_rank_and_an_impossible_request_changes_nothing(
-    lab: Lab, first: Booking
-) -> None:
+def test_less_keeps_the_rank_and_an_impossible_request_changes_nothing(lab: Lab, first: Booking) -> None:
     cycled(NOW)
     mine = waiting(lab)
     after = changed(lab, mine, duration=3600)

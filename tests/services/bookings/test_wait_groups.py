@@ -67,8 +67,7 @@ def test_the_first_that_gets_a_place_ends_the_others_even_in_one_turn(lab: Lab) 
     lost = one if now_of(one).state == "cancelled" else other
     assert (now_of(lost).outcome, now_of(lost).charged) == ("other_met", Decimal(0))
     assert (
-        held(lab)
-        == sum(now_of(each).hold_amount for each in (one, other, alone)) - now_of(lost).hold_amount
+        held(lab) == sum(now_of(each).hold_amount for each in (one, other, alone)) - now_of(lost).hold_amount
     )
     with pytest.raises(Refused) as refused:
         excluded(lab, one, other)

@@ -127,9 +127,7 @@ def test_a_window_that_is_moved_away_frees_its_place_like_a_cancelled_one(lab: L
     ask = replace(target_of(now_of(first)).ask, starts=TUESDAY + 24 * HOUR)
     with tenant_tx(lab.tenant_id):
         patch = Patch(ask=ask)
-        booking_patch(
-            actor=lab.actor, booking=first, patch=patch, revision=None, now=NOW + 2 * SECOND
-        )
+        booking_patch(actor=lab.actor, booking=first, patch=patch, revision=None, now=NOW + 2 * SECOND)
     for step in (2, 3):
         cycled(NOW + step * SECOND)
     assert states(first, second) == ["scheduled", "scheduled"]

@@ -61,9 +61,7 @@ def offer_of(booking: Booking) -> WaitOffer:
         return WaitOffer.objects.get(booking=booking, state="open")
 
 
-def answered(
-    act: Callable[..., WaitOffer], actor: Actor, offer: WaitOffer, now: datetime
-) -> WaitOffer:
+def answered(act: Callable[..., WaitOffer], actor: Actor, offer: WaitOffer, now: datetime) -> WaitOffer:
     with tenant_tx(actor.tenant_id):
         return act(actor=actor, offer_id=offer.id, now=now)
 
@@ -115,8 +113,10 @@ def _silent_then_accepted(
     answered(offer_accept, third, next_offer, ten + 2 * HALF - SECOND)
     got = now_of(w3)
     assert (got.state, got.planned_starts, got.hold_amount) == (
-        State.SCHEDULED, TUESDAY, Decimal("9.60"),
-    )  # fmt: skip
+        State.SCHEDULED,
+        TUESDAY,
+        Decimal("9.60"),
+    )
     assert kinds(w3) == ["requested", "waitlisted", "offered", "scheduled"]
     assert kinds(w2) == ["requested", "waitlisted", "offered", "offer_expired"]
     all_is_well()

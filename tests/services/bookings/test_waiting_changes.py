@@ -45,9 +45,7 @@ def asked(lab: Lab, booking: Booking, *, now: datetime = SOON, **parts: object) 
     seen = fresh(booking)
     patch = Patch(ask=replace(target_of(seen).ask, **parts), waits=True)  # type: ignore[arg-type]
     with tenant_tx(lab.tenant_id):
-        return booking_patch(
-            actor=lab.actor, booking=seen, patch=patch, revision=seen.revision, now=now
-        )
+        return booking_patch(actor=lab.actor, booking=seen, patch=patch, revision=seen.revision, now=now)
 
 
 def kinds(booking: Booking) -> list[str]:
@@ -197,9 +195,7 @@ def test_a_quote_names_whom_a_change_delays_in_its_organisation(lab: Lab) -> Non
         seen = fresh(booking)
         patch = Patch(ask=replace(target_of(seen).ask, **parts))  # type: ignore[arg-type]
         with tenant_tx(lab.tenant_id):
-            quote = change_quote(
-                actor=lab.actor, booking=seen, patch=patch, revision=None, now=LATER
-            )
+            quote = change_quote(actor=lab.actor, booking=seen, patch=patch, revision=None, now=LATER)
         return [(each.label, each.by) for each in quote.delays or ()]
 
     assert delayed(mine, duration=3 * 3600) == [(behind.label, HOUR)]

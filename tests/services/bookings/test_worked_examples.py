@@ -85,9 +85,12 @@ def test_a_borrowed_gang_that_shrinks_into_the_guarantee_takes_it_from_nobody(
     names = tuple(names_of(rows(gang))[:2])
     with tenant_tx(lab.tenant_id):
         booking_patch(
-            actor=lab.actor, booking=fresh(gang), patch=Patch(give_back=names), revision=None,
+            actor=lab.actor,
+            booking=fresh(gang),
+            patch=Patch(give_back=names),
+            revision=None,
             now=NOW + HOUR,
-        )  # fmt: skip
+        )
     turn(NOW + HOUR)
     with as_system():
         assert gang.allocations.filter(abandoned=True).count() == 2
@@ -110,7 +113,10 @@ def test_a_start_that_is_planned_again_breaks_no_edit(lab: Lab) -> None:
     patch = Patch(ask=target_of(seen).ask, name="again")
     with tenant_tx(lab.tenant_id):
         booking_patch(
-            actor=lab.actor, booking=fresh(mine), patch=patch, revision=seen.revision,
+            actor=lab.actor,
+            booking=fresh(mine),
+            patch=patch,
+            revision=seen.revision,
             now=NOW + 3 * MINUTE,
-        )  # fmt: skip
+        )
     assert fresh(mine).name == "again"

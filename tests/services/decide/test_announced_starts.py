@@ -39,9 +39,15 @@ def planned(booking: Booking, starts: datetime, strength: Strength, *, late: boo
         gpu = Gpu.objects.earliest("number")
     begin = seconds(starts)
     row = Waiting(
-        str(booking.id), "h100", (Place(str(gpu.id), None, 0, 8),),
-        begin, begin + booking.duration_seconds, (), OVERTAKEN if late else None, strength,
-    )  # fmt: skip
+        str(booking.id),
+        "h100",
+        (Place(str(gpu.id), None, 0, 8),),
+        begin,
+        begin + booking.duration_seconds,
+        (),
+        OVERTAKEN if late else None,
+        strength,
+    )
     plan_written(Plan(assigns=(), waits=(row,), refusals=(), extensions=()), NOW)
 
 
@@ -88,8 +94,7 @@ def test_one_message_and_one_receipt_when_a_start_leaves_the_range(plant: Plant,
         decision = Decision.objects.latest("id")
     assert receipt.decision_id == decision.id
     assert event.text == (
-        "Its planned start is later now. "
-        "A booking inside another organisation's guarantee goes first."
+        "Its planned start is later now. A booking inside another organisation's guarantee goes first."
     )
     assert (event.starts, event.latest) == (NOW + 12 * HOUR, NOW + 15 * HOUR)
     assert (event.was, event.was_latest) == (NOW + 8 * HOUR, NOW + 10 * HOUR)
@@ -106,9 +111,7 @@ def test_a_start_that_is_worth_more_is_announced_without_slack(plant: Plant, lab
     assert announced(booking) == (8, 8, "guaranteed")
     assert story(booking) == ["requested", "queued"]
     planned(booking, NOW + 8 * HOUR, "expected")
-    assert announced(booking) == (8, 8, "expected"), (
-        "what was announced stays, until a message says more"
-    )
+    assert announced(booking) == (8, 8, "expected"), "what was announced stays, until a message says more"
     planned(booking, NOW + 9 * HOUR, "expected", late=True)
     assert announced(booking) == (9, 11 + 1 / 4, "expected")
     assert [each.strength for each in receipts()] == ["expected"]
@@ -145,9 +148,7 @@ def test_rows_have_the_grant_of_the_decision_that_wrote_them(plant: Plant, lab: 
     (row,) = rows_of(booking)
     assert (row.granted_cycle, row.preemptor) == (row.decision_id, False)
     with as_system():
-        booking_extend(
-            actor=lab.actor, booking=booking, until=NOW + 3 * HOUR, now=plant.now
-        )  # fmt: skip
+        booking_extend(actor=lab.actor, booking=booking, until=NOW + 3 * HOUR, now=plant.now)
     plant.cycle()
     (row,) = rows_of(booking)
     extended = row.extended_cycle
@@ -207,11 +208,20 @@ def test_a_receipt_is_of_one_tenant_names_no_other_and_stays() -> None:
     booking = a_booking(own.project, own.actor.user_id, state="queued")
     theirs = a_booking(other.project, other.actor.user_id, state="queued")
     facts: dict[str, Any] = {
-        "tenant_id": own.tenant_id, "booking": booking, "at": NOW, "decision": a_decision(NOW),
-        "was_from": NOW, "was_until": NOW, "now_from": NOW + HOUR, "now_until": NOW + HOUR,
-        "strength": "expected", "rule": "R100", "overtaken_by": "tier", "is_own": True,
+        "tenant_id": own.tenant_id,
+        "booking": booking,
+        "at": NOW,
+        "decision": a_decision(NOW),
+        "was_from": NOW,
+        "was_until": NOW,
+        "now_from": NOW + HOUR,
+        "now_until": NOW + HOUR,
+        "strength": "expected",
+        "rule": "R100",
+        "overtaken_by": "tier",
+        "is_own": True,
         "reason": {},
-    }  # fmt: skip
+    }
     with as_system():
         for wrong in (
             {"claimant": theirs},

@@ -165,8 +165,9 @@ def test_an_order_moves_one_with_notice_credit_and_a_receipt_and_the_other_start
         entries = AuditEntry.objects.filter(action="compaction.order")
         assert {entry.actor_id for entry in entries} == {operator.id}
         assert {entry.tenant_id for entry in entries} == {
-            shop.lab.tenant_id, shop.waiting.tenant_id,
-        }  # fmt: skip
+            shop.lab.tenant_id,
+            shop.waiting.tenant_id,
+        }
         assert pause.decision is not None
         assert decision_replay(pause.decision).is_equal
     plant.later_until(pause.deadline)
@@ -180,9 +181,7 @@ def test_an_order_moves_one_with_notice_credit_and_a_receipt_and_the_other_start
         assert invariants_check() == []
 
 
-def test_a_proposal_that_is_none_any_more_is_refused_and_nothing_is_done(
-    shop: Shop, operator: User
-) -> None:
+def test_a_proposal_that_is_none_any_more_is_refused_and_nothing_is_done(shop: Shop, operator: User) -> None:
     key = key_of(shop.plant.now)
     with as_system():
         booking_cancel(actor=shop.lab.actor, booking=shop.waiting, now=shop.plant.now)

@@ -50,9 +50,7 @@ def lab(plant: Plant) -> Lab:
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
 
 
 def released(plant: Plant, lab: Lab, booking: Booking) -> None:
@@ -150,9 +148,7 @@ def test_a_fixed_window_starts_on_time(plant: Plant, lab: Lab) -> None:
     assert all_is_well()
 
 
-def test_a_fixed_window_that_is_busy_is_refused_with_what_would_work(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_fixed_window_that_is_busy_is_refused_with_what_would_work(plant: Plant, lab: Lab) -> None:
     first = requested(plant, lab, an_ask(2))
     plant.round()
     second = requested(plant, lab, an_ask(starts=NOW + HOUR))
@@ -165,9 +161,7 @@ def test_a_fixed_window_that_is_busy_is_refused_with_what_would_work(
     assert all_is_well()
 
 
-def test_a_queued_booking_has_a_promise_and_nothing_new_is_not_decided_again(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_queued_booking_has_a_promise_and_nothing_new_is_not_decided_again(plant: Plant, lab: Lab) -> None:
     requested(plant, lab, an_ask(2))
     plant.round()
     queued = requested(plant, lab)
@@ -220,9 +214,7 @@ def test_what_never_found_its_device_free_expires_and_costs_nothing(plant: Plant
     assert fresh(squatter).state == "ending"
 
 
-def test_a_start_that_fails_on_the_node_is_taken_back_and_costs_nothing(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_start_that_fails_on_the_node_is_taken_back_and_costs_nothing(plant: Plant, lab: Lab) -> None:
     plant.driver.faults[CREATE] += ["NVML_ERROR_NOT_SUPPORTED"] * 5
     booking = requested(plant, lab, an_ask(profile="3g.40gb"))
     plant.round()
@@ -293,9 +285,7 @@ def test_a_gang_starts_whole_or_waits_whole(plant: Plant, lab: Lab) -> None:
     assert [row.state for row in rows_of(gang)] == ["active", "active"]
 
 
-def test_a_gang_is_active_when_its_last_member_is_and_over_when_its_last_is(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_gang_is_active_when_its_last_member_is_and_over_when_its_last_is(plant: Plant, lab: Lab) -> None:
     gang = requested(plant, lab, an_ask(2))
     plant.cycle()
     one, two = (row.id.hex for row in rows_of(gang))
@@ -412,9 +402,7 @@ def test_many_bookings_that_wait_take_as_few_statements_as_one(plant: Plant, lab
     assert taken[1] <= taken[0] + 3
 
 
-def test_a_class_without_a_price_at_booking_time_costs_what_was_promised(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_class_without_a_price_at_booking_time_costs_what_was_promised(plant: Plant, lab: Lab) -> None:
     """Its price was never asked, as the class was over the quota then; the cycle must not stop."""
     booking = requested(plant, lab)
     with as_system():

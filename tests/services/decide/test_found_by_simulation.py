@@ -55,9 +55,7 @@ def since_of(plant: Plant) -> list[int | None]:
         return [held.since for held in snapshot_take(plant.now).held if held.started]
 
 
-def test_what_is_being_given_back_on_a_silent_node_is_nobody_to_pause(
-    plant: Plant, lab: Lab
-) -> None:
+def test_what_is_being_given_back_on_a_silent_node_is_nobody_to_pause(plant: Plant, lab: Lab) -> None:
     """A plan that pauses it can't be written, and everything else in it was dropped too."""
     booking = running(plant, lab)
     assert None not in since_of(plant)
@@ -136,9 +134,7 @@ def test_the_members_of_a_gang_that_goes_on_are_those_of_this_run(plant: Plant, 
             an_allocation(gang, gpu, starts=starts, ends=starts + HOUR, state=state)
     with as_system():
         (found,) = desired_documents([Node.objects.get(name=NAME)], 1)[0].gangs
-    assert sorted([(m.node, m.devices) for m in found.members]) == sorted(
-        [(NAME, 1), ("gpu-b1-01", 1)]
-    )
+    assert sorted([(m.node, m.devices) for m in found.members]) == sorted([(NAME, 1), ("gpu-b1-01", 1)])
 
 
 def test_who_cancels_after_others_had_notice_has_nobody_paused_for_a_while(

@@ -93,8 +93,7 @@ def test_every_caller_of_the_solver_pauses_the_collector() -> None:
         path: path.read_text(encoding="utf-8")
         for folder in folders
         for path in sorted(folder.rglob("*.py"))
-        if re.search(r"\b(solve|simulate)\(", path.read_text(encoding="utf-8"))
-        and path.name != "simulate.py"
+        if re.search(r"\b(solve|simulate)\(", path.read_text(encoding="utf-8")) and path.name != "simulate.py"
     }
     assert len(callers) >= 6
     found = [f"{path}:{line}" for path in callers for line in _unpaused(ast.parse(callers[path]))]

@@ -158,9 +158,7 @@ def test_so_it_is_in_the_last_minute_and_for_a_fixed_window(
     plant: Plant, lender: Lab, borrower: Lab, cause: str
 ) -> None:
     """Its claim has GPUs on the calendar by then, which it gives up."""
-    weak, claim = noticed(
-        plant, lender, borrower, starts=plant.now + HOUR + 10 * MINUTE + 20 * SECOND
-    )
+    weak, claim = noticed(plant, lender, borrower, starts=plant.now + HOUR + 10 * MINUTE + 20 * SECOND)
     plant.later_until(pause_of(weak).deadline - 40 * SECOND)
     assert fresh(claim).state == State.SCHEDULED
     CAUSES[cause](plant, lender)
@@ -188,9 +186,7 @@ def test_of_two_who_leave_for_a_gang_the_one_on_good_hardware_stays(
     assert all_is_well()
 
 
-def test_a_notice_stays_when_the_claim_is_only_made_weaker(
-    plant: Plant, lender: Lab, borrower: Lab
-) -> None:
+def test_a_notice_stays_when_the_claim_is_only_made_weaker(plant: Plant, lender: Lab, borrower: Lab) -> None:
     """It still starts with the GPUs that were promised to it."""
     weak, claim = noticed(plant, lender, borrower)
     with as_system():

@@ -57,9 +57,7 @@ def test_four_hours_are_not_free_by_a_minute_of_a_stronger_booking_of_ones_own(
     assert all_is_well()
 
 
-def test_who_gives_it_back_in_the_grace_of_an_own_pause_pays_until_then(
-    plant: Plant, lab: Lab
-) -> None:
+def test_who_gives_it_back_in_the_grace_of_an_own_pause_pays_until_then(plant: Plant, lab: Lab) -> None:
     booking = running(plant, lab)
     plant.later(30 * MINUTE)
     noticed(plant, booking, lab)
@@ -71,9 +69,7 @@ def test_who_gives_it_back_in_the_grace_of_an_own_pause_pays_until_then(
     assert all_is_well()
 
 
-def test_whoever_acts_for_both_organisations_pauses_his_own(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_whoever_acts_for_both_organisations_pauses_his_own(plant: Plant, lab: Lab, rival: Lab) -> None:
     mine, theirs = requested(plant, lab), requested(plant, rival)
     with as_system():
         assert relation_of(mine, theirs) == ""
@@ -93,9 +89,7 @@ def test_whoever_acts_for_both_organisations_pauses_his_own(
         assert relation_of(mine, theirs) == relation_of(theirs, mine) == "member"
 
 
-def test_credited_work_that_is_not_done_again_is_paid_for(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_credited_work_that_is_not_done_again_is_paid_for(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab)
     plant.later(30 * MINUTE)
     noticed(plant, booking, rival, ask=an_ask(2, hours=1))

@@ -53,9 +53,7 @@ def rival(plant: Plant, lab: Lab) -> Lab:
     return a_lab("rivals", gpus=0)
 
 
-def test_a_pause_goes_all_the_way_and_the_bill_has_both_runs(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_a_pause_goes_all_the_way_and_the_bill_has_both_runs(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab, an_ask(2, hours=2))
     plant.later(30 * MINUTE)
     strong = noticed(plant, booking, rival, ask=an_ask(2, hours=1), resume=NOW + 2 * HOUR)
@@ -83,9 +81,19 @@ def test_a_pause_goes_all_the_way_and_the_bill_has_both_runs(
     assert (booking.state, booking.charged) == ("ended", Decimal("17.60"))
     assert money_of(booking) == (NOTHING, Decimal("17.60"))
     assert story(booking) == [
-        "requested", "scheduled", "starting", "started", "pause_noticed", "moved", "paused",
-        "scheduled", "starting", "resumed", "ending", "ended",
-    ]  # fmt: skip
+        "requested",
+        "scheduled",
+        "starting",
+        "started",
+        "pause_noticed",
+        "moved",
+        "paused",
+        "scheduled",
+        "starting",
+        "resumed",
+        "ending",
+        "ended",
+    ]
     assert all_is_well()
 
 
@@ -277,9 +285,7 @@ def shorter(
     patch = Patch(ask=ask)
     with tenant_tx(lab.tenant_id):
         try:
-            booking_patch(
-                actor=lab.actor, booking=booking, patch=patch, revision=None, now=plant.now
-            )
+            booking_patch(actor=lab.actor, booking=booking, patch=patch, revision=None, now=plant.now)
         except Refused as refused:
             return refused.code
     return ""
@@ -290,9 +296,12 @@ def tier_changed(plant: Plant, lab: Lab, booking: Booking, tier: str) -> str:
     with tenant_tx(lab.tenant_id):
         try:
             booking_patch(
-                actor=lab.actor, booking=booking, patch=Patch(tier=tier), revision=None,
+                actor=lab.actor,
+                booking=booking,
+                patch=Patch(tier=tier),
+                revision=None,
                 now=plant.now,
-            )  # fmt: skip
+            )
         except Refused as refused:
             return refused.code
     return ""
@@ -424,8 +433,10 @@ def test_the_solver_hears_what_a_pausing_and_a_paused_booking_wants(
         snapshot = snapshot_take(plant.now)
     (request,) = snapshot.requests
     assert (request.paused, request.duration, request.earliest) == (
-        True, 110 * 60, seconds(plant.now),
-    )  # fmt: skip
+        True,
+        110 * 60,
+        seconds(plant.now),
+    )
 
 
 def test_a_notice_for_what_no_longer_runs_is_stale_and_nothing_is_written(

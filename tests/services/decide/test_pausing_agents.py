@@ -76,9 +76,7 @@ def test_a_node_that_says_failed_while_it_pauses_makes_the_run_no_cheaper(
     assert all_is_well()
 
 
-def test_an_agent_that_does_not_know_notices_still_hears_the_end(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_an_agent_that_does_not_know_notices_still_hears_the_end(plant: Plant, lab: Lab, rival: Lab) -> None:
     with as_system():
         Node.objects.update(agent_version="0.2.0")
     booking = running(plant, lab)
@@ -92,19 +90,21 @@ def test_an_agent_that_does_not_know_notices_still_hears_the_end(
     assert b"resumes" not in raw
 
 
-def test_the_agents_word_of_a_save_is_taken_from_its_report(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_the_agents_word_of_a_save_is_taken_from_its_report(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab)
     plant.later(MINUTE)
     noticed(plant, booking, rival)
     said = [
         wire.ReportedAllocation(
-            id=row.id.hex, state="ready", devices=tuple(row.devices), error=None, since=0,
+            id=row.id.hex,
+            state="ready",
+            devices=tuple(row.devices),
+            error=None,
+            since=0,
             saved=seconds(plant.now),
         )
         for row in rows_of(booking)
-    ]  # fmt: skip
+    ]
     assert plant.receive(plant.report(said[0])) == "applied"
     assert pause_of(booking).acknowledged_at is None
     assert plant.receive(plant.report(said[1])) == "applied"
@@ -114,9 +114,7 @@ def test_the_agents_word_of_a_save_is_taken_from_its_report(
 
 @pytest.mark.long
 @ONE_GPU
-def test_what_was_frozen_on_a_node_is_named_to_what_goes_on_there(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_what_was_frozen_on_a_node_is_named_to_what_goes_on_there(plant: Plant, lab: Lab, rival: Lab) -> None:
     with as_system():
         Tier.objects.filter(slug="standard").update(pause_method="suspend")
     booking = running(plant, lab, an_ask(1))
@@ -135,9 +133,7 @@ def test_what_was_frozen_on_a_node_is_named_to_what_goes_on_there(
     assert sorted(each.resumes or "" for each in desired(plant)) == old
 
 
-def frozen_paused(
-    plant: Plant, lab: Lab, rival: Lab, hours: float = 1
-) -> tuple[Booking, list[str]]:
+def frozen_paused(plant: Plant, lab: Lab, rival: Lab, hours: float = 1) -> tuple[Booking, list[str]]:
     """Pauses a saved booking that stays suspended on its node; returns its allocations."""
     with as_system():
         Tier.objects.filter(slug="standard").update(pause_method="suspend")
@@ -202,9 +198,7 @@ def test_what_is_given_up_while_it_is_paused_is_forgotten_by_its_node(
 
 @pytest.mark.long
 @ONE_GPU
-def test_what_goes_on_elsewhere_is_forgotten_where_it_was(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_what_goes_on_elsewhere_is_forgotten_where_it_was(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking, old = frozen_paused(plant, lab, rival)
     plant.later(MINUTE)
     assert document(plant).suspended == tuple(old)
@@ -274,9 +268,7 @@ def test_the_owner_hears_at_the_notice_that_it_is_stopped_and_not_suspended(
     assert (why or "") in event.sentence
 
 
-def test_an_agent_that_knows_no_pauses_is_told_nothing_of_what_is_frozen(
-    plant: Plant, lab: Lab
-) -> None:
+def test_an_agent_that_knows_no_pauses_is_told_nothing_of_what_is_frozen(plant: Plant, lab: Lab) -> None:
     with as_system():
         Node.objects.update(agent_version="0.2.0")
     running(plant, lab)

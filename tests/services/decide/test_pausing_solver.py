@@ -24,9 +24,7 @@ CLEARING = timedelta(seconds=CLEARING_SECONDS)
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
 
 
 def all_is_well() -> bool:

@@ -173,9 +173,7 @@ def test_what_may_move_is_in_the_snapshot_with_its_level(plant: Plant, lab: Lab)
     assert (found[str(gang.id)], found[str(loose.id)]) == ("gpu", "any")
 
 
-def test_maintenance_under_a_window_moves_others_instead_of_losing_it(
-    plant: Plant, lab: Lab
-) -> None:
+def test_maintenance_under_a_window_moves_others_instead_of_losing_it(plant: Plant, lab: Lab) -> None:
     large, small = apart(plant, lab)
     a_node("gpu-b1-01")
     (whole,) = decided(plant, lab, WHOLE)

@@ -91,9 +91,7 @@ def test_every_decision_of_a_day_is_the_same_again_byte_for_byte(
     with as_system():
         replays = [decision_replay(decision) for decision in decisions]
     assert all(replay.is_equal for replay in replays)
-    made_by = (
-        rf"commit ({settings.CODE_COMMIT.replace('+', '.')}), numpy .+, OR-Tools 9.+, Python 3.+"
-    )
+    made_by = rf"commit ({settings.CODE_COMMIT.replace('+', '.')}), numpy .+, OR-Tools 9.+, Python 3.+"
     assert all(re.fullmatch(made_by, decision.software) for decision in decisions)
 
     last = str(decisions[-1].id)
@@ -115,9 +113,7 @@ def test_every_decision_of_a_day_is_the_same_again_byte_for_byte(
         assert "Same bytes." in again.stdout
 
 
-def test_decisions_of_older_formats_are_replayed(
-    decisions: list[Decision], real_db: Servers
-) -> None:
+def test_decisions_of_older_formats_are_replayed(decisions: list[Decision], real_db: Servers) -> None:
     with as_system():
         older = [as_format_2(decision) for decision in decisions[:3]]
         of_another = as_format_2(decisions[-1]).plan
@@ -130,9 +126,7 @@ def test_decisions_of_older_formats_are_replayed(
         output = StringIO()
         call_command("decision_replay", older[1].id, stdout=output)
         assert "Same meaning. The plan has format 1" in output.getvalue()
-        with pytest.raises(
-            CommandError, match=r"Not the same meaning\. The decision was made by commit"
-        ):
+        with pytest.raises(CommandError, match=r"Not the same meaning\. The decision was made by commit"):
             call_command("decision_replay", older[2].id)
         decision = older[0]
         assert decision_replay(decision).comparison == "bytes"
@@ -146,15 +140,19 @@ def as_format_2(decision: Decision) -> Decision:
     """A copy of the decision with whole documents, saved."""
     stored = decision_rebuild(decision_chain(decision))
     return Decision.objects.create(
-        at=decision.at, policy=decision.policy, leader_term=0, solve_ms=1, software=SOFTWARE,
-        snapshot=zlib.compress(encode(stored.snapshot)), snapshot_sha256=digest(stored.snapshot),
-        plan=zlib.compress(stored.plan_bytes), plan_sha256=digest_of(stored.plan_bytes),
-    )  # fmt: skip
+        at=decision.at,
+        policy=decision.policy,
+        leader_term=0,
+        solve_ms=1,
+        software=SOFTWARE,
+        snapshot=zlib.compress(encode(stored.snapshot)),
+        snapshot_sha256=digest(stored.snapshot),
+        plan=zlib.compress(stored.plan_bytes),
+        plan_sha256=digest_of(stored.plan_bytes),
+    )
 
 
-def test_a_delta_whose_chain_was_changed_is_not_the_same(
-    decisions: list[Decision], real_db: Servers
-) -> None:
+def test_a_delta_whose_chain_was_changed_is_not_the_same(decisions: list[Decision], real_db: Servers) -> None:
     with as_system():
         chains = [decision_chain(each) for each in decisions]
     last = max(chains, key=len)[-1]

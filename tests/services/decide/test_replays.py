@@ -31,9 +31,7 @@ def decided(plant: Plant, *labs: Lab) -> Booking:
     for second, lab in enumerate(labs):
         asked = plant.now + timedelta(seconds=second)
         with as_system():
-            booking_request(
-                actor=lab.actor, request=a_booking_request(lab.project, an_ask(2)), now=asked
-            )
+            booking_request(actor=lab.actor, request=a_booking_request(lab.project, an_ask(2)), now=asked)
     plant.later(timedelta(minutes=1))
     with as_system():
         last = Booking.objects.filter(tenant=labs[0].tenant).order_by("number").last()
@@ -78,9 +76,7 @@ def test_a_decision_is_explained_and_replayed(plant: Plant, client: Client) -> N
         assert last.label in client.get(f"/t/northlab{foreign}").content.decode()
 
 
-def test_the_sample_of_the_night_finds_a_changed_plan(
-    plant: Plant, owner_dsn: str, client: Client
-) -> None:
+def test_the_sample_of_the_night_finds_a_changed_plan(plant: Plant, owner_dsn: str, client: Client) -> None:
     lab = a_lab("helix", gpus=0)
     waiting = decided(plant, lab, lab)
     with as_system():

@@ -115,9 +115,7 @@ def test_once_all_is_saved_it_goes_through(plant: Plant, lab: Lab, rival: Lab) -
 
 
 @pytest.mark.long
-def test_a_save_that_was_on_its_way_ends_no_run_that_goes_on(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_a_save_that_was_on_its_way_ends_no_run_that_goes_on(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking, strong = told_after_half_an_hour(plant, lab, rival)
     with as_system():
         booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
@@ -174,9 +172,7 @@ def test_it_can_be_told_again_for_the_next_claim(plant: Plant, lab: Lab, rival: 
     plant.later(GRACE)
     assert (fresh(booking).state, fresh(again).state) == ("paused", "active")
     # Billed once, from its start to the second notice.
-    assert pause_of(booking).charged + pause_of(booking).credit == booking_cost(
-        booking, Spell(31 * 60)
-    )
+    assert pause_of(booking).charged + pause_of(booking).credit == booking_cost(booking, Spell(31 * 60))
     assert all_is_well()
 
 
@@ -194,9 +190,7 @@ def test_a_request_for_more_time_goes_with_the_notice(plant: Plant, lab: Lab, ri
 
 
 @pytest.mark.long
-def test_a_claim_that_starts_elsewhere_before_needs_it_no_more(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_a_claim_that_starts_elsewhere_before_needs_it_no_more(plant: Plant, lab: Lab, rival: Lab) -> None:
     small = running(plant, lab, an_ask(1))
     other = running(plant, rival, an_ask(1))
     strong = requested(plant, rival, an_ask(1, hours=1))
@@ -231,9 +225,7 @@ def test_a_notice_stays_while_its_claim_has_only_what_it_is_to_leave_itself(
         assert list(pauses_unneeded(plant.now)) == []
 
 
-def test_the_database_takes_no_notice_back_that_was_answered(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_the_database_takes_no_notice_back_that_was_answered(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking, _ = told_after_half_an_hour(plant, lab, rival)
     pause = pause_of(booking)
     for wrong in (

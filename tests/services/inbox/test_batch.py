@@ -45,9 +45,17 @@ def a_beat(node: str, seq: int, *, skew: int = 0, version: int = 1) -> StreamMes
 def readings(node: str, seq: int, allocation: str | None = None, **values: int) -> StreamMessage:
     """Of the node's one GPU, five seconds later with each number."""
     blank: dict[str, Any] = dict.fromkeys(
-        ("slot", "size", "utilisation", "memory_used_mb", "memory_total_mb", "power_mw",
-         "temperature_c", "processes")
-    )  # fmt: skip
+        (
+            "slot",
+            "size",
+            "utilisation",
+            "memory_used_mb",
+            "memory_total_mb",
+            "power_mw",
+            "temperature_c",
+            "processes",
+        )
+    )
     sample = wire.Sample(**{**blank, "gpu": f"GPU-{node}-0", "allocation": allocation, **values})
     at = SECONDS - 600 + 5 * seq
     return seal(node, wire.Telemetry(sent_at=at, samples=(sample,), seq=seq))
@@ -77,9 +85,7 @@ def a_day(starting: Allocation) -> list[StreamMessage]:
     between, each of which decides what becomes of those after it."""
     first, second, third = NODES
     name = starting.id.hex
-    ready = wire.ReportedAllocation(
-        id=name, state="ready", devices=("GPU-1",), error=None, since=SECONDS
-    )
+    ready = wire.ReportedAllocation(id=name, state="ready", devices=("GPU-1",), error=None, since=SECONDS)
     with as_system():
         Node.objects.filter(name=third).update(key_version=2)
     forged = a_beat(second, 9)
@@ -132,9 +138,7 @@ def heard_in(batches: Sequence[Sequence[StreamMessage]]) -> tuple[list[str], lis
 def one_by_one(said: Sequence[StreamMessage]) -> tuple[list[str], list[Any]]:
     """As `heard_in`, without batches."""
     with as_system(), transaction.atomic():
-        outcomes = [
-            message_apply(node_name=each.node, envelope=each.envelope, now=NOW) for each in said
-        ]
+        outcomes = [message_apply(node_name=each.node, envelope=each.envelope, now=NOW) for each in said]
         after = world()
         transaction.set_rollback(True)
     return outcomes, after
@@ -148,10 +152,27 @@ def test_the_same_messages_leave_the_same_rows_in_any_batches(starting: Allocati
     said = a_day(starting)
     expected = one_by_one(said)
     assert expected[0] == [
-        "applied", "applied", "applied", "applied", "stale", "applied", "applied", "stale",
-        "applied", "stale", "applied", "refused", "applied", "unknown_node", "applied", "applied",
-        "refused", "refused", "applied", "refused",
-    ]  # fmt: skip
+        "applied",
+        "applied",
+        "applied",
+        "applied",
+        "stale",
+        "applied",
+        "applied",
+        "stale",
+        "applied",
+        "stale",
+        "applied",
+        "refused",
+        "applied",
+        "unknown_node",
+        "applied",
+        "applied",
+        "refused",
+        "refused",
+        "applied",
+        "refused",
+    ]
     assert expected[1] != heard_in([])[1]
     for size in (1, 2, 3, 5, 7, len(said)):
         assert heard_in(cut(said, size)) == expected, size
@@ -215,16 +236,12 @@ def test_a_report_without_news_asks_for_no_turn(
     assert nudged(a_report(NODES[0], 3, word))
 
 
-def test_one_message_that_no_row_can_hold_does_not_spoil_its_batch(
-    real_db: Servers, owner_dsn: str
-) -> None:
+def test_one_message_that_no_row_can_hold_does_not_spoil_its_batch(real_db: Servers, owner_dsn: str) -> None:
     a_lab("helix", gpus=1)
     a_node(NODES[1])
     first, second, _ = NODES
     with psycopg.connect(owner_dsn, autocommit=True) as owner:
-        owner.execute(
-            "ALTER TABLE allocation_gpusample ADD CHECK (temperature_c IS DISTINCT FROM 66)"
-        )
+        owner.execute("ALTER TABLE allocation_gpusample ADD CHECK (temperature_c IS DISTINCT FROM 66)")
     batch = [
         a_beat(first, 1),
         readings(first, 2, temperature_c=66),

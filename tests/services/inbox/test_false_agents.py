@@ -35,9 +35,7 @@ def lab(plant: Plant) -> Lab:
 @pytest.fixture
 def running(plant: Plant, lab: Lab) -> Booking:
     with as_system():
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.round()
     assert fresh(booking).state == "active"
     return booking
@@ -67,9 +65,7 @@ def of_the_past(plant: Plant, _: Booking) -> wire.Envelope:
 
 
 def of_a_booking_that_nobody_knows(plant: Plant, _: Booking) -> wire.Envelope:
-    said = wire.ReportedAllocation(
-        id=uuid4().hex, state="ready", devices=("GPU-0",), error=None, since=1
-    )
+    said = wire.ReportedAllocation(id=uuid4().hex, state="ready", devices=("GPU-0",), error=None, since=1)
     return signed(plant, words(plant, allocations=(said,)))
 
 
@@ -112,14 +108,11 @@ def use(plant: Plant, booking: Booking, **values: int | None) -> None:
     """What a false agent reports of the booking's GPU, every ten seconds for ten minutes."""
     (row,) = rows_of(booking)
     blank = dict.fromkeys(
-        ("utilisation", "memory_used_mb", "memory_total_mb", "power_mw", "temperature_c",
-         "processes")
-    )  # fmt: skip
+        ("utilisation", "memory_used_mb", "memory_total_mb", "power_mw", "temperature_c", "processes")
+    )
     with as_system():
         uuid = row.gpu.uuid
-    sample = wire.Sample(
-        gpu=uuid, slot=None, size=None, allocation=row.id.hex, **{**blank, **values}
-    )
+    sample = wire.Sample(gpu=uuid, slot=None, size=None, allocation=row.id.hex, **{**blank, **values})
     for _ in range(60):
         plant.now += timedelta(seconds=10)
         seq = node().telemetry_seq + 1
@@ -137,8 +130,7 @@ FALSE_READINGS: dict[str, dict[str, int | None]] = {
     "nothing": {},
 }
 # What contradicts itself; the others may be true.
-ODD = {"always at work", "at work without power", "power without work",
-       "more memory than there is"}  # fmt: skip
+ODD = {"always at work", "at work without power", "power without work", "more memory than there is"}
 
 
 @pytest.mark.parametrize(

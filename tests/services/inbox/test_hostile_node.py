@@ -140,9 +140,7 @@ def test_no_other_database_is_within_reach(rig: Rig) -> None:
     assert agents_redis().config_get("databases") == {"databases": "1"}
 
 
-def test_a_node_shares_no_server_with_tasks_sessions_and_live_pages(
-    rig: Rig, valkey_url: str
-) -> None:
+def test_a_node_shares_no_server_with_tasks_sessions_and_live_pages(rig: Rig, valkey_url: str) -> None:
     assert valkey_url.rpartition("@")[2] not in rig.url
     place = rig.url.replace(rig.url.rpartition("@")[2], valkey_url.rpartition("@")[2])
     with redis.Redis.from_url(place) as client, pytest.raises(redis.AuthenticationError):
@@ -296,9 +294,7 @@ def test_an_agent_as_it_is_meant_is_never_cut_off(rig: Rig) -> None:
     assert not rig.is_locked_out()
 
 
-def test_without_the_database_the_flood_ends_all_the_same(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_database_the_flood_ends_all_the_same(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.read()
     assert rig.look() == set()
 

@@ -66,10 +66,17 @@ def kinds(plant: Plant) -> dict[str, wire.Envelope]:
     seen = node()
     inventory = dataclasses.replace(plant.node.inventory(), seq=seen.inventory_seq + 1)
     sample = wire.Sample(
-        gpu=plant.hardware.gpus[0].uuid, slot=None, size=None, allocation=None, utilisation=1,
-        memory_used_mb=None, memory_total_mb=None, power_mw=None, temperature_c=None,
+        gpu=plant.hardware.gpus[0].uuid,
+        slot=None,
+        size=None,
+        allocation=None,
+        utilisation=1,
+        memory_used_mb=None,
+        memory_total_mb=None,
+        power_mw=None,
+        temperature_c=None,
         processes=None,
-    )  # fmt: skip
+    )
     telemetry = wire.Telemetry(sent_at=1, samples=(sample,), seq=seen.telemetry_seq + 1)
     check = wire.CheckResult(name="driver", state="fail", seen="none", do="load it")
     return {
@@ -130,9 +137,7 @@ def test_old_messages_in_any_order_end_in_the_same_state(plant: Plant, lab: Lab)
             observed_generation=step,
             sent_at=int(plant.now.timestamp()),
         )
-        found = dataclasses.replace(
-            plant.node.inventory(), seq=base.inventory_seq + step, cores=100 + step
-        )
+        found = dataclasses.replace(plant.node.inventory(), seq=base.inventory_seq + step, cores=100 + step)
         sealed += [report, signed(plant, beat), signed(plant, found)]
     ends = []
     orders = list(itertools.permutations(sealed))
@@ -169,9 +174,7 @@ def test_a_node_with_a_wrong_clock_gets_no_new_work_until_it_is_right(
     assert plant.receive(heartbeat(plant, skew=skew)) == "applied"
     assert not usable()
     with as_system():
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.cycle()
     # The only node of its class: it waits until the clock is right.
     assert fresh(booking).state == "queued"
@@ -184,9 +187,7 @@ def test_a_node_with_a_wrong_clock_gets_no_new_work_until_it_is_right(
     assert usable()
 
 
-def test_a_reader_that_comes_late_makes_no_clock_wrong(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_comes_late_makes_no_clock_wrong(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream knows when each heartbeat came."""
     server: Any = agents_redis()
     first = node().heartbeat_seq + 1
@@ -316,8 +317,9 @@ def test_links_that_mig_mode_hides_are_no_news(plant: Plant) -> None:
 
 
 def test_a_node_that_came_in_slices_tells_its_links_later(plant: Plant) -> None:
-    one, two = (dataclasses.replace(gpu, mode="sliced", nvlink_domain=None)
-                for gpu in plant.node.inventory().gpus)  # fmt: skip
+    one, two = (
+        dataclasses.replace(gpu, mode="sliced", nvlink_domain=None) for gpu in plant.node.inventory().gpus
+    )
     with as_system():
         Gpu.objects.update(domain=None)
     inventory_sent(plant, one, two)

@@ -62,9 +62,7 @@ def lab(plant: Plant) -> Lab:
 def starting(plant: Plant, lab: Lab) -> Booking:
     """A booking of two GPUs that is starting on the node."""
     with as_system():
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, an_ask(2)), now=NOW
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project, an_ask(2)), now=NOW)
     plant.cycle()
     return booking
 
@@ -94,9 +92,7 @@ def test_what_must_not_be_believed_changes_nothing(plant: Plant, starting: Booki
     before = world()
     answers = {
         "of another epoch": plant.receive(plant.report(*words, epoch=99)),
-        "of a generation to come": plant.receive(
-            plant.report(*words, observed_generation=generation + 1)
-        ),
+        "of a generation to come": plant.receive(plant.report(*words, observed_generation=generation + 1)),
         "of an old number": plant.receive(plant.report(*words, seq=0)),
         "changed on its way": plant.receive(forged(plant, right)),
         "signed by another node": plant.receive(other_key),

@@ -94,9 +94,7 @@ def test_after_a_restore_the_raised_epoch_makes_nodes_follow_again(
 ) -> None:
     with as_system():
         backup = Node.objects.values("generation", "published_generation", "report_seq").get()
-        first = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        first = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.round()
     assert fresh(first).state == "active"
     followed = plant.node.store.generation
@@ -131,13 +129,9 @@ def test_the_epoch_rises_above_what_nodes_have_told_of(plant: Plant) -> None:
 
 
 @pytest.mark.long
-def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(
-    plant: Plant, lab: Lab
-) -> None:
+def test_after_the_loss_of_redis_everything_is_there_again_within_one_period(plant: Plant, lab: Lab) -> None:
     with as_system():
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.round()
     server: Any = agents_redis()
     before = server.get(wire.desired_key(NAME))
@@ -165,20 +159,29 @@ def test_after_a_recovery_bookings_that_only_nodes_know_are_named_by_their_last_
     plant: Plant, lab: Lab
 ) -> None:
     with as_system():
-        known = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        known = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.round()
     assert fresh(known).state == "active"
     now = int(plant.now.timestamp())
     lost = wire.DesiredAllocation(
-        id="b" * 32, booking="BK-77", tenant="helix", owner="mara", profile=None, profile_id=None,
-        slot=0, size=8, starts=now, ends=now + 3600, state="run",
-    )  # fmt: skip
+        id="b" * 32,
+        booking="BK-77",
+        tenant="helix",
+        owner="mara",
+        profile=None,
+        profile_id=None,
+        slot=0,
+        size=8,
+        starts=now,
+        ends=now + 3600,
+        state="run",
+    )
     gone = wire.Desired(
-        node="gpu-z9-01", epoch=1, generation=3,
+        node="gpu-z9-01",
+        epoch=1,
+        generation=3,
         gpus=(wire.DesiredGpu(uuid="GPU-z", mode="whole", allocations=(lost,)),),
-    )  # fmt: skip
+    )
     master = settings.AGENTS_MASTER_KEY.encode()
     # By a key that was changed after the backup, for a node that joined after it.
     envelope = wire.seal(gone, key=wire.node_key(master, gone.node, 4), key_version=4)

@@ -26,9 +26,7 @@ def hangs_reported(plant: Plant, *hanging: int) -> None:
     report = dataclasses.replace(
         plain,
         gpus=tuple(
-            wire.ReportedGpu(uuid=uuid, mode="whole")
-            for at, uuid in enumerate(uuids)
-            if at not in hanging
+            wire.ReportedGpu(uuid=uuid, mode="whole") for at, uuid in enumerate(uuids) if at not in hanging
         ),
         hanging=tuple(uuids[at] for at in hanging),
     )
@@ -46,13 +44,9 @@ def events() -> list[bool]:
         return [event.is_open for event in GpuEvent.objects.filter(kind="hang")]
 
 
-def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(
-    plant: Plant, lab: Lab
-) -> None:
+def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(plant: Plant, lab: Lab) -> None:
     with as_system():
-        first = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        first = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.round()
     (row,) = rows_of(first)
     hangs_reported(plant, row.gpu.index)
@@ -61,9 +55,7 @@ def test_it_takes_no_new_work_until_it_answers_and_what_runs_goes_on(
     assert (events(), fresh(first).state) == ([True], "active")
     hangs_reported(plant, 0, 1)
     with as_system():
-        second = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        second = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.cycle()
     assert rows_of(second) == []
 

@@ -16,12 +16,9 @@ from tests.services.plant import NAME, Plant
 pytestmark = pytest.mark.turn
 
 
-def examined(
-    plant: Plant, *states: tuple[str, wire.CheckState], seq: int, seen: str = "530.41"
-) -> str:
+def examined(plant: Plant, *states: tuple[str, wire.CheckState], seq: int, seen: str = "530.41") -> str:
     checks = tuple(
-        wire.CheckResult(name=name, state=state, seen=seen, do="change it")
-        for name, state in states
+        wire.CheckResult(name=name, state=state, seen=seen, do="change it") for name, state in states
     )
     return sent(plant, wire.Examination(at=int(plant.now.timestamp()), checks=checks, seq=seq))
 
@@ -49,9 +46,7 @@ def approved(plant: Plant) -> None:
 
 def test_what_keeps_a_node_from_being_served_waits_for_an_operator_once(plant: Plant) -> None:
     driver = "driver's version"
-    assert (
-        examined(plant, (driver, "ok"), ("GPUs", "fail"), ("setfacl", "warn"), seq=1) == "applied"
-    )
+    assert examined(plant, (driver, "ok"), ("GPUs", "fail"), ("setfacl", "warn"), seq=1) == "applied"
     assert node().state == Node.State.READY
 
     assert examined(plant, (driver, "fail"), seq=2) == "applied"
@@ -85,9 +80,7 @@ def test_an_old_word_changes_nothing_and_a_new_enrolment_forgets(plant: Plant) -
     assert kept() is None
 
 
-@pytest.mark.parametrize(
-    "text", ["a\x00b", "two\nlines", "\u202eevil", "\x1b[31m", "x" * 301, "\u2028"]
-)
+@pytest.mark.parametrize("text", ["a\x00b", "two\nlines", "\u202eevil", "\x1b[31m", "x" * 301, "\u2028"])
 def test_text_that_no_page_should_show_is_refused(plant: Plant, text: str) -> None:
     assert examined(plant, ("driver", "fail"), seq=1, seen=text) == "refused"
     assert (kept(), node().refused, node().state) == (None, 1, Node.State.READY)
@@ -125,11 +118,16 @@ def test_results_are_shown_by_their_codes_and_facts(plant: Plant) -> None:
     facts = (wire.CheckFact(name="mib", value="12"),) * 2 * wire.CHECK_FACTS_MAX
     checks = (
         wire.CheckResult(
-            name="room", state="fail", seen="12 MB", do="make room", seen_code="free",
-            do_code="fix_free", facts=facts,
+            name="room",
+            state="fail",
+            seen="12 MB",
+            do="make room",
+            seen_code="free",
+            do_code="fix_free",
+            facts=facts,
         ),
         wire.CheckResult(name="GPUs", state="ok", seen="8 of these", do="", seen_code="of_later"),
-    )  # fmt: skip
+    )
     assert sent(plant, wire.Examination(at=1, checks=checks, seq=1)) == "applied"
     with as_system():
         found = examination_of(node().id)

@@ -32,9 +32,13 @@ def plant(real_db: Servers, tmp_path: Path) -> Iterator[Plant]:
     gpu_class = a_gpu_class()
     with as_system():
         GpuModel.objects.create(
-            slug="a100-80gb", product_name="NVIDIA A100-SXM4-80GB", gpu_class=gpu_class,
-            memory_mb=81_920, mode_switch="reset", switch_seconds=30,
-        )  # fmt: skip
+            slug="a100-80gb",
+            product_name="NVIDIA A100-SXM4-80GB",
+            gpu_class=gpu_class,
+            memory_mb=81_920,
+            mode_switch="reset",
+            switch_seconds=30,
+        )
     a_policy()
     a_price_book()
     with a_plant(tmp_path, simulate="a100:2,a100+mig:1") as found:
@@ -50,9 +54,7 @@ def asked(plant: Plant, lab: Lab, count: int = 1, profile: str | None = None) ->
     """A booking that was asked for and decided."""
     with as_system():
         ask = an_ask(count, profile=profile)
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
     plant.round()
     return fresh(booking)
 
@@ -114,9 +116,7 @@ def test_a_booking_that_is_given_up_leaves_the_gpu_as_it_became(plant: Plant, la
 
 
 @pytest.mark.long
-def test_a_change_that_fails_takes_the_gpu_out_and_its_booking_elsewhere(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_change_that_fails_takes_the_gpu_out_and_its_booking_elsewhere(plant: Plant, lab: Lab) -> None:
     plant.hardware.reset_fails = "no such luck"
     booking = asked(plant, lab, profile="3g.40gb")
     one_more = asked(plant, lab, profile="3g.40gb")
@@ -140,9 +140,7 @@ def test_a_change_that_fails_takes_the_gpu_out_and_its_booking_elsewhere(
 
 
 class TestPins:
-    def test_a_pinned_gpu_is_changed_when_it_is_empty_and_stays_so(
-        self, plant: Plant, lab: Lab
-    ) -> None:
+    def test_a_pinned_gpu_is_changed_when_it_is_empty_and_stays_so(self, plant: Plant, lab: Lab) -> None:
         pin(plant, 0, "sliced")
         plant.round()
         assert gpus()[0] == ("sliced", "", "ok")
@@ -158,9 +156,7 @@ class TestPins:
             "after": {"gpu": 0, "mode": "sliced", "note": "for the course"},
         }
 
-    def test_what_is_planned_in_the_other_mode_is_placed_elsewhere(
-        self, plant: Plant, lab: Lab
-    ) -> None:
+    def test_what_is_planned_in_the_other_mode_is_placed_elsewhere(self, plant: Plant, lab: Lab) -> None:
         with as_system():
             ask = an_ask(1, starts=plant.now + timedelta(hours=1))
             booking = booking_request(
@@ -191,9 +187,11 @@ def test_slices_of_a_gpu_with_twelve_slots_are_booked_made_and_ended(
     gpu_class = a_gpu_class()
     with as_system():
         GpuModel.objects.create(
-            slug="rtx", product_name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
-            gpu_class=gpu_class, memory_mb=97_887,
-        )  # fmt: skip
+            slug="rtx",
+            product_name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
+            gpu_class=gpu_class,
+            memory_mb=97_887,
+        )
     a_policy()
     a_price_book()
     with a_plant(tmp_path, simulate="rtx-pro-6000:1") as plant:

@@ -46,9 +46,7 @@ def sealed(plant: Plant, *errors: wire.HardwareError, foreign: int = 0) -> wire.
     """A report of this node that says these errors, signed by it."""
     report = wire.open_report(plant.report(), plant.identity.keys)
     assert isinstance(report, wire.Report)
-    spots = tuple(
-        wire.UnbookedDevice(gpu=gpu(0).uuid, slot=slot, processes=1) for slot in range(foreign)
-    )
+    spots = tuple(wire.UnbookedDevice(gpu=gpu(0).uuid, slot=slot, processes=1) for slot in range(foreign))
     there = (wire.ReportedGpu(uuid=gpu(0).uuid, mode="whole"),)
     report = dataclasses.replace(report, gpus=there, errors=errors, foreign=spots)
     version = plant.identity.signing_version
@@ -83,9 +81,7 @@ def test_a_gpu_that_somebody_uses_unasked_takes_no_booking_until_they_are_gone(
         assert invariants_check() == []
 
 
-def test_what_an_operator_took_out_is_not_put_back_because_nobody_uses_it(
-    plant: Plant, lab: Lab
-) -> None:
+def test_what_an_operator_took_out_is_not_put_back_because_nobody_uses_it(plant: Plant, lab: Lab) -> None:
     # Negative control of the way back.
     with as_system():
         Gpu.objects.filter(id=gpu(0).id).update(
@@ -138,9 +134,7 @@ def test_one_report_opens_only_so_many_troubles(plant: Plant, lab: Lab) -> None:
     assert len(events()) == 64
 
 
-def test_the_worst_error_decides_and_a_lesser_one_does_not_soften_it(
-    plant: Plant, lab: Lab
-) -> None:
+def test_the_worst_error_decides_and_a_lesser_one_does_not_soften_it(plant: Plant, lab: Lab) -> None:
     plant.receive(sealed(plant, an_error(plant, 79)))
     plant.receive(sealed(plant, an_error(plant, 79), an_error(plant, 63)))
     assert gpu(0).health == Gpu.Health.LOST

@@ -28,10 +28,17 @@ def test_unused_time_and_energy_of_a_month() -> None:
     with as_system():
         for number, (busy, processes, energy) in enumerate(rows):
             GpuUse.objects.create(
-                gpu_id=place.gpu_id, tenant_id=place.tenant_id, allocation_id=place.id, slot=None,
-                at=NOW + number * timedelta(minutes=5), seconds=300, measured=300, busy_avg=busy,
-                processes_max=processes, energy_mj=energy,
-            )  # fmt: skip
+                gpu_id=place.gpu_id,
+                tenant_id=place.tenant_id,
+                allocation_id=place.id,
+                slot=None,
+                at=NOW + number * timedelta(minutes=5),
+                seconds=300,
+                measured=300,
+                busy_avg=busy,
+                processes_max=processes,
+                energy_mj=energy,
+            )
         count, price = booking.ask["count"], booking.price_per_hour
         part = Decimal(place.size) / 8
         of = StatementOf(place.tenant_id, month_of(NOW.date()))

@@ -24,9 +24,15 @@ def site(real_db: Servers) -> Lab:
 
 
 def write(
-    lab: Lab, index: int, cores: int, since: float, until: float, *, memory: int = 0,
+    lab: Lab,
+    index: int,
+    cores: int,
+    since: float,
+    until: float,
+    *,
+    memory: int = 0,
     node: str = "gpu-a1-01",
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether the database took a row of one GPU with so much of its node."""
     ask = an_ask(cores=cores, memory=memory)
     booking = a_booking(lab.project, lab.actor.user_id, ask=ask)
@@ -78,9 +84,7 @@ def test_what_would_be_prolonged_beyond_the_node_is_an_error_and_all_else_is_not
         first.save(update_fields=["period", "state"])
 
 
-def test_the_control_without_the_trigger_a_node_gives_more_than_it_has(
-    site: Lab, real_db: Servers
-) -> None:
+def test_the_control_without_the_trigger_a_node_gives_more_than_it_has(site: Lab, real_db: Servers) -> None:
     assert write(site, 0, 20, 0, 2)
     assert not write(site, 1, 20, 0, 2)
     with psycopg.connect(real_db.owner_dsn) as owner:

@@ -79,16 +79,12 @@ def test_both_keys_are_good_until_the_agent_signs_with_the_new_one_and_then_only
 def test_what_runs_does_not_notice_and_what_comes_later_starts(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
-        running = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW
-        )
+        running = booking_request(actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW)
     plant.round()
     said = len(plant.line.said)
     rotate()
     with as_system():
-        later = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW
-        )
+        later = booking_request(actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW)
     plant.round()
     assert len(plant.line.said) > said
     assert fresh(running).state == fresh(later).state == "active"
@@ -159,9 +155,7 @@ def test_a_second_rotation_waits_for_the_first(plant: Plant) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "", "nonsense", "0.1.99"])
-def test_an_agent_that_would_refuse_the_whole_document_is_not_told(
-    plant: Plant, version: str
-) -> None:
+def test_an_agent_that_would_refuse_the_whole_document_is_not_told(plant: Plant, version: str) -> None:
     with as_system():
         Node.objects.update(agent_version=version)
     with pytest.raises(Refused, match="agent_too_old"):

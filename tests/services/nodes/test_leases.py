@@ -48,9 +48,7 @@ def on_lease(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     a_tier("standard")
     with as_system():
         Tier.objects.update(replace_on_lost=True)
-        booking = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
     plant.round()
     plant.later(SECOND * 5)
     assert fresh(booking).state == "active"
@@ -149,9 +147,7 @@ def test_other_tiers_run_on_where_they_are(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     with as_system():
         Tier.objects.update(replace_on_lost=False)
-        other = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project), now=plant.now
-        )
+        other = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.round()
     assert {row.leased for row in rows_of(other)} == {False}
     cut_until_replaced(plant, booking)
@@ -201,9 +197,7 @@ def test_what_pauses_on_a_node_that_is_lost_is_paused_in_time_and_goes_on_elsewh
     assert (now.state, now.hardware_lost_at) == ("pausing", None)
     assert {(row.state, row.abandoned) for row in rows_of(booking)} == {("releasing", True)}
     with as_system():
-        assert (
-            node_bookings_requeue(node_id=node().id, seq=node().heartbeat_seq, now=plant.now) == 0
-        )
+        assert node_bookings_requeue(node_id=node().id, seq=node().heartbeat_seq, now=plant.now) == 0
         assert booking.events.filter(kind="broken_off").count() == 1
 
     plant.now = pause_of(booking).deadline
@@ -233,17 +227,13 @@ def test_what_is_being_cleared_for_a_pause_on_a_node_that_is_lost_does_not_hang(
         assert invariants_check() == []
 
 
-def test_what_is_left_behind_keeps_the_device_until_it_is_proven_empty(
-    plant: Plant, lab: Lab
-) -> None:
+def test_what_is_left_behind_keeps_the_device_until_it_is_proven_empty(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab, an_ask(2))
     cut_until_replaced(plant, booking)
     plant.cycle()
     assert fresh(booking).state == "starting"
     left, now_there = rows_of(booking)[:2], rows_of(booking)[2:]
-    assert {(row.state, row.abandoned, row.gpu.node.name) for row in left} == {
-        ("releasing", True, NAME)
-    }
+    assert {(row.state, row.abandoned, row.gpu.node.name) for row in left} == {("releasing", True, NAME)}
     assert {(row.state, row.abandoned, row.gpu.node.name) for row in now_there} == {
         ("starting", False, OTHER)
     }
@@ -260,9 +250,7 @@ def test_what_is_left_behind_keeps_the_device_until_it_is_proven_empty(
         assert invariants_check() == []
 
 
-def test_it_is_charged_for_what_it_had_and_gets_the_time_it_has_left(
-    plant: Plant, lab: Lab
-) -> None:
+def test_it_is_charged_for_what_it_had_and_gets_the_time_it_has_left(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     ready = fresh(booking).ready_at
     assert ready is not None
@@ -290,9 +278,7 @@ def test_it_is_charged_for_what_it_had_and_gets_the_time_it_has_left(
         assert invariants_check() == []
 
 
-def test_what_is_cancelled_while_it_waits_is_charged_for_what_it_had(
-    plant: Plant, lab: Lab
-) -> None:
+def test_what_is_cancelled_while_it_waits_is_charged_for_what_it_had(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     lives(plant, minutes=2)
     cut_until_replaced(plant, booking)
@@ -332,9 +318,7 @@ def test_less_than_a_minute_is_not_worth_another_start(plant: Plant, lab: Lab) -
     assert fresh(booking).state == "active"
 
 
-def test_a_heartbeat_that_was_heard_in_the_meantime_keeps_it_where_it_is(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_heartbeat_that_was_heard_in_the_meantime_keeps_it_where_it_is(plant: Plant, lab: Lab) -> None:
     booking = on_lease(plant, lab)
     seq = node().heartbeat_seq
     plant.later(SECOND * 5)

@@ -19,9 +19,7 @@ def lab(plant: Plant) -> Lab:
     return a_lab("helix", gpus=0)
 
 
-def test_a_node_whose_lease_ran_out_has_none_until_it_acts_on_our_newest_word(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_node_whose_lease_ran_out_has_none_until_it_acts_on_our_newest_word(plant: Plant, lab: Lab) -> None:
     """Back on the line, by the old word it could begin here what has been begun elsewhere."""
     booking = on_lease(plant, lab)
     plant.line.can_send = plant.line.can_receive = False

@@ -159,9 +159,7 @@ def test_a_revoked_agent_is_cut_off_in_the_middle_of_listening(site: Site) -> No
         held.read_response(timeout=5)
     assert not is_in(one)
     assert is_in(two)
-    assert not [
-        client for client in agents_redis().client_list() if client["user"] == "agent-gpu-a1-01"
-    ]
+    assert not [client for client in agents_redis().client_list() if client["user"] == "agent-gpu-a1-01"]
 
 
 def test_a_revoked_node_waits_in_quarantine_and_its_word_and_tokens_are_worthless(

@@ -38,9 +38,17 @@ def place() -> Allocation:
 
 def a_sample(place: Allocation, **values: int) -> wire.Sample:
     blank: dict[str, Any] = dict.fromkeys(
-        ("slot", "size", "utilisation", "memory_used_mb", "memory_total_mb", "power_mw",
-         "temperature_c", "processes")
-    )  # fmt: skip
+        (
+            "slot",
+            "size",
+            "utilisation",
+            "memory_used_mb",
+            "memory_total_mb",
+            "power_mw",
+            "temperature_c",
+            "processes",
+        )
+    )
     with as_system():
         gpu = Gpu.objects.get(id=place.gpu_id)
     return wire.Sample(**{**blank, "gpu": gpu.uuid, "allocation": place.id.hex, **values})
@@ -189,9 +197,13 @@ def test_absurd_values_are_dropped_and_counted(place: Allocation) -> None:
         place,
         NOW,
         a_sample(
-            place, utilisation=400, power_mw=-1, memory_used_mb=1 << 60, temperature_c=61,
+            place,
+            utilisation=400,
+            power_mw=-1,
+            memory_used_mb=1 << 60,
+            temperature_c=61,
         ),
-    )  # fmt: skip
+    )
     with as_system():
         row = GpuSample.objects.get()
         assert (row.utilisation, row.power_mw, row.memory_used_mb) == (None, None, None)
@@ -223,9 +235,7 @@ def test_readings_go_after_two_days_and_rows_after_ninety(place: Allocation) -> 
     with as_system():
         while telemetry_sweep(NOW):
             pass
-        assert {rollup_bucket_of(row.at) for row in GpuSample.objects.all()} == {
-            NOW - timedelta(hours=1)
-        }
+        assert {rollup_bucket_of(row.at) for row in GpuSample.objects.all()} == {NOW - timedelta(hours=1)}
         kept = [row.at for row in GpuUse.objects.order_by("at")]
         assert kept == [NOW - timedelta(days=3), NOW - timedelta(hours=1)]
 
@@ -303,6 +313,10 @@ def test_a_row_is_whose_the_allocation_was(place: Allocation) -> None:
     """The negative control: use of nobody's allocation can't be written under a tenant."""
     with as_system(), pytest.raises(IntegrityError), transaction.atomic():
         GpuUse.objects.create(
-            gpu_id=place.gpu_id, tenant_id=place.tenant_id, allocation_id=None, at=NOW,
-            seconds=1, measured=0,
-        )  # fmt: skip
+            gpu_id=place.gpu_id,
+            tenant_id=place.tenant_id,
+            allocation_id=None,
+            at=NOW,
+            seconds=1,
+            measured=0,
+        )

@@ -29,9 +29,7 @@ def node() -> Node:
 
 def rule(plant: Plant, warn: int | None, end: int | None) -> None:
     with as_system():
-        escalation_set(
-            operator=an_operator(), node=node(), warn_after=warn, end_after=end, now=plant.now
-        )
+        escalation_set(operator=an_operator(), node=node(), warn_after=warn, end_after=end, now=plant.now)
 
 
 def reported(plant: Plant, **values: object) -> None:

@@ -122,9 +122,7 @@ def test_an_operator_sets_it_in_the_policy_and_sees_it_there(plant: Plant) -> No
 # What follows.
 
 
-def test_nothing_new_is_placed_on_a_silent_node_and_its_asker_is_told_why(
-    plant: Plant, lab: Lab
-) -> None:
+def test_nothing_new_is_placed_on_a_silent_node_and_its_asker_is_told_why(plant: Plant, lab: Lab) -> None:
     a_node(OTHER, gpus=1)
     silent(plant)
     first = requested(plant, lab)
@@ -213,9 +211,7 @@ def test_a_promise_on_a_silent_node_is_kept_with_its_start(plant: Plant, lab: La
     assert (fresh(waiting).state, fresh(waiting).planned_starts) == ("queued", promised)
 
 
-def test_the_first_to_come_after_a_long_silence_is_safe_from_a_second_look(
-    plant: Plant, lab: Lab
-) -> None:
+def test_the_first_to_come_after_a_long_silence_is_safe_from_a_second_look(plant: Plant, lab: Lab) -> None:
     """Running work continues to its end: only proof by its agent or an operator clears it."""
     booking = requested(plant, lab)
     plant.round()
@@ -227,9 +223,7 @@ def test_the_first_to_come_after_a_long_silence_is_safe_from_a_second_look(
         assert Gpu.objects.filter(health="ok").count() == 2
 
 
-def test_a_reader_that_could_not_read_counts_anew(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_could_not_read_counts_anew(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     lives(plant, 10)
     # As `run` does when Redis is away for long: the first look afterwards accuses nobody.
     plant.reader._answers = AnswerWatch[UUID]()

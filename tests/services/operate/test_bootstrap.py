@@ -57,9 +57,7 @@ def run(path: Path, *options: str) -> str:
     return said.getvalue()
 
 
-def test_from_an_empty_database_to_the_first_running_booking(
-    real_db: Servers, tmp_path: Path
-) -> None:
+def test_from_an_empty_database_to_the_first_running_booking(real_db: Servers, tmp_path: Path) -> None:
     with a_plant(tmp_path, gpus=1) as plant:
         with as_system():
             assert not GpuModel.objects.exists()
@@ -79,9 +77,7 @@ def test_from_an_empty_database_to_the_first_running_booking(
             tanja, project = User.objects.get(username="tanja"), Project.objects.get()
         actor = actor_now(tanja.id, "helix")
         with tenant_tx(actor.tenant_id):
-            booking = booking_request(
-                actor=actor, request=a_booking_request(project, an_ask()), now=NOW
-            )
+            booking = booking_request(actor=actor, request=a_booking_request(project, an_ask()), now=NOW)
         plant.round()
         assert fresh(booking).state == "active"
 
@@ -148,9 +144,7 @@ x100 = 2.5
     def test_the_command_checks_does_and_prints_passwords_once(self, tmp_path: Path) -> None:
         path, secret = tmp_path / "site.toml", tmp_path / "olaf"
         secret.write_text("a long enough pass phrase\n")
-        text = example_read().replace(
-            '# password_file = "/run/secrets/olaf"', f'password_file = "{secret}"'
-        )
+        text = example_read().replace('# password_file = "/run/secrets/olaf"', f'password_file = "{secret}"')
         path.write_text(text)
         with pytest.raises(SystemExit):
             run(path, "--check")

@@ -39,9 +39,7 @@ def applied(plant: Plant, operator: User, *bookings: Booking) -> list[BulkLine]:
     return lines
 
 
-def test_what_runs_is_paused_after_its_notice_until_the_stop_is_over(
-    plant: Plant, operator: User
-) -> None:
+def test_what_runs_is_paused_after_its_notice_until_the_stop_is_over(plant: Plant, operator: User) -> None:
     lab = pausable_lab("demo")
     runs = running(plant, lab, an_ask(2))
     plant.later(HOUR / 2)
@@ -77,9 +75,7 @@ def test_what_runs_is_paused_after_its_notice_until_the_stop_is_over(
     assert all_is_well()
 
 
-def test_the_notice_is_withdrawn_when_an_operator_ends_the_pause(
-    plant: Plant, operator: User
-) -> None:
+def test_the_notice_is_withdrawn_when_an_operator_ends_the_pause(plant: Plant, operator: User) -> None:
     runs = running(plant, pausable_lab("demo"), an_ask(2))
     plant.later(HOUR / 2)
     applied(plant, operator, runs)
@@ -101,8 +97,11 @@ def test_whoever_can_not_be_paused_is_named_with_the_reason(plant: Plant, operat
     runs, waits = running(plant, lab, an_ask(2)), requested(plant, lab)
     plant.later(HOUR / 2)
     usual: dict[str, object] = {
-        "pausable": True, "max_pauses": None, "protected_seconds": 0, "grace_seconds": 600,
-    }  # fmt: skip
+        "pausable": True,
+        "max_pauses": None,
+        "protected_seconds": 0,
+        "grace_seconds": 600,
+    }
     cases: dict[str, dict[str, object]] = {
         "tier_never_paused": {"pausable": False},
         "paused_enough": {"max_pauses": 0},
@@ -120,5 +119,6 @@ def test_whoever_can_not_be_paused_is_named_with_the_reason(plant: Plant, operat
             may = Booking.objects.filter(pausable(plant.now)).values_list("id", flat=True)
             assert set(may) == {each for each, refusal in found.items() if refusal is None}
         assert [refusal.code if refusal else "" for refusal in found.values()] == [
-            code, "not_running",
-        ]  # fmt: skip
+            code,
+            "not_running",
+        ]

@@ -124,9 +124,7 @@ def test_what_is_in_use_stays(operator: User) -> None:
         assert refused(model_set, slug="h100-80gb", terms=terms).param == param
     with operator_tx():
         terms = dataclasses.replace(used, switch_seconds=20)
-        assert model_set(operator=operator, slug="h100-80gb", terms=terms, now=NOW).mode_switch == (
-            "reset"
-        )
+        assert model_set(operator=operator, slug="h100-80gb", terms=terms, now=NOW).mode_switch == ("reset")
         model_remove(operator=operator, slug="l4", now=NOW)
     with as_owner():
         Quota.objects.all().delete()
@@ -210,9 +208,11 @@ def test_a_gpu_is_known_by_its_pci_id_first_and_by_its_name_where_that_says_noth
 ) -> None:
     prefix = "NVIDIA RTX PRO 6000 Blackwell"
     named(
-        maxq=f"{prefix} Max-Q Workstation Edition", workstation=f"{prefix} Workstation Edition",
-        server=f"{prefix} Server Edition", ours="NVIDIA of ours",
-    )  # fmt: skip
+        maxq=f"{prefix} Max-Q Workstation Edition",
+        workstation=f"{prefix} Workstation Edition",
+        server=f"{prefix} Server Edition",
+        ours="NVIDIA of ours",
+    )
     item = dataclasses.replace(a_gpu(0, name), device_id=device, memory_mb=memory_mb)
     node = enrolled(an_inventory(item))
     with as_system():

@@ -52,9 +52,7 @@ def test_the_place_of_a_lost_gpu_is_given_to_nobody_until_an_operator_says_it_is
             other.save()
     with operator_tx():
         node = Node.objects.get(name=NAME)
-        closed = hardware_fence(
-            operator=operator, node=node, gpu=gpu(0), note="Card pulled", now=plant.now
-        )
+        closed = hardware_fence(operator=operator, node=node, gpu=gpu(0), note="Card pulled", now=plant.now)
     assert closed == 1
     assert occupied() == 0
     nothing_is_broken()
@@ -82,9 +80,7 @@ def test_what_was_ending_on_hardware_that_is_off_ends_with_its_charge(
     nothing_is_broken()
 
 
-def test_hardware_that_takes_work_can_not_be_said_to_be_off(
-    plant: Plant, lab: Lab, operator: User
-) -> None:
+def test_hardware_that_takes_work_can_not_be_said_to_be_off(plant: Plant, lab: Lab, operator: User) -> None:
     booked(plant, lab)
     node = Node.objects.get(name=NAME)
     with operator_tx(), pytest.raises(Refused, match="still_in_service"):
@@ -101,18 +97,14 @@ def test_a_node_that_is_off_gives_back_everything_and_its_work_starts_again(
         node = Node.objects.get(name=NAME)
         node_drain(operator=operator, node=node, reason="Smoke", now=plant.now)
         node.refresh_from_db()
-        assert (
-            hardware_fence(operator=operator, node=node, gpu=None, note="Off", now=plant.now) == 2
-        )
+        assert hardware_fence(operator=operator, node=node, gpu=None, note="Off", now=plant.now) == 2
     plant.cycle()
     assert fresh(booking).state == State.STARTING
     assert {r.gpu.node.name for r in rows_of(booking) if r.state == "starting"} == {"gpu-b1-01"}
     nothing_is_broken()
 
 
-def test_an_error_counts_once_however_often_it_is_said(
-    plant: Plant, lab: Lab, operator: User
-) -> None:
+def test_an_error_counts_once_however_often_it_is_said(plant: Plant, lab: Lab, operator: User) -> None:
     booking = booked(plant, lab)
     index = rows_of(booking)[0].gpu.index
     fails(plant, index, 63)
@@ -186,9 +178,7 @@ def test_without_a_deadline_a_draining_node_keeps_its_work_to_the_end(
         assert not is_hardware_to_vacate(plant.now)
 
 
-def test_what_would_start_soon_on_hardware_that_is_out_gets_another_place(
-    plant: Plant, lab: Lab
-) -> None:
+def test_what_would_start_soon_on_hardware_that_is_out_gets_another_place(plant: Plant, lab: Lab) -> None:
     soon, late = (
         NOW + timedelta(minutes=40),
         NOW + timedelta(hours=30),
@@ -239,9 +229,7 @@ def test_a_new_booking_waits_for_a_class_that_is_out_of_service_and_starts_when_
         node = Node.objects.get(name=NAME)
         node_drain(operator=operator, node=node, reason="new fans", now=plant.now)
     with as_system():
-        flexible = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW
-        )
+        flexible = booking_request(actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW)
         window = a_booking_request(lab.project, an_ask(starts=plant.now + HOUR))
         fixed = booking_request(actor=lab.actor, request=window, now=NOW)
     plant.cycle()

@@ -41,9 +41,7 @@ def operator(plant: Plant) -> User:
 
 def booked(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
 
 
 def frozen(plant: Plant, operator: User, length: timedelta | None = None) -> None:
@@ -166,6 +164,4 @@ def test_the_command_and_its_record() -> None:
             with pytest.raises(CommandError):
                 call_command("freeze", "begin", **wrong)
         with pytest.raises(Refused):
-            freeze_begin(
-                operator=operator, reason=WHY, length=timedelta(days=31), now=timezone.now()
-            )
+            freeze_begin(operator=operator, reason=WHY, length=timedelta(days=31), now=timezone.now())

@@ -93,9 +93,7 @@ def test_a_planned_window_in_the_way_gets_another_place_and_its_owner_is_told(
     plan(operator, terms)
     plant.round()
     assert fresh(booking).state == State.SCHEDULED
-    assert [row.gpu.index for row in rows_of(booking) if row.state == "planned"] == [
-        1 - place.gpu.index
-    ]
+    assert [row.gpu.index for row in rows_of(booking) if row.state == "planned"] == [1 - place.gpu.index]
     assert said(booking)[-2:] == ["moved", "scheduled"]
     nothing_is_broken()
 
@@ -136,9 +134,7 @@ def test_a_promise_moves_behind_the_maintenance_as_the_preview_said(
     nothing_is_broken()
 
 
-def test_running_work_is_told_and_broken_off_at_the_deadline(
-    plant: Plant, lab: Lab, operator: User
-) -> None:
+def test_running_work_is_told_and_broken_off_at_the_deadline(plant: Plant, lab: Lab, operator: User) -> None:
     booking = asked(plant, lab, 2, hours=6)
     a_node("gpu-b1-01", gpus=2)
     terms = a_blackout(NOW + HOUR, hours=4, drain_by=NOW + 2 * HOUR)
@@ -153,9 +149,7 @@ def test_running_work_is_told_and_broken_off_at_the_deadline(
     nothing_is_broken()
 
 
-def test_work_that_ends_before_the_deadline_is_left_alone(
-    plant: Plant, lab: Lab, operator: User
-) -> None:
+def test_work_that_ends_before_the_deadline_is_left_alone(plant: Plant, lab: Lab, operator: User) -> None:
     booking = asked(plant, lab, 2, hours=2)
     terms = a_blackout(NOW + HOUR, hours=4, drain_by=NOW + 2 * HOUR)
     assert preview(operator, terms).running == ()
@@ -165,9 +159,7 @@ def test_work_that_ends_before_the_deadline_is_left_alone(
     assert "leave_by" not in said(booking)
 
 
-def test_maintenance_that_is_called_off_gives_the_time_back(
-    plant: Plant, lab: Lab, operator: User
-) -> None:
+def test_maintenance_that_is_called_off_gives_the_time_back(plant: Plant, lab: Lab, operator: User) -> None:
     saved = plan(operator, a_blackout(NOW, hours=4))
     booking = asked(plant, lab, 1, hours=1)
     assert starts(booking) == NOW + 4 * HOUR
@@ -218,9 +210,7 @@ def test_the_database_refuses_it_too(plant: Plant, operator: User, bad: str) -> 
         Maintenance.objects.filter(id=saved.id).update(**values)
 
 
-def test_tenants_may_read_maintenance_and_not_change_it(
-    plant: Plant, lab: Lab, operator: User
-) -> None:
+def test_tenants_may_read_maintenance_and_not_change_it(plant: Plant, lab: Lab, operator: User) -> None:
     plan(operator, a_blackout(NOW + HOUR))
     with as_role("portal_web"), transaction.atomic():
         assert Maintenance.objects.count() == 1

@@ -42,9 +42,7 @@ def operator(plant: Plant) -> User:
     return an_operator()
 
 
-def repeated(
-    begins: datetime, rule: str, *, hours: float = 2, zone: str = BERLIN
-) -> MaintenanceTerms:
+def repeated(begins: datetime, rule: str, *, hours: float = 2, zone: str = BERLIN) -> MaintenanceTerms:
     return replace(a_blackout(begins, hours), repeat=recurrence_read(rule), zone=zone)
 
 
@@ -59,8 +57,10 @@ def test_the_clock_time_stays_the_same_when_clocks_change(plant: Plant, operator
     plan(operator, repeated(begins, "FREQ=WEEKLY;COUNT=3"))
     first, second, third = dates()
     assert [each.starts for each in (first, second, third)] == [
-        begins, begins + 7 * DAY, begins + 14 * DAY - HOUR,
-    ]  # fmt: skip
+        begins,
+        begins + 7 * DAY,
+        begins + 14 * DAY - HOUR,
+    ]
     assert {each.ends - each.starts for each in dates()} == {2 * HOUR}
     assert {each.drain_by - each.starts for each in dates()} == {timedelta(0)}
     assert len({each.series for each in dates()}) == 1
@@ -70,16 +70,12 @@ def test_the_clock_time_stays_the_same_when_clocks_change(plant: Plant, operator
     assert line.sentence.endswith("New fans, every week, 3 times.")
 
 
-def test_each_night_ends_and_drains_at_the_local_time_that_was_said(
-    plant: Plant, operator: User
-) -> None:
+def test_each_night_ends_and_drains_at_the_local_time_that_was_said(plant: Plant, operator: User) -> None:
     """Clocks go forward in Berlin in the first night."""
     begins = datetime(2027, 3, 27, 21, tzinfo=UTC)
     terms = replace(repeated(begins, "FREQ=DAILY;COUNT=3", hours=7), drain_by=begins + 5 * HOUR)
     plan(operator, terms)
-    local = [
-        (each.starts, each.drain_by, each.ends) for each in dates()
-    ]  # fmt: skip
+    local = [(each.starts, each.drain_by, each.ends) for each in dates()]
     shown = [[f"{at.astimezone(ZoneInfo(BERLIN)):%d %H:%M}" for at in each] for each in local]
     assert shown == [
         ["27 22:00", "28 04:00", "28 06:00"],
@@ -95,9 +91,7 @@ def test_the_second_of_two_equal_times_is_the_first_start(plant: Plant, operator
     assert [each.ends for each in dates()] == [begins + 2 * HOUR, begins + DAY + 2 * HOUR]
 
 
-def test_every_date_is_kept_free_and_looked_ahead_at(
-    plant: Plant, lab: Lab, operator: User
-) -> None:
+def test_every_date_is_kept_free_and_looked_ahead_at(plant: Plant, lab: Lab, operator: User) -> None:
     tomorrow = asked(plant, lab, 2, starts=NOW + DAY + 3 * HOUR)
     terms = repeated(NOW + 2 * HOUR, "FREQ=DAILY;COUNT=3", zone="UTC")
     assert preview(operator, replace(terms, repeat=None)).moved == ()

@@ -149,9 +149,7 @@ def test_usual_leases_come_back_when_it_is_over_though_nobody_ends_it(
     assert fresh(booking).replacement_count == 1
 
 
-def test_a_long_lease_that_was_granted_again_is_not_forgotten(
-    plant: Plant, lab: Lab, operator: User
-) -> None:
+def test_a_long_lease_that_was_granted_again_is_not_forgotten(plant: Plant, lab: Lab, operator: User) -> None:
     on_lease(plant, lab)
     announced(plant, operator, MINUTE)
     plant.later(10 * SECOND)
@@ -242,9 +240,7 @@ def test_the_command_waits_for_agents_and_says_who_has_not_confirmed(
         assert mode.closed_at is None
     said = StringIO()
     with as_system():
-        call_command(
-            "outage", "begin", operator=operator.username, wait=0, anyway=True, stdout=said
-        )
+        call_command("outage", "begin", operator=operator.username, wait=0, anyway=True, stdout=said)
         assert f"{NAME} (has work on lease)" in said.getvalue()
         mode = mode_in_force(OUTAGE, timezone.now())
         assert mode is not None

@@ -34,9 +34,7 @@ def test_a_report_is_due_in_the_morning_after_its_days(
 
 @pytest.mark.parametrize("zone", [BERLIN, AUCKLAND, HAWAII])
 @pytest.mark.parametrize("cadence", ["weekly", "monthly"])
-def test_over_a_year_each_period_has_one_report_after_its_end(
-    cadence: Cadence, zone: ZoneInfo
-) -> None:
+def test_over_a_year_each_period_has_one_report_after_its_end(cadence: Cadence, zone: ZoneInfo) -> None:
     now, seen = datetime(2026, 1, 1, tzinfo=UTC), []
     while now.year < 2028:
         following = report_after(cadence, now, zone, time(2, 30))

@@ -43,9 +43,7 @@ def operator(plant: Plant) -> User:
 
 def booked(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     with as_system():
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
 
 
 def terms(what: str, length: timedelta | None = None) -> StopTerms:
@@ -75,13 +73,17 @@ def test_nothing_new_starts_and_what_runs_continues(
     with pytest.raises(Refused, match=f"stopped new work of .*{WHY}") as refused:
         booked(plant, lab)
     assert (refused.value.code, refused.value.rule, refused.value.owner) == (
-        "stopped", "R150", "operator",
-    )  # fmt: skip
+        "stopped",
+        "R150",
+        "operator",
+    )
     for _ in range(3):
         plant.later(MINUTE)
     assert [fresh(each).state for each in (runs, planned, waits)] == [
-        "active", "scheduled", "queued",
-    ]  # fmt: skip
+        "active",
+        "scheduled",
+        "queued",
+    ]
     assert fresh(waits).reasons[0]["code"] == "stopped"
     with as_system():
         assert not is_anything_due(plant.now)

@@ -52,9 +52,7 @@ def test_the_expected_geometry_is_that_of_the_simulated_drivers() -> None:
         assert known is not None
         assert known.memory_mb == simulated.memory_mb
         assert CATALOGUE.by_device(f"10de:{simulated.pci}", simulated.memory_mb) is known
-        assert known.mode_switch == {"none": "online"}.get(
-            simulated.mode_switch, simulated.mode_switch
-        )
+        assert known.mode_switch == {"none": "online"}.get(simulated.mode_switch, simulated.mode_switch)
         assert known.nvlinks == simulated.nvlinks
         assert {(p.name, p.compute, p.size, p.starts, p.limit) for p in known.profiles} == {
             (p.name, p.compute, p.size, p.starts, p.max) for p in simulated.profiles

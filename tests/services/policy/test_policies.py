@@ -113,9 +113,7 @@ def test_what_is_refused_leaves_the_last_good_one_live(lab: Lab, document: objec
     assert live() == before
 
 
-@given(
-    st.dictionaries(st.from_regex(r"[a-z*][a-z0-9-]{0,9}", fullmatch=True), st.integers(0, 10**6))
-)
+@given(st.dictionaries(st.from_regex(r"[a-z*][a-z0-9-]{0,9}", fullmatch=True), st.integers(0, 10**6)))
 def test_durations_by_tier_are_read_as_they_are_shown(windows: dict[str, int]) -> None:
     if "none" not in windows:
         assert tier_seconds_read(tier_seconds_text(windows), param="borrow_windows") == windows
@@ -162,16 +160,22 @@ def test_a_new_policy_is_live_at_once_and_the_old_one_is_kept(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        '{"grid": "x"}', '{"grid": 0}', '{"grid": 1.5}', "[]", '{"grid": ["x"]}',
-        '{"victim_rules": [1]}', '{"victim_rules": "taken_back"}', '{"victim_rules": null}',
-        '{"borrow_windows": 1}', '{"borrow_windows": {"x": -1}}', '{"borrow_windows": {"x": 0.5}}',
+        '{"grid": "x"}',
+        '{"grid": 0}',
+        '{"grid": 1.5}',
+        "[]",
+        '{"grid": ["x"]}',
+        '{"victim_rules": [1]}',
+        '{"victim_rules": "taken_back"}',
+        '{"victim_rules": null}',
+        '{"borrow_windows": 1}',
+        '{"borrow_windows": {"x": -1}}',
+        '{"borrow_windows": {"x": 0.5}}',
     ],
-)  # fmt: skip
+)
 def test_the_database_itself_takes_nothing_else(lab: Lab, document: str) -> None:
     with as_system(), pytest.raises(IntegrityError, match="policy_of_whole_numbers"):
-        PolicyVersion.objects.create(
-            number=99, document=json.loads(document), state="draft", created=NOW
-        )
+        PolicyVersion.objects.create(number=99, document=json.loads(document), state="draft", created=NOW)
 
 
 def test_the_command_shows_changes_and_refuses(lab: Lab) -> None:

@@ -38,10 +38,7 @@ def receiver(settings: Settings) -> Iterator[Receiver]:
 
 def address(receiver: Receiver) -> str:
     """A Mattermost at the receiver."""
-    return (
-        receiver.url.replace("http://", "mmost://").rpartition("/")[0]
-        + "/3ccdd113474722377935511fc8"
-    )
+    return receiver.url.replace("http://", "mmost://").rpartition("/")[0] + "/3ccdd113474722377935511fc8"
 
 
 def channel(lab: Lab, url: str) -> ChatChannel:
@@ -85,9 +82,10 @@ def test_a_person_gets_what_they_chose_and_a_project_what_its_lead_chose(
         clear = ChatChannel.objects.values_list("sealed", flat=True)
         assert all("3ccdd" not in each for each in clear)
     assert queued == {
-        (own.name, "booking.failed"), (shared.name, "booking.failed"),
+        (own.name, "booking.failed"),
+        (shared.name, "booking.failed"),
         (own.name, "booking.pause_noticed"),
-    }  # fmt: skip
+    }
     # A pause notice does not wait; what can wait is bundled for two minutes.
     assert sent() == 2
     assert sent(timedelta(minutes=2)) == 1

@@ -94,9 +94,7 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         ours.send("{not json")
         ours.send(b"\x00")
         with as_system():
-            booking = booking_request(
-                actor=helix.actor, request=a_booking_request(helix.project), now=NOW
-            )
+            booking = booking_request(actor=helix.actor, request=a_booking_request(helix.project), now=NOW)
             assert outbox_relay(NOW) == 1
         assert heard(ours, 2) == [
             changed_message(booking, 1, 1, "requested"),
@@ -106,9 +104,7 @@ def test_members_hear_what_changed_and_others_only_that_the_fleet_did(
         with as_system():
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
             # Theirs, so that a leak of ours would stand before it in their socket.
-            foreign = booking_request(
-                actor=north.actor, request=a_booking_request(north.project), now=NOW
-            )
+            foreign = booking_request(actor=north.actor, request=a_booking_request(north.project), now=NOW)
             assert outbox_relay(NOW) == 2
         assert heard(theirs, 2) == [
             changed_message(foreign, 1, 1, "requested"),
@@ -139,9 +135,7 @@ def test_a_connection_that_was_cut_between_two_messages_delays_none(
         assert heard(page, 1) == [{"kind": "live.beat", "own": 0, "fleet": 0}]
 
 
-def test_only_members_who_may_see_a_booking_get_its_state(
-    live_portal: str, labs: tuple[Lab, Lab]
-) -> None:
+def test_only_members_who_may_see_a_booking_get_its_state(live_portal: str, labs: tuple[Lab, Lab]) -> None:
     helix, _ = labs
     with as_system():
         people = {
@@ -158,9 +152,7 @@ def test_only_members_who_may_see_a_booking_get_its_state(
         for socket in sockets.values():
             assert heard(socket, 1)
         with as_system():
-            booking = booking_request(
-                actor=helix.actor, request=a_booking_request(helix.project), now=NOW
-            )
+            booking = booking_request(actor=helix.actor, request=a_booking_request(helix.project), now=NOW)
             assert outbox_relay(NOW) == 1
         found = {name: heard(socket, 2)[0] for name, socket in sockets.items()}
     whole = changed_message(booking, 1, 1, "requested")
@@ -175,9 +167,7 @@ def test_of_what_happened_together_a_page_hears_only_the_last_of_each_booking(
         assert heard(ours, 1)
         with as_system():
             first, booking = (
-                booking_request(
-                    actor=helix.actor, request=a_booking_request(helix.project), now=NOW
-                )
+                booking_request(actor=helix.actor, request=a_booking_request(helix.project), now=NOW)
                 for _ in range(2)
             )
             booking_cancel(actor=helix.actor, booking=booking, now=NOW)
@@ -235,9 +225,7 @@ def a_changed_mind(user: User) -> Callable[[], None]:
     return change
 
 
-def ways_to_lose_access(
-    live_portal: str, lab: Lab
-) -> dict[str, tuple[str, Callable[[], Any], int]]:
+def ways_to_lose_access(live_portal: str, lab: Lab) -> dict[str, tuple[str, Callable[[], Any], int]]:
     """By name: the cookie of a person in the lab's tenant, what ends their access, the code."""
     people = [a_member(lab.project).user for _ in range(4)]
     with as_system():

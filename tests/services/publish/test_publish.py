@@ -114,13 +114,9 @@ def a_gang(plant: Plant) -> tuple[Lab, Booking]:
 def test_a_booking_on_several_nodes_names_them_and_its_ranks_on_each(plant: Plant) -> None:
     _, booking = a_gang(plant)
     members = (wire.Member(node=NAME, devices=2), wire.Member(node="gpu-a1-02", devices=1))
-    assert document(plant).gangs == (
-        wire.Gang(tenant="helix", booking=booking.label, members=members),
-    )
+    assert document(plant).gangs == (wire.Gang(tenant="helix", booking=booking.label, members=members),)
     plant.node_works()
-    found = json.loads(
-        (plant.folder / "bookings" / f"helix.{booking.label}" / "booking.json").read_text()
-    )
+    found = json.loads((plant.folder / "bookings" / f"helix.{booking.label}" / "booking.json").read_text())
     assert (found["node_rank"], found["world_size"]) == (0, 3)
     assert found["master"]["address"] == NAME
 

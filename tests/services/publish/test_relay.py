@@ -54,9 +54,7 @@ def test_every_message_is_pushed_once_in_order_and_marked(lab: Lab, pages: Pages
     assert pages.received == [f"BK-{number}" for number in range(relay.BATCH + 3)]
 
 
-def test_a_message_that_could_not_be_pushed_stays(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_that_could_not_be_pushed_stays(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_: object) -> None:
         raise Gone("nobody there")
 

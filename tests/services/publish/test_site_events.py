@@ -39,9 +39,14 @@ def test_modes_and_stops_are_events_for_those_whom_they_concern(lab: Lab) -> Non
         outbox_relay(NOW)
         rows = list(PublishedEvent.objects.order_by("id"))
     everybody = [
-        "outage.begun", "outage.closed", "outage.ended", "freeze.begun", "freeze.ended",
-        "stop.begun", "stop.ended",
-    ]  # fmt: skip
+        "outage.begun",
+        "outage.closed",
+        "outage.ended",
+        "freeze.begun",
+        "freeze.ended",
+        "stop.begun",
+        "stop.ended",
+    ]
     concerned = [*everybody, "stop.begun", "stop.ended"]
     for tenant, wanted in ((None, concerned), (lab.tenant_id, concerned)):
         assert [row.type for row in rows if row.tenant_id == tenant] == wanted
@@ -54,6 +59,11 @@ def test_modes_and_stops_are_events_for_those_whom_they_concern(lab: Lab) -> Non
     assert first["outage"]["until"] == (NOW + timedelta(minutes=20)).isoformat()
     assert (first["outage"]["closed_at"], closed["outage"]["closed_at"]) == (None, NOW.isoformat())
     assert theirs[-1].data["stop"] | {"id": ""} == {
-        "id": "", "scope": "site", "name": "", "reason": "Fire", "since": NOW.isoformat(),
-        "until": None, "ended_at": NOW.isoformat(),
-    }  # fmt: skip
+        "id": "",
+        "scope": "site",
+        "name": "",
+        "reason": "Fire",
+        "since": NOW.isoformat(),
+        "until": None,
+        "ended_at": NOW.isoformat(),
+    }

@@ -19,11 +19,7 @@ from standardwebhooks import WebhookVerificationError
 
 from allocation.models import Booking, Gpu
 from allocation.services.nodes.health import gpus_lost
-from allocation.services.operate.maintenance.plan import (
-    MaintenanceTerms,
-    maintenance_end,
-    maintenance_plan,
-)
+from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_end, maintenance_plan
 from allocation.services.operate.maintenance.watch import maintenance_announce
 from allocation.services.policy.policies import policy_publish
 from allocation.services.record.history import event_add
@@ -130,18 +126,23 @@ def test_an_event_arrives_signed_once_and_says_what_happened(lab: Lab, receiver:
         username = booking.owner.username
     assert message["type"] == "booking.started"
     assert message["data"]["booking"] | {"name": ""} == {
-        "id": f"bk_{booking.id.hex}", "number": booking.label, "name": "", "state": booking.state,
-        "project": lab.project.slug, "owner": username, "tier": booking.tier_id,
-        "version": booking.version, "labels": {}, "external_ref": "",
-    }  # fmt: skip
+        "id": f"bk_{booking.id.hex}",
+        "number": booking.label,
+        "name": "",
+        "state": booking.state,
+        "project": lab.project.slug,
+        "owner": username,
+        "tier": booking.tier_id,
+        "version": booking.version,
+        "labels": {},
+        "external_ref": "",
+    }
     assert message["data"]["message"] == "started"
     assert message["data"]["detail"] == {}
     assert message["id"] == receiver.got[0][0]["webhook-id"]
     with as_system():
         # Messages that are no events of bookings have another payload.
-        outbox_add(
-            tenant_id=lab.tenant_id, kind="invitation.created", payload={"invitation": "x"}, now=NOW
-        )
+        outbox_add(tenant_id=lab.tenant_id, kind="invitation.created", payload={"invitation": "x"}, now=NOW)
         outbox_relay(NOW)
     assert sent() == []
     assert hook.states() == [STATES.DELIVERED]
@@ -175,8 +176,11 @@ def test_a_failing_message_holds_back_its_booking_only(lab: Lab, receiver: Recei
     sent(NOW + timedelta(seconds=5))
     bodies = [json.loads(body) for _, body in receiver.got]
     assert [each["data"]["booking"]["number"] for each in bodies] == [
-        first.label, second.label, first.label, first.label,
-    ]  # fmt: skip
+        first.label,
+        second.label,
+        first.label,
+        first.label,
+    ]
     # The id and the body stay the same over the attempts, so receivers detect repetitions.
     assert bodies[0] == bodies[2]
     assert receiver.got[0][0]["webhook-id"] == receiver.got[2][0]["webhook-id"]
@@ -237,9 +241,12 @@ def test_lost_messages_are_sent_again_together(lab: Lab, receiver: Receiver) -> 
     def again(since: datetime) -> int:
         with tenant_tx(lab.tenant_id):
             return deliveries_resend(
-                actor=hook.actor, webhook_id=hook.row.id, since=since, now=NOW,
+                actor=hook.actor,
+                webhook_id=hook.row.id,
+                since=since,
+                now=NOW,
                 states=[STATES.FAILED],
-            )  # fmt: skip
+            )
 
     assert again(NOW + DAY) == 0
     assert again(NOW) == 3
@@ -477,15 +484,12 @@ def test_operators_hear_of_a_failing_webhook_of_the_platform(lab: Lab, receiver:
         outbox_relay(NOW)
         (entry,) = Notification.objects.filter(user=operator)
         assert (entry.tenant_id, entry.path) == (None, f"/ops/webhooks/{row.id}")
-        mail = Mail(user=operator, kind=entry.kind, message=entry.message)
-        note = section_of(mail, NOW)
+        note = section_of(Mail(user=operator, kind=entry.kind, message=entry.message), NOW)
         assert note is not None
         assert note.href.endswith(f"/ops/webhooks/{row.id}")
 
 
-def test_a_delivery_of_the_platform_is_never_for_a_tenant_s_webhook(
-    lab: Lab, receiver: Receiver
-) -> None:
+def test_a_delivery_of_the_platform_is_never_for_a_tenant_s_webhook(lab: Lab, receiver: Receiver) -> None:
     hook = Hook(lab, receiver.url)
     row = WebhookDelivery(webhook=hook.row, key=uuid4(), type="x", created=NOW, due=NOW)
     with as_system(), pytest.raises(IntegrityError, match="webhook of"), transaction.atomic():

@@ -90,9 +90,7 @@ def test_the_booking_changes_to_the_option_and_keeps_its_start_until_then(
 ) -> None:
     lab, waiting = busy
     (option, *_) = seen(lab, waiting, NOW + MINUTE)
-    asked_for = changed(
-        lab, waiting, Change(option.tier, option.request, option.starts), NOW + 2 * MINUTE
-    )
+    asked_for = changed(lab, waiting, Change(option.tier, option.request, option.starts), NOW + 2 * MINUTE)
     assert (asked_for.id, asked_for.state) == (waiting.id, State.QUEUED)
     assert asked_for.planned_starts == waiting.planned_starts
     cycled(NOW + 2 * MINUTE)
@@ -190,9 +188,13 @@ def ran(lab: Lab, *, late: int, paused: bool = False, tier: str = "standard") ->
     started = NOW + timedelta(seconds=late)
     with as_system():
         Booking.objects.filter(id=booking.id).update(
-            tier=tier, first_planned_start=NOW, first_planned_at=NOW - HOUR, ready_at=started,
-            ended_at=NOW + HOUR, planned_class="h100",
-        )  # fmt: skip
+            tier=tier,
+            first_planned_start=NOW,
+            first_planned_at=NOW - HOUR,
+            ready_at=started,
+            ended_at=NOW + HOUR,
+            planned_class="h100",
+        )
         for kind in ["started", *(["paused"] if paused else []), "started"]:
             BookingEvent.objects.create(
                 tenant_id=booking.tenant_id, booking=booking, at=started, kind=kind, state="ended"

@@ -41,9 +41,7 @@ def offered(lab: Lab, booking: Booking) -> LaterEnds:
 def after(lab: Lab, gpu: Gpu, starts: datetime) -> None:
     """A fixed window of another tenant on the same GPU."""
     other = a_lab("other", gpus=0)
-    booking = a_booking(
-        other.project, other.actor.user_id, state=State.SCHEDULED, starts=starts, hours=1
-    )
+    booking = a_booking(other.project, other.actor.user_id, state=State.SCHEDULED, starts=starts, hours=1)
     an_allocation(booking, gpu, starts=starts, ends=starts + HOUR, state="planned")
 
 
@@ -57,9 +55,7 @@ def a_full_quota(lab: Lab, gpu: Gpu) -> None:
     with as_system():
         Quota.objects.update(guaranteed_units=UNITS_PER_GPU, borrow_limit_units=0)
         second = Gpu.objects.order_by("index")[1]
-    booking = a_booking(
-        lab.project, lab.actor.user_id, state=State.SCHEDULED, starts=NOW + 3 * HOUR, hours=1
-    )
+    booking = a_booking(lab.project, lab.actor.user_id, state=State.SCHEDULED, starts=NOW + 3 * HOUR, hours=1)
     starts = NOW + 3 * HOUR
     an_allocation(booking, second, starts=starts, ends=starts + HOUR, state="planned")
 

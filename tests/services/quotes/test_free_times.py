@@ -115,20 +115,27 @@ class World:
         elif kind == "away":
             with as_system():
                 Maintenance.objects.create(
-                    gpu=gpu, starts=later, ends=later + HOUR, drain_by=later, reason="power",
-                    created=now, created_by=self.operator,
-                )  # fmt: skip
+                    gpu=gpu,
+                    starts=later,
+                    ends=later + HOUR,
+                    drain_by=later,
+                    reason="power",
+                    created=now,
+                    created_by=self.operator,
+                )
 
-    def _row(
-        self, lab: Lab, gpu: Gpu, starts: datetime, ends: datetime, profile: str | None = None
-    ) -> None:
+    def _row(self, lab: Lab, gpu: Gpu, starts: datetime, ends: datetime, profile: str | None = None) -> None:
         begun = starts <= self.now
         state = State.ACTIVE if begun else State.SCHEDULED
         booking = a_booking(lab.project, lab.actor.user_id, state=state, starts=starts)
         row = a_row(
-            booking, gpu, profile=profile, starts=starts, ends=ends,
+            booking,
+            gpu,
+            profile=profile,
+            starts=starts,
+            ends=ends,
             state="active" if begun else "planned",
-        )  # fmt: skip
+        )
         with as_system():
             row.save()
 
@@ -158,9 +165,7 @@ class World:
     def timeline(self, starts: datetime, ends: datetime) -> set[UUID]:
         window = Window(self.now, self.now + 24 * HOUR)
         with tenant_tx(self.mine.tenant_id):
-            free = free_times_read(
-                is_operator=False, since=window.starts, until=window.ends, now=self.now
-            )
+            free = free_times_read(is_operator=False, since=window.starts, until=window.ends, now=self.now)
             timeline = timeline_read(
                 actor=self.mine.actor, window=window, gpu_class="", now=self.now, free=free.by_gpu
             )
@@ -172,9 +177,7 @@ class World:
             nodes = fleet_now(tenant_id=self.mine.tenant_id, now=self.now)
         return totals_of(
             nodes,
-            self.free_times(self.now, self.now + MIN_FREE_TIME).during(
-                self.now, self.now + MIN_FREE_TIME
-            ),
+            self.free_times(self.now, self.now + MIN_FREE_TIME).during(self.now, self.now + MIN_FREE_TIME),
         ).free_whole
 
     def rest(self, gpu_class: str, starts: datetime, ends: datetime) -> set[UUID]:
@@ -187,11 +190,7 @@ class World:
             )
         )
         steps, gpus = answer["free"], answer["gpus"]
-        found = {
-            UUID(gpu["id"])
-            for gpu in gpus
-            if gpu["free"] and _spans(gpu["free"][0], (starts, ends))
-        }
+        found = {UUID(gpu["id"]) for gpu in gpus if gpu["free"] and _spans(gpu["free"][0], (starts, ends))}
         assert all(step["whole_gpus"] >= len(found) for step in steps)
         for step in steps:
             at = datetime.fromisoformat(step["starts"])
@@ -215,8 +214,7 @@ def _spans(free: dict[str, str], window: tuple[datetime, datetime]) -> bool:
 
 def _as_asked(quote: Quote, starts: datetime) -> bool:
     return any(
-        (option.kind, option.tier, option.starts, option.pauses)
-        == ("as_asked", "standard", starts, 0)
+        (option.kind, option.tier, option.starts, option.pauses) == ("as_asked", "standard", starts, 0)
         for option in quote.options
     )
 
@@ -235,9 +233,7 @@ def test_pages_rest_quotes_and_refusals_say_the_same_is_free(real_db: Servers, s
         for gpu_class in ("h100", "a100"):
             count = sum(classes[gpu] == gpu_class for gpu in free)
             seen.append(count)
-            assert world.rest(gpu_class, starts, ends) == {
-                gpu for gpu in free if classes[gpu] == gpu_class
-            }
+            assert world.rest(gpu_class, starts, ends) == {gpu for gpu in free if classes[gpu] == gpu_class}
             ask = an_ask(hours=1, starts=starts, classes=(gpu_class,))
             if count:
                 assert _as_asked(world.quote(replace(ask, count=count)), starts)

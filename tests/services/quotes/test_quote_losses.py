@@ -39,9 +39,7 @@ def option(**changed: object) -> Option:
         ({"count": 1, "profile": "1g.10gb"}, {"count": 1, "gpu_class": "a100-40"}, []),
     ],
 )
-def test_what_is_less_is_said(
-    asked: dict[str, object], offered: dict[str, object], words: list[str]
-) -> None:
+def test_what_is_less_is_said(asked: dict[str, object], offered: dict[str, object], words: list[str]) -> None:
     document = replace(ASKED, **asked)  # type: ignore[arg-type]
     assert list(losses(option(**offered), document, (STEADY, STEADY), SIZES)) == words
 

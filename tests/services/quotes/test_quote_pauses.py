@@ -24,9 +24,7 @@ GRACE = timedelta(minutes=10)
 
 def requested(plant: Plant, lab: Lab, ask: AskDocument) -> Booking:
     with as_system():
-        return booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now
-        )
+        return booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=plant.now)
 
 
 def quoted(lab: Lab, ask: AskDocument, now: datetime) -> Quote:
@@ -79,9 +77,7 @@ def test_who_of_the_own_organisation_is_asked_to_leave_is_said(plant: Plant) -> 
         request = a_booking_request(lab.project, an_ask(2, hours=1), tier="assured")
         option = quote_make(actor=lab.actor, request=request, now=plant.now).options[0]
     assert (option.starts, option.pauses) == (NOW + HOUR + GRACE, 1)
-    assert option.notes[0] == (
-        "1 running booking of your organisation in a lower tier will be paused"
-    )
+    assert option.notes[0] == ("1 running booking of your organisation in a lower tier will be paused")
 
 
 def test_who_borrows_is_not_offered_the_room_of_others(plant: Plant, labs: tuple[Lab, Lab]) -> None:

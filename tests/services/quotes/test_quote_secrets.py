@@ -75,9 +75,7 @@ class World:
         )
 
     def _running(self, lab: Lab, tier: str) -> Booking:
-        booking = a_booking(
-            lab.project, lab.actor.user_id, state=State.ACTIVE, hours=7, starts=NOW - HOUR
-        )
+        booking = a_booking(lab.project, lab.actor.user_id, state=State.ACTIVE, hours=7, starts=NOW - HOUR)
         self.change(booking, tier=tier)
         return booking
 
@@ -100,9 +98,7 @@ class World:
         request = a_booking_request(self.mine.project, replace(ask, pin=pin), tier=tier)
         try:
             # The lock is a signature with the time of signing in it.
-            return repr(
-                replace(quote_make(actor=self.mine.actor, request=request, now=NOW), lock="")
-            )
+            return repr(replace(quote_make(actor=self.mine.actor, request=request, now=NOW), lock=""))
         except Refused as refused:
             return repr(refused)
 
@@ -154,9 +150,7 @@ def with_a_past(world: World) -> None:
     """Many that were paused."""
     for _ in range(30):
         booking = a_booking(world.other.project, world.other.actor.user_id, state=State.ENDED)
-        world.change(
-            booking, tier="spot", planned_class="h100", ready_at=NOW - HOUR, ended_at=NOW - HOUR
-        )
+        world.change(booking, tier="spot", planned_class="h100", ready_at=NOW - HOUR, ended_at=NOW - HOUR)
         with as_system():
             BookingEvent.objects.create(
                 tenant_id=booking.tenant_id, booking=booking, at=NOW, kind="paused", state="paused"
@@ -164,8 +158,14 @@ def with_a_past(world: World) -> None:
 
 
 OTHERWISE: tuple[Callable[[World], None], ...] = (
-    another_tier, borrowed, longer_at_it, not_a_gang, claimed, asked_for, with_a_past,
-)  # fmt: skip
+    another_tier,
+    borrowed,
+    longer_at_it,
+    not_a_gang,
+    claimed,
+    asked_for,
+    with_a_past,
+)
 
 
 @pytest.mark.long

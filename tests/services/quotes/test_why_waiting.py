@@ -39,9 +39,7 @@ def labs(real_db: Servers) -> tuple[Lab, Lab]:
     return labs
 
 
-def booked(
-    lab: Lab, minute: int, tier: str = "standard", ask: AskDocument | None = None
-) -> Booking:
+def booked(lab: Lab, minute: int, tier: str = "standard", ask: AskDocument | None = None) -> Booking:
     request = a_booking_request(lab.project, ask or an_ask(2), tier=tier)
     with as_system():
         return booking_request(actor=lab.actor, request=request, now=NOW + minute * MINUTE)
@@ -77,8 +75,11 @@ def test_who_is_ahead_is_named_inside_the_organisation_only(labs: tuple[Lab, Lab
         "1 booking of another organisation: their organisation has used less recently."
     ]
     assert [each.code for each in found.changes] == [
-        "own", "higher_tier", "share", "early_end",
-    ]  # fmt: skip
+        "own",
+        "higher_tier",
+        "share",
+        "early_end",
+    ]
     assert found.changes[1].sentence == "A higher tier goes first: Urgent."
     assert [(each.label, each.is_own) for each in found.holders] == [(earlier.label, True)], (
         "the last on its GPUs before it"

@@ -176,9 +176,7 @@ def test_a_server_that_is_down_costs_no_mail(
     assert the_mail().sent is not None
 
 
-def test_a_refusal_for_now_is_tried_again_and_one_for_good_is_not(
-    plant: Plant, lab: Lab, sink: Sink
-) -> None:
+def test_a_refusal_for_now_is_tried_again_and_one_for_good_is_not(plant: Plant, lab: Lab, sink: Sink) -> None:
     event_sent(requested(plant, lab), "resumed")
     sink.answers["mara@example.org"] = "450 later"
     assert sent() == 0
@@ -190,9 +188,7 @@ def test_a_refusal_for_now_is_tried_again_and_one_for_good_is_not(
     assert the_mail().dropped == "Rejected: SMTPRecipientsRefused 550."
 
 
-def test_an_address_that_is_none_does_not_stop_the_others(
-    plant: Plant, lab: Lab, sink: Sink
-) -> None:
+def test_an_address_that_is_none_does_not_stop_the_others(plant: Plant, lab: Lab, sink: Sink) -> None:
     reader(lab, email="mara@example.org\nBcc: all@example.org")
     event_sent(requested(plant, lab), "resumed")
     other = a_lab("rivals", gpus=0)
@@ -277,9 +273,7 @@ def test_who_is_invited_hears_of_it_by_mail_and_unknown_addresses_get_a_link(
     lead = actor_now(lab.actor.user_id, "helix")
     with tenant_tx(lead.tenant_id):
         made = [
-            invitation_create(
-                actor=lead, to=to, role="researcher", project=lab.project.slug, now=NOW
-            )
+            invitation_create(actor=lead, to=to, role="researcher", project=lab.project.slug, now=NOW)
             for to in ("Jonas@example.org", "jonas.weil", "nobody@example.org", "nobody")
         ]
         invitation_revoke(actor=lead, invitation_id=made[1].id, now=NOW)

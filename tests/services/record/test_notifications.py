@@ -49,9 +49,7 @@ def chosen(lab: Lab, **choices: Choice) -> None:
         notification_settings_set(actor=lab.actor, terms=terms, now=NOW)
 
 
-def test_an_event_is_one_entry_and_one_mail_as_its_owner_chose(
-    plant: Plant, settings: Settings
-) -> None:
+def test_an_event_is_one_entry_and_one_mail_as_its_owner_chose(plant: Plant, settings: Settings) -> None:
     settings.MAIL_ON = True
     lab = a_lab("helix", gpus=8)
     a_member(lab.project)

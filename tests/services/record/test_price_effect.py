@@ -42,14 +42,21 @@ def charged(lab: Lab, amount: str, **facts: Any) -> None:  # noqa: ANN401 (field
         setattr(booking, name, value)
     booking.save()
     hold_place(
-        tenant_id=lab.tenant_id, project_id=lab.project.id, reference=booking.id,
-        amount=Decimal(100), starts=NOW, ends=ends, now=NOW,
-    )  # fmt: skip
+        tenant_id=lab.tenant_id,
+        project_id=lab.project.id,
+        reference=booking.id,
+        amount=Decimal(100),
+        starts=NOW,
+        ends=ends,
+        now=NOW,
+    )
     fee = str(facts.get("fee", ""))
     hold_settle(
-        tenant_id=lab.tenant_id, reference=booking.id,
-        amount=Charge(Decimal(amount), fee=fee), now=ends,
-    )  # fmt: skip
+        tenant_id=lab.tenant_id,
+        reference=booking.id,
+        amount=Charge(Decimal(amount), fee=fee),
+        now=ends,
+    )
 
 
 def test_the_same_use_is_recomputed_at_other_prices(lab: Lab) -> None:

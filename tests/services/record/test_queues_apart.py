@@ -52,9 +52,7 @@ def failed() -> list[tuple[str, str]]:
     return list(FailedMessage.objects.order_by("id").values_list("queue", "key"))
 
 
-def test_the_outbox_sends_what_is_around_a_bad_message(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_outbox_sends_what_is_around_a_bad_message(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     now = timezone.now()
     with as_system():
         OutboxMessage.objects.all().delete()
@@ -76,9 +74,7 @@ def test_the_outbox_sends_what_is_around_a_bad_message(
         assert failed() == [("outbox", str(bad))]
         assert FailedMessage.objects.get().tenant_id == site.other_project.tenant_id
         # Later messages go with the first look, and the bad one waits.
-        OutboxMessage.objects.create(
-            tenant=site.tenant, kind="test.happened", payload={"n": 3}, created=now
-        )
+        OutboxMessage.objects.create(tenant=site.tenant, kind="test.happened", payload={"n": 3}, created=now)
         assert relay.outbox_relay(now) == 1
         monkeypatch.undo()
         assert relay.outbox_relay(now + timedelta(minutes=1)) == 1
@@ -90,8 +86,7 @@ def test_mails_are_sent_around_a_bad_one(site: Site, monkeypatch: pytest.MonkeyP
     with as_system():
         people = [a_user(name) for name in ("nina", "olga", "pia")]
         mails = [
-            Mail.objects.create(user=user, kind=queueing.PASSWORD_RESET, at=now, due=now)
-            for user in people
+            Mail.objects.create(user=user, kind=queueing.PASSWORD_RESET, at=now, due=now) for user in people
         ]
         bad = mails[0].id
         sent: list[int] = []
@@ -121,9 +116,7 @@ class FakeServer:
         """Nothing to close."""
 
 
-def test_password_resets_are_queued_around_a_bad_one(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_password_resets_are_queued_around_a_bad_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     now = timezone.now()
     with as_system():
         for name in ("mara", "jonas", "vera"):
@@ -133,15 +126,11 @@ def test_password_resets_are_queued_around_a_bad_one(
             queueing, "_reset_queue", failing(queueing._reset_queue, lambda key, *_: key == bad)
         )
         queueing.resets_queue(now)
-        assert [str(key) for key in PasswordReset.objects.values_list("pk", flat=True)] == [
-            str(bad)
-        ]
+        assert [str(key) for key in PasswordReset.objects.values_list("pk", flat=True)] == [str(bad)]
         assert failed() == [("password resets", str(bad))]
 
 
-def test_reports_are_requested_around_a_bad_one(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_are_requested_around_a_bad_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for cadence in ("weekly", "monthly"):
         made = site.lead.post("reports", {"project": "folding", "cadence": cadence})
         assert made.status_code == 201, made.content
@@ -157,9 +146,14 @@ def test_webhooks_are_sent_around_a_bad_one(site: Site, monkeypatch: pytest.Monk
     now = timezone.now()
     with as_system():
         webhook = Webhook.objects.create(
-            tenant=site.tenant, name="CI", url="https://127.0.0.1:9/", events=["*"],
-            created_by=site.people["admin"], created=now, salt=b"\0" * 16,
-        )  # fmt: skip
+            tenant=site.tenant,
+            name="CI",
+            url="https://127.0.0.1:9/",
+            events=["*"],
+            created_by=site.people["admin"],
+            created=now,
+            salt=b"\0" * 16,
+        )
         rows = [
             WebhookDelivery.objects.create(
                 tenant=site.tenant,
@@ -172,9 +166,7 @@ def test_webhooks_are_sent_around_a_bad_one(site: Site, monkeypatch: pytest.Monk
             for _ in range(3)
         ]
         bad = rows[0].id
-        monkeypatch.setattr(
-            webhooks, "message_of", failing(message_of, lambda row, _: row.id == bad)
-        )
+        monkeypatch.setattr(webhooks, "message_of", failing(message_of, lambda row, _: row.id == bad))
         attempts = webhooks.deliveries_claim(10, now)
         assert [each.message.delivery for each in attempts] == [rows[1].id, rows[2].id]
         assert failed() == [("webhooks", str(bad))]
@@ -194,9 +186,7 @@ def test_webhooks_are_sent_around_a_bad_one(site: Site, monkeypatch: pytest.Monk
         assert noted[1][2].error == webhooks.FAILED
 
 
-def test_documents_are_published_around_a_bad_one(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_are_published_around_a_bad_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[list[Any]] = []
     real = ["a", "b", "c"]
     monkeypatch.setattr(
@@ -210,9 +200,7 @@ def test_documents_are_published_around_a_bad_one(
         assert failed() == [("documents of nodes", "b")]
 
 
-def test_reports_of_nodes_are_applied_around_a_bad_one(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_of_nodes_are_applied_around_a_bad_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     said = [inbox.StreamMessage(name, None) for name in ("n1", "n2", "n1")]  # type: ignore[arg-type]
     monkeypatch.setattr(
         inbox,

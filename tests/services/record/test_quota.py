@@ -44,9 +44,7 @@ def fresh(booking: Booking) -> Booking:
         return Booking.objects.get(id=booking.id)
 
 
-def requested_booking(
-    lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = NOW
-) -> Booking:
+def requested_booking(lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = NOW) -> Booking:
     """Asked for, not decided yet."""
     request = a_booking_request(lab.project, ask, tier=tier)
     with tenant_tx(lab.tenant_id):
@@ -224,8 +222,7 @@ def test_a_quote_says_that_a_loan_that_nobody_can_pause_ends_at_its_time(real_db
         (option, *_) = quote_make(actor=helix.actor, request=request, now=NOW).options
     assert option.notes == (
         "2 own + 2 borrowed",
-        "never paused, so it ends at its time and can't be extended; this tier borrows for at most "
-        "4 h",
+        "never paused, so it ends at its time and can't be extended; this tier borrows for at most 4 h",
     )
     loan = requested_booking(helix, an_ask(4, hours=4), "standard")
     cycle(NOW)

@@ -63,13 +63,16 @@ class Lab:
         """A booking that was charged on a Monday."""
         at = datetime(2026, 11, 23, hour, tzinfo=UTC) - timedelta(weeks=weeks)
         booking = a_booking(self.lead, now=at)
-        Booking.objects.filter(id=booking.id).update(
-            price_per_hour=Decimal(price), planned_class="h100"
-        )
+        Booking.objects.filter(id=booking.id).update(price_per_hour=Decimal(price), planned_class="h100")
         hold_place(
-            tenant_id=self.tenant.id, project_id=self.project.id, reference=booking.id,
-            amount=Decimal(amount), starts=at, ends=at + timedelta(hours=1), now=at,
-        )  # fmt: skip
+            tenant_id=self.tenant.id,
+            project_id=self.project.id,
+            reference=booking.id,
+            amount=Decimal(amount),
+            starts=at,
+            ends=at + timedelta(hours=1),
+            now=at,
+        )
         hold_settle(tenant_id=self.tenant.id, reference=booking.id, amount=Decimal(amount), now=at)
         return booking
 
@@ -85,9 +88,7 @@ def lab(db: None) -> Lab:
     return Lab()
 
 
-def test_an_unusual_day_is_announced_once_with_causes_that_add_up(
-    lab: Lab, settings: Settings
-) -> None:
+def test_an_unusual_day_is_announced_once_with_causes_that_add_up(lab: Lab, settings: Settings) -> None:
     settings.MAIL_ON = True
     for person in (lab.lead, lab.admin):
         person.user.email = f"{person.user.username}@example.org"
@@ -97,9 +98,12 @@ def test_an_unusual_day_is_announced_once_with_causes_that_add_up(
         big = lab.run("60", hour=11)
         dear = lab.run("30", hour=12, price="3")
         charge_refund(
-            tenant_id=lab.tenant.id, reference=big.id, amount=Decimal("1.5"), note="slow",
+            tenant_id=lab.tenant.id,
+            reference=big.id,
+            amount=Decimal("1.5"),
+            note="slow",
             now=NOW - timedelta(days=1),
-        )  # fmt: skip
+        )
         assert variances_store(NOW) == 2
         assert variances_store(NOW + timedelta(hours=3)) == 0
         day = SpendVariance.objects.get(against="weekday")
@@ -108,8 +112,10 @@ def test_an_unusual_day_is_announced_once_with_causes_that_add_up(
         parts = {part["cause"]: part for part in day.parts}
         # 40 hours instead of 5, each at the usual 2.00; ten of them at 3.00 instead.
         assert {name: Decimal(part["amount"]) for name, part in parts.items()} == {
-            "volume": Decimal(70), "price": Decimal(10), "corrections": Decimal("-1.5"),
-        }  # fmt: skip
+            "volume": Decimal(70),
+            "price": Decimal(10),
+            "corrections": Decimal("-1.5"),
+        }
         assert parts["volume"]["bookings"][0]["booking"] == big.label
         assert parts["price"]["bookings"] == [{"booking": dear.label, "amount": "10.000000"}]
         plan = SpendVariance.objects.get(against="plan")
@@ -172,9 +178,7 @@ def test_the_page_and_rest_show_causes_to_those_who_see_the_budget(lab: Lab) -> 
     assert api.put(rule, {"percent": 5000, "amount": "7"}).status_code == 422
 
 
-def test_operators_hear_of_the_platforms_rungs_and_unusual_days(
-    lab: Lab, settings: Settings
-) -> None:
+def test_operators_hear_of_the_platforms_rungs_and_unusual_days(lab: Lab, settings: Settings) -> None:
     """In their inbox and by mail; no tenant has a message, an event or an entry."""
     settings.MAIL_ON = True
     otto, client = an_operator("otto"), Client()
@@ -198,8 +202,9 @@ def test_operators_hear_of_the_platforms_rungs_and_unusual_days(
         mine = Notification.objects.filter(tenant=None)
         kinds = set(mine.values_list("user", "kind", "path"))
         assert kinds == {
-            (otto.pk, "budget.threshold_reached", page), (otto.pk, "budget.variance", page),
-        }  # fmt: skip
+            (otto.pk, "budget.threshold_reached", page),
+            (otto.pk, "budget.variance", page),
+        }
         assert not PublishedEvent.objects.filter(data__budget__level="platform").exists()
         rung, *_ = Mail.objects.filter(user=otto, kind="budget.threshold_reached")
         section = section_of(rung, NOW)

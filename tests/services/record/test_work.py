@@ -53,25 +53,26 @@ def lab(real_db: Servers) -> Lab:
         prices = {("h100", "standard"): Decimal(8), ("l40s", "standard"): Decimal(2)}
         price_book_publish(actor_id=None, valid_from=NOW + HOUR, prices=prices, now=NOW)
         for name, thousandths in (("h100", 1000), ("l40s", 333)):
-            WorkSpeed.objects.create(
-                workload="training", gpu_class_id=name, thousandths=thousandths
-            )
+            WorkSpeed.objects.create(workload="training", gpu_class_id=name, thousandths=thousandths)
     return lab
 
 
 def training(hours: float = 2, **more: object) -> AskDocument:
     values: dict[str, object] = {
-        "count": 1, "classes": ("h100", "l40s"), "profile": None, "together": "any",
-        "required": False, "duration": int(hours * 3600), "workload": "training",
-    }  # fmt: skip
+        "count": 1,
+        "classes": ("h100", "l40s"),
+        "profile": None,
+        "together": "any",
+        "required": False,
+        "duration": int(hours * 3600),
+        "workload": "training",
+    }
     return AskDocument(**{**values, **more})  # type: ignore[arg-type]
 
 
 def booked(lab: Lab, ask: AskDocument) -> Booking:
     with tenant_tx(lab.tenant_id):
-        found = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, ask), now=LATER
-        )
+        found = booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=LATER)
     with as_system():
         assert cycle_run(LATER).outcome == "decided"
     return fresh(found)

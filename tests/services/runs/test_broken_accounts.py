@@ -97,9 +97,7 @@ def healed(plant: Plant, booking: Booking) -> None:
     plant.later(CLEARING)
 
 
-def test_what_is_saved_is_charged_and_not_done_again_when_hardware_fails(
-    plant: Plant, lab: Lab
-) -> None:
+def test_what_is_saved_is_charged_and_not_done_again_when_hardware_fails(plant: Plant, lab: Lab) -> None:
     booking = running(plant, lab, an_ask(1))
     plant.later(20 * MINUTE)
     (row,) = rows_of(booking)
@@ -224,9 +222,7 @@ def test_what_was_paused_and_then_begun_anew_is_charged_once(
 
 
 @pytest.mark.long
-def test_what_was_begun_anew_and_then_paused_is_charged_once(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_what_was_begun_anew_and_then_paused_is_charged_once(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab)
     plant.later(10 * MINUTE)
     replaced(plant, booking, plant.now)
@@ -251,9 +247,7 @@ def test_what_was_begun_anew_and_then_paused_is_charged_once(
 
 
 @pytest.mark.long
-def test_each_broken_run_counts_for_itself_whatever_comes_between(
-    plant: Plant, lab: Lab, rival: Lab
-) -> None:
+def test_each_broken_run_counts_for_itself_whatever_comes_between(plant: Plant, lab: Lab, rival: Lab) -> None:
     booking = running(plant, lab)
     plant.later(10 * MINUTE)
     replaced(plant, booking, plant.now)

@@ -32,9 +32,7 @@ def operator(plant: Plant) -> User:
     return an_operator()
 
 
-def test_a_gang_of_two_goes_back_in_line_whole_when_one_gpu_falls_off_the_bus(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_gang_of_two_goes_back_in_line_whole_when_one_gpu_falls_off_the_bus(plant: Plant, lab: Lab) -> None:
     gang = booked(plant, lab, 2)
     before, money = fresh(gang), held(lab)
     plant.later(timedelta(minutes=30))
@@ -90,9 +88,7 @@ def test_the_members_of_a_gang_are_those_of_its_last_run(plant: Plant, lab: Lab)
     assert "gpu-b1-01" not in nodes
     with as_system():
         found = {
-            m.node
-            for g in desired_documents([Node.objects.get(name=NAME)], 1)[0].gangs
-            for m in g.members
+            m.node for g in desired_documents([Node.objects.get(name=NAME)], 1)[0].gangs for m in g.members
         }
     assert found == (nodes if NAME in nodes else set())
 
@@ -153,9 +149,7 @@ def test_a_contained_error_breaks_only_the_booking_on_its_slice(plant: Plant, la
     nothing_is_broken()
 
 
-def test_a_gpu_taken_out_by_an_error_stays_out_over_a_restart_of_its_agent(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_gpu_taken_out_by_an_error_stays_out_over_a_restart_of_its_agent(plant: Plant, lab: Lab) -> None:
     fails(plant, 0, 95)
     plant.agent._take_inventory(plant.line)
     plant.portal_reads()
@@ -186,9 +180,7 @@ def test_a_gpu_that_was_only_away_is_back_when_it_is_found(plant: Plant, lab: La
 
 def test_work_that_can_not_start_still_fails_where_the_gpu_answers(plant: Plant, lab: Lab) -> None:
     # Negative control: only hardware that is gone excuses a failure.
-    plant.driver.faults["nvmlDeviceCreateGpuInstanceWithPlacement"].append(
-        "NVML_ERROR_INVALID_ARGUMENT"
-    )
+    plant.driver.faults["nvmlDeviceCreateGpuInstanceWithPlacement"].append("NVML_ERROR_INVALID_ARGUMENT")
     with as_system():
         request = a_booking_request(lab.project, an_ask(1, profile="2g.20gb"))
         booking = booking_request(actor=lab.actor, request=request, now=plant.now)
@@ -196,9 +188,7 @@ def test_work_that_can_not_start_still_fails_where_the_gpu_answers(plant: Plant,
     assert fresh(booking).state == State.FAILED
 
 
-def test_the_broken_run_is_free_and_the_second_is_charged_by_the_second(
-    plant: Plant, lab: Lab
-) -> None:
+def test_the_broken_run_is_free_and_the_second_is_charged_by_the_second(plant: Plant, lab: Lab) -> None:
     booking = booked(plant, lab)
     used = rows_of(booking)[0].gpu.index
     plant.later(timedelta(minutes=90))
@@ -242,9 +232,7 @@ def test_a_fixed_window_without_room_left_fails_and_costs_nothing(plant: Plant, 
     nothing_is_broken()
 
 
-def test_a_booking_that_waits_after_its_hardware_failed_can_be_cancelled(
-    plant: Plant, lab: Lab
-) -> None:
+def test_a_booking_that_waits_after_its_hardware_failed_can_be_cancelled(plant: Plant, lab: Lab) -> None:
     gang = booked(plant, lab, 2)
     fails(plant, 0, 79)
     with as_system():

@@ -44,9 +44,13 @@ def a_user(plant: Plant, lab: Lab, action: str) -> Booking:
 
 
 def minutes(
-    plant: Plant, booking: Booking, count: int = 1, *, use: tuple[int | None, ...] = (0, 4),
+    plant: Plant,
+    booking: Booking,
+    count: int = 1,
+    *,
+    use: tuple[int | None, ...] = (0, 4),
     silent: bool = False,
-) -> int:  # fmt: skip
+) -> int:
     """So many minutes pass with this use of each GPU; how often the owner was warned."""
     warned = 0
     for _ in range(count):
@@ -64,9 +68,7 @@ def _measured(plant: Plant, booking: Booking, use: tuple[int | None, ...]) -> No
         seq = Node.objects.get(name=NAME).telemetry_seq + 1
     blank = dict.fromkeys(("memory_used_mb", "memory_total_mb", "power_mw", "temperature_c"))
     samples = tuple(
-        wire.Sample(
-            gpu=uuid, slot=None, size=None, allocation=name, processes=1, utilisation=used, **blank
-        )
+        wire.Sample(gpu=uuid, slot=None, size=None, allocation=name, processes=1, utilisation=used, **blank)
         for (uuid, name), used in zip(rows, use, strict=True)
     )
     said = wire.Telemetry(sent_at=int(plant.now.timestamp()), samples=samples, seq=seq)
@@ -76,9 +78,7 @@ def _measured(plant: Plant, booking: Booking, use: tuple[int | None, ...]) -> No
 def idled(booking: Booking, minutes: int, plant: Plant) -> None:
     """It was idle for so long until now."""
     with as_system():
-        Booking.objects.filter(id=booking.id).update(
-            idle_seconds=minutes * 60, idle_counted_at=plant.now
-        )
+        Booking.objects.filter(id=booking.id).update(idle_seconds=minutes * 60, idle_counted_at=plant.now)
 
 
 def needed(plant: Plant, lab: Lab, booking: Booking) -> None:

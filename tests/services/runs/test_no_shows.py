@@ -33,9 +33,13 @@ def lab(plant: Plant) -> Lab:
 
 
 def minutes(
-    plant: Plant, booking: Booking, count: int, *, processes: tuple[int | None, ...] = (0, 0),
+    plant: Plant,
+    booking: Booking,
+    count: int,
+    *,
+    processes: tuple[int | None, ...] = (0, 0),
     reports: bool = True,
-) -> int:  # fmt: skip
+) -> int:
     """So many minutes pass, measured on each of its GPUs; how many bookings ended as no-shows."""
     ended = 0
     for _ in range(count):
@@ -59,9 +63,7 @@ def _measured(plant: Plant, booking: Booking, processes: tuple[int | None, ...])
     with as_system():
         rows = [(row.gpu.uuid, row.id.hex) for row in rows_of(booking) if row.state == "active"]
         seq = Node.objects.get(name=NAME).telemetry_seq + 1
-    blank = dict.fromkeys(
-        ("utilisation", "memory_used_mb", "memory_total_mb", "power_mw", "temperature_c")
-    )
+    blank = dict.fromkeys(("utilisation", "memory_used_mb", "memory_total_mb", "power_mw", "temperature_c"))
     samples = tuple(
         wire.Sample(gpu=uuid, slot=None, size=None, allocation=name, processes=here, **blank)
         for (uuid, name), here in zip(rows, processes, strict=True)
@@ -74,9 +76,7 @@ def cleared(plant: Plant) -> None:
     plant.later(timedelta(seconds=20))
 
 
-def test_who_never_comes_is_warned_twice_and_pays_a_quarter_of_what_is_left(
-    plant: Plant, lab: Lab
-) -> None:
+def test_who_never_comes_is_warned_twice_and_pays_a_quarter_of_what_is_left(plant: Plant, lab: Lab) -> None:
     booking = running(plant, lab, an_ask(2, hours=4))
     assert minutes(plant, booking, 14) == 0
     assert "no_show_warned" not in story(booking)
@@ -106,8 +106,9 @@ def test_a_tier_has_a_time_and_a_share_of_its_own(plant: Plant, lab: Lab) -> Non
     with as_system():
         rows = Transfer.objects.filter(reference=booking.id, kind="settle").order_by("fee")
         assert [(r.fee, r.amount) for r in rows] == [
-            ("", Decimal("3.20")), ("no_show", Decimal("17.60")),
-        ]  # fmt: skip
+            ("", Decimal("3.20")),
+            ("no_show", Decimal("17.60")),
+        ]
     assert fresh(booking).charged == Decimal("20.80")
     assert all_is_well()
 
@@ -191,9 +192,7 @@ def test_the_operator_can_switch_it_off_and_set_the_share(plant: Plant, lab: Lab
 
 
 @pytest.mark.parametrize(("length", "limit"), [(240, 30), (120, 30), (80, 20), (20, 10), (5, 10)])
-def test_the_limit_is_a_quarter_of_the_length_and_ten_minutes_at_least(
-    length: int, limit: int
-) -> None:
+def test_the_limit_is_a_quarter_of_the_length_and_ten_minutes_at_least(length: int, limit: int) -> None:
     assert no_show_after(length * 60, 1800) == limit * 60
 
 

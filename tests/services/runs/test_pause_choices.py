@@ -65,9 +65,7 @@ def pausing(
     at = NOW + 30 * MINUTE
     ask = an_ask(hours=1, starts=at + GRACE if starts_at else None)
     with as_system():
-        strong = booking_request(
-            actor=rival.actor, request=a_booking_request(rival.project, ask), now=at
-        )
+        strong = booking_request(actor=rival.actor, request=a_booking_request(rival.project, ask), now=at)
         plan = pause_plan(booking, strong, at + GRACE, is_placed=is_placed)
     plan_written(plan, at)
     return fresh(booking), fresh(strong)
@@ -160,9 +158,7 @@ def test_a_fixed_claim_can_not_wait(lab: Lab, rival: Lab) -> None:
     assert pause_of(booking).more_asked_at is None
 
 
-def test_more_time_that_others_were_promised_is_refused_and_nothing_moves(
-    lab: Lab, rival: Lab
-) -> None:
+def test_more_time_that_others_were_promised_is_refused_and_nothing_moves(lab: Lab, rival: Lab) -> None:
     booking, strong = pausing(lab, rival)
     before = planned(strong)
     other = a_booking(lab.project, lab.actor.user_id, state=State.SCHEDULED, starts=DEADLINE + HOUR)
@@ -211,9 +207,7 @@ def test_a_pending_extension_ends_with_the_notice(lab: Lab, rival: Lab) -> None:
     with as_system():
         an_allocation(booking, Gpu.objects.get(), state="active")
         Booking.objects.filter(id=booking.id).update(extension_until=NOW + 3 * HOUR)
-        strong = booking_request(
-            actor=rival.actor, request=a_booking_request(rival.project), now=NOW
-        )
+        strong = booking_request(actor=rival.actor, request=a_booking_request(rival.project), now=NOW)
         plan = pause_plan(booking, strong, NOW + GRACE)
     plan_written(plan, NOW)
     assert fresh(booking).extension_until is None

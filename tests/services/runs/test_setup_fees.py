@@ -30,9 +30,12 @@ def lab(plant: Plant) -> Lab:
     plant.later(timedelta(minutes=1))
     with as_system():
         price_book_publish(
-            actor_id=None, valid_from=plant.now, prices={("h100", "standard"): PLAIN},
-            setup={"standard": FEE}, now=plant.now,
-        )  # fmt: skip
+            actor_id=None,
+            valid_from=plant.now,
+            prices={("h100", "standard"): PLAIN},
+            setup={"standard": FEE},
+            now=plant.now,
+        )
     return lab
 
 

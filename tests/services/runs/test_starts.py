@@ -41,9 +41,7 @@ def states(*bookings: Booking) -> list[str]:
 
 
 def test_what_has_to_wait_keeps_nobody_else_waiting(lab: Lab) -> None:
-    earlier = a_booking(
-        lab.project, lab.actor.user_id, state="ending", starts=NOW - timedelta(hours=2)
-    )
+    earlier = a_booking(lab.project, lab.actor.user_id, state="ending", starts=NOW - timedelta(hours=2))
     ago = NOW - timedelta(hours=2)
     an_allocation(earlier, gpu_of(3), state="releasing", starts=ago, ends=NOW)
     waits, gang, single = due(lab, 3), due(lab, 0, 4), due(lab, 2)
@@ -91,9 +89,7 @@ def test_a_gang_is_active_when_all_of_it_is_ready_whatever_comes_together(lab: L
 
 def test_an_occupancy_begins_when_the_one_before_it_ended(lab: Lab) -> None:
     """A turn starts what became free after the turn began; their history does not overlap."""
-    earlier = a_booking(
-        lab.project, lab.actor.user_id, state="ending", starts=NOW - timedelta(hours=2)
-    )
+    earlier = a_booking(lab.project, lab.actor.user_id, state="ending", starts=NOW - timedelta(hours=2))
     ago, freed = NOW - timedelta(hours=2), NOW + timedelta(seconds=2)
     place = an_allocation(earlier, gpu_of(0), state="releasing", starts=ago, ends=NOW)
     booking = due(lab, 0)
@@ -113,9 +109,7 @@ def test_the_database_keeps_two_from_being_on_one_device_in_the_past_too(lab: La
     gpu, hour = gpu_of(0), timedelta(hours=1)
     slots = rows[0].slots
     with as_system():
-        Occupancy.objects.create(
-            allocation=rows[0], gpu=gpu, slots=slots, opened=NOW, closed=NOW + hour
-        )
+        Occupancy.objects.create(allocation=rows[0], gpu=gpu, slots=slots, opened=NOW, closed=NOW + hour)
         second = Occupancy.objects.create(
             allocation=rows[1], gpu=gpu, slots=slots, opened=NOW - hour, closed=NOW
         )

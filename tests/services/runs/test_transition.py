@@ -28,13 +28,30 @@ NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
 EVENT = Event("moved", event_text("unplaceable"))
 # Other things with a state, by the names that they have where it is assigned.
 NOT_BOOKINGS = {
-    "node", "live", "invitation", "place", "pause", "delivery", "approval", "change",
-    "self.change", "message", "array", "row", "offer", "counter", "draft",
-}  # fmt: skip
+    "node",
+    "live",
+    "invitation",
+    "place",
+    "pause",
+    "delivery",
+    "approval",
+    "change",
+    "self.change",
+    "message",
+    "array",
+    "row",
+    "offer",
+    "counter",
+    "draft",
+}
 OTHER_STATES = (
-    "Allocation.State.", "Approval.State.", "BookingArray.State.", "Override.State.",
-    "WebhookDelivery.State.", "CounterOffer.State.",
-)  # fmt: skip
+    "Allocation.State.",
+    "Approval.State.",
+    "BookingArray.State.",
+    "Override.State.",
+    "WebhookDelivery.State.",
+    "CounterOffer.State.",
+)
 GUARDED = {"state", "version"} | {
     name for names in (*CLEARED_IN.values(), *CLEARED_BY.values()) for name in names
 }
@@ -112,9 +129,7 @@ def test_a_step_that_the_table_lacks_is_refused_before_anything_is_written(lab: 
 def test_every_step_clears_its_fields_and_keeps_all_others(lab: Lab) -> None:
     marks = {"alternatives": [1], "planned_places": [2], "reasons": [{"code": "x"}]}
     marks |= {"used_seconds": 3, "absent_seconds": 4, "absence_warnings": 1}
-    marks |= {
-        name: NOW + timedelta(hours=1) for name in GUARDED - {"state", "version"} - set(marks)
-    }
+    marks |= {name: NOW + timedelta(hours=1) for name in GUARDED - {"state", "version"} - set(marks)}
     for old, new in sorted(TRANSITIONS):
         if {State.AWAITING_APPROVAL, State.OFFERED} & {old, new}:
             continue  # The database demands a request or an offer; their own tests make one.

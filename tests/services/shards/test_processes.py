@@ -60,9 +60,7 @@ def test_a_worker_killed_at_any_moment_is_noticed(sites: tuple[Snapshot, Snapsho
     for milliseconds in (0, 20):
         workers = ShardWorkers(2)
         solve(sites[0], POLICY, workers.decide)
-        killers = [
-            threading.Timer(milliseconds / 1000, worker.process.kill) for worker in workers.workers
-        ]
+        killers = [threading.Timer(milliseconds / 1000, worker.process.kill) for worker in workers.workers]
         for killer in killers:
             killer.start()
         try:

@@ -174,9 +174,7 @@ def test_a_worker_that_never_answers_is_given_up(site: Snapshot, expected: bytes
     assert (shards.counts["too_late"], shards.counts["here"]) == (3, 4)
 
 
-def test_what_is_too_large_or_has_no_redis_is_decided_here(
-    site: Snapshot, expected: bytes, run: Run
-) -> None:
+def test_what_is_too_large_or_has_no_redis_is_decided_here(site: Snapshot, expected: bytes, run: Run) -> None:
     small = ShardQueue(run.url, most_seconds=30, most_bytes=1)
     assert encode(solve(site, POLICY, small.decide)) == expected
     assert small.counts == {"too_large": 3, "here": 4, "sent": 0}
@@ -224,9 +222,7 @@ def test_a_worker_process_that_is_killed_costs_only_time(servers: Servers, run: 
     worker = start(worker_of(servers, run.server))
     keys, counts = run.server.keys, run.shards.counts
     try:
-        meanwhile(
-            run.patch, lambda: wait_until(lambda: len(keys("shards:*:answers:")) == 1, seconds=60)
-        )
+        meanwhile(run.patch, lambda: wait_until(lambda: len(keys("shards:*:answers:")) == 1, seconds=60))
         assert encode(solve(site, POLICY, run.shards.decide)) == expected
         assert counts == {"sent": 1, "answered": 1, "here": 1}
         counts.clear()

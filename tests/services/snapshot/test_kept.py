@@ -59,9 +59,7 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> Keeping:
 
 
 @pytest.mark.parametrize("plant", [4], indirect=True)
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
 def test_after_any_changes_it_is_what_a_fresh_one_is(
     plant: Plant, keeping: Keeping, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,9 +172,10 @@ def happen(dice: random.Random, labs: list[Any], plant: Plant) -> None:
         match dice.randrange(8):
             case 0 | 1 | 2 | 3:
                 ask = an_ask(
-                    dice.choice((1, 1, 2, 4)), hours=dice.choice((0.2, 1, 3)),
+                    dice.choice((1, 1, 2, 4)),
+                    hours=dice.choice((0.2, 1, 3)),
                     starts=dice.choice((None, None, now + HOUR)),
-                )  # fmt: skip
+                )
                 tier = dice.choice(("standard", "spot"))
                 asked = a_booking_request(lab.project, ask, tier=tier)
                 with suppress(Refused):
@@ -215,9 +214,7 @@ def test_of_writers_that_commit_in_any_order_none_is_lost(real_db: Servers) -> N
         mine = ids[round_ * 4 : round_ * 4 + 4]
         writers = [psycopg.connect(real_db.dsn("portal_system")) for _ in mine]
         for writer, booking in zip(writers, mine, strict=True):
-            writer.execute(
-                "UPDATE allocation_booking SET version = version + 1 WHERE id = %s", [booking]
-            )
+            writer.execute("UPDATE allocation_booking SET version = version + 1 WHERE id = %s", [booking])
         seen: set[Any] = set()
         # The youngest transaction commits first, and is read before the older ones commit.
         for number in random.Random(round_).sample(range(4), 4):  # noqa: S311
@@ -227,9 +224,7 @@ def test_of_writers_that_commit_in_any_order_none_is_lost(real_db: Servers) -> N
                 found = changes_read(since)[1].bookings
                 assert mine[number] in found
                 with connection.cursor() as cursor:
-                    cursor.execute(
-                        "SELECT key FROM allocation_change WHERE xid > %s::xid8", [str(newest)]
-                    )
+                    cursor.execute("SELECT key FROM allocation_change WHERE xid > %s::xid8", [str(newest)])
                     seen |= {key for (key,) in cursor.fetchall()}
                     cursor.execute("SELECT max(xid)::text FROM allocation_change")
                     newest = int(cursor.fetchone()[0])

@@ -19,12 +19,13 @@ def a_run(dice: random.Random, lab: Lab, gpu: Gpu, since: datetime, until: datet
     """A run with odd microseconds; one that is not over has no release yet."""
     is_over = until <= NOW
     booking = a_booking(
-        lab.project, lab.actor.user_id, starts=since, hours=(until - since) / HOUR,
+        lab.project,
+        lab.actor.user_id,
+        starts=since,
+        hours=(until - since) / HOUR,
         state="ended" if is_over else "active",
-    )  # fmt: skip
-    an_allocation(
-        booking, gpu, starts=since, ends=until, state="ended" if is_over else "active"
-    )  # fmt: skip
+    )
+    an_allocation(booking, gpu, starts=since, ends=until, state="ended" if is_over else "active")
     released = until - dice.randrange(10**9) * TICK if is_over else None
     ready = since + dice.randrange(10**7) * TICK
     Booking.objects.filter(id=booking.id).update(ready_at=ready, released_at=released)

@@ -108,9 +108,7 @@ def test_what_is_on_the_hardware_is_counted_like_what_is_planned(lab: Lab) -> No
             ignore_conflicts=True,
         )
         assert set(Occupancy.objects.values_list("share", flat=True)) == {600, 400}
-        whole = Occupancy(
-            allocation=rows[2], gpu_id=rows[2].gpu_id, slots=rows[2].slots, opened=NOW
-        )
+        whole = Occupancy(allocation=rows[2], gpu_id=rows[2].gpu_id, slots=rows[2].slots, opened=NOW)
         Occupancy.objects.bulk_create([whole], ignore_conflicts=True)
         assert Occupancy.objects.count() == 2
 
@@ -172,9 +170,7 @@ def test_two_shares_and_their_money_through_a_cycle(plant: Plant) -> None:
     lab = a_lab("helix", gpus=0)
     with as_system():
         request = a_booking_request(lab.project, an_ask(share=400, cores=2))
-        one, two = (
-            booking_request(actor=lab.actor, request=request, now=plant.now) for _ in range(2)
-        )
+        one, two = (booking_request(actor=lab.actor, request=request, now=plant.now) for _ in range(2))
         assert one.hold_amount == 2 * PRICE * 4 / 10
     plant.cycle()
     with as_system():
@@ -197,9 +193,7 @@ def test_a_node_whose_agent_is_too_old_takes_no_shares_and_keeps_its_document(
     with as_system():
         Node.objects.update(agent_version="0.2.0")
         assert {gpu.shares for gpu in snapshot_take(plant.now).gpus} == {False}
-        whole = booking_request(
-            actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW
-        )
+        whole = booking_request(actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=NOW)
         Node.objects.update(agent_version="0.3.0")
         assert {gpu.shares for gpu in snapshot_take(plant.now).gpus} == {True}
         Node.objects.update(agent_version="0.2.0")

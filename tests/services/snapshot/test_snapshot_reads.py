@@ -48,9 +48,14 @@ def test_more_bookings_are_read_in_as_many_statements(lab: Lab) -> None:
 def test_maintenance_of_a_rack_is_read_in_as_many_statements(lab: Lab) -> None:
     def away(**where: object) -> None:
         Maintenance.objects.create(
-            starts=NOW, ends=NOW.replace(hour=23), drain_by=NOW, reason="Fans", created=NOW,
-            created_by_id=lab.actor.user_id, **where,
-        )  # fmt: skip
+            starts=NOW,
+            ends=NOW.replace(hour=23),
+            drain_by=NOW,
+            reason="Fans",
+            created=NOW,
+            created_by_id=lab.actor.user_id,
+            **where,
+        )
 
     with as_system():
         away(gpu=Gpu.objects.get(index=0))

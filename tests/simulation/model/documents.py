@@ -17,9 +17,7 @@ def lease_of(tables: Tables, site: Site, node: str, seq: int, seconds: int) -> w
 def order_document(tables: Tables, site: Site, node: str) -> wire.Envelope:
     """The node's whole desired state, signed."""
     rows = [
-        r
-        for r in tables.rows.values()
-        if r.state in STARTED_STATES and site.node_of[r.place.gpu] == node
+        r for r in tables.rows.values() if r.state in STARTED_STATES and site.node_of[r.place.gpu] == node
     ]
     rows.sort(key=lambda row: (row.place.start, row.id))
     gpus = sorted((g for g in site.gpus if g.node == node), key=lambda gpu: gpu.index)
@@ -51,9 +49,7 @@ def _gpu(tables: Tables, uuid: str, allocations: list[wire.DesiredAllocation]) -
     return wire.DesiredGpu(uuid=uuid, mode=mode, allocations=tuple(allocations))
 
 
-def _allocation(
-    tables: Tables, site: Site, row: Row, resumes: Mapping[str, str]
-) -> wire.DesiredAllocation:
+def _allocation(tables: Tables, site: Site, row: Row, resumes: Mapping[str, str]) -> wire.DesiredAllocation:
     place, booking = row.place, tables.bookings[row.booking]
     party = site.parties[booking.requested.who]
     return wire.DesiredAllocation(

@@ -36,9 +36,7 @@ def gone(tables: Tables, site: Site, node: str, report: wire.Report, now: float)
     return {row.id for row in rows if _must_leave(tables, site, row, now)}
 
 
-def errors(
-    tables: Tables, site: Site, node: str, report: wire.Report, now: float
-) -> list[tuple[str, Row]]:
+def errors(tables: Tables, site: Site, node: str, report: wire.Report, now: float) -> list[tuple[str, Row]]:
     """See errors_apply: marks broken hardware, and returns the broken runs by booking."""
     hurt: dict[str, Row] = {}
     here = {site.uuids[gpu.id] for gpu in site.gpus if gpu.node == node}
@@ -163,9 +161,7 @@ def run_interrupt(tables: Tables, booking: Booking, now: float) -> None:
     booking.strength = booking.extension = None
 
 
-def pausing_run_interrupt(
-    tables: Tables, booking: Booking, now: float, *, is_hardware: bool
-) -> bool:
+def pausing_run_interrupt(tables: Tables, booking: Booking, now: float, *, is_hardware: bool) -> bool:
     """See pause_break."""
     if not tables.here(booking):
         return False

@@ -26,9 +26,7 @@ def message_of(site: Site, name: str, envelope: wire.Envelope) -> wire.FromAgent
         return None
 
 
-def message_apply(
-    tables: Tables, site: Site, name: str, message: wire.FromAgent, now: float
-) -> str:
+def message_apply(tables: Tables, site: Site, name: str, message: wire.FromAgent, now: float) -> str:
     """What became of it: applied or stale."""
     match message:
         case wire.Report():
@@ -46,9 +44,7 @@ def message_apply(
             raise AssertionError("simulated agents examine no node")
 
 
-def inventory_apply(
-    tables: Tables, site: Site, name: str, message: wire.Inventory, now: float
-) -> None:
+def inventory_apply(tables: Tables, site: Site, name: str, message: wire.Inventory, now: float) -> None:
     """See inventory_apply."""
     gpus = {site.uuids[g.id]: tables.gpus[site.uuids[g.id]] for g in site.gpus if g.node == name}
     found = {item.uuid: item for item in message.gpus}

@@ -16,9 +16,7 @@ NOTIFY_MARGIN = 15
 PLANNED_FOR = ("scheduled", "queued", "paused")
 
 
-def pause_begin(
-    tables: Tables, solver_pause: SolverPause, new_id: Callable[[], str], now: float
-) -> None:
+def pause_begin(tables: Tables, solver_pause: SolverPause, new_id: Callable[[], str], now: float) -> None:
     """See pause_begin."""
     booking, beneficiary = (
         tables.bookings[solver_pause.booking],

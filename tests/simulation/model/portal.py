@@ -278,9 +278,7 @@ class ModelPortal:
             lifecycle.ends_due(self.tables, now)
             self.is_behind = self._decide(now, left, is_held=False, is_last=True)
 
-    def _decide(
-        self, now: float, acts: list[tuple[Act, ...]], *, is_held: bool, is_last: bool
-    ) -> bool:
+    def _decide(self, now: float, acts: list[tuple[Act, ...]], *, is_held: bool, is_last: bool) -> bool:
         """Whether a remaining request has no answer. No act happens while all rows are locked."""
         snapshot = snapshot_take(self.tables, self.site, now)
         plan = solve(snapshot, POLICY)

@@ -118,9 +118,7 @@ def _entry(tables: Tables, booking: Booking, site: Site, now: float) -> Entry:
 
 
 def _is_usable(tables: Tables, site: Site, gpu: Gpu) -> bool:
-    return (
-        tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].keeps_planned_work
-    )
+    return tables.gpus[site.uuids[gpu.id]].health == "ok" and tables.nodes[gpu.node].keeps_planned_work
 
 
 def _is_handing_over(tables: Tables, row: Row, now: float) -> bool:

@@ -403,9 +403,7 @@ class SimNode:
         every = (a for gpu in desired.gpus for a in gpu.allocations) if desired else ()
         running = next((a for a in every if a.id == name and a.state == "run"), None)
         # A disk that is full may have lost the mark: the lease itself decides.
-        fenced = record is not None and (
-            record.fenced or (record.allocation.lease and not self._has_lease())
-        )
+        fenced = record is not None and (record.fenced or (record.allocation.lease and not self._has_lease()))
         self.happened["leases that ran out"] += fenced
         early = running is not None and self.wall() < running.ends and not fenced
         notice = None if record is None or fenced else record.notice

@@ -68,9 +68,7 @@ def _target(booking: Booking, edit: Edit) -> tuple[UserRequest, int | None]:
     return requested, booking.requested_from if edit.not_before is None else edit.not_before
 
 
-def _is_weaker(
-    old: UserRequest, new: UserRequest, was_from: int | None, is_from: int | None
-) -> bool:
+def _is_weaker(old: UserRequest, new: UserRequest, was_from: int | None, is_from: int | None) -> bool:
     """See strength_of."""
     less = new.duration <= old.duration and new.count <= old.count
     return less and new.starts == old.starts and (is_from or 0) >= (was_from or 0)
@@ -95,9 +93,7 @@ def _is_awaited(tables: Tables, booking: Booking) -> bool:
     return any(row.preemptor for row in live)
 
 
-def _running(
-    tables: Tables, booking: Booking, requested: UserRequest, now: float, *, waits: bool
-) -> None:
+def _running(tables: Tables, booking: Booking, requested: UserRequest, now: float, *, waits: bool) -> None:
     """Ends it earlier at once, or asks for a later end."""
     is_only_end = requested == dataclasses.replace(_now(booking), duration=requested.duration)
     if not is_only_end or booking.ends is None or requested.duration == booking.duration:
@@ -121,9 +117,7 @@ def _running(
         tables.cuts.add(booking.id)
 
 
-def _weaker(
-    tables: Tables, booking: Booking, requested: UserRequest, requested_from: int | None
-) -> None:
+def _weaker(tables: Tables, booking: Booking, requested: UserRequest, requested_from: int | None) -> None:
     """Takes effect at once; the calendar follows in the next turn."""
     replace_open(tables, booking)
     not_before = max(booking.not_before, requested_from or 0)
@@ -148,9 +142,7 @@ def _plan_cut(tables: Tables, booking: Booking, requested: UserRequest, not_befo
         booking.state = "queued"
 
 
-def _terms(
-    booking: Booking, requested: UserRequest, requested_from: int | None, not_before: int
-) -> None:
+def _terms(booking: Booking, requested: UserRequest, requested_from: int | None, not_before: int) -> None:
     """See terms_apply."""
     booking.bought += requested.duration - booking.duration
     booking.requested, booking.duration = requested, requested.duration
@@ -170,9 +162,7 @@ def _stronger(
     requested, requested_from = target
     if _is_awaited(tables, booking):
         return
-    not_before = (
-        int(max(requested_from or now, now)) if requested.starts is None else requested.starts
-    )
+    not_before = int(max(requested_from or now, now)) if requested.starts is None else requested.starts
     if booking.state == "requested":
         replace_open(tables, booking)
         _terms(booking, requested, requested_from, not_before)
@@ -237,9 +227,7 @@ def _grant_anew(tables: Tables, site: Site, booking: Booking, gone: int) -> None
     first = min(own, key=lambda row: row.granted)
     if _was_inside(tables, site, booking, first, gone):
         return
-    positions = [
-        row.granted[1] for row in tables.rows.values() if row.granted[0] == tables.decisions
-    ]
+    positions = [row.granted[1] for row in tables.rows.values() if row.granted[0] == tables.decisions]
     last = (tables.decisions, max(positions, default=-1) + 1)
     for row in own:
         row.granted, row.extended = last, None
@@ -256,10 +244,13 @@ def _was_inside(tables: Tables, site: Site, booking: Booking, first: Row, gone: 
     before = [
         row
         for row in tables.rows.values()
-        if row.state in LIVE and not row.left and row.booking != booking.id
-        and row.granted < first.granted and row.meets(first)
+        if row.state in LIVE
+        and not row.left
+        and row.booking != booking.id
+        and row.granted < first.granted
+        and row.meets(first)
         and site.parties[tables.bookings[row.booking].requested.who].tenant == party.tenant
-    ]  # fmt: skip
+    ]
     units = sum(row_units(row, site) for row in (*before, *tables.here(booking)))
     return units + gone <= sure
 
@@ -313,9 +304,7 @@ def _grant(tables: Tables, booking: Booking, row: ChangeRow) -> None:
     _terms(booking, row.requested, row.requested_from, row.not_before)
 
 
-def _keep_or_wait(
-    tables: Tables, booking: Booking, row: ChangeRow, answer: ChangeAnswer, now: float
-) -> None:
+def _keep_or_wait(tables: Tables, booking: Booking, row: ChangeRow, answer: ChangeAnswer, now: float) -> None:
     until = row.waits_until
     if until is not None and now < until and answer.reasons[0].code in WAITED_FOR:
         row.is_waiting = True

@@ -41,8 +41,7 @@ def requests_broken(tables: Tables, now: float) -> Iterable[str]:
         if now >= offer.starts:
             yield f"C7 {name} has an offer that begins before it is answered"
     people = Counter(
-        (tables.bookings[each.booking].requested.who, each.gpu_class)
-        for each in tables.offers.values()
+        (tables.bookings[each.booking].requested.who, each.gpu_class) for each in tables.offers.values()
     )
     if any(count > 1 for count in people.values()):
         yield f"C7 somebody has two offers of one class: {dict(people)}"

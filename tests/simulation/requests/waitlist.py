@@ -106,9 +106,7 @@ def offers_write(tables: Tables, plan: Plan, write: Writes) -> None:
     """See offers_write and offers_take_back."""
     for offered in plan.offers:
         booking = tables.bookings[offered.booking]
-        assign = Assign(
-            offered.booking, offered.gpu_class, offered.places, offered.starts, offered.ends
-        )
+        assign = Assign(offered.booking, offered.gpu_class, offered.places, offered.starts, offered.ends)
         if booking.state != "waitlisted" or not write(tables, booking, assign):
             continue
         booking.state = "offered"

@@ -247,8 +247,7 @@ def _is_held(node: SimNode, gpu: Gpu, slots: tuple[int, int]) -> bool:
     if node.node is None or not node.node.store.remembers:
         return True
     held = node.node.store.held.values()
-    mine = [each.allocation for each in held if each.gpu == gpu.uuid and each.given
-            and not each.emptied]  # fmt: skip
+    mine = [each.allocation for each in held if each.gpu == gpu.uuid and each.given and not each.emptied]
     return any(each.slot < slots[1] and slots[0] < each.slot + each.size for each in mine)
 
 

@@ -96,9 +96,7 @@ def extend(schedule: "Schedule") -> None:
         ends = schedule.portal.tables.bookings[name].ends
         if ends is not None:
             schedule.log(f"{name} shall be longer")
-            schedule.portal.extend(
-                name, ends + schedule.world.rng.choice((60, 600)), schedule.world.now
-            )
+            schedule.portal.extend(name, ends + schedule.world.rng.choice((60, 600)), schedule.world.now)
 
 
 def people_act_while_a_plan_is_made(schedule: "Schedule") -> None:
@@ -110,9 +108,7 @@ def people_act_while_a_plan_is_made(schedule: "Schedule") -> None:
         schedule.portal.request(requested[-1], _request_now(schedule), schedule.world.now)
     if not schedule.portal.tables.bookings:
         return
-    acts = tuple(
-        tuple(_act(schedule, requested) for _ in range(rng.choice((0, 1, 2, 4)))) for _ in range(2)
-    )
+    acts = tuple(tuple(_act(schedule, requested) for _ in range(rng.choice((0, 1, 2, 4)))) for _ in range(2))
     schedule.log(f"while plans are made: {acts}")
     schedule.portal.cycle(schedule.world.now, acts=acts)
     schedule.world.look()
@@ -154,9 +150,7 @@ def move_is_ordered(schedule: "Schedule") -> None:
     rng = schedule.world.rng
     if not schedule.can_order:
         return
-    if schedule.portal.order(
-        str(uuid.UUID(int=rng.getrandbits(128), version=4)), schedule.world.now
-    ):
+    if schedule.portal.order(str(uuid.UUID(int=rng.getrandbits(128), version=4)), schedule.world.now):
         schedule.log("a move is ordered")
         schedule.happened["moves ordered"] += 1
         rng.choice((release, saved_is_reported, request, time_passes, time_passes))(schedule)
@@ -228,9 +222,7 @@ def maintenance_is_planned(schedule: "Schedule") -> None:
 
 
 def maintenance_ends(schedule: "Schedule") -> None:
-    found = sorted(
-        n for n, each in schedule.portal.tables.maintenance.items() if each.ended_at is None
-    )
+    found = sorted(n for n, each in schedule.portal.tables.maintenance.items() if each.ended_at is None)
     if found:
         name = schedule.world.rng.choice(found)
         schedule.log(f"maintenance {name} is over")

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 # Of all schedules, and of the steps of such a schedule.
 SOME_SCHEDULES, SOME_STEPS = 0.4, 0.15
-_ON_LEASE = UserRequest(
-    count=1, profile=None, together="any", required=False, duration=1200, tier="steady"
-)
+_ON_LEASE = UserRequest(count=1, profile=None, together="any", required=False, duration=1200, tier="steady")
 
 
 def agent_is_stopped(schedule: "Schedule") -> None:
@@ -96,9 +94,7 @@ def _portal_is_away(schedule: "Schedule", until: int) -> None:
     for node in safe:
         schedule.happened["outages slept through"] += node.is_on_lease()
         if node.happened["leases that ran out"] > before[node.name]:
-            world.violations.append(
-                f"P12 {node.name} ended work in an outage that was announced to it"
-            )
+            world.violations.append(f"P12 {node.name} ended work in an outage that was announced to it")
 
 
 def _has_confirmed(schedule: "Schedule", node: "SimNode", until: int) -> bool:

@@ -73,18 +73,19 @@ def _unless_it_slept(really: Callable[..., Any]) -> Callable[..., Any]:
 Fault = tuple[object, str, Callable[[Any], object]]
 FAULTS: dict[str, Fault] = {
     "a move begins without its notice": (relocation_orders, "_done", _at_once),
-    "the agent does not sync what it must not forget": (
-        store, "write_synced", lambda _: _unsynced),
+    "the agent does not sync what it must not forget": (store, "write_synced", lambda _: _unsynced),
     "a word that was overtaken is proof": (inbox, "is_proof", lambda _: lambda *_: True),
     "what died while it was suspended resumes": (Suspensions, "_alive", lambda _: lambda *_: True),
     "a class has the GPUs of every class": (held_space, "pools_of", _mixed),
     "a gang of one node is spread": (demand, "demand_of", _anywhere),
     "an agent that was stopped keeps its lease": (Leases, "fence", _unless_it_slept),
     "a long lease is over with the portal's outage": (
-        LongLeases, "over", lambda _: lambda _, leases, __: {n: s for n, (s, _) in leases.items()}),
-    "work begins while decisions are frozen": (
-        ModelPortal, "_is_frozen", lambda _: lambda *_: False),
-}  # fmt: skip
+        LongLeases,
+        "over",
+        lambda _: lambda _, leases, __: {n: s for n, (s, _) in leases.items()},
+    ),
+    "work begins while decisions are frozen": (ModelPortal, "_is_frozen", lambda _: lambda *_: False),
+}
 
 
 @contextlib.contextmanager

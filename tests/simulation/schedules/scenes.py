@@ -174,9 +174,7 @@ def on_one_node(schedule: "Schedule") -> None:
     """Gangs that are to lie on one node, and others that leave each node too little room."""
     for count, together in ((1, "any"), (2, "node"), (1, "any"), (2, "node")):
         required = together == "node"
-        request_add(
-            schedule, dataclasses.replace(_ONE, count=count, together=together, required=required)
-        )
+        request_add(schedule, dataclasses.replace(_ONE, count=count, together=together, required=required))
     schedule.portal.cycle(schedule.world.now)
     schedule.world.look()
     _begun(schedule)
@@ -187,9 +185,7 @@ def in_the_way(schedule: "Schedule") -> None:
     for a whole GPU, and an operator orders a move."""
     for _ in schedule.portal.site.gpus:
         for profile in ("4g.40gb", "3g.40gb"):
-            request_add(
-                schedule, dataclasses.replace(_ONE, profile=profile, tier="flex", duration=3600)
-            )
+            request_add(schedule, dataclasses.replace(_ONE, profile=profile, tier="flex", duration=3600))
     schedule.portal.cycle(schedule.world.now)
     _settles(schedule)
     tables = schedule.portal.tables
@@ -242,9 +238,7 @@ def node_unreachable(schedule: "Schedule") -> None:
     starts = int(schedule.world.now) + schedule.world.rng.choice((90, 2400))
     request_add(schedule, dataclasses.replace(_ONE, pin=(node.name,), starts=starts))
     _begun(schedule)
-    node.receives, node.sends = schedule.world.rng.choice(
-        ((False, True), (True, False), (False, False))
-    )
+    node.receives, node.sends = schedule.world.rng.choice(((False, True), (True, False), (False, False)))
     schedule.log(f"{node.name} receives {node.receives}, sends {node.sends}")
     for seconds in (30, 30, 60, *schedule.world.rng.choice(((), (300, 300)))):
         schedule.world.passes(seconds)

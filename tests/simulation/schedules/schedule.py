@@ -129,10 +129,16 @@ class Schedule:
                 for row in self.portal.tables.rows.values()
                 if row.state == "active" and site.node_of[row.place.gpu] == node.name
             ]
-            expected = {(site.uuids[row.place.gpu], row.place.start, row.place.profile)
-                      for row in active if row.place.profile}  # fmt: skip
-            there = {(gpu.uuid, i.start, i.profile.name)
-                     for gpu in node.hardware.gpus for i in gpu.instances.values()}  # fmt: skip
+            expected = {
+                (site.uuids[row.place.gpu], row.place.start, row.place.profile)
+                for row in active
+                if row.place.profile
+            }
+            there = {
+                (gpu.uuid, i.start, i.profile.name)
+                for gpu in node.hardware.gpus
+                for i in gpu.instances.values()
+            }
             if not expected <= there:
                 found.append(f"{node.name} has {sorted(there)}, not {sorted(expected)}")
             ids = {row.id for row in active}
@@ -154,8 +160,7 @@ class Schedule:
         self.world.passes(5)
         for node in self.world.nodes:
             self.world.node_works(node)
-            programs = [p.label for g in node.hardware.gpus for p in g.processes.values()
-                        if not p.service]  # fmt: skip
+            programs = [p.label for g in node.hardware.gpus for p in g.processes.values() if not p.service]
             if programs:
                 self.world.violations.append(f"P14 {node.name} still has {programs}")
             left = [str(path.relative_to(node.folder)) for path in node.folder.glob("bookings/*")]

@@ -46,9 +46,7 @@ class Portal(Protocol):
     def request(
         self, identifier: str, requested: UserRequest, now: float, waits: Waits | None = None
     ) -> None: ...
-    def array(
-        self, identifier: str, requested: UserRequest, repeats: Repeats, now: float
-    ) -> None: ...
+    def array(self, identifier: str, requested: UserRequest, repeats: Repeats, now: float) -> None: ...
     def array_cancel(self, identifier: str, now: float) -> None: ...
     def change(self, identifier: str, edit: Edit, name: str, now: float) -> None: ...
     def change_withdraw(self, identifier: str, now: float) -> None: ...
@@ -227,8 +225,7 @@ class World:
             self.violations += [f"P2 {text}" for text in node.overlaps]
             node.overlaps.clear()
             self.violations += [
-                f"P12 {name} resumed, and what was suspended died"
-                for name in node.unreported_deaths()
+                f"P12 {name} resumed, and what was suspended died" for name in node.unreported_deaths()
             ]
             for holder, _ in node.occupancy.holders():
                 row = tables.rows.get(holder)
@@ -305,8 +302,7 @@ def site_of(inventories: dict[str, wire.Inventory], classes: int) -> Site:
         uuids={gpu.id: item.uuid for gpu, (_, item) in zip(solver_gpus, gpus, strict=True)},
         drivers={node: found.driver for node, found in inventories.items()},
         hosts=tuple(
-            Host(node, found.cores * 1_000, found.memory_mb)
-            for node, found in sorted(inventories.items())
+            Host(node, found.cores * 1_000, found.memory_mb) for node, found in sorted(inventories.items())
         ),
         limits=(
             *(Limit("club", None, name, 0, None, None) for name in sorted(counts)),
@@ -326,7 +322,6 @@ def site_of(inventories: dict[str, wire.Inventory], classes: int) -> Site:
 
 def _model(item: wire.InventoryGpu) -> Model:
     placements = tuple(
-        Placement(p.profile, p.start, p.size, p.compute, p.profile_id, p.max)
-        for p in item.placements
+        Placement(p.profile, p.start, p.size, p.compute, p.profile_id, p.max) for p in item.placements
     )
     return Model("h100-80gb", 8, 7, "online", placements)

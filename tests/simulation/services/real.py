@@ -177,9 +177,7 @@ class BothPortals:
         request = request_of(project, requested, waits)
         try:
             with as_system():
-                booking_request(
-                    actor=actor, request=request, now=when(now), booking_id=UUID(identifier)
-                )
+                booking_request(actor=actor, request=request, now=when(now), booking_id=UUID(identifier))
         except Refused:
             return False
         return True
@@ -491,9 +489,7 @@ def _ranked(snapshot: Snapshot) -> Snapshot:
     """The snapshot with its grants in their order: the two portals number decisions differently."""
     grants = sorted({row.granted for row in snapshot.held if row.granted is not None})
     held = tuple(
-        row
-        if row.granted is None
-        else dataclasses.replace(row, granted=(0, grants.index(row.granted)))
+        row if row.granted is None else dataclasses.replace(row, granted=(0, grants.index(row.granted)))
         for row in snapshot.held
     )
     return dataclasses.replace(snapshot, held=held)

@@ -31,9 +31,7 @@ def when(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def request_of(
-    project: Project, requested: UserRequest, waits: Waits | None = None
-) -> BookingRequest:
+def request_of(project: Project, requested: UserRequest, waits: Waits | None = None) -> BookingRequest:
     """What somebody asks for, as the services read it."""
     ask = AskDocument(
         requested.count,
@@ -86,9 +84,7 @@ def booking_edit(actor: Actor, identifier: str, edit: Edit, name: str, now: floa
         patch = Patch(ask, accept=Accept(bound), waits=edit.waits)
         try:
             with mock.patch.object(writer, "uuid4", return_value=UUID(name)):
-                booking_patch(
-                    actor=actor, booking=booking, patch=patch, revision=None, now=when(now)
-                )
+                booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=when(now))
         except Refused:
             return False
     return True

@@ -51,9 +51,7 @@ def home_paused(tables: Tables, booking: Booking, pause: Pause) -> OriginalGpus 
     return _home(tables, there, saved, pause.notified_at)
 
 
-def _home(
-    tables: Tables, rows: Sequence[Row], saved: float, until: float | None
-) -> OriginalGpus | None:
+def _home(tables: Tables, rows: Sequence[Row], saved: float, until: float | None) -> OriginalGpus | None:
     """Of the last run, if agents can suspend it."""
     begun = max((row.starts for row in rows), default=0)
     last = sorted((row for row in rows if row.starts == begun), key=lambda row: row.place.gpu)

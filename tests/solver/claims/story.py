@@ -90,9 +90,7 @@ def story_of(
     """Lives it, and returns what happened until then. The tenant `heavy` had the whole fleet for a
     week."""
     policy = policy or Policy(1, cool_down=1_800)
-    drawn = Drawn(
-        policy, gpus(fleet), (), tuple(TIERS.values()), limits, tuple(jobs), (), is_plain=False
-    )
+    drawn = Drawn(policy, gpus(fleet), (), tuple(TIERS.values()), limits, tuple(jobs), (), is_plain=False)
     world, story = World.of_drawn(drawn), Story()
     if heavy:
         world.used[heavy, f"{heavy}-p", "h100", NOON - DAY] = fleet * 7 * DAY * UNITS

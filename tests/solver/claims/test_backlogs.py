@@ -60,9 +60,7 @@ def alike(
 ) -> list[Request]:
     """So many requests for one GPU, asked for one second after the other."""
     rows = (
-        a_claim(
-            f"{name}{n:03}", tier=tier, tenant=tenant, hours=hours, submitted=n, earliest=earliest
-        )
+        a_claim(f"{name}{n:03}", tier=tier, tenant=tenant, hours=hours, submitted=n, earliest=earliest)
         for n in range(count)
     )
     return [replace(row, owner=owner) for row in rows]
@@ -70,9 +68,7 @@ def alike(
 
 def run(name: str, number: int, tenant: str, tier: str, ends: int, **more: int) -> tuple[Held, ...]:
     """A booking on one GPU of node n1 that began an hour before noon."""
-    return running(
-        f"{name}{number:03}", whole(f"n1-{number}"), tenant=tenant, tier=tier, ends=ends, **more
-    )
+    return running(f"{name}{number:03}", whole(f"n1-{number}"), tenant=tenant, tier=tier, ends=ends, **more)
 
 
 def planned(site: Snapshot, now: int = MINUTE) -> Snapshot:
@@ -151,14 +147,10 @@ def test_borrowers_of_one_class_pause_nobody_for_a_guarantee_of_another() -> Non
     )
     fleet = (*gpus(8), *gpus(4, "l40s", "l40s", node="n2"))
     held = [
-        row
-        for n in range(8)
-        for row in run("run", n, "firm" if n % 2 else "hub", "flex", (n + 2) * HOUR)
+        row for n in range(8) for row in run("run", n, "firm" if n % 2 else "hub", "flex", (n + 2) * HOUR)
     ]
     held += [
-        row
-        for n in range(4)
-        for row in running(f"l{n}", whole(f"n2-{n}"), tenant="firm", ends=9 * HOUR)
+        row for n in range(4) for row in running(f"l{n}", whole(f"n2-{n}"), tenant="firm", ends=9 * HOUR)
     ]
     jobs = [*alike(30, "f", "firm", "flex", 3), *alike(30, "h", "hub", "flex", 3)]
     site = planned(a_site(*jobs, held=held, limits=limits, fleet=fleet))
@@ -231,15 +223,11 @@ def test_slices_leave_only_as_many_gpus_as_a_guarantee_needs(wanted: int, paused
     assert given(behind)[LAST][1] == given_at.starts - NOON, "whatever waits for slices"
 
 
-def test_a_deadline_behind_a_backlog_is_kept_inside_a_guarantee_and_told_when_it_is_overtaken() -> (
-    None
-):
+def test_a_deadline_behind_a_backlog_is_kept_inside_a_guarantee_and_told_when_it_is_overtaken() -> None:
     limits = (a_limit("lab", 2, borrow=None), a_limit("firm", 0, borrow=None))
     held = [row for n in range(2) for row in run("run", n, "firm", "standard", (n + 1) * HOUR)]
     jobs = alike(30, "firm", "firm", "flex", 2, earliest=HOUR)
-    hopeful = a_claim(
-        "hopeful", tenant="firm", tier="flex", hours=1, latest=5 * HOUR // 2, submitted=-9
-    )
+    hopeful = a_claim("hopeful", tenant="firm", tier="flex", hours=1, latest=5 * HOUR // 2, submitted=-9)
     site = planned(a_site(*jobs, hopeful, held=held, limits=limits, fleet=gpus(2)))
     assert given(solve(site, POLICY))["hopeful"] == ("wait", HOUR)
     sure = a_claim(LAST, 2, hours=6, latest=9 * HOUR)
@@ -271,13 +259,9 @@ def test_windows_in_the_middle_of_a_queue_stay_and_short_work_fills_the_time_bef
         a_limit("firm", 0, borrow=None),
     )
     held = [row for n in range(8) for row in run("run", n, "firm", "flex", (n % 4 + 1) * HOUR)]
-    site = planned(
-        a_site(*alike(30, "job", "firm", "flex", 3), held=held, limits=limits, fleet=gpus(8))
-    )
+    site = planned(a_site(*alike(30, "job", "firm", "flex", 3), held=held, limits=limits, fleet=gpus(8)))
     windows = [
-        replace(
-            a_claim(f"window-{t}", 4, tenant=t, hours=2, earliest=6 * HOUR, fixed=True), tenant=t
-        )
+        replace(a_claim(f"window-{t}", 4, tenant=t, hours=2, earliest=6 * HOUR, fixed=True), tenant=t)
         for t in ("lab", "hub")
     ]
     site = replace(site, requests=(*site.requests, *windows))
@@ -353,9 +337,7 @@ def test_maintenance_in_a_backlog_moves_what_it_must_and_its_cancellation_delays
     held += [
         row
         for n in range(4)
-        for row in running(
-            f"l{n}", whole(f"n2-{n}"), tenant="lab", tier="standard", ends=(n + 1) * HOUR
-        )
+        for row in running(f"l{n}", whole(f"n2-{n}"), tenant="lab", tier="standard", ends=(n + 1) * HOUR)
     ]
     jobs = [*alike(16, "firm", "firm", "flex", 2), *alike(6, "lab", "lab", "standard", 1)]
     site = planned(a_site(*jobs, held=held, limits=limits, fleet=fleet))

@@ -47,15 +47,20 @@ def runs(
     """A booking on these GPUs of n1, two hours old unless said, granted in that cycle."""
     places = (whole(f"n1-{number}") for number in numbers)
     rows = running_of(name, *places, tenant=tenant, tier=tier, since=since, ends=int(hours * HOUR))
-    return tuple(
-        replace(row, project=f"{tenant}-{project}", granted=(cycle, position)) for row in rows
-    )
+    return tuple(replace(row, project=f"{tenant}-{project}", granted=(cycle, position)) for row in rows)
 
 
 def asks(
-    name: str, count: int = 1, *, tenant: str = "b", project: str = "p", tier: str = "std",
-    hours: float = 4, at: int = 0, fixed: bool = False,
-) -> Request:  # fmt: skip
+    name: str,
+    count: int = 1,
+    *,
+    tenant: str = "b",
+    project: str = "p",
+    tier: str = "std",
+    hours: float = 4,
+    at: int = 0,
+    fixed: bool = False,
+) -> Request:
     """A booking that was just asked for."""
     return Request(
         booking=name,
@@ -102,9 +107,7 @@ def sure(**owners: float) -> tuple[Limit, ...]:
 
 class TestInsideAGuarantee:
     @pytest.mark.parametrize(("count", "hours"), [(1, 1), (1, 8), (4, 4)])
-    def test_a_claim_starts_as_soon_as_who_borrows_can_be_out(
-        self, count: int, hours: float
-    ) -> None:
+    def test_a_claim_starts_as_soon_as_who_borrows_can_be_out(self, count: int, hours: float) -> None:
         """Example 1, with the eight that run: nobody gets a notice while it is protected."""
         claim = asks("b0", count, hours=hours, at=60)
         base = site(claim, held=backlog(8), limits=sure(a=4, b=4), now=60)
@@ -150,9 +153,7 @@ class TestInsideAGuarantee:
         mine = backlog(1)
         held = (*mine, *runs("d0", 1, tenant="d", tier="std", hours=2))
         behind = asks("e0", tenant="a", tier="flex")
-        base = site(
-            asks("b0", hours=1), behind, held=held, limits=sure(a=0, b=1, c=1, d=0), fleet=2
-        )
+        base = site(asks("b0", hours=1), behind, held=held, limits=sure(a=0, b=1, c=1, d=0), fleet=2)
         plan = solve(base, POLICY)
         assert given(plan) == {"b0": ("wait", FIRST), "e0": ("wait", 2 * HOUR)}
         due = replace(later(base, plan, 600), running=(rest_of(mine, NOON + 600),))
@@ -169,9 +170,7 @@ class TestInsideAGuarantee:
         mine = backlog(1)
         held = (*mine, *runs("d0", 1, tenant="d", tier="std", hours=1))
         asked = replace(asks("p0", tenant="c", hours=2), until=NOON + 3 * HOUR)
-        base = site(
-            asks("b0", hours=2), held=held, limits=sure(a=0, b=1, c=1, d=0), fleet=2, now=600
-        )
+        base = site(asks("b0", hours=2), held=held, limits=sure(a=0, b=1, c=1, d=0), fleet=2, now=600)
         rest = (rest_of(mine, NOON + 600),)
         plan = solve(replace(base, running=rest, pending=(asked,)), POLICY)
         assert notices(plan) == {"a00": ("b0", 600 + 120)}
@@ -203,9 +202,7 @@ class TestInsideAGuarantee:
         )
 
     @pytest.mark.parametrize(("count", "hours"), [(1, 1), (1, 8), (4, 4)])
-    def test_a_planned_backlog_of_borrowed_work_is_no_obstacle(
-        self, count: int, hours: float
-    ) -> None:
+    def test_a_planned_backlog_of_borrowed_work_is_no_obstacle(self, count: int, hours: float) -> None:
         """Example 1 as a whole: 52 more have planned starts, up to a day ahead."""
         more = [asks(f"a{n:02}", tenant="a", tier="flex") for n in range(8, 60)]
         base = site(*more, held=backlog(8), limits=sure(a=4, b=4))
@@ -413,9 +410,7 @@ class TestSpotBehindWorkThatCounts:
     """Limits ignore spot for work that counts, so its planned starts must give way."""
 
     LIMITS = (a_limit("a", 0, borrow=1), *sure(c=1, d=3))
-    HELD = tuple(
-        row for number in range(3) for row in runs(f"d{number}", number, tenant="d", hours=1)
-    )
+    HELD = tuple(row for number in range(3) for row in runs(f"d{number}", number, tenant="d", hours=1))
 
     def plan(self, *more: Request, changes: tuple[Change, ...] = ()) -> Plan:
         """`f0` was planned at the second hour and comes to the first, which is free now. A newcomer

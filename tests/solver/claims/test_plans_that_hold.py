@@ -44,9 +44,7 @@ def test_a_start_that_may_pause_nobody_any_more_is_placed_anew_in_the_same_plan(
     assert plan.waits[0].ends - NOON == 13 * QUARTER
 
 
-def test_a_start_that_was_guaranteed_is_said_to_be_expected_before_another_tenant_takes_it() -> (
-    None
-):
+def test_a_start_that_was_guaranteed_is_said_to_be_expected_before_another_tenant_takes_it() -> None:
     """Own work that is about to start takes the guarantee of a later own start."""
     limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 1))
     near = a_claim("near", tier="flex", hours=4)
@@ -147,9 +145,7 @@ def test_a_newcomer_behind_others_brings_them_no_attempts_to_move_places() -> No
     hours = {"prem": 3, "late": 1.5, "moved": 0.75, "long": 6, "near": 0.75}
     prem = a_claim("prem", tier="assured", hours=3, earliest=100, submitted=-7_000)
     late = a_claim("late", hours=1.5, earliest=-2_387, submitted=-5_000)
-    moved = a_claim(
-        "moved", tenant="firm", tier="flex", hours=0.75, earliest=3_000, submitted=-4_000
-    )
+    moved = a_claim("moved", tenant="firm", tier="flex", hours=0.75, earliest=3_000, submitted=-4_000)
     long = a_claim("long", tenant="firm", hours=6, earliest=-1_000, submitted=-1_500)
     near = a_claim("near", tier="flex", hours=0.75, earliest=100, submitted=-1_200)
     planned: tuple[tuple[Request, int, str, Strength], ...] = (
@@ -165,9 +161,7 @@ def test_a_newcomer_behind_others_brings_them_no_attempts_to_move_places() -> No
     ]
     site = a_site(*requests, held=held, fleet=fleet, limits=limits)
     kept = a_claim("kept", hours=1.5, earliest=600, submitted=-1_000)
-    kept = replace(
-        kept, until=NOON + 2 * HOUR, planned=a_planned_start(3 * HOUR, 1.5, whole("n2-0"))
-    )
+    kept = replace(kept, until=NOON + 2 * HOUR, planned=a_planned_start(3 * HOUR, 1.5, whole("n2-0")))
     site = replace(site, pending=(kept,))
     last = a_claim("last", tenant="hub", tier="spot", hours=1.4)
     starts = given(solve(site, POLICY))

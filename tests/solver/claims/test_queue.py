@@ -26,9 +26,11 @@ def test_2_without_limits_a_newcomer_starts_at_the_next_end_whatever_the_backlog
 
 @pytest.mark.parametrize(
     ("newcomer", "rule"),
-    [(asks("new", "a", "prem", 4, at=60), "tier"),
-     (asks("new", "a", "std", 1 / 6, at=60, owner="eve"), "share")],
-)  # fmt: skip
+    [
+        (asks("new", "a", "prem", 4, at=60), "tier"),
+        (asks("new", "a", "std", 1 / 6, at=60, owner="eve"), "share"),
+    ],
+)
 def test_3_inside_one_guarantee_the_own_queue_decides(newcomer: Job, rule: str) -> None:
     story = story_of([*many(24, "a", "a", "std", 4), newcomer], (a_limit("a", 8),), hours=4)
     assert story.started["new"] == 4 * HOUR
@@ -112,9 +114,7 @@ def test_nobody_else_delays_a_guaranteed_start(strength: Strength, first: int) -
     limits = (a_limit("lab", 1, borrow=None),)
     held = running("other", whole("n1-0"), tenant="firm", ends=HOUR, tier="std")
     mine = a_claim("mine", tier="flex", hours=1)
-    site = replace(
-        a_snapshot(mine, held=held, limits=limits, fleet=gpus(1)), tiers=tuple(TIERS.values())
-    )
+    site = replace(a_snapshot(mine, held=held, limits=limits, fleet=gpus(1)), tiers=tuple(TIERS.values()))
     plan = solve(site, POLICY)
     assert plan.waits[0].strength == "guaranteed"
     plan = replace(plan, waits=(replace(plan.waits[0], strength=strength),))

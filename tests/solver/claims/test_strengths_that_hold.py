@@ -22,9 +22,7 @@ def moved_by_others(site: Snapshot, plan: Plan) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("gpus", "classes", "pausable"), [(256, 1, 0.7), (320, 2, 0.4), (192, 1, 1.0)]
-)
+@pytest.mark.parametrize(("gpus", "classes", "pausable"), [(256, 1, 0.7), (320, 2, 0.4), (192, 1, 1.0)])
 def test_no_guaranteed_start_of_a_crowded_site_is_moved_by_others(
     gpus: int, classes: int, pausable: float
 ) -> None:

@@ -52,9 +52,7 @@ def a_change(request: Request, *, booking: str = "mine", strength: Strength = "f
 def given(plan: Plan) -> dict[str, tuple[int, int, int]]:
     """Start and end in hours, and the number of GPUs."""
     rows: tuple[Assign | Waiting, ...] = (*plan.assigns, *plan.waits)
-    return {
-        r.booking: ((r.starts - NOON) // HOUR, (r.ends - NOON) // HOUR, len(r.places)) for r in rows
-    }
+    return {r.booking: ((r.starts - NOON) // HOUR, (r.ends - NOON) // HOUR, len(r.places)) for r in rows}
 
 
 def decided(snapshot: Snapshot) -> Plan:
@@ -123,9 +121,13 @@ def test_its_own_old_room_and_quota_count_as_free_for_the_change() -> None:
 def test_an_expected_start_behind_makes_way_for_a_change_as_for_a_newcomer() -> None:
     held = held_window("mine", range(4), 2, 4)
     behind = a_request(
-        "behind", an_ask(8), hours=1, earliest=4 * HOUR, submitted=100,
+        "behind",
+        an_ask(8),
+        hours=1,
+        earliest=4 * HOUR,
+        submitted=100,
         planned=a_planned_start(4 * HOUR, 1, *(whole(f"n1-{n}") for n in range(8))),
-    )  # fmt: skip
+    )
     request = a_request(ask=an_ask(4), hours=3, earliest=2 * HOUR, fixed=True, submitted=50)
     plan = decided(a_snapshot(behind, held=held, changes=(a_change(request),)))
     assert plan.changes[0].granted
@@ -140,13 +142,17 @@ def test_a_waiting_booking_is_exchanged_only_within_the_bound_that_was_accepted(
     busy = tuple(a_held(f"n1-{n}", ends=2 * HOUR) for n in range(2))
     a, b, c = (
         a_request(
-            name, hours=4, submitted=at,
+            name,
+            hours=4,
+            submitted=at,
             planned=a_planned_start(first * HOUR, 4, whole(place)),
         )
         for name, at, place, first in (
-            ("mine", 1, "n1-0", 2), ("b", 2, "n1-1", 2), ("c", 3, "n1-0", 6),
+            ("mine", 1, "n1-0", 2),
+            ("b", 2, "n1-1", 2),
+            ("c", 3, "n1-0", 6),
         )
-    )  # fmt: skip
+    )
     request = a_request(ask=an_ask(2), hours=4, submitted=100)
     site = {"fleet": gpus(2), "held": busy}
     bound = replace(request, latest=NOON + 6 * HOUR)
@@ -167,9 +173,11 @@ def test_a_guaranteed_start_is_not_exchanged_for_one_that_others_may_delay() -> 
     busy = tuple(a_held(f"n1-{n}", ends=2 * HOUR) for n in range(8))
     places = [whole(f"n1-{n}") for n in range(4)]
     mine = a_request(
-        "mine", an_ask(4), hours=2,
+        "mine",
+        an_ask(4),
+        hours=2,
         planned=a_planned_start(2 * HOUR, 2, *places, strength="guaranteed"),
-    )  # fmt: skip
+    )
     limits = (a_limit("lab", 4, borrow=None), a_limit("other", 4))
     request = a_request(ask=an_ask(6), hours=2, submitted=9, tier="flex")
     site = a_snapshot(replace(mine, tier="flex"), held=busy, limits=limits)
@@ -193,8 +201,7 @@ def a_group() -> tuple[tuple[Held, ...], tuple[Change, ...]]:
     later = a_request("mine", ask=an_ask(6), hours=2, earliest=4 * HOUR, fixed=True)
     sooner = a_request("own", ask=an_ask(6), hours=2, earliest=2 * HOUR, fixed=True)
     changes = tuple(
-        replace(a_change(request, booking=request.booking), group="series")
-        for request in (later, sooner)
+        replace(a_change(request, booking=request.booking), group="series") for request in (later, sooner)
     )
     return held, changes
 

@@ -57,9 +57,7 @@ class TestFlexible:
         assert (starts(plan), plan.assigns) == ({"b1": HOUR - 123}, ())
         assert len(plan.waits[0].places) == 1
         # A later end is rounded up to the grid.
-        assert starts(alone(a_request(), held=all_busy(ends=2 * HOUR + 123))) == {
-            "b1": 2 * HOUR + 300
-        }
+        assert starts(alone(a_request(), held=all_busy(ends=2 * HOUR + 123))) == {"b1": 2 * HOUR + 300}
 
     def test_inside_the_freeze_horizon_it_is_given_and_no_longer_waits(self) -> None:
         plan = alone(a_request(), held=all_busy(ends=MINUTE))
@@ -153,15 +151,11 @@ class TestFixed:
             ("h100", HOUR),
             ("l40s", 60),
         ]
-        fewer = solve(
-            a_snapshot(request, fleet=fleet, held=all_busy()), replace(POLICY, alternatives=1)
-        )
+        fewer = solve(a_snapshot(request, fleet=fleet, held=all_busy()), replace(POLICY, alternatives=1))
         assert [each.gpu_class for each in fewer.refusals[0].alternatives] == ["h100"]
 
     def test_room_that_is_only_promised_makes_it_busy_too(self) -> None:
-        promised = a_request(
-            "p", an_ask(8), planned=a_planned_start(HOUR, 1, *map(whole_of, range(8)))
-        )
+        promised = a_request("p", an_ask(8), planned=a_planned_start(HOUR, 1, *map(whole_of, range(8))))
         fixed = a_request("f", an_ask(1), fixed=True, earliest=HOUR, submitted=1)
         plan = solve(a_snapshot(promised, fixed, held=all_busy()), POLICY)
         assert starts(plan) == {"p": HOUR}
@@ -184,9 +178,7 @@ class TestNever:
 
     def test_more_than_lie_together(self) -> None:
         ask = an_ask(5, together="domain", required=True)
-        assert codes(alone(a_request(ask=ask), fleet=gpus(8, domains=2)), "b1") == [
-            "impossible_together"
-        ]
+        assert codes(alone(a_request(ask=ask), fleet=gpus(8, domains=2)), "b1") == ["impossible_together"]
 
     def test_a_class_that_is_not_there(self) -> None:
         assert codes(alone(a_request(ask=an_ask(1, "b300"))), "b1") == ["unknown_class"]
@@ -302,9 +294,9 @@ class TestPromises:
 
     def test_work_that_runs_over_delays_and_is_named(self) -> None:
         planned = a_planned_start(HOUR, 1, whole_of(0))
-        wait = alone(
-            a_request(planned=planned), fleet=gpus(1), held=(a_held("n1-0", ends=2 * HOUR),)
-        ).waits[0]
+        wait = alone(a_request(planned=planned), fleet=gpus(1), held=(a_held("n1-0", ends=2 * HOUR),)).waits[
+            0
+        ]
         assert wait.starts == NOON + 2 * HOUR
         assert wait.delayed_by is not None
         assert wait.delayed_by.code == "overrun"
@@ -356,9 +348,7 @@ class TestExtensions:
     def test_a_planned_start_that_has_no_other_place_wins(self) -> None:
         planned = a_planned_start(HOUR, 1, whole_of(0), strength="guaranteed")
         promised = a_request("p", planned=planned)
-        plan = self.extended(
-            2 * HOUR, promised, fleet=gpus(1), held=(a_held("n1-0", booking="mine"),)
-        )
+        plan = self.extended(2 * HOUR, promised, fleet=gpus(1), held=(a_held("n1-0", booking="mine"),))
         assert not plan.extensions[0].granted
         assert starts(plan) == {"p": HOUR}
 

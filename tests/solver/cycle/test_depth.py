@@ -12,9 +12,7 @@ TWO = Policy(1, plan_depth=2)
 
 def waiting(number: int, hours: float = 4, tier: str = "flex", **more: object) -> Request:
     """One GPU, as the booking of that number in the queue."""
-    request = a_request(
-        f"b{number}", an_ask(1), hours=hours, tier=tier, priority=30, submitted=number
-    )
+    request = a_request(f"b{number}", an_ask(1), hours=hours, tier=tier, priority=30, submitted=number)
     return replace(request, **more)  # type: ignore[arg-type]  # fields of a request
 
 

@@ -11,9 +11,7 @@ from tests.rings import holds_for
 from tests.solver.builders import DAY, HOUR, MODELS, NOON, POLICY, a_held, a_snapshot, gpus
 
 SPAN = 12
-WINDOWS = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(-3, SPAN), st.integers(1, 8)), max_size=6
-)
+WINDOWS = st.lists(st.tuples(st.integers(0, 2), st.integers(-3, SPAN), st.integers(1, 8)), max_size=6)
 
 
 def fleet() -> tuple[Gpu, ...]:

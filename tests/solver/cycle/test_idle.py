@@ -48,9 +48,7 @@ def test_nobody_is_taken_for_nobody_or_for_a_start_that_is_as_early_without() ->
     free = a_site(a_claim(), fleet=gpus(2), held=on("x", 0), limits=LIMITS)
     assert taken(free, idle("x")) == []
     # Another booking is in the way of the two GPUs until the evening.
-    blocked = a_site(
-        a_claim(count=2), fleet=gpus(2), held=(*on("x", 0), *on("y", 1)), limits=LIMITS
-    )
+    blocked = a_site(a_claim(count=2), fleet=gpus(2), held=(*on("x", 0), *on("y", 1)), limits=LIMITS)
     assert taken(blocked, idle("x")) == []
     assert taken(blocked, idle("x"), idle("y")) == ["x", "y"]
 

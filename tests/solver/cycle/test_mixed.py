@@ -148,13 +148,10 @@ def test_the_earliest_start_is_that_of_a_plain_search(seed: int) -> None:
         if chance.random() < 0.6
     )
     limits = tuple(
-        a_limit(tenant, 2, name, borrow=None)
-        for tenant, name in product(("lab", "other"), ("h100", "l40s"))
+        a_limit(tenant, 2, name, borrow=None) for tenant, name in product(("lab", "other"), ("h100", "l40s"))
     )
     ask = a_mixed_ask(chance.randint(1, 3), chance.randint(1, 3))
-    site = a_site(
-        a_request(ask=ask, tier="flex", hours=chance.choice((0.5, 2))), held=held, limits=limits
-    )
+    site = a_site(a_request(ask=ask, tier="flex", hours=chance.choice((0.5, 2))), held=held, limits=limits)
     plan = solve(site, POLICY)
     (row,) = given_by(plan)
     wanted = {"h100": ask.count, "l40s": ask.groups[0].count}
@@ -165,9 +162,7 @@ def test_the_earliest_start_is_that_of_a_plain_search(seed: int) -> None:
     def is_free(starts: int) -> bool:
         free = dict.fromkeys(("h100", "l40s"), 0)
         for gpu in FLEET:
-            free[gpu.gpu_class] += all(
-                each.place.gpu != gpu.id or each.ends <= starts for each in held
-            )
+            free[gpu.gpu_class] += all(each.place.gpu != gpu.id or each.ends <= starts for each in held)
         return all(free[name] >= count for name, count in wanted.items())
 
     instants = sorted({NOON, *(each.ends for each in held)})

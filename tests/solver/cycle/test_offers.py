@@ -97,10 +97,12 @@ def test_an_open_offer_is_withdrawn_for_a_claim_inside_its_guarantee_alone() -> 
     rows = tuple(
         replace(
             a_held(f"n1-{n}", booking="o1" if n < 4 else "o2", starts=DAY, ends=DAY + 2 * HOUR),
-            tenant="firm", project="firm-p", offered=True,
+            tenant="firm",
+            project="firm-p",
+            offered=True,
         )
         for n in range(6)
-    )  # fmt: skip
+    )
 
     def withdrawn(count: int, **changes: object) -> tuple[str, ...]:
         claim = replace(fixed("w1", count), **changes)  # type: ignore[arg-type]  # its fields
@@ -114,9 +116,11 @@ def test_an_open_offer_is_withdrawn_for_a_claim_inside_its_guarantee_alone() -> 
     spot = a_site(replace(fixed("w1", 8), tier="spot"), fleet=gpus(8), held=rows, limits=LIMITS)
     assert solve(spot, POLICY).offers_withdrawn == ()
     taken = a_site(
-        fixed("w1", 8), fleet=gpus(8), limits=LIMITS,
+        fixed("w1", 8),
+        fleet=gpus(8),
+        limits=LIMITS,
         held=tuple(replace(row, offered=False) for row in rows),
-    )  # fmt: skip
+    )
     assert solve(taken, POLICY).offers_withdrawn == ()
 
 
@@ -149,10 +153,19 @@ def _drawn(chance: Random, number: int, site: Snapshot, tenants: list[str]) -> E
     model = chance.choice(sorted(site.requests, key=lambda each: each.booking) or [a_claim()])
     since = site.now + chance.randrange(0, DAY)
     request = replace(
-        model, booking=f"entry {number}", tenant=chance.choice(tenants), planned=None, fixed=False,
-        ask=replace(model.ask, classes=(chance.choice(classes),), pin=()), series=None,
-        latest=None, durations=(), home=(), paused=False, owner=f"person {number % 3}",
-    )  # fmt: skip
+        model,
+        booking=f"entry {number}",
+        tenant=chance.choice(tenants),
+        planned=None,
+        fixed=False,
+        ask=replace(model.ask, classes=(chance.choice(classes),), pin=()),
+        series=None,
+        latest=None,
+        durations=(),
+        home=(),
+        paused=False,
+        owner=f"person {number % 3}",
+    )
     length = request.duration
     windows = tuple((since + n * DAY, since + n * DAY + 2 * length) for n in range(2))
     return Entry(request.booking, request, windows, chance.randrange(2))

@@ -153,11 +153,7 @@ def two_cycles(site: Snapshot, seconds: int, order: Random) -> None:
 def with_extensions(site: Snapshot, chance: Random) -> Snapshot:
     """The site with extensions of some running bookings, and the planned starts of others."""
     rows = sorted((row for row in site.held if row.started), key=lambda row: row.booking)
-    until = {
-        row.booking: row.ends + chance.randint(1, 4) * 1_000
-        for row in rows
-        if chance.random() < 0.4
-    }
+    until = {row.booking: row.ends + chance.randint(1, 4) * 1_000 for row in rows if chance.random() < 0.4}
     extensions = tuple(Extension(booking, ends) for booking, ends in until.items())
     return replace(site, extensions=extensions)
 
@@ -179,9 +175,7 @@ MOSTLY = st.sampled_from([True, True, False])
 DENSE = (st.builds(a_dense_site, st.integers(0, 10**9), has_limits=MOSTLY), STEPS, ORDERS)
 
 test_two_cycles_of_a_dense_site = holds_for(*DENSE, few=DRAWS, many=3_000)(two_cycles)
-test_two_cycles_of_a_strange_site = holds_for(sites(), STEPS, ORDERS, few=40, many=3_000)(
-    two_cycles
-)
+test_two_cycles_of_a_strange_site = holds_for(sites(), STEPS, ORDERS, few=40, many=3_000)(two_cycles)
 
 
 def mixed(rows: tuple[T, ...], order: Random) -> tuple[T, ...]:
@@ -216,9 +210,7 @@ def test_a_guarantee_can_be_had_while_others_only_borrow(
 class TestControls:
     """Each guard taken out once: the damage its property looks for appears."""
 
-    def test_without_the_calendar_s_rows_a_slot_is_given_twice(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_the_calendar_s_rows_a_slot_is_given_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
         site = a_snapshot(a_request("a"), a_request("b"), fleet=gpus(1))
         assert truth.overlaps(site, solve(site, POLICY)) == []
         monkeypatch.setattr(GpuCalendar, "add", lambda *_: None)
@@ -234,9 +226,7 @@ class TestControls:
         monkeypatch.setattr("solver.fleet.mig_geometry._tokens", lambda *_: {})
         assert truth.too_many_media_engines(site, solve(site, POLICY)) != []
 
-    def test_without_the_mode_a_gpu_fixed_to_whole_is_sliced(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_the_mode_a_gpu_fixed_to_whole_is_sliced(self, monkeypatch: pytest.MonkeyPatch) -> None:
         site = a_snapshot(a_request(ask=an_ask(profile="1g.10gb")), fleet=gpus(1, mode="whole"))
         assert truth.illegal(site, solve(site, POLICY)) == []
         monkeypatch.setattr(Pool, "suits", lambda pool, _: pool.usable)
@@ -271,9 +261,7 @@ class TestControls:
         forgotten = replace(site, requests=(replace(promised, planned=None), newcomer))
         assert _start(solve(forgotten, POLICY), "p") == NOON + 3 * HOUR
 
-    def test_without_sorting_the_order_of_rows_decides(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_sorting_the_order_of_rows_decides(self, monkeypatch: pytest.MonkeyPatch) -> None:
         site = a_snapshot(a_request("a"), a_request("b"), held=(a_held("n1-0"),))
         other = replace(site, requests=site.requests[::-1])
         assert encode(site) == encode(other)

@@ -71,9 +71,7 @@ class TestSplit:
             assert sure[each.owner] <= shares[each.owner] <= max(each.requested, 0)
         assert sum(shares.values()) <= max(total, sum(sure.values()))
         rest = total - sum(shares.values())
-        assert rest <= 0 or all(
-            shares[each.owner] == each.requested for each in claimants if each.weight
-        )
+        assert rest <= 0 or all(shares[each.owner] == each.requested for each in claimants if each.weight)
 
 
 @pytest.mark.parametrize(("age", "left"), [(0, 1000), (DAY, 500), (2 * DAY, 250), (99 * DAY, 0)])

@@ -149,9 +149,7 @@ def test_the_limit_of_the_project_holds_for_every_option() -> None:
     answer = quote(site, POLICY, a_question())
     assert answer.blocked is not None
     assert answer.blocked.code == "project_quota"
-    assert [option.profile for option in answer.options if option.gpu_class == "h100"] == [
-        "3g.40gb"
-    ]
+    assert [option.profile for option in answer.options if option.gpu_class == "h100"] == ["3g.40gb"]
 
 
 def test_planned_starts_of_others_are_not_offered_to_anyone() -> None:

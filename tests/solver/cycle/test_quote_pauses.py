@@ -44,10 +44,19 @@ HELD = (
 def question(request: Request) -> QuoteRequest:
     """The same request, as a quote."""
     return QuoteRequest(
-        request.ask, request.duration, request.earliest, request.latest, request.fixed,
-        request.tenant, request.project, tier=request.tier, owner=request.owner,
-        priority=request.priority, lengths=dict(request.durations), within=request.within,
-    )  # fmt: skip
+        request.ask,
+        request.duration,
+        request.earliest,
+        request.latest,
+        request.fixed,
+        request.tenant,
+        request.project,
+        tier=request.tier,
+        owner=request.owner,
+        priority=request.priority,
+        lengths=dict(request.durations),
+        within=request.within,
+    )
 
 
 def is_still(site: Snapshot, plan: Plan) -> bool:
@@ -252,8 +261,10 @@ def test_a_quote_frees_what_is_in_the_way_of_work_that_moves_for_it() -> None:
     """Written work moves to a GPU that a booking behind is planned on after the quote's own end."""
     written = replace(
         running("written", whole("n1-0"), since=HOUR, ends=4 * HOUR)[0],
-        started=False, since=None, level="any",
-    )  # fmt: skip
+        started=False,
+        since=None,
+        level="any",
+    )
     busy = running("busy", whole("n1-1"), tier="standard", ends=HOUR - 600)
     spot = a_claim("spot", tier="spot", tenant="firm", earliest=3 * HOUR)
     limits = (a_limit("lab", 0, borrow=None), a_limit("firm", 0, borrow=None))

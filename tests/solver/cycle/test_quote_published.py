@@ -32,9 +32,7 @@ def published(site: Snapshot, tenant: str) -> Snapshot:
 
 def _busy(site: Snapshot, tenant: str) -> Iterator[Held]:
     taken: list[tuple[Place, int, int, int, int]] = [
-        (row.place, row.starts, row.ends, row.cores, row.memory)
-        for row in site.held
-        if row.tenant != tenant
+        (row.place, row.starts, row.ends, row.cores, row.memory) for row in site.held if row.tenant != tenant
     ]
     for each in site.requests:
         if each.tenant != tenant and each.planned is not None:
@@ -62,8 +60,7 @@ def _others_limits(site: Snapshot, tenant: str) -> Iterator[Limit]:
     for gpu_class in sorted({row.gpu_class for row in rows}):
         mine = [row for row in rows if row.gpu_class == gpu_class]
         sure = sum(row.guaranteed for row in mine)
-        lent = sum(row.guaranteed if row.lend is None else min(row.guaranteed, row.lend)
-                   for row in mine)  # fmt: skip
+        lent = sum(row.guaranteed if row.lend is None else min(row.guaranteed, row.lend) for row in mine)
         yield Limit("others", None, gpu_class, sure, None, lent)
 
 

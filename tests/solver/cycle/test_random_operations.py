@@ -138,9 +138,7 @@ HOSTS = {f"n{n}": Host(f"n{n}", 64_000, 262_144) for n in range(8)}
 def a_working(chance: Random) -> CycleState:
     """Eight nodes of one to four H100 in two classes; what is asked for is known."""
     fleet = tuple(
-        gpu
-        for n in range(8)
-        for gpu in gpus(1 + n % 4, "ab"[n % 2], node=f"n{n}", mode=MODES[n // 2])
+        gpu for n in range(8) for gpu in gpus(1 + n % 4, "ab"[n % 2], node=f"n{n}", mode=MODES[n // 2])
     )
     lately = tuple(a_request(f"b{n}", an_ask(chance)) for n in range(200))
     hosts = tuple(HOSTS.values())

@@ -60,14 +60,11 @@ def ordered(site: Snapshot, now: int = 10) -> tuple[Snapshot, Proposal]:
     moves = tuple(Relocation(each.booking, each.source, each.target) for each in found.moves)
     order = Order("order", found.beneficiary, found.gpu_class, found.places, moves)
     planned_starts = {
-        row.booking: PlannedStart(row.starts, row.ends, row.places, row.strength)
-        for row in plan.waits
+        row.booking: PlannedStart(row.starts, row.ends, row.places, row.strength) for row in plan.waits
     }
     requests = tuple(replace(r, planned=planned_starts.get(r.booking)) for r in site.requests)
     rest = tuple(replace(request, duration=request.duration - now) for request in site.running)
-    return replace(
-        site, now=site.now + now, requests=requests, running=rest, orders=(order,)
-    ), found
+    return replace(site, now=site.now + now, requests=requests, running=rest, orders=(order,)), found
 
 
 def why_not(plan: Plan) -> str:

@@ -34,18 +34,26 @@ def a_site_with_an_improvement() -> Snapshot:
     planned = [whole("n1-0")]
     return a_snapshot(
         a_request("new", an_ask(2), hours=1 / 6, submitted=-500, tier="flex", priority=90),
-        a_request("ahead", hours=2, submitted=-400, tier="flex",
-                  planned=a_planned_start(60 * MINUTE, 2, *planned)),
-        a_request("deadline", hours=3, submitted=-300, tier="flex", latest=330 * MINUTE,
-                  planned=a_planned_start(150 * MINUTE, 3, *planned)),
-        a_request("behind", hours=1, submitted=-200, tier="flex",
-                  planned=a_planned_start(180 * MINUTE, 1, *planned)),
+        a_request(
+            "ahead", hours=2, submitted=-400, tier="flex", planned=a_planned_start(60 * MINUTE, 2, *planned)
+        ),
+        a_request(
+            "deadline",
+            hours=3,
+            submitted=-300,
+            tier="flex",
+            latest=330 * MINUTE,
+            planned=a_planned_start(150 * MINUTE, 3, *planned),
+        ),
+        a_request(
+            "behind", hours=1, submitted=-200, tier="flex", planned=a_planned_start(180 * MINUTE, 1, *planned)
+        ),
         fleet=gpus(2),
         held=(
             a_held("n1-1", starts=-60, ends=10 * MINUTE),
             a_held("n1-1", starts=20 * MINUTE, ends=900 * HOUR),
         ),
-    )  # fmt: skip
+    )
 
 
 def test_who_has_a_deadline_takes_what_those_ahead_leave_before_those_behind_do() -> None:
@@ -68,13 +76,19 @@ def test_what_a_project_does_not_lend_puts_no_other_project_first() -> None:
         a_limit("lab", 2, borrow=None),
     )
     lent = replace(
-        a_request("lent", an_ask(2), tenant="firm", project="other", tier="flex", earliest=HOUR,
-                  submitted=-9, planned=a_planned_start(HOUR, 1, whole("n1-0"), whole("n1-1"))),
+        a_request(
+            "lent",
+            an_ask(2),
+            tenant="firm",
+            project="other",
+            tier="flex",
+            earliest=HOUR,
+            submitted=-9,
+            planned=a_planned_start(HOUR, 1, whole("n1-0"), whole("n1-1")),
+        ),
         owner="ann",
-    )  # fmt: skip
-    back = replace(
-        a_request("back", an_ask(2), tier="flex", earliest=HOUR, submitted=-5), owner="bob"
     )
+    back = replace(a_request("back", an_ask(2), tier="flex", earliest=HOUR, submitted=-5), owner="bob")
     plan = solve(a_snapshot(lent, back, fleet=gpus(4), limits=limits), POLICY)
     assert starts(plan)["back"] == 60
     (late,) = (row for row in plan.waits if row.booking == "lent")
@@ -87,8 +101,9 @@ def test_what_a_project_does_not_lend_puts_no_other_project_first() -> None:
 def test_a_quote_counts_its_own_request_where_the_idle_rest_is_split() -> None:
     """Nobody else of its tenant asks for anything, so only its own request gives it a part."""
     limits = (a_limit("lab", 0, borrow=None, weight=0), a_limit("firm", 0, borrow=None, weight=1))
-    lab = a_request("b0", tier="flex", hours=4, submitted=-9,
-                    planned=a_planned_start(2 * HOUR, 4, whole("n1-0")))  # fmt: skip
+    lab = a_request(
+        "b0", tier="flex", hours=4, submitted=-9, planned=a_planned_start(2 * HOUR, 4, whole("n1-0"))
+    )
     held = (a_held("n1-0", starts=-60, ends=2 * HOUR),)
     site = a_snapshot(lab, fleet=gpus(1), limits=limits, held=held)
     asked = a_request("~", tier="flex", tenant="firm", project="p")
@@ -100,11 +115,21 @@ def test_a_quote_counts_its_own_request_where_the_idle_rest_is_split() -> None:
 def test_a_start_that_nothing_proves_is_not_firm_when_it_comes_near() -> None:
     """The second by which it would be late is here, and somebody ahead has the GPU later on."""
     at = 30 * MINUTE
-    risky = a_request("risky", hours=1, tier="spot", priority=10, latest=HOUR + 30,
-                      planned=a_planned_start(30, 1, whole("n1-0")))  # fmt: skip
-    ahead = a_request("ahead", hours=1, tier="flex", earliest=at,
-                      planned=a_planned_start(
-                          at, 1, whole("n1-0"), strength="expected"))  # fmt: skip
+    risky = a_request(
+        "risky",
+        hours=1,
+        tier="spot",
+        priority=10,
+        latest=HOUR + 30,
+        planned=a_planned_start(30, 1, whole("n1-0")),
+    )
+    ahead = a_request(
+        "ahead",
+        hours=1,
+        tier="flex",
+        earliest=at,
+        planned=a_planned_start(at, 1, whole("n1-0"), strength="expected"),
+    )
     plan = solve(a_snapshot(risky, ahead, fleet=gpus(1)), POLICY)
     assert starts(plan)["ahead"] == 30
     assert not plan.assigns
@@ -115,12 +140,21 @@ def test_a_claim_goes_round_the_planned_start_that_can_not_move() -> None:
     be paused, and the planned start there can move."""
     limits = (a_limit("lab", 2), a_limit("firm", 1), a_limit("other", 0, borrow=None))
     soon, late = 20 * MINUTE, 5 * HOUR
-    stays = a_request("stays", hours=1, priority=90, earliest=soon,
-                      planned=a_planned_start(
-                          soon, 1, whole("n1-0"), strength="guaranteed"))  # fmt: skip
-    moves = a_request("moves", hours=1, tenant="firm", project="p", earliest=late,
-                      planned=a_planned_start(
-                          late, 1, whole("n1-1"), strength="guaranteed"))  # fmt: skip
+    stays = a_request(
+        "stays",
+        hours=1,
+        priority=90,
+        earliest=soon,
+        planned=a_planned_start(soon, 1, whole("n1-0"), strength="guaranteed"),
+    )
+    moves = a_request(
+        "moves",
+        hours=1,
+        tenant="firm",
+        project="p",
+        earliest=late,
+        planned=a_planned_start(late, 1, whole("n1-1"), strength="guaranteed"),
+    )
     claim = a_request("claim", hours=6, submitted=60)
     held = (
         *running("victim", whole("n1-1"), tenant="other", ends=4 * HOUR),
@@ -135,8 +169,14 @@ def test_a_claim_goes_round_the_planned_start_that_can_not_move() -> None:
 
 
 def test_who_gets_a_start_after_all_is_named_by_those_that_it_makes_later() -> None:
-    risky = a_request("risky", hours=1, tier="flex", priority=60, latest=90 * MINUTE,
-                      planned=a_planned_start(30 * MINUTE, 1, whole("n1-0")))  # fmt: skip
+    risky = a_request(
+        "risky",
+        hours=1,
+        tier="flex",
+        priority=60,
+        latest=90 * MINUTE,
+        planned=a_planned_start(30 * MINUTE, 1, whole("n1-0")),
+    )
     second = a_planned_start(45 * MINUTE, 1, whole("n1-0"), strength="expected")
     behind = a_request("behind", hours=1, tier="flex", earliest=45 * MINUTE, planned=second)
     plan = solve(a_snapshot(risky, behind, fleet=gpus(1)), POLICY)

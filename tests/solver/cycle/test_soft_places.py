@@ -147,15 +147,12 @@ def test_the_policy_bounds_what_is_kept() -> None:
 def test_a_project_keeps_eight_gpus_and_a_tenant_borrows_a_tenth() -> None:
     fleet = tuple(gpu for node in range(3) for gpu in gpus(8, node=f"n{node}"))
     asks = [
-        awaiting(a_claim(f"a{n}", 4, hours=2, submitted=n), until=HOUR, decided_in=HOUR)
-        for n in range(3)
+        awaiting(a_claim(f"a{n}", 4, hours=2, submitted=n), until=HOUR, decided_in=HOUR) for n in range(3)
     ]
     site = a_site(fleet=fleet, limits=(a_limit("lab", 24),))
     assert decided(site, *asks).keys() == {"a0", "a1"}
     windows = [
-        awaiting(
-            a_claim(f"w{n}", 1, tier="flex", earliest=HOUR, fixed=True, submitted=n), until=HOUR
-        )
+        awaiting(a_claim(f"w{n}", 1, tier="flex", earliest=HOUR, fixed=True, submitted=n), until=HOUR)
         for n in range(3)
     ]
     site = a_site(fleet=fleet, limits=(a_limit("lab", 0, borrow=None),))
@@ -204,9 +201,7 @@ def _compared(site: Snapshot, pending: tuple[Request, ...], chance: Random) -> i
         if booking in alone and booking in together:
             assert together[booking] <= max(start, alone[booking]), "no sure start moves"
     kept = [each for each in alongside.soft if each.places]
-    models = {
-        gpu.id: model for gpu in site.gpus for model in site.models if model.slug == gpu.model
-    }
+    models = {gpu.id: model for gpu in site.gpus for model in site.models if model.slug == gpu.model}
     asked = {each.booking: each for each in pending}
     for project in {each.project for each in pending}:
         mine = [each for each in kept if asked[each.booking].project == project]

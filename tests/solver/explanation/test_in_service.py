@@ -117,9 +117,7 @@ def test_a_fixed_window_is_refused_with_what_would_work() -> None:
 
 
 def test_a_quote_says_what_is_out_of_service_instead_of_no_room() -> None:
-    question = QuoteRequest(
-        an_ask(), HOUR, NOON, None, fixed=False, tenant="lab", project="folding"
-    )
+    question = QuoteRequest(an_ask(), HOUR, NOON, None, fixed=False, tenant="lab", project="folding")
     answer = quote(a_snapshot(fleet=OUT + L40S), POLICY, question)
     assert answer.blocked is not None
     assert answer.blocked.code == "none_in_service"

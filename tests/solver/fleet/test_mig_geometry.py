@@ -99,20 +99,22 @@ def put(*profiles: str) -> list[tuple[str, int]] | None:
 
 
 PACKED: dict[str, tuple[tuple[str, ...], list[tuple[str, int]] | None]] = {
-    "a 3g leaves the first slots to a 4g": (
-        ("3g.40gb", "4g.40gb"), [("3g.40gb", 4), ("4g.40gb", 0)]),
-    "a 1g leaves slot 7 to the only profile that reaches it": (
-        ("1g.10gb",), [("1g.10gb", 4)]),
+    "a 3g leaves the first slots to a 4g": (("3g.40gb", "4g.40gb"), [("3g.40gb", 4), ("4g.40gb", 0)]),
+    "a 1g leaves slot 7 to the only profile that reaches it": (("1g.10gb",), [("1g.10gb", 4)]),
     "what a 1g has broken is filled up first": (
-        ("1g.10gb", "1g.10gb", "1g.20gb"), [("1g.10gb", 4), ("1g.10gb", 5), ("1g.20gb", 6)]),
+        ("1g.10gb", "1g.10gb", "1g.20gb"),
+        [("1g.10gb", 4), ("1g.10gb", 5), ("1g.20gb", 6)],
+    ),
     "two 3g fill the memory, so a 1g finds no slot": (("3g.40gb", "3g.40gb", "1g.10gb"), None),
     "an eighth does not: slot 7 is out of its reach": (("1g.10gb",) * 8, None),
     "a 2g does not reach the last two slots": (("2g.20gb",) * 4, None),
     "one media engine is all there is": (("1g.10gb+me", "1g.10gb+me"), None),
     "a whole card's slice excludes everything": (("7g.80gb", "1g.10gb"), None),
     "a 4g, a 2g and a 1g fit together": (
-        ("4g.40gb", "2g.20gb", "1g.10gb"), [("4g.40gb", 0), ("2g.20gb", 4), ("1g.10gb", 6)]),
-}  # fmt: skip
+        ("4g.40gb", "2g.20gb", "1g.10gb"),
+        [("4g.40gb", 0), ("2g.20gb", 4), ("1g.10gb", 6)],
+    ),
+}
 
 
 @pytest.mark.parametrize("sentence", PACKED)

@@ -34,9 +34,7 @@ def test_the_bytes_are_plain_sorted_json_without_spaces() -> None:
         ({"models": [{"slug": "x"}]}, r"Snapshot.models\[\]"),
     ],
 )
-def test_a_document_of_another_shape_is_refused_with_the_place(
-    change: dict[str, object], words: str
-) -> None:
+def test_a_document_of_another_shape_is_refused_with_the_place(change: dict[str, object], words: str) -> None:
     data = json.dumps(json.loads(encode(SITE)) | change).encode()
     with pytest.raises(ValueError, match=words):
         decode(Snapshot, data)

@@ -32,8 +32,12 @@ def test_a_stored_plan_of_format_1_is_read_without_its_sentences() -> None:
     assert sizes == tuple(len(OLDER[name]) for name in ("assigns", "waits", "refusals"))
     assert min(sizes) > 0
     assert b"sentence" not in encode(plan)
-    found = {dict(why.numbers)["level"] for each in plan.refusals for why in each.reasons
-             if why.code == "gpus_busy"}  # fmt: skip
+    found = {
+        dict(why.numbers)["level"]
+        for each in plan.refusals
+        for why in each.reasons
+        if why.code == "gpus_busy"
+    }
     assert found == {"any"}, "format 1 said `class` under the name `group`"
     again = decode(Plan, encode(plan))
     assert (again, is_format_1(json.loads(encode(again)))) == (plan, False)

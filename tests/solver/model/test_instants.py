@@ -26,11 +26,7 @@ def planned(site: Snapshot) -> dict[str, Any]:
 
 def different(now: int, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     keys = sorted({*old, *new})
-    return [
-        f"{now}: {key} {old.get(key)} {new.get(key)}"
-        for key in keys
-        if old.get(key) != new.get(key)
-    ]
+    return [f"{now}: {key} {old.get(key)} {new.get(key)}" for key in keys if old.get(key) != new.get(key)]
 
 
 def time_passes(world: World, chance: Random, *, is_far: bool) -> None:
@@ -74,9 +70,7 @@ def spared(world: World, chance: Random) -> tuple[int, list[str], list[str]]:
     return count, wrong, careless
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 4, 6, *(pytest.param(n, marks=pytest.mark.long) for n in range(10, 30))]
-)
+@pytest.mark.parametrize("seed", [0, 4, 6, *(pytest.param(n, marks=pytest.mark.long) for n in range(10, 30))])
 def test_between_instants_a_plan_stays(seed: int) -> None:
     chance = Random(seed)  # noqa: S311  a made-up world, the same each time
     count, wrong, careless = spared(a_world(chance), chance)

@@ -130,10 +130,8 @@ def test_what_moves_with_the_clock_is_not_a_change() -> None:
         early,
         now=site.now + 60,
         requests=(replace(paused, earliest=site.now + 60),),
-        running=(
-            replace(running, earliest=site.now + 60, duration=DAY - 60, home_wait=130),
-        ),
-    )  # fmt: skip
+        running=(replace(running, earliest=site.now + 60, duration=DAY - 60, home_wait=130),),
+    )
     delta = difference(rows_of(early), rows_of(later))
     assert not delta
     assert encode(document_of(Snapshot, advance(rows_of(early), delta))) == encode(later)

@@ -110,9 +110,7 @@ def test_a_planned_start_moves_earlier_only_if_it_ends_no_later() -> None:
 
 
 def test_where_cost_decides_a_planned_start_never_moves_to_what_costs_more() -> None:
-    cheap = work(
-        latest=30 * HOUR, cheapest=True, planned=a_planned_start(5 * HOUR, 6, whole("n2-0"))
-    )
+    cheap = work(latest=30 * HOUR, cheapest=True, planned=a_planned_start(5 * HOUR, 6, whole("n2-0")))
     (wait,) = decided(cheap, held=busy("n2", 5 * HOUR)).waits
     assert (wait.gpu_class, wait.starts) == ("l40s", NOON + 5 * HOUR)
 

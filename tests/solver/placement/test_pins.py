@@ -157,13 +157,11 @@ def test_nobody_is_paused_for_a_pin_while_another_place_is_free() -> None:
 def test_planned_starts_give_way_to_a_pin_and_never_push_a_pin_aside() -> None:
     later = a_request("late", an_ask(2), earliest=HOUR, hours=2)
     (promised,) = solve(site(later), POLICY).waits
+    kept = replace(later, planned=PLANNED, earliest=promised.starts, duration=promised.ends - promised.starts)
     kept = replace(
-        later, planned=PLANNED, earliest=promised.starts, duration=promised.ends - promised.starts
+        kept,
+        planned=replace(PLANNED, starts=promised.starts, ends=promised.ends, places=promised.places),
     )
-    kept = replace(
-        kept, planned=replace(PLANNED, starts=promised.starts, ends=promised.ends,
-                              places=promised.places),
-    )  # fmt: skip
     (taken, _) = promised.places
     node, _, index = taken.gpu.partition("-")
     plan = solve(site(kept, pinned(f"{node}/{index}", hours=3)), POLICY)
@@ -176,9 +174,7 @@ def test_pinned_work_is_in_no_proposal_to_move() -> None:
     slices = tuple(Place(f"n1-{number}", "1g.10gb", 0, 1) for number in range(2))
     held = (*running("one", slices[0]), *running("other", slices[1]))
     base = a_site(a_request(), held=held, fleet=gpus(2), limits=())
-    moves = [
-        move.booking for row in propose(base, solve(base, POLICY), POLICY) for move in row.moves
-    ]
+    moves = [move.booking for row in propose(base, solve(base, POLICY), POLICY) for move in row.moves]
     # Either would do.
     assert len(moves) == 1
     assert set(moves) <= {"one", "other"}
@@ -198,9 +194,7 @@ def test_documents_without_a_pin_have_the_bytes_they_always_had() -> None:
 
 def test_a_quote_says_when_it_is_free_and_what_would_start_sooner_without_the_pin() -> None:
     ask = replace(an_ask(), pin=("n2/3",))
-    question = QuoteRequest(
-        ask, HOUR, NOON, None, fixed=False, tenant="lab", project="p", rates={"h100": 1}
-    )
+    question = QuoteRequest(ask, HOUR, NOON, None, fixed=False, tenant="lab", project="p", rates={"h100": 1})
     found = quote(site(held=(LATE,)), POLICY, question).options
     assert [(each.kind, each.starts - NOON) for each in found][:2] == [
         ("as_asked", 2 * HOUR),
@@ -238,6 +232,10 @@ def a_pinned_request(chance: Random, number: int, names: tuple[str, ...]) -> Req
     if chance.random() < 0.2:
         ask = replace(ask, count=1, profile=None, share=300)
     return a_request(
-        f"b{number}", ask, hours=chance.choice((1, 2, 5)),
-        earliest=chance.choice((0, 0, HOUR)), fixed=chance.random() < 0.2, submitted=number,
-    )  # fmt: skip
+        f"b{number}",
+        ask,
+        hours=chance.choice((1, 2, 5)),
+        earliest=chance.choice((0, 0, HOUR)),
+        fixed=chance.random() < 0.2,
+        submitted=number,
+    )

@@ -26,9 +26,7 @@ def test_a_claim_is_in_place_once_the_last_of_its_victims_has_notice() -> None:
     planned(state, "n1-0", "old")
 
     def units(*, planned: bool) -> int:
-        return sum(
-            each.use.units for each in in_place.at("lab", "h100", STARTS, planned=planned).blocks
-        )
+        return sum(each.use.units for each in in_place.at("lab", "h100", STARTS, planned=planned).blocks)
 
     assert (units(planned=False), units(planned=True)) == (0, 56_000)
     # The notice is given for another claim, so only this says that the first one is certain.

@@ -49,8 +49,10 @@ def full() -> tuple[Held, ...]:
 def a_mixed_site(claim: Request, held: tuple[Held, ...], limits=BOTH) -> Snapshot:  # type: ignore[no-untyped-def]  # limits as there
     site = a_site(claim, held=held, fleet=FLEET, limits=limits)
     by_name = {row.booking: [row] for row in held}
-    asks = {name: Ask(1, (CLASS_OF[rows[0].place.gpu],), None, "any", required=False)
-            for name, rows in by_name.items()}  # fmt: skip
+    asks = {
+        name: Ask(1, (CLASS_OF[rows[0].place.gpu],), None, "any", required=False)
+        for name, rows in by_name.items()
+    }
     rests = (replace(rest_of(rows, NOON), ask=asks[name]) for name, rows in by_name.items())
     return replace(site, running=tuple(rests))
 
@@ -124,10 +126,13 @@ def test_every_pause_raises_the_potential_of_its_class_and_takes_nobody_inside(s
         for number, gpu in enumerate(FLEET)
         if chance.random() < 0.9
         for row in running(
-            f"r{number}", whole(gpu.id), since=-chance.randint(60, 7_200),
-            tenant=chance.choice(("firm", "firm", "lab")), tier=chance.choice(("flex", "spot")),
+            f"r{number}",
+            whole(gpu.id),
+            since=-chance.randint(60, 7_200),
+            tenant=chance.choice(("firm", "firm", "lab")),
+            tier=chance.choice(("flex", "spot")),
         )
-    )  # fmt: skip
+    )
     claim = a_mixed_claim(chance.randint(1, 3), chance.randint(1, 3))
     site = a_mixed_site(claim, held)
     plan = solve(site, POLICY)
@@ -145,9 +150,7 @@ def test_every_pause_raises_the_potential_of_its_class_and_takes_nobody_inside(s
             before[name], BOTH, levels, name
         )
         inside = inside_of(before[name], BOTH)
-        assert not [
-            b for b in before[name] if b.name in notified & inside.keys() and b.tenant != "lab"
-        ]
+        assert not [b for b in before[name] if b.name in notified & inside.keys() and b.tenant != "lab"]
     for row in given_by(plan):
         if row.booking == "claim":
             counts = [sum(CLASS_OF[p.gpu] == n for p in row.places) for n in ("h100", "l40s")]
@@ -162,16 +165,19 @@ def a_queue(chance: Random) -> list[Request]:
         ask = an_ask(chance.randint(1, 2), chance.choice(("h100", "l40s")))
         if chance.random() < 0.5:
             tier = chance.choice(("standard", "assured"))
-            ask = replace(
-                an_ask(chance.randint(1, 2)), groups=(an_ask(chance.randint(1, 2), "l40s"),)
-            )
+            ask = replace(an_ask(chance.randint(1, 2)), groups=(an_ask(chance.randint(1, 2), "l40s"),))
         found.append(
             a_claim(
-                f"b{number}", ask=ask, tier=tier, tenant=chance.choice(("lab", "firm")),
-                hours=chance.choice((0.5, 1, 3)), submitted=number,
-                earliest=chance.choice((0, 0, HOUR)), fixed=chance.random() < 0.15,
+                f"b{number}",
+                ask=ask,
+                tier=tier,
+                tenant=chance.choice(("lab", "firm")),
+                hours=chance.choice((0.5, 1, 3)),
+                submitted=number,
+                earliest=chance.choice((0, 0, HOUR)),
+                fixed=chance.random() < 0.15,
             )
-        )  # fmt: skip
+        )
     return found
 
 

@@ -52,10 +52,20 @@ class Site:
         request = self.wants[name]
         for place in places:
             yield Held(
-                f"{name}/{place.gpu}", name, request.tenant, request.project, place,
-                NOON - HOUR, NOON + 9 * HOUR, started=True, tier=request.tier,
-                since=NOON - HOUR, saved=NOON, granted=(1, at), mixed=bool(request.ask.groups),
-            )  # fmt: skip
+                f"{name}/{place.gpu}",
+                name,
+                request.tenant,
+                request.project,
+                place,
+                NOON - HOUR,
+                NOON + 9 * HOUR,
+                started=True,
+                tier=request.tier,
+                since=NOON - HOUR,
+                saved=NOON,
+                granted=(1, at),
+                mixed=bool(request.ask.groups),
+            )
 
     def _rest(self, name: str, places: tuple[Place, ...]) -> Request:
         rows = [*self._rows(0, name, places)]

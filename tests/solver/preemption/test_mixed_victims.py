@@ -75,9 +75,7 @@ def test_a_claim_on_one_class_pauses_all_of_it_and_it_resumes_on_all_classes() -
 
 @pytest.mark.parametrize("gpu_class", ["h100", "l40s"])
 @pytest.mark.parametrize("tenant", ["inst", "firm"])
-def test_a_borrowed_claim_of_an_equal_tier_pauses_it_from_either_class(
-    gpu_class: str, tenant: str
-) -> None:
+def test_a_borrowed_claim_of_an_equal_tier_pauses_it_from_either_class(gpu_class: str, tenant: str) -> None:
     """Whoever may pause spot may pause it: another organisation, and its own."""
     claim = a_claim(ask=an_ask(1, gpu_class), tier="flex", tenant=tenant)
     plan = solve(mixed_site(claim, held=mixed()), POLICY)
@@ -127,9 +125,7 @@ def test_it_starts_in_free_room_after_those_of_one_class() -> None:
 
 
 def test_what_it_uses_takes_nothing_from_a_guarantee_and_is_limited_itself() -> None:
-    limits = tuple(
-        a_limit(*each, borrow=0) for each in product(("lab", "firm"), (2,), ("h100", "l40s"))
-    )
+    limits = tuple(a_limit(*each, borrow=0) for each in product(("lab", "firm"), (2,), ("h100", "l40s")))
     two = replace(an_ask(1), groups=(an_ask(2, "l40s"),))
     rows = tuple(
         replace(row, mixed=True)
@@ -177,8 +173,6 @@ def test_what_it_borrows_is_the_sum_of_its_classes_also_once_it_has_notice() -> 
     plan = solve(mixed_site(held=mixed()), POLICY)
     assert [(each.own, each.borrowed) for each in plan.borrows] == [(0, 5 * 56_000)]
     notified = tuple(replace(row, pausing=True, ends=NOON + GRACE) for row in mixed())
-    rest = replace(
-        rest_of(notified, NOON), ask=BOTH, duration=HOUR, earliest=NOON + GRACE, paused=True
-    )
+    rest = replace(rest_of(notified, NOON), ask=BOTH, duration=HOUR, earliest=NOON + GRACE, paused=True)
     plan = solve(replace(mixed_site(rest, held=notified), running=()), POLICY)
     assert {each.borrowed for each in plan.borrows} == {5 * 56_000}

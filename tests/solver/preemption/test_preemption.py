@@ -210,9 +210,7 @@ class TestWhoIsLeftAlone:
             {"ends": NOON + GRACE},
         ],
     )
-    def test_told_too_often_not_yet_there_protected_or_about_to_end(
-        self, change: dict[str, object]
-    ) -> None:
+    def test_told_too_often_not_yet_there_protected_or_about_to_end(self, change: dict[str, object]) -> None:
         site = lent(a_claim(count=4), held=running("all", *FOUR))
         assert notices(solve(site, POLICY)) == {"all": ("claim", GRACE)}
         held = tuple(replace(row, **change) for row in site.held)  # type: ignore[arg-type]  # fields of Held
@@ -225,8 +223,7 @@ class TestWhoIsLeftAlone:
 
     def test_who_is_only_planned_is_not_moved(self) -> None:
         planned = tuple(
-            replace(row, started=False, since=None, starts=NOON + 10)
-            for row in running("all", *FOUR)
+            replace(row, started=False, since=None, starts=NOON + 10) for row in running("all", *FOUR)
         )
         assert notices(solve(lent(a_claim(), held=planned), POLICY)) == {}
 

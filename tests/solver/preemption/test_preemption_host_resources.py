@@ -14,9 +14,7 @@ OWN = tuple(
     replace(row, cores=8_000)
     for row in running("own", whole("n1-1"), tenant="lab", tier="spot", ends=2 * HOUR)
 )
-AHEAD = replace(
-    a_held("n1-2", starts=2 * HOUR, ends=10 * HOUR, booking="ahead", tenant="firm"), cores=24_000
-)
+AHEAD = replace(a_held("n1-2", starts=2 * HOUR, ends=10 * HOUR, booking="ahead", tenant="firm"), cores=24_000)
 
 
 def crowded(*held, earliest: int = 0) -> Snapshot:  # type: ignore[no-untyped-def]  # rows

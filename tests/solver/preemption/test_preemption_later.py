@@ -97,9 +97,7 @@ class TestLeadTime:
         site = lent(a_claim(count=2, earliest=self.request))
         plan = solve(site, POLICY)
         site = later(site, plan, self.request - GRACE)
-        held = tuple(
-            replace(row, saved=site.now - 60) if row.booking == "old" else row for row in site.held
-        )
+        held = tuple(replace(row, saved=site.now - 60) if row.booking == "old" else row for row in site.held)
         assert list(notices(solve(replace(site, held=held), POLICY))) == ["old"]
 
 

@@ -21,14 +21,8 @@ def leaving(*gpu: str) -> tuple[Held, ...]:
 
 def its_rest(*places: str, starts: int = NOTICE_ENDS) -> Request:
     """What it would resume with; with places, its planned resume."""
-    planned = (
-        a_planned_start(starts, (ENDS - NOTICE_ENDS) / HOUR, *map(whole, places))
-        if places
-        else None
-    )
-    rest = a_claim(
-        "notified", max(1, len(places)), tier="flex", tenant="firm", earliest=NOTICE_ENDS
-    )
+    planned = a_planned_start(starts, (ENDS - NOTICE_ENDS) / HOUR, *map(whole, places)) if places else None
+    rest = a_claim("notified", max(1, len(places)), tier="flex", tenant="firm", earliest=NOTICE_ENDS)
     return replace(rest, duration=ENDS - NOTICE_ENDS, paused=True, pauses=1, planned=planned)
 
 
@@ -51,9 +45,7 @@ def test_it_stays_and_wants_nothing_any_more() -> None:
     assert given(plan) == {}
 
 
-def test_its_own_planned_start_to_go_on_is_not_in_its_way_but_its_room_is_in_that_of_others() -> (
-    None
-):
+def test_its_own_planned_start_to_go_on_is_not_in_its_way_but_its_room_is_in_that_of_others() -> None:
     plan = decided(its_rest("n1-0"), a_claim(), held=leaving("n1-0"))
     assert plan.withdrawn == ("notified",)
     # A newcomer starts when it ends; who may pause it asks in the next cycle.

@@ -62,9 +62,7 @@ class LimitTree:
             found.append(self.above[found[-1]])
         return found
 
-    def _fits(
-        self, owners: list[str], known: Sequence[Work], new: Work, hour: int, *, is_cut: bool
-    ) -> bool:
+    def _fits(self, owners: list[str], known: Sequence[Work], new: Work, hour: int, *, is_cut: bool) -> bool:
         for owner in owners:
             before = self._use(owner, known, hour)
             after = self._use(owner, [*known, new], hour)
@@ -124,9 +122,7 @@ class LimitTree:
         """How much higher its limit is at an hour."""
         moment = self.origin + 3600 * hour
         return sum(
-            step.units
-            for step in self.steps
-            if step.owner == owner and step.starts <= moment < step.ends
+            step.units for step in self.steps if step.owner == owner and step.starts <= moment < step.ends
         )
 
     def _use(self, owner: str, known: Sequence[Work], hour: int) -> int:
@@ -134,9 +130,7 @@ class LimitTree:
         if owner == "*":
             seen = sum(self._visible(child, now, hour) for child in self._children("*"))
             return seen
-        direct = sum(
-            work.units for work in now if self._chain(work.project, work.tenant)[0] == owner
-        )
+        direct = sum(work.units for work in now if self._chain(work.project, work.tenant)[0] == owner)
         return direct + sum(self._visible(child, now, hour) for child in self._children(owner))
 
     def _visible(self, owner: str, known: Sequence[Work], hour: int) -> int:

@@ -23,9 +23,7 @@ LENDING = Policy(1, borrow_windows=(("standard", 4 * HOUR),))
 LIMITS = (a_limit("lab", 1, borrow=None), a_limit("other", 1, borrow=None))
 
 
-def site(
-    *requests: Request, held: tuple[Held, ...] = (), extensions: tuple[Extension, ...] = ()
-) -> Snapshot:
+def site(*requests: Request, held: tuple[Held, ...] = (), extensions: tuple[Extension, ...] = ()) -> Snapshot:
     """Two GPUs, one guaranteed to each of two organisations."""
     return a_snapshot(*requests, fleet=gpus(2), held=held, extensions=extensions, limits=LIMITS)
 

@@ -100,9 +100,14 @@ def test_the_quota_agrees_with_the_definitions(seed: int) -> None:
         tenant, project = chance.choice([("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1")])
         first = chance.randrange(HOURS)
         work = Work(
-            tenant, project, chance.choice("xyz"), chance.randint(1, 4) * GPU // 2,
-            first, chance.randint(first + 1, HOURS), chance.random() < 0.4,
-        )  # fmt: skip
+            tenant,
+            project,
+            chance.choice("xyz"),
+            chance.randint(1, 4) * GPU // 2,
+            first,
+            chance.randint(first + 1, HOURS),
+            chance.random() < 0.4,
+        )
         owners = quota.owners((work.tenant, work.project), work.person)
         use = Use(owners, "standard" if work.is_paused_never else "flex", "h100", work.units)
         window = (NOON + work.first * HOUR, NOON + work.last * HOUR)
@@ -144,14 +149,12 @@ def _drawn(chance: Random) -> tuple[LimitTree, Snapshot]:
         if chance.random() < 0.25
     ]
     steps = [
-        Override(
-            f"w{number}", owner, "h100", NOON + first * HOUR, NOON + last * HOUR, more * GPU
-        )
+        Override(f"w{number}", owner, "h100", NOON + first * HOUR, NOON + last * HOUR, more * GPU)
         for number, owner in enumerate(("a", "la", "a1", "lb", "b", "a x", "a1 x", "b1 y"))
         for first, last in [sorted(chance.sample(range(HOURS + 1), 2))]
         for more in [chance.choice([-2, -1, 1, 2])]
         if chance.random() < 0.5
-    ]  # fmt: skip
+    ]
     site = replace(
         a_snapshot(limits=tuple(limits)),
         labs=tuple(labs),
@@ -170,9 +173,7 @@ class TestCycle:
     def site(self, count: int, *, project: str = "q", **more: object) -> Snapshot:
         """Three GPUs of P in use for two hours, and a request of ann."""
         held = tuple(
-            replace(
-                a_held(f"n1-{n}", ends=2 * HOUR, tenant="a", project="p", tier="flex"), owner="ann"
-            )
+            replace(a_held(f"n1-{n}", ends=2 * HOUR, tenant="a", project="p", tier="flex"), owner="ann")
             for n in range(3)
         )
         asked = a_request("b1", an_ask(count), tier="flex", tenant="a", project=project, hours=1)

@@ -43,9 +43,7 @@ def a_site(*overrides: Override, requests: tuple[str, ...] = ("b1",), count: int
     """A project at its limit of four until 9 h, and requests for one hour."""
     asked = [a_flex(name, count, hours=1) for name in requests]
     exempt = {each.booking for each in overrides}
-    asked = [
-        replace(each, override=each.booking if each.booking in exempt else "") for each in asked
-    ]
+    asked = [replace(each, override=each.booking if each.booking in exempt else "") for each in asked]
     return replace(a_snapshot(*asked, held=FULL, limits=LIMITS), overrides=overrides)
 
 
@@ -92,9 +90,7 @@ class TestDated:
         held = running(4, "a", tier="standard", ends=9 * HOUR)
         site = replace(a_snapshot(request, held=held, limits=LIMITS), overrides=overrides)
         assert starts(solve(site, POLICY)) == {"b1": 9 * HOUR}
-        assert (
-            sum(each.borrowed for each in solve(a_site(an_override(2)), POLICY).borrows) == 2 * GPU
-        )
+        assert sum(each.borrowed for each in solve(a_site(an_override(2)), POLICY).borrows) == 2 * GPU
 
     def test_raises_what_an_organisation_borrows_in_one_class(self) -> None:
         fleet = gpus(4) + gpus(4, node="n2", gpu_class="a100")
@@ -126,8 +122,7 @@ class TestOnce:
         site = replace(
             site,
             requests=tuple(
-                each if each.booking == "b9" else replace(each, ask=an_ask(1))
-                for each in site.requests
+                each if each.booking == "b9" else replace(each, ask=an_ask(1)) for each in site.requests
             ),
         )
         plan = solve(site, POLICY)
@@ -139,10 +134,14 @@ class TestOnce:
     def test_another_waits_until_one_of_the_four_ends(self) -> None:
         """While it runs, its two GPUs neither stand in the way of others nor help them."""
         its = tuple(
-            replace(a_held(f"n1-{n}", tenant="a", project="a-x", booking="b9"), tier="flex",
-                    ends=NOON + 9 * HOUR, override="b9")
+            replace(
+                a_held(f"n1-{n}", tenant="a", project="a-x", booking="b9"),
+                tier="flex",
+                ends=NOON + 9 * HOUR,
+                override="b9",
+            )
             for n in (6, 7)
-        )  # fmt: skip
+        )
         ends = replace(FULL[0], ends=NOON + HOUR)
         site = a_site(an_override(2, booking="b9"), count=1)
         plan = solve(replace(site, held=(ends, *FULL[1:], *its)), POLICY)
@@ -170,12 +169,11 @@ windows = st.tuples(some, some).map(sorted)
 
 @holds_for(
     st.lists(st.tuples(st.sampled_from("apb"), st.integers(-2, 3), windows), max_size=4),
-    st.lists(st.tuples(st.sampled_from([("a", "p"), ("a", "p", "b9"), ("b",)]), some, windows),
-             max_size=8),
+    st.lists(st.tuples(st.sampled_from([("a", "p"), ("a", "p", "b9"), ("b",)]), some, windows), max_size=8),
     st.integers(0, 3),
     few=200,
     many=2_000,
-)  # fmt: skip
+)
 def test_the_tree_allows_what_the_caps_of_each_instant_allow(
     raised: list[tuple[str, int, list[int]]],
     asked: list[tuple[tuple[str, ...], int, list[int]]],
@@ -188,19 +186,18 @@ def test_the_tree_allows_what_the_caps_of_each_instant_allow(
     )
     nodes = lending_tree(limits, 8 * GPU)
     found = Exceptions(
-        tuple((owner, n * GPU, NOON + since * HOUR, NOON + until * HOUR)
-              for owner, n, (since, until) in raised),
+        tuple(
+            (owner, n * GPU, NOON + since * HOUR, NOON + until * HOUR) for owner, n, (since, until) in raised
+        ),
         {"b9": {"p": exempt * GPU}},
-    )  # fmt: skip
+    )
     tree = Tree(nodes, Grid(NOON), found)
     taken: list[tuple[tuple[str, ...], int, list[int]]] = []
     for owners, units, (since, until) in asked:
         if since == until:
             continue
         path, window = tree.path_up(owners), (NOON + since * HOUR, NOON + until * HOUR)
-        fits = all(
-            _fits(nodes, found, taken, (owners, units), hour) for hour in range(since, until)
-        )
+        fits = all(_fits(nodes, found, taken, (owners, units), hour) for hour in range(since, until))
         assert (tree.over(path, units * GPU, window) is None) == fits
         if fits:
             tree.add(path, units * GPU, window)
@@ -224,9 +221,10 @@ def _fits(nodes: dict, found: Exceptions, taken: list, more: tuple, hour: int) -
             used[name] = before + arriving
             counted[name] = counted.get(name, 0) + counts
             cap = node.cap + sum(
-                extra for owner, extra, since, until in found.raised
+                extra
+                for owner, extra, since, until in found.raised
                 if owner == name and since <= NOON + hour * HOUR < until
-            )  # fmt: skip
+            )
             fits = fits and (counts == 0 or counted[name] <= cap)
             arriving = max(0, used[name] - node.local) - max(0, before - node.local)
     return fits

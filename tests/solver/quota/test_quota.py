@@ -72,9 +72,7 @@ def a_flex(booking: str, count: int, tenant: str = "a", **more: object) -> Reque
     return a_request(booking, ask, tier="flex", tenant=tenant, project=f"{tenant}-x", **more)  # type: ignore[arg-type]  # as a_request takes
 
 
-def running(
-    count: int, tenant: str, *, first: int = 0, ends: int = HOUR, tier: str
-) -> tuple[Held, ...]:
+def running(count: int, tenant: str, *, first: int = 0, ends: int = HOUR, tier: str) -> tuple[Held, ...]:
     """`count` GPUs of the first node in use by a tenant, each a booking."""
     return tuple(
         a_held(f"n1-{first + n}", ends=ends, tenant=tenant, project=f"{tenant}-x", tier=tier)
@@ -204,8 +202,7 @@ class TestTiers:
     def test_nobody_borrows_past_a_lenders_own_start(self) -> None:
         """B has booked its four from 3 h on: five of A's fit for 3 h, not for 4."""
         lender = tuple(
-            a_held(f"n1-{n}", starts=3 * HOUR, ends=9 * HOUR, tenant="b", project="b-x")
-            for n in range(4)
+            a_held(f"n1-{n}", starts=3 * HOUR, ends=9 * HOUR, tenant="b", project="b-x") for n in range(4)
         )
         fits = a_snapshot(a_flex("b1", 5, hours=3), held=lender, limits=self.LIMITS)
         assert starts(solve(fits, POLICY)) == {"b1": 0}
@@ -216,14 +213,10 @@ class TestTiers:
             fleet=gpus() + gpus(8, node="n2"),
         )
         big = (*self.LIMITS, a_limit("c", 8))
-        plan = solve(
-            a_snapshot(a_flex("b1", 5, hours=4), held=lender, limits=big, fleet=long.gpus), POLICY
-        )
+        plan = solve(a_snapshot(a_flex("b1", 5, hours=4), held=lender, limits=big, fleet=long.gpus), POLICY)
         assert starts(plan) == {"b1": 0}, "c is idle and lends"
         keeps = (*self.LIMITS, a_limit("c", 8, lend=0))
-        plan = solve(
-            a_snapshot(a_flex("b1", 5, hours=4), held=lender, limits=keeps, fleet=long.gpus), POLICY
-        )
+        plan = solve(a_snapshot(a_flex("b1", 5, hours=4), held=lender, limits=keeps, fleet=long.gpus), POLICY)
         assert starts(plan) == {"b1": 9 * HOUR}
         (why, *_) = answer(plan)
         assert (why.code, why.frees_at) == ("lent_out", NOON + 9 * HOUR)
@@ -251,9 +244,7 @@ class TestTiers:
 
     def test_what_a_project_never_lends_is_its_own_although_its_tenant_has_too_much(self) -> None:
         """After a cut: four are running where two may."""
-        held = tuple(
-            a_held(f"n1-{n}", ends=9 * HOUR, tenant="lab", project="other") for n in range(4)
-        )
+        held = tuple(a_held(f"n1-{n}", ends=9 * HOUR, tenant="lab", project="other") for n in range(4))
         tenant, request = a_limit("lab", 2), a_request("b1", hours=1)
         keeps = (tenant, a_limit("folding", 1, parent="lab", lend=0))
         site = a_snapshot(request, held=held, limits=keeps)
@@ -266,9 +257,7 @@ class TestTiers:
         assert starts(solve(lends, POLICY)) == {"b1": 9 * HOUR}
         assert over_limit(lends, plan) != []
 
-    def test_without_the_guarantees_borrowers_would_keep_it(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_the_guarantees_borrowers_would_keep_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The negative control: lending alone refuses the lender."""
         held = running(8, "a", tier="flex", ends=9 * HOUR)
         request = a_flex("b1", 4, tenant="b")
@@ -290,9 +279,7 @@ class TestRisk:
         request = a_request("b1", an_ask(2), tenant="b", project="b-x", earliest=later)
         plan = solve(a_snapshot(request, held=held, limits=self.LIMITS), POLICY)
         assert starts(plan) == {"b1": 9 * HOUR}
-        assert [(row.borrowed, row.at_risk_from) for row in plan.borrows] == [
-            (GPU, NOON + later)
-        ] * 4
+        assert [(row.borrowed, row.at_risk_from) for row in plan.borrows] == [(GPU, NOON + later)] * 4
 
     def test_a_lender_over_its_guarantee_puts_nobody_at_risk(self) -> None:
         held = running(8, "a", tier="flex", ends=9 * HOUR)
@@ -347,9 +334,7 @@ class TestHours:
         assert [row.reasons[0].code for row in plan.refusals] == ["gpu_hours"]
 
     @pytest.mark.parametrize("extra", [0, HOUR * GPU])
-    def test_a_booking_of_all_that_a_cap_allows_can_fit_and_one_second_more_never(
-        self, extra: int
-    ) -> None:
+    def test_a_booking_of_all_that_a_cap_allows_can_fit_and_one_second_more_never(self, extra: int) -> None:
         """With an override for long enough, the cap is as much higher."""
         cap = Cap("folding", "h100", HOUR * GPU, 0, 0, rolling_days=7)
         override = Override("o1", "folding", "h100", NOON, NOON + DAY, unit_seconds=extra)
@@ -380,10 +365,7 @@ class TestHours:
     def test_a_limit_that_only_begins_to_hold_when_there_is_room_is_said_too(self) -> None:
         held = (
             a_held("n1-0", ends=HOUR),
-            *(
-                a_held(f"n1-{n}", starts=HOUR, ends=3 * HOUR, tenant="lab", project="folding")
-                for n in (1, 2)
-            ),
+            *(a_held(f"n1-{n}", starts=HOUR, ends=3 * HOUR, tenant="lab", project="folding") for n in (1, 2)),
         )
         limits = (a_limit("lab", 2), a_limit("folding", 2, parent="lab"))
         request = a_request(ask=replace(an_ask(), pin=("n1/0",)), hours=0.5)
@@ -420,9 +402,7 @@ def test_each_reason_ends_when_what_it_names_does(
     day = NOON - NOON % DAY
     cap = Cap("lab", "h100", cap_hours * HOUR * GPU, day, day + DAY)
     taken = {(gpu, hour) for gpu, since, length in windows for hour in range(since, since + length)}
-    held = tuple(
-        a_held(f"n1-{gpu}", starts=hour * HOUR, ends=(hour + 1) * HOUR) for gpu, hour in taken
-    )
+    held = tuple(a_held(f"n1-{gpu}", starts=hour * HOUR, ends=(hour + 1) * HOUR) for gpu, hour in taken)
     request = a_request(ask=an_ask(count), hours=hours)
     plan = solve(a_snapshot(request, held=held, fleet=gpus(3), caps=(cap,)), POLICY)
     room = next(

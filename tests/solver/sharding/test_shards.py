@@ -46,8 +46,7 @@ def _renamed(row: Any, prefix: str) -> Any:  # noqa: ANN401  any record in, the 
             changes[each.name] = tuple((prefix + name, length) for name, length in value)
         elif isinstance(value, tuple) and each.name not in ("models", "tiers", "granted"):
             changes[each.name] = tuple(
-                _renamed(item, prefix) if hasattr(item, "__dataclass_fields__") else item
-                for item in value
+                _renamed(item, prefix) if hasattr(item, "__dataclass_fields__") else item for item in value
             )
         elif hasattr(value, "__dataclass_fields__"):
             changes[each.name] = _renamed(value, prefix)
@@ -74,9 +73,7 @@ def test_dense_worlds_in_one_site_are_decided_as_if_in_one_cycle() -> None:
             shards = shards_of(in_order(site))
             assert len(shards) > 1
             whole = solve_whole(in_order(site), PLENTY)
-            assert encode(unnumbered(solve(site, PLENTY, split_from=0))) == encode(
-                unnumbered(whole)
-            )
+            assert encode(unnumbered(solve(site, PLENTY, split_from=0))) == encode(unnumbered(whole))
 
 
 def test_a_small_site_is_whole_so_that_refusals_name_other_classes() -> None:
@@ -98,7 +95,6 @@ def test_what_a_request_a_tenant_or_a_node_connects_is_one_shard() -> None:
     assert len(shards_of(replace(site, requests=(*site.requests[1:], lent)))) == 1
     node = next(gpu.node for gpu in site.gpus if gpu.gpu_class == "h00")
     mixed = tuple(
-        replace(gpu, node=node) if gpu.gpu_class == "h01" and gpu.index == 0 else gpu
-        for gpu in site.gpus
+        replace(gpu, node=node) if gpu.gpu_class == "h01" and gpu.index == 0 else gpu for gpu in site.gpus
     )
     assert len(shards_of(replace(site, gpus=mixed))) == 1

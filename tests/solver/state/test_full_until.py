@@ -59,9 +59,7 @@ def for_minutes(minutes: int, count: int = 1) -> Demand:
 
 
 def is_full(state: CycleState, demand: Demand, minutes: int) -> bool:
-    return state.no_room.is_full_until(
-        state.all.gpus[demand.gpu_class], demand, NOON + minutes * MINUTE
-    )
+    return state.no_room.is_full_until(state.all.gpus[demand.gpu_class], demand, NOON + minutes * MINUTE)
 
 
 class TestFullUntil:
@@ -190,9 +188,7 @@ def same_without_shortcuts(site: Snapshot, policy: Policy, patch: pytest.MonkeyP
 
 @few
 @given(sites(), st.sampled_from([1, 60, 5_000]))
-def test_two_cycles_of_any_site_are_the_same_without_the_shortcuts(
-    site: Snapshot, seconds: int
-) -> None:
+def test_two_cycles_of_any_site_are_the_same_without_the_shortcuts(site: Snapshot, seconds: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         same_without_shortcuts(site, POLICY, patch)
         same_without_shortcuts(the_next(site, solve(site, POLICY), seconds), POLICY, patch)
@@ -255,9 +251,16 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = (
-        "full", "searched", "quota", "near", "plenty", "run", "lasting",
-        "_for_tenant", "_for_claim",
-    )  # fmt: skip
+        "full",
+        "searched",
+        "quota",
+        "near",
+        "plenty",
+        "run",
+        "lasting",
+        "_for_tenant",
+        "_for_claim",
+    )
     taken = dict.fromkeys(names, 0)
 
     def counted(name: str, really, is_taken):  # type: ignore[no-untyped-def]  # wraps anything
@@ -270,14 +273,10 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
 
     full, before = NoRoomCache.is_full_until, NoRoomCache.first_possible
     monkeypatch.setattr(NoRoomCache, "is_full_until", counted("full", full, bool))
-    monkeypatch.setattr(
-        NoRoomCache, "first_possible", counted("searched", before, lambda at: at > NOON)
-    )
+    monkeypatch.setattr(NoRoomCache, "first_possible", counted("searched", before, lambda at: at > NOON))
     monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
     monkeypatch.setattr(Quota, "has_plenty", counted("plenty", Quota.has_plenty, bool))
-    monkeypatch.setattr(
-        GpuCalendar, "_run", counted("run", GpuCalendar._run, lambda run: run is not None)
-    )
+    monkeypatch.setattr(GpuCalendar, "_run", counted("run", GpuCalendar._run, lambda run: run is not None))
     lasting = counted("lasting", Quota.lasting_allows, lambda ok: ok is not None and not ok.all())
     monkeypatch.setattr(Quota, "lasting_allows", lasting)
     near = counted("near", strategies._would_fit, lambda fits: not fits)

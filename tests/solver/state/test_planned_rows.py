@@ -47,9 +47,15 @@ def a_row(
 ) -> Held:
     """A slice for an hour, an hour from now."""
     return a_held(
-        gpu, starts=starts, ends=starts + HOUR, profile=SLICE, start=start, size=1, level=level,
+        gpu,
+        starts=starts,
+        ends=starts + HOUR,
+        profile=SLICE,
+        start=start,
+        size=1,
+        level=level,
         booking=booking,
-    )  # fmt: skip
+    )
 
 
 def a_whole(gpu: str, *, starts: int = HOUR, hours: int = 1, booking: str = "") -> Held:
@@ -144,9 +150,7 @@ def test_a_chain_moves_when_no_single_move_is_enough() -> None:
 def test_a_gang_moves_whole_and_stays_together() -> None:
     """Two GPUs of a node for a gang that is apart; the gang of the other node must stay in one."""
     fleet = (*gpus(3), *gpus(3, node="n2"))
-    gang = tuple(
-        a_held(f"n1-{n}", starts=HOUR, ends=2 * HOUR, level="node", booking="gang") for n in (0, 1)
-    )
+    gang = tuple(a_held(f"n1-{n}", starts=HOUR, ends=2 * HOUR, level="node", booking="gang") for n in (0, 1))
     one = a_held("n2-0", starts=HOUR, ends=2 * HOUR, level="any")
     demand = replace(WINDOW, ask=an_ask(3, together="node", required=True))
     plan = checked(a_snapshot(demand, fleet=fleet, held=(*gang, one)))
@@ -158,9 +162,7 @@ def test_a_gang_moves_whole_and_stays_together() -> None:
 
 def test_a_gang_that_would_be_torn_stays() -> None:
     fleet = (*gpus(2), *gpus(1, node="n2"), *gpus(1, node="n3"))
-    gang = tuple(
-        a_held(f"n1-{n}", starts=HOUR, ends=2 * HOUR, level="node", booking="gang") for n in (0, 1)
-    )
+    gang = tuple(a_held(f"n1-{n}", starts=HOUR, ends=2 * HOUR, level="node", booking="gang") for n in (0, 1))
     demand = replace(WINDOW, ask=an_ask(2, together="node", required=True))
     plan = checked(a_snapshot(demand, fleet=fleet, held=gang))
     assert (refused(plan), plan.moves) == (["new"], ())
@@ -265,9 +267,7 @@ def test_a_planned_start_gets_earlier_when_what_is_in_its_way_can_lie_elsewhere(
     held = tuple(a_row(f"n1-{n}", level=None) for n in range(2))
     (wait,) = solve(replace(site, requests=(late,), held=held), POLICY).waits
     assert wait.starts == NOON + 2 * HOUR
-    from_before = replace(
-        late, planned=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength)
-    )
+    from_before = replace(late, planned=PlannedStart(wait.starts, wait.ends, wait.places, wait.strength))
     plan = checked(replace(site, requests=(from_before,)))
     assert [row.starts for row in truth.given_by(plan)] == [NOON]
     assert len(plan.moves) == 1
@@ -286,9 +286,7 @@ def test_a_planned_start_whose_device_is_lost_keeps_its_start_by_moving_others()
 def test_two_windows_asked_for_at_once_move_each_other() -> None:
     """What was given in the same cycle is as little frozen as what was given before."""
     slices = [
-        replace(
-            a_request(f"s{n}", an_ask(profile="3g.40gb"), earliest=HOUR, fixed=True), submitted=n
-        )
+        replace(a_request(f"s{n}", an_ask(profile="3g.40gb"), earliest=HOUR, fixed=True), submitted=n)
         for n in range(2)
     ]
     wide = replace(a_request("w", earliest=HOUR, fixed=True), submitted=9)

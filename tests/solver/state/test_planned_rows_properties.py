@@ -51,9 +51,7 @@ def spots(site: Snapshot, profile: str | None) -> list[Place]:
     ]
 
 
-def fits_somehow(
-    site: Snapshot, pieces: list[Piece], done: tuple[tuple[Piece, Place], ...]
-) -> bool:
+def fits_somehow(site: Snapshot, pieces: list[Piece], done: tuple[tuple[Piece, Place], ...]) -> bool:
     """By trying everything, one piece after the other."""
     if not pieces:
         return True
@@ -64,9 +62,7 @@ def fits_somehow(
     return False
 
 
-def _is_free(
-    site: Snapshot, piece: Piece, place: Place, done: tuple[tuple[Piece, Place], ...]
-) -> bool:
+def _is_free(site: Snapshot, piece: Piece, place: Place, done: tuple[tuple[Piece, Place], ...]) -> bool:
     node_of = {gpu.id: gpu.node for gpu in site.gpus}
     neighbours = [(p, at) for p, at in done if p.starts < piece.ends and piece.starts < p.ends]
     for _, at in neighbours:
@@ -85,9 +81,7 @@ def a_site(chance: Random) -> Snapshot:
     """Up to three GPUs with slices and whole ones in the next hours, and one that wants a window
     that meets them all."""
     fleet = tuple(
-        gpu
-        for n in range(chance.randint(2, 3))
-        for gpu in gpus(1, node=f"n{chance.choice((n, 0))}")
+        gpu for n in range(chance.randint(2, 3)) for gpu in gpus(1, node=f"n{chance.choice((n, 0))}")
     )
     fleet = tuple(replace(gpu, id=f"{gpu.node}-{n}", number=n) for n, gpu in enumerate(fleet))
     site = replace(
@@ -101,9 +95,7 @@ def a_site(chance: Random) -> Snapshot:
         row = _first_free(site, rows, chance, (chance.choice(SHAPES[:4]), window, cores))
         if row is not None:
             rows.append(replace(row, id=f"k{number}", booking=f"k{number}"))
-    ask = replace(
-        an_ask(profile=chance.choice(SHAPES[2:])), cores=chance.choice((0, 0, 4_000, 12_000))
-    )
+    ask = replace(an_ask(profile=chance.choice(SHAPES[2:])), cores=chance.choice((0, 0, 4_000, 12_000)))
     new = a_request("new", ask, earliest=HOUR + 1_200, fixed=True)
     return replace(site, held=tuple(rows), requests=(new,))
 

@@ -33,9 +33,7 @@ GIVES_BACK = 195
 """A random world whose room would stay idle if nobody saw that it was given back."""
 
 
-def a_site(
-    *requests: Request, held: Iterable[Held] = BUSY, limits: tuple[Limit, ...] = ()
-) -> Snapshot:
+def a_site(*requests: Request, held: Iterable[Held] = BUSY, limits: tuple[Limit, ...] = ()) -> Snapshot:
     return a_snapshot(*(requests or (WAITS,)), fleet=FLEET, held=tuple(held), limits=limits)
 
 

@@ -39,10 +39,7 @@ def test_many_ends_open_room_as_each_by_itself(
 
 
 def test_ends_at_any_second_make_no_more_rows_than_the_grid_has() -> None:
-    asks = [
-        replace(a_request(f"b{n:03}", an_ask(1 + n % 4)), duration=2 * HOUR + 37 * n)
-        for n in range(80)
-    ]
+    asks = [replace(a_request(f"b{n:03}", an_ask(1 + n % 4)), duration=2 * HOUR + 37 * n) for n in range(80)]
     state = CycleState(in_order(a_snapshot(*asks, fleet=gpus(8))), POLICY)
     for each in asks:
         found = state.earliest(demands_of(each), state.now, state.now + POLICY.horizon)
@@ -64,15 +61,11 @@ def test_a_start_off_the_grid_that_is_planned_already_stays(ends: list[int]) -> 
     waiting = [
         replace(
             a_request(f"b{n}"),
-            planned=PlannedStart(
-                NOON + end, NOON + end + HOUR, (places[n],), strength="guaranteed"
-            ),
+            planned=PlannedStart(NOON + end, NOON + end + HOUR, (places[n],), strength="guaranteed"),
         )
         for n, end in enumerate(ends)
     ]
     plan = solve(a_snapshot(*waiting, fleet=fleet, held=held), POLICY)
-    assert {wait.booking: wait.delayed_by for wait in plan.waits} == {
-        each.booking: None for each in waiting
-    }
+    assert {wait.booking: wait.delayed_by for wait in plan.waits} == {each.booking: None for each in waiting}
     for wait, end in zip(plan.waits, ends, strict=True):
         assert wait.starts <= NOON + end

@@ -118,9 +118,7 @@ def test_what_runs_may_reach_into_maintenance_and_is_not_extended_into_it() -> N
 
 
 def test_maintenance_that_has_begun_and_of_a_gpu_nobody_knows_is_no_trouble() -> None:
-    snapshot = site(
-        a_snapshot(a_request(), fleet=ONE), away("n1-0", -HOUR, HOUR), away("gone", 0, HOUR)
-    )
+    snapshot = site(a_snapshot(a_request(), fleet=ONE), away("n1-0", -HOUR, HOUR), away("gone", 0, HOUR))
     assert [wait.starts for wait in solve(snapshot, POLICY).waits] == [NOON + HOUR]
 
 

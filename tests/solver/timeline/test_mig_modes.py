@@ -48,8 +48,7 @@ def a100s(
     """One node of A100s, the first of them standing whole and the others sliced."""
     fleet = gpus(whole_ones + sliced, "a100", "a100-40gb", node=node, domains=domains)
     return tuple(
-        replace(gpu, stands="whole" if number < whole_ones else "sliced")
-        for number, gpu in enumerate(fleet)
+        replace(gpu, stands="whole" if number < whole_ones else "sliced") for number, gpu in enumerate(fleet)
     )
 
 
@@ -106,9 +105,7 @@ class TestWhen:
 
     def test_rows_of_one_mode_abut(self) -> None:
         held = (a_held("n1-0", ends=HOUR),)
-        assert starts_of(solve(a_snapshot(on_a100(), fleet=a100s(1), held=held), POLICY)) == {
-            "b1": HOUR
-        }
+        assert starts_of(solve(a_snapshot(on_a100(), fleet=a100s(1), held=held), POLICY)) == {"b1": HOUR}
 
     def test_a_fixed_window_right_after_the_other_mode_is_refused_with_the_next(self) -> None:
         request = a_request(ask=an_ask(1, "a100"), earliest=HOUR, fixed=True)
@@ -202,9 +199,7 @@ class TestPatience:
             (POLICY.mode_patience + SWITCH + 1, SWITCH),
         ],
     )
-    def test_a_slice_waits_a_little_for_the_slices_there_are(
-        self, busy_until: int, starts: int
-    ) -> None:
+    def test_a_slice_waits_a_little_for_the_slices_there_are(self, busy_until: int, starts: int) -> None:
         held = (
             a_slice("n1-1", ends=busy_until),
             a_slice("n1-1", ends=busy_until, start=4),
@@ -241,8 +236,7 @@ class TestForbidden:
 
     def test_a_pin_is_named_with_whose_it_is(self) -> None:
         fleet = tuple(
-            replace(gpu, mode="sliced", pinned=True) if gpu.index > 5 else gpu
-            for gpu in a100s(4, 4)
+            replace(gpu, mode="sliced", pinned=True) if gpu.index > 5 else gpu for gpu in a100s(4, 4)
         )
         plan = solve(a_snapshot(on_a100(8), fleet=fleet), POLICY)
         (why,) = plan.refusals[0].reasons

@@ -48,9 +48,7 @@ def array(lab: Lab) -> BookingArray:
     return first.array
 
 
-def test_an_array_has_a_page_with_counts_and_is_cancelled_there(
-    lab: Lab, array: BookingArray
-) -> None:
+def test_an_array_has_a_page_with_counts_and_is_cancelled_there(lab: Lab, array: BookingArray) -> None:
     lead, base = client_of(lab, Role.LEAD), f"/t/{lab.tenant.slug}"
     address = f"{base}/arrays/{array.label}"
     page = lead.get(address).content.decode()
@@ -83,10 +81,7 @@ def test_a_range_of_elements_is_cancelled_after_a_question(lab: Lab, array: Book
     assert "Cancel elements 3-20, 100 of" in asked
     with as_system():
         assert not Booking.objects.filter(array=array, state="cancelled").exists()
-    assert (
-        "19 elements"
-        in lead.post(f"{address}/cancel", sent | {"sure": "1"}, follow=True).content.decode()
-    )
+    assert "19 elements" in lead.post(f"{address}/cancel", sent | {"sure": "1"}, follow=True).content.decode()
     with as_system():
         found = Booking.objects.filter(array=array, state="cancelled").order_by("array_index")
         assert list(found.values_list("array_index", flat=True)) == list(range(3, 21))

@@ -45,9 +45,7 @@ def _change(booking: Booking, **values: object) -> Booking:
         return found.get(id=booking.id)
 
 
-def _story(
-    booking: Booking, *, may_change: bool = True, scene: PageContext = SCENE
-) -> BookingSummary:
+def _story(booking: Booking, *, may_change: bool = True, scene: PageContext = SCENE) -> BookingSummary:
     return booking_summary(booking, scene, may_change=may_change)
 
 
@@ -89,9 +87,7 @@ def test_every_state_has_a_headline_and_a_pill_in_words(state: State) -> None:
 
 def test_a_running_booking_says_until_when_and_names_the_money_that_release_returns() -> None:
     member = a_member(a_project())
-    booking = _change(
-        a_booking(member, now=NOW, hours=6, held="24"), ready_at=NOW - timedelta(hours=1)
-    )
+    booking = _change(a_booking(member, now=NOW, hours=6, held="24"), ready_at=NOW - timedelta(hours=1))
     story = _story(booking, scene=replace(SCENE, ends=(NOW + timedelta(hours=6),)))
     assert story.headline == "Running until today 15:00"
     assert (story.give_back, story.returns) == ("release", "€20.00")
@@ -167,9 +163,7 @@ def test_foreign_hidden_and_missing_bookings_answer_the_same() -> None:
     base = f"/t/{member.tenant.slug}/bookings/"
     found = {
         (response.status_code, response.content.partition(b"<main")[2])
-        for response in (
-            client.get(base + label) for label in (foreign.label, hidden.label, "BK-999999")
-        )
+        for response in (client.get(base + label) for label in (foreign.label, hidden.label, "BK-999999"))
     }
     assert len(found) == 1
     assert found.pop()[0] == 404
@@ -178,9 +172,7 @@ def test_foreign_hidden_and_missing_bookings_answer_the_same() -> None:
 def test_cancelling_before_the_start_frees_the_money_and_says_how_much() -> None:
     member = a_member(a_project())
     now = timezone.now()
-    booking = _held(
-        a_booking(member, now=now, state=State.QUEUED, starts_in=timedelta(hours=1), held="24")
-    )
+    booking = _held(a_booking(member, now=now, state=State.QUEUED, starts_in=timedelta(hours=1), held="24"))
     response = _client(member).post(_url(booking, "/cancel"), follow=True)
     assert "€24.00 is no longer held" in response.content.decode()
     assert _change(booking).state == State.CANCELLED
@@ -306,13 +298,9 @@ def test_home_without_anything_says_how_to_begin() -> None:
 
 def test_times_name_the_day_unless_it_is_today() -> None:
     start = datetime(2026, 11, 17, 22, tzinfo=UTC)
-    assert window_words(start, start + timedelta(hours=6), UTC, NOW) == (
-        "today 22:00 – tomorrow 04:00"
-    )
+    assert window_words(start, start + timedelta(hours=6), UTC, NOW) == ("today 22:00 – tomorrow 04:00")
     later = datetime(2027, 1, 2, 9, tzinfo=UTC)
-    assert window_words(later, later + timedelta(hours=1), UTC, NOW) == (
-        "Sat 2 Jan 2027 09:00 – 10:00"
-    )
+    assert window_words(later, later + timedelta(hours=1), UTC, NOW) == ("Sat 2 Jan 2027 09:00 – 10:00")
     assert [length_words(s) for s in (30, 2700, 5400, 21600, 187_200)] == [
         "30 s",
         "45 min",
@@ -324,9 +312,7 @@ def test_times_name_the_day_unless_it_is_today() -> None:
 
 def test_a_waiting_booking_says_its_range_or_that_there_is_none_yet() -> None:
     member = a_member(a_project())
-    booking = a_booking(
-        member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
-    )
+    booking = a_booking(member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3))
     page = _client(member).get(_url(booking)).content.decode()
     assert "assumed until 20 bookings in this tier have had a planned start" in page
 
@@ -334,9 +320,7 @@ def test_a_waiting_booking_says_its_range_or_that_there_is_none_yet() -> None:
 @pytest.mark.parametrize("starts", ["", "-1", "soon", "9" * 40])
 def test_a_change_to_nonsense_is_refused_beside_the_booking(starts: str) -> None:
     member = a_member(a_project())
-    booking = a_booking(
-        member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3)
-    )
+    booking = a_booking(member, now=timezone.now(), state=State.QUEUED, starts_in=timedelta(hours=3))
     sent = {"tier": "standard", "request": "1 h100 1h", "starts": starts}
     response = _client(member).post(_url(booking, "/earlier"), sent)
     assert response.status_code == 409
@@ -383,9 +367,7 @@ def test_a_start_that_nothing_proves_is_not_promised(state: State, headline: str
         }
     ]
     end = NOW + timedelta(hours=3)
-    booking = _change(
-        booking, reasons=reasons, planned_starts=end - timedelta(seconds=1), planned_ends=end
-    )
+    booking = _change(booking, reasons=reasons, planned_starts=end - timedelta(seconds=1), planned_ends=end)
     story = _story(booking)
     assert story.headline == headline
     assert story.window.startswith("not planned yet" if state == State.PAUSED else "from ")
@@ -398,12 +380,19 @@ def test_the_check_that_holds_longest_comes_first() -> None:
     booking = a_booking(a_member(a_project()), now=NOW, state=State.QUEUED)
     day, hour = NOW + timedelta(days=1), NOW + timedelta(hours=1)
     reasons = [
-        {"rule": rule, "code": code, "check": check, "sentence": code, "numbers": {},
-         "frees_at": frees.isoformat()}
+        {
+            "rule": rule,
+            "code": code,
+            "check": check,
+            "sentence": code,
+            "numbers": {},
+            "frees_at": frees.isoformat(),
+        }
         for rule, code, check, frees in (
-            ("R43", "gpu_hours", "quota", day), ("R5", "gpus_busy", "together", hour)
+            ("R43", "gpu_hours", "quota", day),
+            ("R5", "gpus_busy", "together", hour),
         )
-    ]  # fmt: skip
+    ]
     story = _story(_change(booking, reasons=reasons, planned_starts=day))
     assert [(check.name, check.blocks) for check in story.checks[:3]] == [
         ("Quota", True),

@@ -146,9 +146,7 @@ def test_another_person_with_the_same_key_makes_a_booking_of_their_own() -> None
 def test_beside_the_timeline_the_answer_is_a_fragment_with_an_undo() -> None:
     member = panel_site()
     form = form_of(member, asked(member, q="1 h100 1h"))
-    response = panel_client(member).post(
-        f"/t/{member.tenant.slug}/book", form, headers={"X-Fragment": "1"}
-    )
+    response = panel_client(member).post(f"/t/{member.tenant.slug}/book", form, headers={"X-Fragment": "1"})
     (booking,) = bookings_of(member)
     page = flat(response.content.decode())
     assert page.startswith(f'<div class="in made" data-text="" data-made="{booking.label}">')

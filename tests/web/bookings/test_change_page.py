@@ -56,9 +56,7 @@ def posted(site: Site, booking: Booking, **values: str) -> tuple[int, str]:
     page = client.get(url).content.decode()
     shown = dict(re.findall(r'name="(\w+)"[^>]*?value="([^"]*)"', page, flags=re.DOTALL))
     shown |= dict(
-        re.findall(
-            r'<select[^>]*name="(\w+)".*?<option value="([^"]*)" selected', page, flags=re.DOTALL
-        )
+        re.findall(r'<select[^>]*name="(\w+)".*?<option value="([^"]*)" selected', page, flags=re.DOTALL)
     )
     shown.pop("csrfmiddlewaretoken", None)
     answer = client.post(url, {**shown, **values})
@@ -77,9 +75,7 @@ def fresh(booking: Booking) -> Booking:
         return Booking.objects.get(id=booking.id)
 
 
-def test_the_price_and_the_start_are_shown_before_anything_changes(
-    site: Site, booking: Booking
-) -> None:
+def test_the_price_and_the_start_are_shown_before_anything_changes(site: Site, booking: Booking) -> None:
     status, page = posted(site, booking, act="look", length="3 h")
     assert status == 200
     assert "Ask for the change" in page
@@ -96,9 +92,7 @@ def test_the_price_and_the_start_are_shown_before_anything_changes(
     assert fresh(booking).duration_seconds == 3 * 3600
 
 
-def test_less_is_changed_at_once_and_an_unchanged_form_changes_nothing(
-    site: Site, booking: Booking
-) -> None:
+def test_less_is_changed_at_once_and_an_unchanged_form_changes_nothing(site: Site, booking: Booking) -> None:
     before = fresh(booking)
     status, page = posted(site, booking, act="look")
     assert (status, "no difference" in page) == (200, True)
@@ -122,9 +116,7 @@ REFUSED: tuple[tuple[dict[str, str], str], ...] = (
 )
 
 
-def test_what_can_not_be_is_refused_in_the_form_and_changes_nothing(
-    site: Site, booking: Booking
-) -> None:
+def test_what_can_not_be_is_refused_in_the_form_and_changes_nothing(site: Site, booking: Booking) -> None:
     for values, words in REFUSED:
         for act in ("look", "change"):
             status, page = posted(site, booking, act=act, **values)
@@ -183,9 +175,7 @@ def test_a_dragged_bar_opens_the_page_with_its_price(site: Site, booking: Bookin
     assert fresh(booking).revision == booking.revision
 
 
-def test_a_change_that_was_just_made_can_be_undone_on_the_page(
-    site: Site, booking: Booking
-) -> None:
+def test_a_change_that_was_just_made_can_be_undone_on_the_page(site: Site, booking: Booking) -> None:
     posted(site, booking, name="shorter", length="1h", act="change")
     assert fresh(booking).duration_seconds == 3600
     client = Client()
@@ -223,9 +213,7 @@ def test_a_date_of_a_series_changes_alone_or_with_others(site: Site) -> None:
     status, _ = posted(site, booking, **chosen, act="change")
     assert status == 302
     with as_system():
-        lengths = list(
-            Booking.objects.order_by("starts").values_list("duration_seconds", flat=True)
-        )
+        lengths = list(Booking.objects.order_by("starts").values_list("duration_seconds", flat=True))
         assert lengths == [7200, 3600, 3600]
         assert Series.objects.count() == 2
         Booking.objects.filter(series=fresh(booking).series).update(
@@ -249,35 +237,34 @@ def test_the_form_of_a_paused_booking_names_the_time_that_is_left(booking: Booki
     assert (length.label, "only become shorter" in length.hint) == ("Time left", True)
 
 
-def test_a_later_end_that_looks_busy_can_be_asked_for_and_waited_for(
-    site: Site, booking: Booking
-) -> None:
+def test_a_later_end_that_looks_busy_can_be_asked_for_and_waited_for(site: Site, booking: Booking) -> None:
     with tenant_tx(site.tenant.id):
         ctx = page_context(site.actor(), timezone.now())
     terms, until = terms_of(fresh(booking)), timezone.now() + timedelta(hours=1)
 
     def buttons(blocking: str) -> tuple[bool, bool]:
-        shown = preview_of(
-            ChangeQuote(Strength.STRONGER, terms, terms, until, blocking=blocking), ctx
-        )
+        shown = preview_of(ChangeQuote(Strength.STRONGER, terms, terms, until, blocking=blocking), ctx)
         return shown.can_ask, shown.can_wait
 
     assert buttons("Others have the GPU then.") == (True, True)
     assert buttons("") == (True, False)
 
 
-def test_a_full_window_of_a_change_is_waited_for_with_one_click(
-    site: Site, booking: Booking
-) -> None:
+def test_a_full_window_of_a_change_is_waited_for_with_one_click(site: Site, booking: Booking) -> None:
     """From the preview, and again from the page of the booking once it was not possible."""
     now = timezone.now()
     ends = booking.not_before + timedelta(seconds=booking.duration_seconds)
     with as_system():
         for node in Node.objects.all():
             Maintenance.objects.create(
-                node=node, starts=ends, ends=ends + timedelta(days=3), drain_by=ends,
-                reason="power", created=now, created_by=site.people["researcher"],
-            )  # fmt: skip
+                node=node,
+                starts=ends,
+                ends=ends + timedelta(days=3),
+                drain_by=ends,
+                reason="power",
+                created=now,
+                created_by=site.people["researcher"],
+            )
         Booking.objects.update(state=State.QUEUED)
     status, page = posted(site, booking, act="look", length="8 h")
     assert (status, "It can wait" in page, "Wait for it" in page) == (200, True, True)

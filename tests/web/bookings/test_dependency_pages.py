@@ -35,10 +35,7 @@ def test_a_booking_says_what_it_waits_for_and_what_if_that_fails() -> None:
             state="queued", planned_starts=ends - HOUR, planned_ends=ends
         )
     page = _page(lab, child.label)
-    assert (
-        "Estimated start: not before Thu 4 May 2090 14:00, the planned end of what it waits for."
-        in page
-    )
+    assert "Estimated start: not before Thu 4 May 2090 14:00, the planned end of what it waits for." in page
     # The one behind it starts after its hour.
     listed = _page(lab, "")
     waits = (

@@ -57,15 +57,18 @@ def noticed(*, now: datetime, label: str = "", may_wait: bool = True) -> Noticed
     strong = a_booking(rival, now=now, name="secret-run", state=State.QUEUED)
     at = now - 3 * MINUTE
     pause = a_pause(
-        booking, strong, now=at, ready=at - 30 * MINUTE, ends=now + 2 * HOUR, label=label,
+        booking,
+        strong,
+        now=at,
+        ready=at - 30 * MINUTE,
+        ends=now + 2 * HOUR,
+        label=label,
         may_wait=may_wait,
-    )  # fmt: skip
+    )
     a_tier("standard", pausable=True, more_times=1, more_time_seconds=300)
     a_tier("assured", priority=300)
     with as_system():
-        booking = Booking.objects.select_related("tenant", "project", "tier", "owner").get(
-            id=booking.id
-        )
+        booking = Booking.objects.select_related("tenant", "project", "tier", "owner").get(id=booking.id)
     return Noticed(member, booking, strong, pause)
 
 
@@ -84,8 +87,12 @@ def test_the_notice_says_who_why_what_is_lost_and_what_happens_by_itself() -> No
     assert notice.money.startswith("Nothing is charged from 09:57")
     assert "at 10:07 the node ends running programs" in notice.default
     assert [step.name for step in notice.steps] == [
-        "Notice", "Saving", "Pause", "Handed over", "Resume",
-    ]  # fmt: skip
+        "Notice",
+        "Saving",
+        "Pause",
+        "Handed over",
+        "Resume",
+    ]
     assert [step.mark for step in notice.steps] == ["done", "cur", "", "", ""]
 
 
@@ -223,9 +230,7 @@ def test_while_it_pauses_nothing_more_is_charged() -> None:
     case = noticed(now=NOW)
     with tenant_tx(case.booking.tenant_id):
         costs = booking_summary(case.booking, scene(NOW, case.pause), may_change=True).costs
-        later = booking_summary(
-            case.booking, scene(NOW + MINUTE, case.pause), may_change=True
-        ).costs
+        later = booking_summary(case.booking, scene(NOW + MINUTE, case.pause), may_change=True).costs
     assert costs[0].amount == later[0].amount == "€2.00"
 
 
@@ -234,9 +239,7 @@ def test_a_paused_booking_shows_where_it_goes_on_and_not_where_it_was() -> None:
     node = a_node(now=timezone.now(), gpus=2)
     first, second = node.gpus.order_by("index")
     with as_system():
-        Booking.objects.filter(id=case.booking.id).update(
-            planned_starts=NOW, planned_ends=NOW + HOUR
-        )
+        Booking.objects.filter(id=case.booking.id).update(planned_starts=NOW, planned_ends=NOW + HOUR)
     case.booking.planned_starts, case.booking.planned_ends = NOW, NOW + HOUR
     row = a_place(case.booking, first)
     with as_system():

@@ -47,9 +47,7 @@ def waiting(**facts: object) -> Booking:
     booking = a_booking(a_member(a_project()), now=now, state=State.QUEUED, starts_in=3 * HOUR)
     with as_system():
         Booking.objects.filter(id=booking.id).update(**facts)
-        return Booking.objects.select_related("tenant", "project", "tier", "owner").get(
-            id=booking.id
-        )
+        return Booking.objects.select_related("tenant", "project", "tier", "owner").get(id=booking.id)
 
 
 def overtaken(booking: Booking, claimant: Booking | None) -> None:
@@ -60,11 +58,21 @@ def overtaken(booking: Booking, claimant: Booking | None) -> None:
     why = reason("overtaken", rule="tier", own_tenant=int(claimant is not None))
     with as_system():
         MovedStart.objects.create(
-            tenant_id=booking.tenant_id, booking=booking, at=timezone.now(), decision=decision,
-            was_from=starts - HOUR, was_until=starts - HOUR / 2, now_from=starts,
-            now_until=starts + HOUR, strength="expected", rule=why.rule, overtaken_by="tier",
-            is_own=claimant is not None, claimant=claimant, reason=reason_data(why),
-        )  # fmt: skip
+            tenant_id=booking.tenant_id,
+            booking=booking,
+            at=timezone.now(),
+            decision=decision,
+            was_from=starts - HOUR,
+            was_until=starts - HOUR / 2,
+            now_from=starts,
+            now_until=starts + HOUR,
+            strength="expected",
+            rule=why.rule,
+            overtaken_by="tier",
+            is_own=claimant is not None,
+            claimant=claimant,
+            reason=reason_data(why),
+        )
 
 
 def page_of(booking: Booking) -> str:
@@ -90,9 +98,7 @@ def shown(client: Client, url: str) -> str:
         ("expected", "Expected ", "It is borrowed; stronger claims go first."),
     ],
 )
-def test_the_page_says_the_start_and_who_can_move_it(
-    strength: str, headline: str, mover: str
-) -> None:
+def test_the_page_says_the_start_and_who_can_move_it(strength: str, headline: str, mover: str) -> None:
     booking = waiting(planned_strength=strength)
     page = page_of(booking)
     assert f'<h1 class="headline">{headline}' in page
@@ -146,9 +152,7 @@ def test_a_moved_start_names_who_goes_first_only_inside_the_organisation() -> No
 def test_the_page_names_who_has_its_gpus_only_inside_the_organisation() -> None:
     now = timezone.now().replace(microsecond=0)
     gpus = list(a_node(now=now, gpus=3).gpus.order_by("index"))
-    places = [
-        {"gpu": str(gpu.id), "profile": None, "start": 0, "size": 8, "share": None} for gpu in gpus
-    ]
+    places = [{"gpu": str(gpu.id), "profile": None, "start": 0, "size": 8, "share": None} for gpu in gpus]
     why: dict[str, Any] = {
         "rule": "R21",
         "code": "not_before",
@@ -175,8 +179,12 @@ def test_the_page_names_who_has_its_gpus_only_inside_the_organisation() -> None:
 def test_the_page_and_rest_name_who_is_ahead_only_inside_the_organisation() -> None:
     now = timezone.now().replace(microsecond=0)
     why_not: dict[str, Any] = {
-        "rule": "R18", "code": "window_busy", "check": "together", "numbers": {}, "frees_at": None,
-    }  # fmt: skip
+        "rule": "R18",
+        "code": "window_busy",
+        "check": "together",
+        "numbers": {},
+        "frees_at": None,
+    }
     booking = waiting(planned_strength="expected", reasons=[why_not])
     mate = a_booking(a_member(booking.project), now=now, state=State.QUEUED, starts_in=HOUR)
     other = a_booking(a_member(a_project()), now=now, state=State.QUEUED, starts_in=HOUR)
@@ -185,8 +193,11 @@ def test_the_page_and_rest_name_who_is_ahead_only_inside_the_organisation() -> N
         PolicyVersion.objects.get_or_create(
             number=1, defaults={"document": {}, "state": "live", "created": now}
         )
-        for row, key in ((booking, [2, -50, 0, 9, 9, 9, 0, 5]), (mate, [2, -90, 0, 9, 9, 9, 0, 7]),
-                         (other, [2, -50, 0, 4, 4, 4, 0, 6])):  # fmt: skip
+        for row, key in (
+            (booking, [2, -50, 0, 9, 9, 9, 0, 5]),
+            (mate, [2, -90, 0, 9, 9, 9, 0, 7]),
+            (other, [2, -50, 0, 4, 4, 4, 0, 6]),
+        ):
             QueuePlace.objects.create(booking=row, key=key)
     page = page_of(booking)
     assert "1 booking of your organisation: a higher tier." in page
@@ -200,15 +211,12 @@ def test_the_page_and_rest_name_who_is_ahead_only_inside_the_organisation() -> N
     with tenant_tx(booking.tenant_id):
         found = why(Booking.objects.get(id=booking.id), now)
         later = now + 8 * HOUR * 24
-        Booking.objects.filter(id=booking.id).update(
-            planned_starts=later, planned_ends=later + HOUR
-        )
+        Booking.objects.filter(id=booking.id).update(planned_starts=later, planned_ends=later + HOUR)
         after = why(Booking.objects.get(id=booking.id), now)["changes"]
     assert [(each["rule"], each["own"], each["bookings"]) for each in found["ahead"]] == [
-        ("tier", True, [mate.label]), ("share", False, []),
-    ]  # fmt: skip
+        ("tier", True, [mate.label]),
+        ("share", False, []),
+    ]
     assert found["ahead"][1]["sentence"] == used_less
     (at_last,) = (each for each in after if each["code"] == "aged")
-    assert at_last["at"] == (booking.not_before + timedelta(days=3)).isoformat().replace(
-        "+00:00", "Z"
-    )
+    assert at_last["at"] == (booking.not_before + timedelta(days=3)).isoformat().replace("+00:00", "Z")

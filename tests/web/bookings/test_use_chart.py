@@ -20,11 +20,15 @@ MINUTE = timedelta(minutes=1)
 def a_curve(*values: float | None) -> UseCurve:
     points = tuple(
         UsePoint(
-            NOW + MINUTE * n, 0 if busy is None else 60, None if busy is None else round(busy) - 5,
-            busy, None if busy is None else round(busy) + 5, *[None] * 9,
+            NOW + MINUTE * n,
+            0 if busy is None else 60,
+            None if busy is None else round(busy) - 5,
+            busy,
+            None if busy is None else round(busy) + 5,
+            *[None] * 9,
         )
         for n, busy in enumerate(values)
-    )  # fmt: skip
+    )
     return UseCurve(NOW, NOW + MINUTE * len(values), MINUTE, 1, points)
 
 
@@ -101,9 +105,12 @@ def test_use_under_another_tenants_allocation_is_not_in_the_chart(
     other = a_booking(a_member(a_project(a_tenant())), now=now)
     with as_system():
         GpuSample.objects.create(
-            gpu=place.gpu, tenant=other.tenant, allocation_id=place.id, at=now - MINUTE,
+            gpu=place.gpu,
+            tenant=other.tenant,
+            allocation_id=place.id,
+            at=now - MINUTE,
             utilisation=99,
-        )  # fmt: skip
+        )
     assert "99 %" not in page(booking)
 
 

@@ -45,9 +45,14 @@ def test_a_full_window_is_waited_for_with_one_click() -> None:
     starts = timezone.now() + timedelta(hours=1)
     with as_system():
         Maintenance.objects.create(
-            node=Node.objects.get(), starts=starts, ends=starts + timedelta(days=3),
-            drain_by=starts, reason="power", created=starts, created_by=member.user,
-        )  # fmt: skip
+            node=Node.objects.get(),
+            starts=starts,
+            ends=starts + timedelta(days=3),
+            drain_by=starts,
+            reason="power",
+            created=starts,
+            created_by=member.user,
+        )
     page = client.get(address, ask).content.decode()
     (form,) = re.findall(r'<form id="full-form".*?</form>', page, re.S)
     assert 'form="full-form">Wait for it</button>' in page

@@ -36,9 +36,12 @@ def claimed(member: Membership, ago: timedelta, *, after: timedelta | None, ende
         Booking.objects.filter(id=booking.id).update(claimed_from=now - ago, **over)
         for turn in (0, 1) if after is not None else ():
             BookingEvent.objects.create(
-                tenant_id=booking.tenant_id, booking=booking, kind="started", state="active",
+                tenant_id=booking.tenant_id,
+                booking=booking,
+                kind="started",
+                state="active",
                 at=now - ago + (after or MINUTE) + turn * HOUR,
-            )  # fmt: skip
+            )
 
 
 def moved(member: Membership, key: str) -> None:
@@ -48,10 +51,20 @@ def moved(member: Membership, key: str) -> None:
     decision = a_decision(now)
     with as_system():
         MovedStart.objects.create(
-            tenant_id=booking.tenant_id, booking=booking, at=now, decision=decision, was_from=now,
-            was_until=now, now_from=now + HOUR, now_until=now + HOUR, strength="expected",
-            rule=why.rule, overtaken_by=key, is_own=False, reason=reason_data(why),
-        )  # fmt: skip
+            tenant_id=booking.tenant_id,
+            booking=booking,
+            at=now,
+            decision=decision,
+            was_from=now,
+            was_until=now,
+            now_from=now + HOUR,
+            now_until=now + HOUR,
+            strength="expected",
+            rule=why.rule,
+            overtaken_by=key,
+            is_own=False,
+            reason=reason_data(why),
+        )
 
 
 def test_each_organisation_has_what_it_asked_for_and_what_it_lost(client: Client) -> None:

@@ -37,9 +37,14 @@ def a_full_site() -> None:
             lab.project, lab.actor.user_id, state=State.ACTIVE, hours=6, ask=ask, starts=began
         )
         an_allocation(
-            booking, gpu, profile=SLICE, start=0, ends=now + 4 * HOUR,
-            state=Allocation.State.ACTIVE, starts=began,
-        )  # fmt: skip
+            booking,
+            gpu,
+            profile=SLICE,
+            start=0,
+            ends=now + 4 * HOUR,
+            state=Allocation.State.ACTIVE,
+            starts=began,
+        )
     a_booking(lab.project, lab.actor.user_id, hours=2, starts=now)
     with as_system():
         Tier.objects.update(pausable=True, grace_seconds=120)

@@ -117,9 +117,7 @@ def test_a_node_that_is_not_there_is_a_missing_page(client: Client) -> None:
     _page(client, f"/t/{member.tenant.slug}/fleet/no-such-node", 404)
 
 
-@pytest.mark.parametrize(
-    "url", ["/ops/fleet", "/ops/install", "/ops/decisions", "/ops/fleet/gpu-a1-01"]
-)
+@pytest.mark.parametrize("url", ["/ops/fleet", "/ops/install", "/ops/decisions", "/ops/fleet/gpu-a1-01"])
 def test_operators_pages_are_missing_for_everybody_else(client: Client, url: str) -> None:
     a_node(now=timezone.now())
     client.force_login(a_member(a_project()).user)
@@ -168,9 +166,7 @@ def test_an_operator_locks_an_agent_out_from_its_nodes_page(operator: Client) ->
     install = operator.get(f"/ops/install?node_name={node.name}&rack_name={node.rack.name}")
     assert f'value="{node.name}"' in flat(install.content.decode())
     sent = {"node_name": node.name, "rack_name": node.rack.name}
-    assert (
-        f"--name {node.name} --enrol-again" in operator.post("/ops/install", sent).content.decode()
-    )
+    assert f"--name {node.name} --enrol-again" in operator.post("/ops/install", sent).content.decode()
 
 
 def test_a_node_that_was_returned_while_locked_out_takes_no_work_and_says_why(
@@ -356,8 +352,7 @@ def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_mar
     assert "No results yet" in _page(operator, address)
     rows = [("driver", "fail"), ("clock", "ok"), ("setfacl", "warn"), ("portal", "unknown")]
     checks = [
-        {"name": name, "state": state, "seen": f"<b>{name}</b>", "do": f"mend {name}"}
-        for name, state in rows
+        {"name": name, "state": state, "seen": f"<b>{name}</b>", "do": f"mend {name}"} for name, state in rows
     ]
     with as_system():
         NodeExamination.objects.create(node=node, checks=checks, seq=1, at=now)
@@ -381,9 +376,7 @@ def test_what_works_on_a_node_is_shown_to_operators_alone_and_its_text_is_no_mar
         ({"ahead_epoch": 7}, "which was restored from a backup"),
     ],
 )
-def test_a_node_that_is_not_trusted_says_why(
-    operator: Client, fields: dict[str, int], sentence: str
-) -> None:
+def test_a_node_that_is_not_trusted_says_why(operator: Client, fields: dict[str, int], sentence: str) -> None:
     node = a_node(now=timezone.now())
     assert "Not trusted" not in _page(operator, f"/ops/fleet/{node.name}")
     with as_system():
@@ -452,8 +445,10 @@ def test_an_operator_sees_whether_the_promises_hold_and_a_member_does_not(
     client: Client, operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, int | None] = {
-        "invariant_violations": None, "invariants_checked_seconds_ago": None, "failed_cycles": 0,
-    }  # fmt: skip
+        "invariant_violations": None,
+        "invariants_checked_seconds_ago": None,
+        "failed_cycles": 0,
+    }
     monkeypatch.setattr("allocation.web.fleet.fleet_pages.self_check_read", lambda _: seen)
     a_node("gpu-a1-01", now=timezone.now())
     assert "Not checked yet" in _page(operator, "/ops/fleet")

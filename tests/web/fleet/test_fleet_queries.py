@@ -204,5 +204,11 @@ def test_the_door_to_other_tenants_time_tells_nothing_but_place_and_period() -> 
         cursor.execute("SELECT * FROM portal_busy(%s, %s)", [NOW, NOW + timedelta(days=1)])
         columns = [column.name for column in cursor.description or ()]
     assert columns == [
-        "gpu_id", "mode", "start", "size", "period_start", "period_end", "mine",
-    ]  # fmt: skip
+        "gpu_id",
+        "mode",
+        "start",
+        "size",
+        "period_start",
+        "period_end",
+        "mine",
+    ]

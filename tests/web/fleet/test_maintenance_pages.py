@@ -132,9 +132,7 @@ def test_an_operator_changes_the_window_after_a_look(operator: Client) -> None:
     assert (saved.status_code, saved["Location"]) == (302, "/ops/maintenance")
     now = Maintenance.objects.get()
     assert (now.ends - row.ends, now.starts, now.reason) == (timedelta(hours=3), row.starts, "Fans")
-    bad = operator.post(
-        address, {"act": "look", "reason": "Fans", **later, "ends": later["starts"]}
-    )
+    bad = operator.post(address, {"act": "look", "reason": "Fans", **later, "ends": later["starts"]})
     assert bad.status_code == 422
 
 

@@ -42,9 +42,12 @@ def site() -> Site:
         began = now - HOUR
         run = a_booking(project, mara, state=State.ACTIVE, hours=hours, starts=began, now=began)
         an_allocation(
-            run, gpus[index], starts=began, ends=began + hours * HOUR,
+            run,
+            gpus[index],
+            starts=began,
+            ends=began + hours * HOUR,
             state=Allocation.State.ACTIVE,
-        )  # fmt: skip
+        )
     for index, ahead in enumerate((timedelta(minutes=30), timedelta(days=1)), 2):
         starts = now + ahead
         planned = a_booking(project, mara, state=State.SCHEDULED, starts=starts, now=now)
@@ -157,9 +160,7 @@ def test_a_clock_in_doubt_is_accepted_with_the_runs_that_end_by_it(operator: Cli
     with as_system():
         MachineClock.objects.update(jump=timedelta(days=1))
         now = timezone.now()
-        Allocation.objects.filter(state=Allocation.State.ACTIVE).update(
-            period=(now - 2 * HOUR, now - HOUR)
-        )
+        Allocation.objects.filter(state=Allocation.State.ACTIVE).update(period=(now - 2 * HOUR, now - HOUR))
     assert "end 2 runs" in _asked(operator, "/ops/clock")
 
 

@@ -27,9 +27,12 @@ class Device:
         self.handle = options["user"]["id"]
         number = self.key.public_key().public_numbers()
         public = {
-            1: 2, 3: -7, -1: 1,
-            -2: number.x.to_bytes(32, "big"), -3: number.y.to_bytes(32, "big"),
-        }  # fmt: skip
+            1: 2,
+            3: -7,
+            -1: 1,
+            -2: number.x.to_bytes(32, "big"),
+            -3: number.y.to_bytes(32, "big"),
+        }
         attested = bytes(16) + len(self.id).to_bytes(2, "big") + self.id + encode_cbor(public)
         data = self._data(USER_PRESENT | USER_VERIFIED | HAS_KEY) + attested
         statement = {"fmt": "none", "attStmt": {}, "authData": data}
@@ -42,9 +45,7 @@ class Device:
             },
         )
 
-    def sign(
-        self, options: dict[str, Any], *, is_verified: bool = True, is_framed: bool = False
-    ) -> str:
+    def sign(self, options: dict[str, Any], *, is_verified: bool = True, is_framed: bool = False) -> str:
         """The answer to options of a request; counts the signature."""
         self.count += 1
         data = self._data(USER_PRESENT | (USER_VERIFIED if is_verified else 0))

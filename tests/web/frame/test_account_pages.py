@@ -100,9 +100,7 @@ def test_a_new_password_signs_out_everywhere_but_here() -> None:
         ({"act": "password"}, "The current password is wrong."),
     ],
 )
-def test_a_password_that_does_not_do_is_told_beside_its_field(
-    form: dict[str, str], says: str
-) -> None:
+def test_a_password_that_does_not_do_is_told_beside_its_field(form: dict[str, str], says: str) -> None:
     user = a_user()
     answer = signed_in(user).post("/account", form)
     assert answer.status_code == 422

@@ -61,9 +61,7 @@ def test_a_foreign_tenants_page_is_the_missing_page(
     a_member(a_project(closed), user=user)
     client.force_login(user)
     call = getattr(client, method)
-    answers = {
-        _same(call(f"/t/{slug}/{page}")) for slug in (foreign.slug, closed.slug, "not-there")
-    }
+    answers = {_same(call(f"/t/{slug}/{page}")) for slug in (foreign.slug, closed.slug, "not-there")}
     assert len(answers) == 1
     refused = 405 if (page, method) == ("tiers", "post") else 404
     assert next(iter(answers))[0] == refused

@@ -71,16 +71,12 @@ def test_a_wrong_password_and_an_unknown_name_read_the_same(client: Client) -> N
     ]:
         answer = client.post("/sign-in", {"username": name, "password": password})
         assert answer.status_code == 401
-        pages.append(
-            answer.content.replace(name.encode(), b"NAME").split(b"csrfmiddlewaretoken")[0]
-        )
+        pages.append(answer.content.replace(name.encode(), b"NAME").split(b"csrfmiddlewaretoken")[0])
         pages.append(answer.content.replace(name.encode(), b"NAME").split(b'name="next"')[1])
     assert len(set(pages)) == 2
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a\x00b", "x" * 100_000, "<script>alert(1)</script>", "' OR 1"]
-)
+@pytest.mark.parametrize("name", ["", "a\x00b", "x" * 100_000, "<script>alert(1)</script>", "' OR 1"])
 def test_odd_names_are_only_wrong(client: Client, name: str) -> None:
     answer = client.post("/sign-in", {"username": name, "password": PASSWORD})
     assert answer.status_code == 401
@@ -116,9 +112,7 @@ def test_nobody_is_sent_to_another_site(client: Client, target: str) -> None:
     assert client.post("/sign-in", form)["Location"] in {"/", "/%20/evil.example"}
 
 
-@pytest.mark.parametrize(
-    "target", ["/", "/t/helix/book?q=2+h100+6h", "/t/helix/bookings/BK-12#cost"]
-)
+@pytest.mark.parametrize("target", ["/", "/t/helix/book?q=2+h100+6h", "/t/helix/bookings/BK-12#cost"])
 def test_own_pages_are_gone_to(target: str) -> None:
     assert own_path(target) == target
 
@@ -156,9 +150,7 @@ def test_nobody_locks_a_known_browser_out(client: Client) -> None:
 
 def test_guesses_from_everywhere_share_the_few_tries_of_an_account() -> None:
     user = a_user()
-    answers = [
-        _guess(user.username, 1, address=f"10.0.{each}.9")[0] for each in range(ACCOUNT.free + 2)
-    ]
+    answers = [_guess(user.username, 1, address=f"10.0.{each}.9")[0] for each in range(ACCOUNT.free + 2)]
     assert answers == [401] * (ACCOUNT.free + 1) + [429]
 
 
@@ -218,9 +210,7 @@ def test_a_made_up_forwarding_header_is_no_other_network(client: Client) -> None
     assert tries[-1] == 429
 
 
-def test_behind_a_trusted_proxy_each_person_has_an_own_address(
-    client: Client, settings: Settings
-) -> None:
+def test_behind_a_trusted_proxy_each_person_has_an_own_address(client: Client, settings: Settings) -> None:
     """A rotated header is no way around: what the proxy saw stands at its right end."""
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.1")]
     form = {"password": "x"}
@@ -231,9 +221,7 @@ def test_behind_a_trusted_proxy_each_person_has_an_own_address(
             headers={"X-Forwarded-For": f"10.9.9.{each}, 203.0.113.5"},
         )
     assert answer.status_code == 429
-    other = client.post(
-        "/sign-in", form | {"username": "else"}, headers={"X-Forwarded-For": "203.0.113.6"}
-    )
+    other = client.post("/sign-in", form | {"username": "else"}, headers={"X-Forwarded-For": "203.0.113.6"})
     assert other.status_code == 401
 
 
@@ -253,9 +241,7 @@ def test_pauses_double_and_end() -> None:
 
 
 def test_one_network_that_tries_many_names_is_slowed_down_for_seconds() -> None:
-    tries = [
-        sign_in_try(Attempt(f"name-{each}", "10.0.0.1"), NOW) for each in range(ADDRESS.free + 2)
-    ]
+    tries = [sign_in_try(Attempt(f"name-{each}", "10.0.0.1"), NOW) for each in range(ADDRESS.free + 2)]
     assert 0 < tries[-1] <= ADDRESS.longest_pause <= 30
     assert set(tries[:-1]) == {0}
     assert sign_in_try(Attempt("name-x", "10.0.0.2"), NOW) == 0

@@ -30,9 +30,22 @@ FIELDS = 3
 AMOUNTS = [pytest.param(1, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.long)]
 START = ["/", "/t/helix/", "/sign-in", "/ops/fleet"]
 VALUES: tuple[Any, ...] = (
-    *TEXTS.values(), "a\x00b", "\ud800", 10**400, -1, 1e308, 0.5, True, None, [], {}, [None],
-    [["x"]], {"a": {"b": []}}, ["x"] * 300,
-)  # fmt: skip
+    *TEXTS.values(),
+    "a\x00b",
+    "\ud800",
+    10**400,
+    -1,
+    1e308,
+    0.5,
+    True,
+    None,
+    [],
+    {},
+    [None],
+    [["x"]],
+    {"a": {"b": []}},
+    ["x"] * 300,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +67,7 @@ def crawlers(site: Site) -> list[Crawler]:
     for role in ROLES:
         client = Client(raise_request_exception=False)
         client.force_login(site.people[role])
-        found.append(
-            Crawler(role, client, {"Authorization": f"Bearer {getattr(site, role).token}"})
-        )
+        found.append(Crawler(role, client, {"Authorization": f"Bearer {getattr(site, role).token}"}))
     return found
 
 
@@ -65,9 +76,14 @@ def names(site: Site) -> dict[str, str]:
     """Real names of what routes take."""
     booking = said(site.researcher.post("bookings", {"project": "folding", "request": "1 h100 1h"}))
     return {
-        "tenant": "helix", "slug": "folding", "name": "gpu-a1-01", "reference": booking["number"],
-        "number": booking["number"], "budget_id": str(site.budget.id), "version": "1",
-    }  # fmt: skip
+        "tenant": "helix",
+        "slug": "folding",
+        "name": "gpu-a1-01",
+        "reference": booking["number"],
+        "number": booking["number"],
+        "budget_id": str(site.budget.id),
+        "version": "1",
+    }
 
 
 def undone(work: Any) -> Any:  # noqa: ANN401 (whatever the work gives)
@@ -134,8 +150,7 @@ def pages_of(one: Crawler) -> dict[str, str]:
         if answer.status_code == 200 and "text/html" in answer["Content-Type"]:
             found[path] = answer.content.decode()
             waiting += [
-                link if link.startswith("/") else path + link
-                for link in forms_of(path, found[path])[1]
+                link if link.startswith("/") else path + link for link in forms_of(path, found[path])[1]
             ]
     return found
 
@@ -227,16 +242,21 @@ def test_no_value_in_json_or_a_parameter_of_the_api_breaks_anything(
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
-        ("application/json", b"\xff\xfe"), ("application/json", b"[" * 100_000),
-        ("application/json", b'{"a":' * 5_000), ("text/plain", b"{}"), ("", b"{}"),
-        ("application/json; charset=utf-7", b"{}"), ("multipart/form-data", b"x"),
+        ("application/json", b"\xff\xfe"),
+        ("application/json", b"[" * 100_000),
+        ("application/json", b'{"a":' * 5_000),
+        ("text/plain", b"{}"),
+        ("", b"{}"),
+        ("application/json; charset=utf-7", b"{}"),
+        ("multipart/form-data", b"x"),
         ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data"),
-        ("multipart/form-data; boundary=" + "y" * 300, b"--y"), ("\x00", b"{}"),
+        ("multipart/form-data; boundary=" + "y" * 300, b"--y"),
+        ("\x00", b"{}"),
         ("application/x-www-form-urlencoded", b"a=1&" * 2_000),
         ("application/x-www-form-urlencoded; charset=nonsense", b"act=%00"),
         ("application/x-www-form-urlencoded", b"&" * 1_100_000),
     ],
-)  # fmt: skip
+)
 def test_no_body_breaks_anything(crawlers: list[Crawler], content_type: str, body: bytes) -> None:
     for address in ("/api/v1/bookings", "/api/v1/agents/enrol", "/sign-in", "/t/helix/people"):
         for one in crawlers:
@@ -299,11 +319,13 @@ def test_the_api_names_the_character_and_the_field(site: Site) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/api/", 404, "not_found"), ("GET", "/api/v2/bookings", 404, "not_found"),
+        ("GET", "/api/", 404, "not_found"),
+        ("GET", "/api/v2/bookings", 404, "not_found"),
         ("POST", "/api/v1/docs/", 405, "method_not_allowed"),
-        ("GET", "/api/v1/a%0Ab", 404, "not_found"), ("PATCH", "/api/v1/me", 405, None),
+        ("GET", "/api/v1/a%0Ab", 404, "not_found"),
+        ("PATCH", "/api/v1/me", 405, None),
     ],
-)  # fmt: skip
+)
 def test_every_error_of_the_api_is_a_problem(
     site: Site, method: str, path: str, status: int, code: str | None
 ) -> None:

@@ -49,9 +49,7 @@ def lead() -> Actor:
 def invite(lead: Actor, to: str = "Nora@Example.org") -> Invitation:
     with tenant_tx(lead.tenant_id):
         slug = Membership.objects.get(user_id=lead.user_id).project.slug  # type: ignore[union-attr]
-        return invitation_create(
-            actor=lead, to=to, role="researcher", project=slug, now=timezone.now()
-        )
+        return invitation_create(actor=lead, to=to, role="researcher", project=slug, now=timezone.now())
 
 
 def mailed() -> list[tuple[str, str]]:

@@ -20,16 +20,52 @@ from tests.web.frame.test_hostile_text import ALL, example, operations, paramete
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 NUMBERS = (
-    "9" * 40, "9" * 5_000, "9223372036854775807", "9223372036854775808", "2147483648", "32768",
-    "-1", "0", "00", "1.5", "1e3", "1e400", "NaN", "Infinity", "٣٤", "²", "१", "\uff11\uff12", "+1",
-    "1_0", "0x1f", " 1", "1\x00",
-)  # fmt: skip
+    "9" * 40,
+    "9" * 5_000,
+    "9223372036854775807",
+    "9223372036854775808",
+    "2147483648",
+    "32768",
+    "-1",
+    "0",
+    "00",
+    "1.5",
+    "1e3",
+    "1e400",
+    "NaN",
+    "Infinity",
+    "٣٤",
+    "²",
+    "१",
+    "\uff11\uff12",
+    "+1",
+    "1_0",
+    "0x1f",
+    " 1",
+    "1\x00",
+)
 """Forms of numbers that some reader of numbers takes, and that no column can hold."""
 AMOUNTS = [pytest.param(2, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.long)]
 OF_JSON = (
-    10**40, -(10**40), 2**63, 2**63 - 1, -(2**63) - 1, 2**31, 2**15, -1, 0, 1.5, 1e308, -0.0,
-    "9" * 40, "٣٤", "1e400", "-1", "NaN", "1\x00",
-)  # fmt: skip
+    10**40,
+    -(10**40),
+    2**63,
+    2**63 - 1,
+    -(2**63) - 1,
+    2**31,
+    2**15,
+    -1,
+    0,
+    1.5,
+    1e308,
+    -0.0,
+    "9" * 40,
+    "٣٤",
+    "1e400",
+    "-1",
+    "NaN",
+    "1\x00",
+)
 RAW_JSON = ("9" * 5_000, "1e999999999", "-1e-999999999", "0." + "1" * 5_000, "NaN", "-Infinity")
 """What `json` does not write itself."""
 
@@ -63,10 +99,18 @@ def names(site: Site) -> dict[str, str]:
     """Real names of what routes take."""
     booking = said(site.researcher.post("bookings", {"project": "folding", "request": "1 h100 1h"}))
     return {
-        "tenant": "helix", "slug": "folding", "name": "gpu-a1-01", "reference": booking["number"],
-        "number": "1", "budget_id": str(site.budget.id), "version": "1", "month": "2026-11",
-        "day": "2026-11-28", "index": "0", "username": "mara",
-    }  # fmt: skip
+        "tenant": "helix",
+        "slug": "folding",
+        "name": "gpu-a1-01",
+        "reference": booking["number"],
+        "number": "1",
+        "budget_id": str(site.budget.id),
+        "version": "1",
+        "month": "2026-11",
+        "day": "2026-11-28",
+        "index": "0",
+        "username": "mara",
+    }
 
 
 def nothing_broken(crawlers: list[Crawler], at_least: int) -> None:

@@ -121,9 +121,7 @@ def test_turning_it_on_signs_out_elsewhere_and_it_is_removed_with_a_code() -> No
     assert is_in(client)
     assert not is_in(elsewhere)
     chosen = "another horse, another battery"
-    client.post(
-        "/account", {"act": "password", "current": PASSWORD, "password": chosen, "again": chosen}
-    )
+    client.post("/account", {"act": "password", "current": PASSWORD, "password": chosen, "again": chosen})
     assert not is_in(client), "a new password takes the second factor again"
     form = {"username": user.username, "password": chosen}
     assert client.post("/sign-in", form)["Location"].startswith("/second-factor")

@@ -189,9 +189,14 @@ def test_a_pools_calendar_has_what_one_may_see_and_its_maintenance() -> None:
     a_booking(outsider, now=now, name="not my project")
     with as_system():
         Maintenance.objects.create(
-            node=node, starts=now, ends=now + timedelta(hours=2), drain_by=now, created=now,
-            reason="New fans", created_by=an_operator(),
-        )  # fmt: skip
+            node=node,
+            starts=now,
+            ends=now + timedelta(hours=2),
+            drain_by=now,
+            created=now,
+            reason="New fans",
+            created_by=an_operator(),
+        )
     found = events(made(member, "pool:h100"))
     assert set(found) == {"mine: 1 × H100", f"Maintenance of {node.name}"}
     assert found[f"Maintenance of {node.name}"]["DESCRIPTION"] == "New fans"
@@ -204,9 +209,12 @@ def test_maintenance_that_moves_or_ends_is_the_same_entry_and_newer() -> None:
     operator = an_operator()
     begins = now + timedelta(days=2)
     terms = MaintenanceTerms(
-        begins, begins + timedelta(hours=2), "New fans", node=node.name,
+        begins,
+        begins + timedelta(hours=2),
+        "New fans",
+        node=node.name,
         repeat=recurrence_read("FREQ=DAILY;COUNT=2"),
-    )  # fmt: skip
+    )
     with operator_tx():
         row = maintenance_plan(operator=operator, terms=terms, now=now)
     path = made(a_member(a_project()), "pool:h100")
@@ -256,8 +264,9 @@ def test_a_booking_that_moves_without_an_event_is_newer() -> None:
     later = booking.planned_starts + timedelta(hours=3)
     with as_system(), transaction.atomic():
         at = now + timedelta(minutes=5)
-        booking_change(booking_lock(booking.id), now=at, planned_starts=later,
-                       planned_ends=later + timedelta(hours=6))  # fmt: skip
+        booking_change(
+            booking_lock(booking.id), now=at, planned_starts=later, planned_ends=later + timedelta(hours=6)
+        )
     (moved,) = events(path).values()
     assert moved.start == later
     assert before["DTSTAMP"].dt < moved["DTSTAMP"].dt == now + timedelta(minutes=5)
@@ -335,11 +344,13 @@ def test_nobody_hoards_calendars_and_what_there_is_not_has_none() -> None:
     with as_system():
         CalendarFeed.objects.bulk_create(
             CalendarFeed(
-                tenant=member.tenant, owner=member.user, digest=bytes([n] * 32),
+                tenant=member.tenant,
+                owner=member.user,
+                digest=bytes([n] * 32),
                 created=timezone.now(),
             )
             for n in range(20)
-        )  # fmt: skip
+        )
     client = signed_in(member)
     assert client.post(page_of(member), {"act": "make", "what": "mine"}).status_code == 422
     assert client.post(page_of(member), {"act": "make", "what": "pool:b300"}).status_code == 422

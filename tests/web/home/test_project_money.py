@@ -43,9 +43,7 @@ def test_a_budget_that_runs_out_has_proposals_that_act(site: Site) -> None:
         actor = site.actor("lead")
         found = {each.title: each for each in remedies_of(project, money, actor, now)}
         assert remedies_of(project, replace(money, forecast=lasts), actor, now) == ()
-        assert list(remedies_of(project, money, site.actor("viewer"), now)) == [
-            found["Ask for more"]
-        ]
+        assert list(remedies_of(project, money, site.actor("viewer"), now)) == [found["Ask for more"]]
     half = found[f"Make {booking.label} half as long"]
     assert half.sentence == "It saves €1.50."
     assert half.href.endswith(f"/{made['number']}/change?grow=-3600")
@@ -70,10 +68,17 @@ def test_unused_time_of_the_last_days_is_on_the_page(site: Site) -> None:
         place = an_allocation(booking, Gpu.objects.order_by("id")[0], state="active")
         for number, busy in enumerate((80.0, 1.0, 0.0, 0.0)):
             GpuUse.objects.create(
-                gpu_id=place.gpu_id, tenant_id=place.tenant_id, allocation_id=place.id, slot=None,
-                at=timezone.now() - timedelta(minutes=5 * number + 5), seconds=300, measured=300,
-                busy_avg=busy, processes_max=1, energy_mj=None,
-            )  # fmt: skip
+                gpu_id=place.gpu_id,
+                tenant_id=place.tenant_id,
+                allocation_id=place.id,
+                slot=None,
+                at=timezone.now() - timedelta(minutes=5 * number + 5),
+                seconds=300,
+                measured=300,
+                busy_avg=busy,
+                processes_max=1,
+                energy_mj=None,
+            )
     shown = client.get(PAGE).content.decode()
     assert "Reserved but unused" in shown
     assert "75 % of" in shown

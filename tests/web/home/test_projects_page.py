@@ -73,21 +73,17 @@ def _charge(member: Membership, amount: str, at: datetime, tier: str = "standard
             ends=at + timedelta(hours=1),
             now=at,
         )
-        hold_settle(
-            tenant_id=booking.tenant_id, reference=booking.id, amount=Decimal(amount), now=at
-        )
+        hold_settle(tenant_id=booking.tenant_id, reference=booking.id, amount=Decimal(amount), now=at)
 
 
 def test_six_days_of_charges_make_no_forecast() -> None:
-    assert forecast_of(
-        effect=_effect("1000", "60"), recent=[Decimal(10)] * 6, today=date(2026, 11, 17)
-    ) is None  # fmt: skip
+    assert (
+        forecast_of(effect=_effect("1000", "60"), recent=[Decimal(10)] * 6, today=date(2026, 11, 17)) is None
+    )
 
 
 def test_an_even_pace_is_forecast_exactly() -> None:
-    found = forecast_of(
-        effect=_effect("1000", "160"), recent=[Decimal(10)] * 7, today=date(2026, 11, 17)
-    )
+    found = forecast_of(effect=_effect("1000", "160"), recent=[Decimal(10)] * 7, today=date(2026, 11, 17))
     assert found is not None
     assert found.spend == found.low == found.high == 300
     assert found.runs_out is None
@@ -155,16 +151,12 @@ def test_without_a_limit_of_its_own_the_tenants_limit_is_named() -> None:
     assert bar.note == "tenant limit, your tenant uses 1"
 
 
-@pytest.mark.parametrize(
-    ("units", "text"), [(56_000, "1"), (24_000, "0.429"), (0, "0"), (560_000, "10")]
-)
+@pytest.mark.parametrize(("units", "text"), [(56_000, "1"), (24_000, "0.429"), (0, "0"), (560_000, "10")])
 def test_units_are_shown_as_gpus(units: int, text: str) -> None:
     assert gpus_text(units) == text
 
 
-@pytest.mark.parametrize(
-    ("role", "sees"), [(Role.RESEARCHER, True), (Role.LEAD, True), (Role.VIEWER, False)]
-)
+@pytest.mark.parametrize(("role", "sees"), [(Role.RESEARCHER, True), (Role.LEAD, True), (Role.VIEWER, False)])
 def test_viewers_see_the_budget_but_not_who_spent_it(
     client: Client,
     role: str,
@@ -249,9 +241,7 @@ def test_the_start_of_a_waiting_booking_is_worded_by_its_strength() -> None:
     project, now = a_project(), timezone.now()
     member = a_member(project)
     for name, strength in (("sure", "guaranteed"), ("soft", "expected")):
-        booking = a_booking(
-            member, now=now, state=State.QUEUED, name=name, starts_in=timedelta(days=2)
-        )
+        booking = a_booking(member, now=now, state=State.QUEUED, name=name, starts_in=timedelta(days=2))
         with as_system():
             Booking.objects.filter(id=booking.id).update(planned_strength=strength)
     client = Client()

@@ -101,9 +101,7 @@ def test_enter_opens_a_number_and_quotes_a_request(text: str, target: str) -> No
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    "text", ["", "\x00", "%", "_", "a\x00b", "' or 1=1 --", "x" * 5000, "9" * 30]
-)
+@pytest.mark.parametrize("text", ["", "\x00", "%", "_", "a\x00b", "' or 1=1 --", "x" * 5000, "9" * 30])
 def test_hostile_words_find_nothing_and_break_nothing(text: str) -> None:
     mine = a_member(a_project(name="Plain", slug="plain"))
     a_booking(mine, now=timezone.now(), name="plain")
@@ -127,9 +125,7 @@ def test_a_search_among_many_reads_the_narrow_index_alone(real_db: Servers) -> N
             cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
         for text in ("needle", "nowhere"):
             rows = (
-                bookings_visible(actor)
-                .filter(booking_search_condition(actor, text))
-                .order_by("-submitted")
+                bookings_visible(actor).filter(booking_search_condition(actor, text)).order_by("-submitted")
             )
             plan = rows.values_list("id", flat=True)[:6].explain()
             assert "Index Only Scan using booking_search" in plan, plan

@@ -46,9 +46,15 @@ class Hostile:
         """The claims of a valid ID token for the attempt; None removes one."""
         now = int(time.time())
         claims: dict[str, Any] = {
-            "iss": self.issuer, "aud": "portal", "sub": "mara", "iat": now, "exp": now + 300,
-            "nonce": parse_qs(urlsplit(way).query)["nonce"][0], "groups": ["gpu-users"], **changed,
-        }  # fmt: skip
+            "iss": self.issuer,
+            "aud": "portal",
+            "sub": "mara",
+            "iat": now,
+            "exp": now + 300,
+            "nonce": parse_qs(urlsplit(way).query)["nonce"][0],
+            "groups": ["gpu-users"],
+            **changed,
+        }
         return {name: value for name, value in claims.items() if value is not None}
 
     def gives(self, token: object, keys: object = PUBLIC, **more: object) -> None:

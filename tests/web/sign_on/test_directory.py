@@ -41,9 +41,12 @@ def token_for(admin: User, slug: str) -> str:
 
 def call(token: str, method: str, path: str = USERS, body: object = None) -> Any:  # noqa: ANN401
     answer: Any = Client().generic(
-        method, path, json.dumps(body) if body is not None else "",
-        content_type="application/scim+json", headers={"Authorization": f"Bearer {token}"},
-    )  # fmt: skip
+        method,
+        path,
+        json.dumps(body) if body is not None else "",
+        content_type="application/scim+json",
+        headers={"Authorization": f"Bearer {token}"},
+    )
     is_json = "json" in answer.headers.get("Content-Type", "")
     answer.said = json.loads(answer.content) if is_json else None
     return answer
@@ -146,9 +149,14 @@ def a_mapping(tenant: Tenant, project: Project) -> SignOnProvider:
     """A provider, with a group that leads the project and one that administers the tenant."""
     with as_system():
         provider = SignOnProvider.objects.create(
-            tenant=tenant, issuer="https://id.example", client_id="x", sealed_secret="x",
-            endpoints={}, checked=timezone.now(), is_on=True,
-        )  # fmt: skip
+            tenant=tenant,
+            issuer="https://id.example",
+            client_id="x",
+            sealed_secret="x",
+            endpoints={},
+            checked=timezone.now(),
+            is_on=True,
+        )
         SignOnGroup.objects.create(tenant=tenant, group="lab", project=project, role=Role.LEAD)
         SignOnGroup.objects.create(tenant=tenant, group="chiefs", role=Role.TENANT_ADMIN)
     return provider
@@ -255,9 +263,7 @@ def test_admins_disable_and_enable_people_on_their_page() -> None:
     form = {"act": "disable", "username": member.username}
     assert b"Their roles stay" in client.post("/t/helix/people", form).content, "it asks first"
     sure = {**form, "sure": "1"}
-    assert (
-        client.post("/t/helix/people", {**sure, "username": outsider.username}).status_code == 404
-    )
+    assert client.post("/t/helix/people", {**sure, "username": outsider.username}).status_code == 404
     assert theirs.post("/t/helix/people", sure).status_code == 404
     assert client.post("/t/helix/people", sure).status_code == 302
     assert theirs.get("/t/helix/").status_code == 404

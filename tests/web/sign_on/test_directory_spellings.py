@@ -157,17 +157,13 @@ def test_what_cannot_be_applied_is_an_error_and_changes_nothing(
     ],
     ids=str,
 )
-def test_a_put_that_cannot_be_applied_changes_nothing(
-    directory: Directory, body: dict[str, object]
-) -> None:
+def test_a_put_that_cannot_be_applied_changes_nothing(directory: Directory, body: dict[str, object]) -> None:
     assert directory.send("PUT", ADA, body).status_code == 400
     assert directory.active()
 
 
 @pytest.mark.parametrize("operations", [None, [], {}, [7], [{}] * 101], ids=str)
-def test_a_patch_without_sensible_operations_is_an_error(
-    directory: Directory, operations: object
-) -> None:
+def test_a_patch_without_sensible_operations_is_an_error(directory: Directory, operations: object) -> None:
     answer = directory.send("PATCH", ADA, {"Operations": operations})
     assert answer.status_code == 400, answer.content
     key = {"operations": [{"op": "replace", "path": "active", "value": False}]}
@@ -275,9 +271,7 @@ def test_a_patch_of_a_group_that_cannot_be_applied_changes_nothing(
     assert directory.send("GET", lab).said["displayName"] == "lab"
 
 
-def test_a_group_that_okta_renames_and_a_put_in_other_spellings(
-    directory: Directory, lab: str
-) -> None:
+def test_a_group_that_okta_renames_and_a_put_in_other_spellings(directory: Directory, lab: str) -> None:
     key = lab.rpartition("/")[2]
     renamed = directory.patch(lab, {"op": "replace", "value": {"id": key, "displayName": "x"}})
     assert renamed.said["displayName"] == "x"

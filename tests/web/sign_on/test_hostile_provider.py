@@ -248,9 +248,7 @@ def test_changed_keys_count_at_once_and_old_ones_no_more(hostile: Hostile) -> No
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", ["/token", "/jwks"])
 @pytest.mark.parametrize("drips", ["head", "body"])
-def test_a_provider_that_drips_holds_no_thread_for_long(
-    hostile: Hostile, path: str, drips: str
-) -> None:
+def test_a_provider_that_drips_holds_no_thread_for_long(hostile: Hostile, path: str, drips: str) -> None:
     """Each byte comes in time, all of them would take minutes."""
     a_hostile_site(hostile)
     began = time.monotonic()
@@ -261,9 +259,7 @@ def test_a_provider_that_drips_holds_no_thread_for_long(
     assert time.monotonic() - began < 3 * SECONDS
 
 
-def test_a_code_is_exchanged_once_also_at_the_same_moment(
-    real_db: Servers, hostile: Hostile
-) -> None:
+def test_a_code_is_exchanged_once_also_at_the_same_moment(real_db: Servers, hostile: Hostile) -> None:
     a_hostile_site(hostile)
     browser = Client()
     way = sent_to(browser, "helix")
@@ -306,9 +302,7 @@ def test_a_token_for_one_tenant_opens_no_other(hostile: Hostile) -> None:
             SignOnProvider.objects.filter(tenant__slug="helix").update(**change)
         assert browser.get(back(ours)).status_code in (404, 422), change
         with as_owner():
-            SignOnProvider.objects.filter(tenant__slug="helix").update(
-                is_on=True, issuer=hostile.issuer
-            )
+            SignOnProvider.objects.filter(tenant__slug="helix").update(is_on=True, issuer=hostile.issuer)
     with as_system():
         assert not SignOnIdentity.objects.exists()
 
@@ -332,9 +326,12 @@ DISCOVERIES: dict[str, dict[str, object]] = {
 def test_no_lie_of_a_discovery_document_is_stored(hostile: Hostile) -> None:
     site, url = a_hostile_site(hostile), hostile.issuer
     right: dict[str, object] = {
-        "issuer": url, "authorization_endpoint": f"{url}/authorize", "jwks_uri": f"{url}/jwks",
-        "token_endpoint": f"{url}/token", "code_challenge_methods_supported": ["S256"],
-    }  # fmt: skip
+        "issuer": url,
+        "authorization_endpoint": f"{url}/authorize",
+        "jwks_uri": f"{url}/jwks",
+        "token_endpoint": f"{url}/token",
+        "code_challenge_methods_supported": ["S256"],
+    }
     hostile.says["/jwks"] = Answer(PUBLIC)
     form = {"act": "save", "issuer": url, "client_id": "portal", "groups_claim": "groups"}
     found = "/.well-known/openid-configuration"

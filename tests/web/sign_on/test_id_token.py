@@ -69,9 +69,7 @@ def test_a_valid_token_is_read() -> None:
         *[({name: None}, f"lacks {name}") for name in ("aud", "iss", "nonce", "exp", "iat", "sub")],
     ],
 )
-def test_wrong_audience_issuer_nonce_and_clock_are_refused(
-    change: dict[str, Any], why: str
-) -> None:
+def test_wrong_audience_issuer_nonce_and_clock_are_refused(change: dict[str, Any], why: str) -> None:
     claims = {name: value for name, value in {**VALID, **change}.items() if value is not None}
     with pytest.raises(ProviderFault, match=why):
         read(signed(claims))

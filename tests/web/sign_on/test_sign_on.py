@@ -457,9 +457,7 @@ def test_a_verified_address_of_userinfo_gets_mail_and_opens_nothing(provider: Pr
     user = person_of("mara-9")
     assert user.email == "", "it would open invitations of other tenants"
     with as_system():
-        assert provider_addresses([(site.tenant.id, user.pk)]) == {
-            (site.tenant.id, user.pk): address
-        }
+        assert provider_addresses([(site.tenant.id, user.pk)]) == {(site.tenant.id, user.pk): address}
         assert provider_addresses([(a_tenant("orbit").id, user.pk)]) == {}
     provider.person("mara-9", email=address, email_verified=False, groups=groups)
     sign_in_by(provider, Client(), "helix", "mara-9")

@@ -53,14 +53,10 @@ def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(operator
     # GPUs keep their name; a model without any may be changed.
     terms = {"product_name": "NVIDIA L4", "gpu_class": "l4", "memory_mb": "81559"}
     sent = {"act": "model-set", "slug": "l4", "switch_seconds": "700", **terms}
-    assert re.search(
-        r'id="model-l4-switch_seconds"[^>]*aria-invalid="true"', refused(operator, sent)
-    )
+    assert re.search(r'id="model-l4-switch_seconds"[^>]*aria-invalid="true"', refused(operator, sent))
     sent = {"act": "model-name", "by_hand": "1", "slug": "x", **terms, "gpu_class": "NO"}
     assert re.search(r'id="new-model-gpu_class"[^>]*aria-invalid="true"', refused(operator, sent))
-    assert "is in use by 1 model and 1 GPU" in refused(
-        operator, {"act": "class-remove", "slug": "l4"}
-    )
+    assert "is in use by 1 model and 1 GPU" in refused(operator, {"act": "class-remove", "slug": "l4"})
     operator.post(URL, {"act": "class-set", "is_new": "1", "slug": "l5", "label": "L5"})
     assert operator.post(URL, {"act": "class-remove", "slug": "l5"}).status_code == 302
     with as_system():

@@ -85,9 +85,7 @@ class TestPage:
         client.force_login(a_tenant_admin(tenant).user)
         assert "No labs" in _text(client.get(PAGE).content)
         self.post(client, act="create", name="Robotics", slug="robotics")
-        assert "Vision is in Robotics" in self.post(
-            client, act="move", project="vision", lab="robotics"
-        )
+        assert "Vision is in Robotics" in self.post(client, act="move", project="vision", lab="robotics")
         share = {
             "lab": "robotics",
             "gpu_class": "h100",
@@ -102,15 +100,20 @@ class TestPage:
         page = self.post(client, act="quota", **{**share, "guaranteed": "4"})
         assert "Robotics: 4 H100 guaranteed" in page
         assert "Robotics 4 guaranteed 0 in use Vision no quota of its own 0 in use" in page
-        page = self.post(
-            client, act="person", project="vision", username="", gpu_class="h100", limit="2"
-        )
+        page = self.post(client, act="person", project="vision", username="", gpu_class="h100", limit="2")
         assert "Everybody else Vision H100 2" in page
         today = datetime.now(UTC).date()
         page = self.post(
-            client, act="window", owner="lab:robotics", gpu_class="h100", at_most="1",
-            first_day="", last_day=str(today + timedelta(days=3)), first_hour="0", end_hour="24",
-        )  # fmt: skip
+            client,
+            act="window",
+            owner="lab:robotics",
+            gpu_class="h100",
+            at_most="1",
+            first_day="",
+            last_day=str(today + timedelta(days=3)),
+            first_hour="0",
+            end_hour="24",
+        )
         assert "Robotics 4 guaranteed, limit 1 now" in page
         self.limit_of_a_person(client)
         with as_system():
@@ -151,9 +154,15 @@ class TestPage:
         with as_system():
             person = a_member(Project.objects.get(slug="vision"), user=a_user("kim")).user
         page = self.post(
-            client, act="window", owner="", username=person.username, gpu_class="h100",
-            at_most="3", first_hour="22", end_hour="6",
-        )  # fmt: skip
+            client,
+            act="window",
+            owner="",
+            username=person.username,
+            gpu_class="h100",
+            at_most="3",
+            first_hour="22",
+            end_hour="6",
+        )
         assert "kim in The whole organisation H100 3 every day, 22:00–06:00" in page
         with as_system():
             row = QuotaWindow.objects.get(user=person)
@@ -173,9 +182,7 @@ class TestPage:
             form = {"act": "window", "owner": "project:vision", "gpu_class": "h100", "at_most": "1"}
             assert client.post(PAGE, {**form, **wrong}).status_code == 422, wrong
 
-    def test_a_lab_lead_sees_the_labs_projects_and_nobody_elses(
-        self, client: Client, tenant: Tenant
-    ) -> None:
+    def test_a_lab_lead_sees_the_labs_projects_and_nobody_elses(self, client: Client, tenant: Tenant) -> None:
         person = a_member(a_project(tenant, "other"), user=a_user("lena")).user
         client.force_login(person)
         assert "Vision" not in _text(client.get(PAGE).content)
@@ -190,18 +197,14 @@ class TestPage:
         self.post(client, act="person", project="vision", username="", gpu_class="h100", limit="2")
         with as_system():
             assert PersonQuota.objects.get().limit_units == 2 * GPU
-            LabQuota.objects.create(
-                tenant=tenant, lab=lab, gpu_class_id="h100", guaranteed_units=4 * GPU
-            )
+            LabQuota.objects.create(tenant=tenant, lab=lab, gpu_class_id="h100", guaranteed_units=4 * GPU)
         html = client.get("/t/own/quotas").content.decode()
         assert ('id="guaranteed-h100-vision"' in html, 'id="guaranteed-h100-other"' in html) == (
             True,
             False,
         )
         share = {"act": "set", "gpu_class": "h100", "borrow": "", "lend": ""}
-        kept = client.post(
-            "/t/own/quotas", {**share, "project": "vision", "guaranteed": "3"}, follow=True
-        )
+        kept = client.post("/t/own/quotas", {**share, "project": "vision", "guaranteed": "3"}, follow=True)
         assert "Vision: 3 guaranteed" in _text(kept.content)
         over = client.post("/t/own/quotas", {**share, "project": "vision", "guaranteed": "5"})
         assert over.status_code == 422

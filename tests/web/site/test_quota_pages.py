@@ -76,9 +76,7 @@ def test_the_page_says_for_how_long_a_tier_that_is_never_paused_borrows(
     assert "borrow for a limited time: Standard for at most 4 h." in page
 
 
-def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(
-    admin: Client, tenant: Tenant
-) -> None:
+def test_too_large_a_share_says_by_how_much_and_keeps_what_was_typed(admin: Client, tenant: Tenant) -> None:
     a_project(tenant, "vision")
     a_quota(tenant, guaranteed=8)
     form = SHARE | {"guaranteed": "9", "borrow": "1"}
@@ -109,9 +107,7 @@ def test_another_tenants_project_gets_no_share(admin: Client, tenant: Tenant) ->
 
 
 @pytest.mark.parametrize("role", ["viewer", "researcher", "lead"])
-def test_members_read_their_share_and_may_not_change_it(
-    client: Client, tenant: Tenant, role: str
-) -> None:
+def test_members_read_their_share_and_may_not_change_it(client: Client, tenant: Tenant, role: str) -> None:
     project = a_project(tenant, "vision", name="Vision")
     a_project(tenant, name="Secret project")
     a_quota(tenant, guaranteed=8)
@@ -177,9 +173,17 @@ def test_a_weight_and_a_cap_are_set_and_the_share_stays(admin: Client, tenant: T
 
 @pytest.mark.parametrize(
     ("field", "text"),
-    [("weight", ""), ("weight", "1001"), ("weight", "-1"), ("cap_gpu_hours", "1.5"),
-     ("cap_gpu_hours", ""), ("cap_days", "32"), ("cap_days", "٣"), ("cap_carries", "1")],
-)  # fmt: skip
+    [
+        ("weight", ""),
+        ("weight", "1001"),
+        ("weight", "-1"),
+        ("cap_gpu_hours", "1.5"),
+        ("cap_gpu_hours", ""),
+        ("cap_days", "32"),
+        ("cap_days", "٣"),
+        ("cap_carries", "1"),
+    ],
+)
 def test_a_weight_or_cap_that_makes_no_sense_changes_nothing(
     admin: Client, tenant: Tenant, field: str, text: str
 ) -> None:
@@ -211,9 +215,7 @@ def test_members_read_a_cap_and_may_not_change_it(client: Client, tenant: Tenant
     assert client.post("/t/own/quotas", MORE).status_code == 403
 
 
-def test_an_operator_caps_a_tenant_and_the_tenant_reads_it(
-    operator: Client, tenant: Tenant
-) -> None:
+def test_an_operator_caps_a_tenant_and_the_tenant_reads_it(operator: Client, tenant: Tenant) -> None:
     project = _vision(tenant)
     form = MORE | {"tenant": str(tenant.id), "cap_days": "", "cap_carries": "1"}
     assert operator.post("/ops/quotas", form).status_code == 302

@@ -42,9 +42,7 @@ def test_it_outlives_the_person_who_made_it_and_its_bookings_name_it(site: Site)
     lead = browser_of(site, "lead")
     assert PAGES in lead.get("/t/helix/settings").content.decode()
     one = lead.post(PAGES, NEW)["Location"]
-    token = token_in(
-        lead.post(one, {"act": "token", "name": "r1", "days": "9", "scope": ["book", "read"]})
-    )
+    token = token_in(lead.post(one, {"act": "token", "name": "r1", "days": "9", "scope": ["book", "read"]}))
     assert token not in lead.get(one).content.decode()
     robot = Api(token)
     me = said(robot.get("me"))
@@ -97,8 +95,12 @@ def test_tokens_are_replaced_with_an_overlap_and_closing_ends_all(site: Site) ->
 def test_every_role_gets_what_it_may(site: Site) -> None:
     body = {"name": "CI", "project": "folding"}
     for who, status in [
-        ("viewer", 403), ("researcher", 403), ("outsider", 422), ("lead", 201), ("admin", 201),
-    ]:  # fmt: skip
+        ("viewer", 403),
+        ("researcher", 403),
+        ("outsider", 422),
+        ("lead", 201),
+        ("admin", 201),
+    ]:
         api: Api = getattr(site, who)
         assert api.post("service-accounts", body).status_code == status, who
     neighbour = Api(a_token(actor_now(a_member(site.hidden, "lead").user_id, "helix")))

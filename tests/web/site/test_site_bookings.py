@@ -127,9 +127,13 @@ def test_operators_see_what_each_tenant_has_and_uses(two: Two) -> None:
         hour = timedelta(hours=1)
         an_allocation(two.foreign, Gpu.objects.all()[0], starts=now - hour, ends=now + hour)
         AuditEntry.objects.create(
-            tenant=tenant, at=now + hour, actor_id=two.foreign.owner_id, action="booking.request",
-            object_kind="booking", object_id="1",
-        )  # fmt: skip
+            tenant=tenant,
+            at=now + hour,
+            actor_id=two.foreign.owner_id,
+            action="booking.request",
+            object_kind="booking",
+            object_id="1",
+        )
         AuditEntry.objects.create(
             tenant=tenant, at=now + 2 * hour, action="node.lost", object_kind="node", object_id="1"
         )
@@ -166,10 +170,7 @@ def test_a_quota_that_is_in_use_is_lowered_only_after_a_question(two: Two) -> No
     with as_system():
         quota.refresh_from_db()
     assert quota.guaranteed_units == 3 * 56_000
-    assert (
-        two.operator.post("/ops/quotas", form | {"guaranteed": "4", "borrow": ""}).status_code
-        == 302
-    )
+    assert two.operator.post("/ops/quotas", form | {"guaranteed": "4", "borrow": ""}).status_code == 302
     assert two.operator.post("/ops/quotas", less | {"sure": "1"}).status_code == 302
     with as_system():
         quota.refresh_from_db()
@@ -181,9 +182,12 @@ def test_a_message_reaches_the_owners_of_open_bookings_once(two: Two, settings: 
     chosen = [str(each.id) for each in (two.own, two.foreign, two.over)]
     form = {"act": "message", "booking": chosen, "text": MESSAGE}
     faults: tuple[dict[str, Any], ...] = (
-        {"text": " "}, {"text": "x" * 201}, {"booking": []}, {"booking": [str(uuid4())]},
+        {"text": " "},
+        {"text": "x" * 201},
+        {"booking": []},
+        {"booking": [str(uuid4())]},
         {"booking": [str(uuid4()) for _ in range(201)]},
-    )  # fmt: skip
+    )
     for bad in faults:
         refused = two.operator.post(PAGE, form | bad)
         assert refused.status_code == 422

@@ -65,9 +65,7 @@ def test_a_card_compares_time_cost_and_use_of_the_same_work(operator: Client) ->
         prices = {("h100", "standard"): Decimal(4), ("a100", "standard"): Decimal(1)}
         price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
         for name, thousandths in (("h100", 1000), ("a100", 400)):
-            WorkSpeed.objects.create(
-                workload="training", gpu_class_id=name, thousandths=thousandths
-            )
+            WorkSpeed.objects.create(workload="training", gpu_class_id=name, thousandths=thousandths)
     booking = a_booking(member, now=now)
     with as_system():
         Booking.objects.filter(id=booking.id).update(

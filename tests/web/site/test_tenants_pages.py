@@ -163,9 +163,7 @@ def test_a_project_is_closed_when_it_was_said_for_how_many(admin: Client, tenant
         assert not Project.objects.get().is_open
 
 
-def test_a_tenant_is_closed_only_when_its_losses_were_said(
-    operator: Client, tenant: Tenant
-) -> None:
+def test_a_tenant_is_closed_only_when_its_losses_were_said(operator: Client, tenant: Tenant) -> None:
     a_tenant_admin(tenant)
     a_member(a_project(tenant))
     form = {"act": "close", "tenant": str(tenant.id)}
@@ -319,9 +317,7 @@ def test_an_operator_makes_a_tier_that_all_can_read(operator: Client, tenant: Te
         ("slug", "A B"),
     ],
 )
-def test_a_tier_that_makes_no_sense_comes_back_as_typed(
-    operator: Client, field: str, text: str
-) -> None:
+def test_a_tier_that_makes_no_sense_comes_back_as_typed(operator: Client, field: str, text: str) -> None:
     answer = operator.post("/ops/tiers", {**TIER, field: text})
     assert answer.status_code == 422
     assert "Runs while others sleep." in answer.content.decode()
@@ -364,9 +360,7 @@ def test_a_tier_page_takes_no_changes_from_members(client: Client, tenant: Tenan
 def test_a_token_is_shown_once_and_works(client: Client, tenant: Tenant) -> None:
     member = a_member(a_project(tenant))
     client.force_login(member.user)
-    answer = client.post(
-        "/t/own/settings", {"act": "token", "name": "CI", "days": "30", "scope": ["read"]}
-    )
+    answer = client.post("/t/own/settings", {"act": "token", "name": "CI", "days": "30", "scope": ["read"]})
     assert answer.status_code == 200
     (clear,) = set(re.findall(r"gpup_pat_[0-9A-Za-z]{38}", answer.content.decode()))
     holder = token_verify(clear, now=timezone.now())
@@ -396,9 +390,7 @@ def test_a_token_is_shown_once_and_works(client: Client, tenant: Tenant) -> None
 @pytest.mark.parametrize(
     ("name", "days"), [("", "30"), ("CI", "0"), ("CI", "366"), ("CI", "x"), ("C\x00I", "30")]
 )
-def test_a_senseless_token_is_not_made(
-    client: Client, tenant: Tenant, name: str, days: str
-) -> None:
+def test_a_senseless_token_is_not_made(client: Client, tenant: Tenant, name: str, days: str) -> None:
     client.force_login(a_member(a_project(tenant)).user)
     form = {"act": "token", "name": name, "days": days, "scope": "read"}
     assert client.post("/t/own/settings", form).status_code == 422
@@ -406,15 +398,11 @@ def test_a_senseless_token_is_not_made(
         assert not ApiToken.objects.exists()
 
 
-def test_another_persons_token_is_not_there_but_an_admins_to_end(
-    client: Client, tenant: Tenant
-) -> None:
+def test_another_persons_token_is_not_there_but_an_admins_to_end(client: Client, tenant: Tenant) -> None:
     project = a_project(tenant)
     owner, colleague, boss = a_member(project), a_member(project), a_tenant_admin(tenant)
     client.force_login(owner.user)
-    client.post(
-        "/t/own/settings", {"act": "token", "name": "Robot 7", "days": "30", "scope": "read"}
-    )
+    client.post("/t/own/settings", {"act": "token", "name": "Robot 7", "days": "30", "scope": "read"})
     with tenant_tx(tenant.id):
         token = ApiToken.objects.get()
     form = {"act": "revoke", "token": str(token.id)}

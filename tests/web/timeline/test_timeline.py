@@ -36,9 +36,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 def _read(member: Membership, window: Window = WINDOW) -> Timeline:
     with tenant_tx(member.tenant_id):
         free = free_times_read(is_operator=False, since=window.starts, until=window.ends, now=NOW)
-        return timeline_read(
-            actor=an_actor(member), window=window, gpu_class="", now=NOW, free=free.by_gpu
-        )
+        return timeline_read(actor=an_actor(member), window=window, gpu_class="", now=NOW, free=free.by_gpu)
 
 
 def _look(free: timedelta | None = None) -> ViewOptions:
@@ -90,10 +88,7 @@ def test_own_and_project_bookings_are_told_apart_and_open_their_page() -> None:
     assert bars["own"].css == "bar mine"
     assert bars["theirs"].css == "bar proj"
     assert bars["own"].href == f"/t/x/bookings/{own.label}"
-    assert (
-        "own until 15:00, yours, Standard, GPU 0 on gpu-a1-01, today 09:00 – 15:00"
-        in bars["own"].name
-    )
+    assert "own until 15:00, yours, Standard, GPU 0 on gpu-a1-01, today 09:00 – 15:00" in bars["own"].name
 
 
 def test_what_can_be_paused_is_hatched() -> None:
@@ -155,9 +150,7 @@ def test_hardware_out_of_service_says_why_and_counts_as_not_free() -> None:
 def test_free_counts_are_whole_gpus_for_the_whole_column_and_the_past_has_none() -> None:
     mine = a_member(a_project())
     first, _ = a_node(now=NOW, gpus=2).gpus.all()
-    booking = a_booking(
-        mine, now=NOW, profile="1g.10gb", hours=1, starts_in=timedelta(hours=1, minutes=30)
-    )
+    booking = a_booking(mine, now=NOW, profile="1g.10gb", hours=1, starts_in=timedelta(hours=1, minutes=30))
     a_place(booking, first, profile="1g.10gb", start=0)
     cells = [cell.text for cell in _rows(mine)["gpu-a1-01/h100"].cells]
     assert cells[:8] == ["", "", "", "2", "1", "1", "2", "2"]
@@ -197,9 +190,7 @@ def test_an_own_waiting_booking_is_drawn_by_name_where_it_should_come_to_lie() -
     hidden = a_member(a_project(mine.tenant))
     first, second = a_node(now=NOW, gpus=2).gpus.all()
     for member, gpu in ((mine, first), (hidden, second)):
-        booking = a_booking(
-            member, now=NOW, state=State.QUEUED, name="later", starts_in=timedelta(hours=1)
-        )
+        booking = a_booking(member, now=NOW, state=State.QUEUED, name="later", starts_in=timedelta(hours=1))
         place = {"gpu": str(gpu.id), "profile": None, "start": 0, "size": 8}
         with as_system():
             Booking.objects.filter(id=booking.id).update(planned_places=[place])
@@ -251,9 +242,7 @@ def test_the_list_has_the_same_bookings_and_offers_the_free_time() -> None:
         (1, "today 10:05 – tomorrow 07:00"),
         (1, "today 13:00 – tomorrow 07:00"),
     ]
-    assert rows[1].book.endswith(
-        "1%20h100%20from%202026-11-17%2013%3A00%20to%202026-11-18%2007%3A00"
-    )
+    assert rows[1].book.endswith("1%20h100%20from%202026-11-17%2013%3A00%20to%202026-11-18%2007%3A00")
 
 
 def test_hours_are_the_readers_on_the_night_when_clocks_go_back() -> None:
@@ -376,9 +365,7 @@ def test_slot_rows_are_open_while_there_are_slices_and_one_bar_stands_for_later_
     assert (bar.title, bar.css.split(), bar.height) == ("2 slices", ["bar", "mine", "sum"], 24)
     with as_system():
         places = [{"gpu": str(second.id), "profile": "1g.10gb", "start": 5, "size": 1}] * 2
-        waiting = a_booking(
-            mine, now=NOW, state=State.QUEUED, hours=60, starts_in=timedelta(days=8)
-        )
+        waiting = a_booking(mine, now=NOW, state=State.QUEUED, hours=60, starts_in=timedelta(days=8))
         Booking.objects.filter(id=waiting.id).update(planned_places=places)
     planned = _fortnight(mine)["gpu-a1-01/1"].bars[-1]
     assert (planned.title, planned.css.split()) == ("2 slices", ["bar", "plan", "sum"])

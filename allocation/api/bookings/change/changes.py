@@ -29,21 +29,33 @@ from tenants.platform.rest.fields import Duration, Flag, Instant, Money, Strict,
 
 IF_MATCH = (
     OpenApiParameter(
-        "If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, required=True,
+        "If-Match",
+        OpenApiTypes.STR,
+        OpenApiParameter.HEADER,
+        required=True,
         description="The ETag of the booking that you have seen, or `*`.",
     ),
-)  # fmt: skip
+)
 DRY_RUN = (
     OpenApiParameter(
-        "Prefer", OpenApiTypes.STR, OpenApiParameter.HEADER,
+        "Prefer",
+        OpenApiTypes.STR,
+        OpenApiParameter.HEADER,
         description="`dry-run` writes nothing and answers with what it would cost.",
     ),
-)  # fmt: skip
+)
 # A compressed answer has a weak ETag. It names the same revision.
 _REVISION = re.compile(r'(?:W/)?"([1-9][0-9]{0,8})"', re.ASCII)
 _PARTS = (
-    "duration", "ends", "starts", "not_before", "deadline", "count", "classes", "pin",
-)  # fmt: skip
+    "duration",
+    "ends",
+    "starts",
+    "not_before",
+    "deadline",
+    "count",
+    "classes",
+    "pin",
+)
 
 
 class AcceptIn(Strict):
@@ -77,24 +89,31 @@ class PatchIn(Strict):
     classes = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     pin = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     give_back = serializers.ListField(
-        child=Text(max_length=64), required=False, min_length=1, max_length=512,
+        child=Text(max_length=64),
+        required=False,
+        min_length=1,
+        max_length=512,
         help_text="GPUs that a running booking gives back: `n0003/2`, or `unused` for those "
         "without a process for two minutes. Send it alone.",
-    )  # fmt: skip
+    )
     if_full = serializers.ChoiceField(
-        choices=["refuse", "wait"], required=False, default="refuse",
+        choices=["refuse", "wait"],
+        required=False,
+        default="refuse",
         help_text="What a change does for which there is no room: `wait` leaves it open, with its "
         "added cost held, and it is made as soon as there is room, until its last start.",
-    )  # fmt: skip
+    )
     sooner = Flag(
-        required=False, default=False,
+        required=False,
+        default=False,
         help_text="A fixed window waits for any earlier start, from `not_before` or now on, and "
         "keeps the one that it has until then. Send it without other parts of the request.",
-    )  # fmt: skip
+    )
     quote = Text(
-        max_length=200, required=False,
+        max_length=200,
+        required=False,
         help_text="The `quote` of earlier options, or of a dry run, whose prices apply.",
-    )  # fmt: skip
+    )
     accept = AcceptIn(required=False)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -103,9 +122,7 @@ class PatchIn(Strict):
         parts = [name for name in _PARTS if name in given]
         if len(ways) + bool(parts) > 1:
             sentence = refusal_text("change_ways")
-            raise serializers.ValidationError(
-                {(parts or ways)[-1]: [sentence]}, code="request_twice"
-            )
+            raise serializers.ValidationError({(parts or ways)[-1]: [sentence]}, code="request_twice")
         if "duration" in given and "ends" in given:
             sentence = refusal_text("duration_or_ends")
             raise serializers.ValidationError({"ends": [sentence]}, code="request_twice")
@@ -152,9 +169,7 @@ def patch_of(actor: Actor, booking: Booking, given: dict[str, Any], now: datetim
         sooner=sooner,
         give_back=tuple(given.get("give_back", ())),
         priced_at=price_lock_read(given["quote"], now) if "quote" in given else None,
-        accept=Accept(
-            accept.get("start_by"), accept.get("strength", ""), accept.get("cost_at_most")
-        ),
+        accept=Accept(accept.get("start_by"), accept.get("strength", ""), accept.get("cost_at_most")),
     )
 
 
@@ -194,9 +209,7 @@ def _merged(booking: Booking, old: AskDocument, parts: dict[str, Any]) -> AskDoc
     return AskDocument.from_json({**plain, "duration": int(length.total_seconds())})
 
 
-def _length_until(
-    booking: Booking, window: AskDocument, old: AskDocument, ends: datetime
-) -> timedelta:
+def _length_until(booking: Booking, window: AskDocument, old: AskDocument, ends: datetime) -> timedelta:
     """The length that makes the booking end then. Raises AskError."""
     if window.starts is not None:
         return ends - window.starts

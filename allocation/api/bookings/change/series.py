@@ -29,28 +29,31 @@ class SeriesScopeQuery(Strict):
 class SeriesPatchIn(Strict):
     """What changes at each date. Fields that are not sent stay as they are."""
 
-    date = Text(
-        max_length=40, required=False, help_text="A booking of the series, for `this`, `following`."
-    )
+    date = Text(max_length=40, required=False, help_text="A booking of the series, for `this`, `following`.")
     name = Text(max_length=80, required=False, allow_blank=True)
     tier = Text(max_length=40, required=False)
     duration = Duration(required=False)
     at = serializers.TimeField(
-        required=False, format="%H:%M", input_formats=["%H:%M"],
+        required=False,
+        format="%H:%M",
+        input_formats=["%H:%M"],
         help_text="The start of each date, in the local time of the series: `14:30`.",
-    )  # fmt: skip
+    )
     count = Whole(required=False)
     classes = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     pin = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     partial: Any = Flag(  # Any: the base class has an attribute of this name
-        required=False, default=False,
+        required=False,
+        default=False,
         help_text="Change the dates that can change. By default all dates change, or none.",
-    )  # fmt: skip
+    )
     if_full = serializers.ChoiceField(
-        choices=["refuse", "wait"], required=False, default="refuse",
+        choices=["refuse", "wait"],
+        required=False,
+        default="refuse",
         help_text="What dates do for which there is no room: `wait` leaves the change open, with "
         "its added cost held, until there is room for all of them, or with `partial` for each.",
-    )  # fmt: skip
+    )
     overwrite = Flag(
         required=False, default=False, help_text="Change also dates that were changed on their own."
     )

@@ -26,9 +26,7 @@ class BookingChangeOut(serializers.Serializer[Any]):
     sooner = serializers.BooleanField(
         source="is_sooner", help_text="It takes any earlier start as its fixed window."
     )
-    keep_trying_until = serializers.DateTimeField(
-        allow_null=True, help_text="It waits for room until then."
-    )
+    keep_trying_until = serializers.DateTimeField(allow_null=True, help_text="It waits for room until then.")
     approval = serializers.SerializerMethodField(
         help_text="The open request for its approval, as in `/approvals`."
     )
@@ -76,9 +74,7 @@ class ChangeQuoteOut(serializers.Serializer[Any]):
     blocking = serializers.CharField(allow_null=True, help_text="Why it is not possible.")
     approval_rules = serializers.ListField(child=serializers.CharField())
     asks_hook = serializers.BooleanField(help_text="The policy hook of the organisation decides.")
-    quote = serializers.CharField(
-        allow_null=True, help_text="Keeps the price, sent with the PATCH."
-    )
+    quote = serializers.CharField(allow_null=True, help_text="Keeps the price, sent with the PATCH.")
     delays = ChangeDelayOut(many=True, allow_null=True, help_text="Null: they are not known.")
 
 

@@ -66,8 +66,7 @@ class GpuBusyOut(serializers.Serializer[Any]):
     busy = BusyOut(many=True)
     free = StretchOut(
         many=True,
-        help_text="Periods in which the whole GPU can be booked. Empty for a GPU that is pinned to "
-        "slices.",
+        help_text="Periods in which the whole GPU can be booked. Empty for a GPU that is pinned to slices.",
     )
 
 
@@ -149,9 +148,7 @@ def _busy(since: datetime, until: datetime, wanted: set[UUID]) -> dict[UUID, lis
     return found
 
 
-def _maintenance(
-    since: datetime, until: datetime, gpus: list[Gpu], busy: dict[UUID, list[Block]]
-) -> None:
+def _maintenance(since: datetime, until: datetime, gpus: list[Gpu], busy: dict[UUID, list[Block]]) -> None:
     """Adds the periods in which GPUs are reserved for maintenance."""
     for gpu, maintenance in maintenance_by_gpu(maintenance_open(since), gpus):
         starts, ends = max(maintenance.starts, since), min(maintenance.ends, until)
@@ -172,9 +169,7 @@ def _gpu(gpu: Gpu, blocks: Iterable[Block], free: Sequence[Stretch]) -> dict[str
     }
 
 
-def _steps(
-    since: datetime, until: datetime, stretches: Iterable[Sequence[Stretch]]
-) -> list[dict[str, Any]]:
+def _steps(since: datetime, until: datetime, stretches: Iterable[Sequence[Stretch]]) -> list[dict[str, Any]]:
     """The number of free GPUs as a step function over the period."""
     steps: dict[datetime, int] = defaultdict(int)
     for starts, ends in chain.from_iterable(stretches):

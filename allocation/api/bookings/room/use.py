@@ -41,9 +41,7 @@ class UsePointOut(serializers.Serializer[Any]):
     tensor = serializers.FloatField(allow_null=True, help_text="Tensor core activity, percent.")
     pcie_kb = serializers.IntegerField(allow_null=True, help_text="KB per second.")
     nvlink_kb = serializers.IntegerField(allow_null=True, help_text="KB per second.")
-    throttled = serializers.IntegerField(
-        allow_null=True, help_text="Seconds of throttling by heat or power."
-    )
+    throttled = serializers.IntegerField(allow_null=True, help_text="Seconds of throttling by heat or power.")
     energy_mj = serializers.IntegerField(allow_null=True, help_text="Millijoules.")
 
 

@@ -63,10 +63,7 @@ def forecasts_of(budgets: Iterable[Budget], now: datetime) -> dict[UUID, BudgetF
     known = {each.id: each for each in budgets}
     figures = budget_figures_of(known)
     charged = _charged(list(known.values()), today)
-    return {
-        key: _forecast(figures[key], charged.get(each.owner, {}), today)
-        for key, each in known.items()
-    }
+    return {key: _forecast(figures[key], charged.get(each.owner, {}), today) for key, each in known.items()}
 
 
 def forecast_today(budget: Budget, now: datetime) -> BudgetForecast | None:
@@ -96,9 +93,7 @@ def _forecast(figures: BudgetFigures, charged: ByDay, today: date) -> BudgetFore
     """From the full days, the first one with a charge on, oldest first."""
     observed = (today - min(charged)).days if charged else 0
     recent = [charged.get(today - back * DAY, ZERO) for back in range(observed, 0, -1)]
-    return BudgetForecast(
-        figures, observed, forecast_of(effect=figures, recent=recent, today=today)
-    )
+    return BudgetForecast(figures, observed, forecast_of(effect=figures, recent=recent, today=today))
 
 
 def _charged(budgets: list[Budget], today: date) -> Mapping[Hashable, ByDay]:

@@ -20,9 +20,16 @@ from billing.rules import ledger_amount
 IDLE_PERCENT = 5
 # Thermal design power in watts, for time without a reading of energy; by the start of the class.
 TDP_WATTS = {
-    "b200": 1_000, "h200": 700, "h100": 700, "a100": 400, "l40": 350, "a30": 165, "rtx": 600,
-    "v100": 300, "t4": 70,
-}  # fmt: skip
+    "b200": 1_000,
+    "h200": 700,
+    "h100": 700,
+    "a100": 400,
+    "l40": 350,
+    "a30": 165,
+    "rtx": 600,
+    "v100": 300,
+    "t4": 70,
+}
 OTHER_WATTS = 400
 MILLIJOULES_PER_KWH = 3_600_000_000
 
@@ -102,9 +109,12 @@ def people_use(
     if not people:
         return {}
     facts: dict[str, Any] = {
-        "idle": IDLE_PERCENT, "starts": since, "ends": now, "people": list(people),
+        "idle": IDLE_PERCENT,
+        "starts": since,
+        "ends": now,
+        "people": list(people),
         "projects": list(projects),
-    }  # fmt: skip
+    }
     found: dict[tuple[UUID, int], HeldHours] = {}
     with connection.cursor() as cursor:
         cursor.execute(f"{_HELD_BY_PEOPLE} GROUP BY 1, 2", facts)
@@ -149,9 +159,7 @@ class HeldUse:
     @property
     def unused_share(self) -> str:
         """The unused part of the measured hours, in words."""
-        return (
-            f"{100 * self.unused_hours / self.hours:.0f} % of {self.hours:,.1f} measured GPU-hours"
-        )
+        return f"{100 * self.unused_hours / self.hours:.0f} % of {self.hours:,.1f} measured GPU-hours"
 
 
 def held_use_of(of: StatementOf, grams_per_kwh: int, now: datetime | None) -> HeldUse:
@@ -190,9 +198,12 @@ def _use_by(name: str, of: StatementOf) -> dict[str, list[tuple[Any, ...]]]:
 
 def _facts(of: StatementOf) -> dict[str, Any]:
     return {
-        "tenant": of.tenant_id, "starts": of.month.first_second, "ends": of.month.last_second,
-        "projects": of.projects, "idle": IDLE_PERCENT,
-    }  # fmt: skip
+        "tenant": of.tenant_id,
+        "starts": of.month.first_second,
+        "ends": of.month.last_second,
+        "projects": of.projects,
+        "idle": IDLE_PERCENT,
+    }
 
 
 def _sum(rows: Iterable[tuple[Any, ...]], grams_per_kwh: int) -> HeldUse:

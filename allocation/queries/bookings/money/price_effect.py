@@ -191,17 +191,21 @@ def _parts(row: _Charge) -> tuple[AskDocument, ...]:
         return AskDocument.from_json(json.loads(row.mixed)).parts
     return (
         AskDocument(
-            row.count, (row.gpu_class,), row.profile, "any", required=False, duration=HOUR,
+            row.count,
+            (row.gpu_class,),
+            row.profile,
+            "any",
+            required=False,
+            duration=HOUR,
             share=row.share,
         ),
-    )  # fmt: skip
+    )
 
 
 def _together(rates: Sequence[Rate]) -> Rate:
     hours = next((rate.hours for rate in rates if rate.peak != rate.plain), rates[0].hours)
     plain, peak = (
-        sum((price(rate) for rate in rates), ZERO)
-        for price in (attrgetter("plain"), attrgetter("peak"))
+        sum((price(rate) for rate in rates), ZERO) for price in (attrgetter("plain"), attrgetter("peak"))
     )
     return Rate(plain, peak, hours)
 

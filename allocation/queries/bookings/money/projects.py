@@ -97,9 +97,7 @@ class Member:
     role: str
 
 
-def forecast_of(
-    *, effect: BudgetFigures, recent: Sequence[Decimal], today: date
-) -> Forecast | None:
+def forecast_of(*, effect: BudgetFigures, recent: Sequence[Decimal], today: date) -> Forecast | None:
     """The spend if it continues as in `recent` (full days, oldest first), at least the amount
     already held.
 
@@ -174,9 +172,7 @@ def quota_of(*, project: Project, now: datetime, with_planned: bool = False) -> 
     mine = {name: units for (owner, name), units in dated.items() if owner == project.id}
     flow = BorrowedUnits(borrowed, others_above(now), mine)
     return [
-        _quota_line(
-            gpu_class, own, tenant, used[gpu_class.slug], used_by_tenant[gpu_class.slug], flow
-        )
+        _quota_line(gpu_class, own, tenant, used[gpu_class.slug], used_by_tenant[gpu_class.slug], flow)
         for gpu_class in GpuClass.objects.all()
         if gpu_class.slug in own or gpu_class.slug in tenant or used[gpu_class.slug]
     ]

@@ -63,9 +63,7 @@ def _by_day(rows: Any) -> dict[date, Decimal]:  # noqa: ANN401
     return dict(rows.values("day").annotate(total=Sum("exact")).values_list("day", "total"))
 
 
-def _shares(
-    project: Project, budget_id: UUID, column: Literal["owner_id", "tier"]
-) -> dict[Any, Decimal]:
+def _shares(project: Project, budget_id: UUID, column: Literal["owner_id", "tier"]) -> dict[Any, Decimal]:
     """Charges minus corrections of the project's bookings by a column."""
     rows = ChargeSum.objects.filter(
         account__budget=budget_id, account__budget__project=project, owner__isnull=False

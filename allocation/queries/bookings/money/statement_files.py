@@ -146,9 +146,7 @@ def _as_focus(of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progre
         file.write(row.encode())
 
 
-def _as_parquet(
-    of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progress | None
-) -> None:
+def _as_parquet(of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progress | None) -> None:
     # The library takes 60 MB, which processes that write no such file do without.
     from billing.focus.parquet import focus_parquet  # noqa: PLC0415
 

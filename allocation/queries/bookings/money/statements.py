@@ -286,18 +286,14 @@ def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[Statemen
     return [_line(row) for row in _rows(_PAGE, {"chosen": chosen})]
 
 
-def group_page(
-    of: StatementOf, by: str, name: str, *, offset: int, limit: int
-) -> list[StatementLine]:
+def group_page(of: StatementOf, by: str, name: str, *, offset: int, limit: int) -> list[StatementLine]:
     """A page of the lines of one group as in `group_check`, the latest first."""
     facts = _facts(of, of.month.first_second, of.month.last_second)
     facts |= {"limit": limit, "offset": offset, "name": name, "label": by.removeprefix(LABEL)}
     if by == "gpu_class":
         lines = map(_line, _rows(_OF_CLASS, facts))
         return [part for line in lines for part in line.by_class() if part.gpu_class == name]
-    return [
-        _line(row) for row in _rows(_OF_GROUP.format(value=_LINE_NAMES.get(by, _LABELLED)), facts)
-    ]
+    return [_line(row) for row in _rows(_OF_GROUP.format(value=_LINE_NAMES.get(by, _LABELLED)), facts)]
 
 
 def _facts(of: StatementOf, starts: date, ends: date) -> dict[str, Any]:

@@ -75,9 +75,7 @@ def spend_sum(rows: Iterable[BookingSpend]) -> Spend:
     for row in rows:
         if row.kind == "use":
             before = cells.get(row.cell, Metered(ZERO, ZERO))
-            cells[row.cell] = Metered(
-                before.hours + row.metered.hours, before.amount + row.metered.amount
-            )
+            cells[row.cell] = Metered(before.hours + row.metered.hours, before.amount + row.metered.amount)
         else:
             others[row.kind] += row.metered.amount
     return Spend(cells, **others)
@@ -88,11 +86,15 @@ def _rows(budget: Budget, days: Sequence[date], booking: str) -> Iterable[Bookin
         return
     first, last = min(days), max(days)
     facts: dict[str, Any] = {
-        "tenant": budget.tenant_id, "days": list(days),
-        "first": midnight(first), "last": midnight(last + timedelta(days=1)),
-        "project": budget.project_id, "campaign": budget.campaign_id, "person": budget.person_id,
+        "tenant": budget.tenant_id,
+        "days": list(days),
+        "first": midnight(first),
+        "last": midnight(last + timedelta(days=1)),
+        "project": budget.project_id,
+        "campaign": budget.campaign_id,
+        "person": budget.person_id,
         "lab": budget.lab_id,
-    }  # fmt: skip
+    }
     with connection.cursor() as cursor:
         cursor.execute(_ROWS.format(booking=booking), facts)
         for label, kind, gpu_class, tier, hours, amount in cursor.fetchall():

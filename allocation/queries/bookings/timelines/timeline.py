@@ -62,9 +62,7 @@ def timeline_read(
     return Timeline(
         groups=tuple(groups_of(shown, blocks, away_of(shown, window), free)),
         waiting=tuple(
-            waiting_rows(
-                bookings_visible(actor), lambda row: (visible_booking(row), _kind(actor, row))
-            )
+            waiting_rows(bookings_visible(actor), lambda row: (visible_booking(row), _kind(actor, row)))
         ),
         classes=tuple(classes.items()),
         waitlisted=waitlisted_by_class(actor, window.starts, window.ends),
@@ -74,9 +72,7 @@ def timeline_read(
 def gpus_read() -> list[Gpu]:
     """All devices in the order of the timeline."""
     rows = Gpu.objects.select_related("node__rack", "model", "gpu_class")
-    return list(
-        rows.order_by("gpu_class__order", "gpu_class_id", "node__rack__name", "node__name", "index")
-    )
+    return list(rows.order_by("gpu_class__order", "gpu_class_id", "node__rack__name", "node__name", "index"))
 
 
 def away_of(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[MaintenancePeriod]]:
@@ -84,9 +80,7 @@ def away_of(gpus: Iterable[Gpu], window: Window) -> dict[UUID, list[MaintenanceP
     found: dict[UUID, list[MaintenancePeriod]] = defaultdict(list)
     for gpu, maintenance in maintenance_by_gpu(maintenance_open(window.starts), gpus):
         if maintenance.starts < window.ends:
-            found[gpu.id].append(
-                MaintenancePeriod(maintenance.starts, maintenance.ends, maintenance.reason)
-            )
+            found[gpu.id].append(MaintenancePeriod(maintenance.starts, maintenance.ends, maintenance.reason))
     return found
 
 
@@ -186,9 +180,7 @@ def _own_blocks(actor: Actor, window: Window, now: datetime) -> Iterator[Block]:
         )
 
 
-def allocation_block(
-    row: Allocation, ends: datetime, *, kind: Kind, booking: VisibleBooking | None
-) -> Block:
+def allocation_block(row: Allocation, ends: datetime, *, kind: Kind, booking: VisibleBooking | None) -> Block:
     """The block of an allocation until `ends`."""
     return Block(
         gpu=row.gpu_id,
@@ -232,9 +224,7 @@ def _own_reservations(actor: Actor, window: Window) -> Iterator[Block]:
         )
 
 
-def reservation_blocks(
-    row: Booking, *, kind: Kind, booking: VisibleBooking | None
-) -> Iterator[Block]:
+def reservation_blocks(row: Booking, *, kind: Kind, booking: VisibleBooking | None) -> Iterator[Block]:
     """The blocks of a waiting booking's planned places."""
     if row.planned_starts is None or row.planned_ends is None:
         return
@@ -290,9 +280,7 @@ def waiting_rows(
     """Those of the bookings that wait, by start; the elements of an array are one row."""
     waiting = bookings.filter(state__in=(State.REQUESTED, State.QUEUED))
     rows = waiting.select_related("tenant", "tier", "project", "array")
-    of_arrays = rows.filter(array__isnull=False).order_by(
-        "array_id", "planned_starts", "array_index"
-    )
+    of_arrays = rows.filter(array__isnull=False).order_by("array_id", "planned_starts", "array_index")
     seen = {
         row["array"]: (int(row["runs"]), row["ends"])
         for row in waiting.filter(array__isnull=False)

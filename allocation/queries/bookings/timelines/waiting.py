@@ -50,9 +50,7 @@ def _own_or_led(actor: Actor, owner: str = "owner") -> Q:
     return own | Q(booking__project__in=led)
 
 
-def waitlisted_by_class(
-    actor: Actor, since: datetime, until: datetime
-) -> Mapping[str, tuple[Waited, ...]]:
+def waitlisted_by_class(actor: Actor, since: datetime, until: datetime) -> Mapping[str, tuple[Waited, ...]]:
     """Returns how many bookings of the tenant wait for which hours of [since, until), by class.
 
     Only counts: who they are, people see as far as `entries_visible` says.

@@ -132,9 +132,7 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
     if not wrong:
         return parsed
     helped = repairs_useful(wrong, read, MAX_TEXT_LENGTH)
-    return (
-        replace(parsed, problems=helped) if parsed.problems else replace(parsed, missing=helped[0])
-    )
+    return replace(parsed, problems=helped) if parsed.problems else replace(parsed, missing=helped[0])
 
 
 def _read(reading: Reading) -> Parsed:
@@ -335,9 +333,14 @@ def mixed_read(read: Callable[[str], Parsed], line: Line) -> Parsed:
 def _group(other: Parsed) -> AskGroup:
     name = other.classes[0] if other.classes else ""
     return AskGroup(
-        name, other.count or 1, other.profile, other.cores, other.memory,
-        other.together or "any", other.required,
-    )  # fmt: skip
+        name,
+        other.count or 1,
+        other.profile,
+        other.cores,
+        other.memory,
+        other.together or "any",
+        other.required,
+    )
 
 
 def _problems(first: Parsed, others: list[Parsed], line: Line) -> Iterator[Problem]:

@@ -16,9 +16,7 @@ MAX_REPAIRS = 4
 MAX_GUESSES = 3
 MAX_TRIALS = 8
 _LENGTHS = ("1h", "4h", "1d")
-_DENIALS_TEXT = (
-    "not no never without except unless nor avoid don't dont if but exclude excluding cannot"
-)
+_DENIALS_TEXT = "not no never without except unless nor avoid don't dont if but exclude excluding cannot"
 _DENIALS = frozenset(_DENIALS_TEXT.split())
 _OTHER_VERBS_TEXT = (
     "cancel extend release move stop delete remove show list why when undo end pause "
@@ -30,9 +28,12 @@ _GUARANTEED = re.compile(
     r"(?:guaranteed|reserved|uninterruptible|non-?preemptible|dedicated|never\s+paused|not\s+paused)"
 )
 _VAGUE = {
-    "some": ("1", "2", "4"), "few": ("2", "3", "4"), "several": ("2", "4", "8"),
-    "many": ("4", "8"), "multiple": ("2", "4", "8"),
-}  # fmt: skip
+    "some": ("1", "2", "4"),
+    "few": ("2", "3", "4"),
+    "several": ("2", "4", "8"),
+    "many": ("4", "8"),
+    "multiple": ("2", "4", "8"),
+}
 _MACHINE = re.compile(r"(?=\S*\d)[a-z][a-z0-9_.]*-[a-z0-9_.-]+(?:/\d+)?")
 _MONTHS = re.compile(r"(?:for\s+)?(\d{1,2}|an?|one)?\s*months?")
 _SYNONYMS = {
@@ -49,11 +50,20 @@ _KEPT = frozenset(
     ("or", "every", "each", "/", "|", "hundred", "thousand", "first", "second", "third", "last")
 )
 _LEADS = {
-    "FROM": "from 14:00", "START": "starting 14:00", "BY": "by fri 18:00", "UNTIL": "until 18:00",
-    "BETWEEN": "2h between 9:00 and 17:00", "AT": "at 14:00", "TO": "9:00 to 17:00",
-    "DASH": "9:00-17:00", "OR": "h100 or a100", "EACH": "16 cores each", "NEXT": "next week",
-    "WHOLE": "all day fri", "THIS": "this weekend",
-}  # fmt: skip
+    "FROM": "from 14:00",
+    "START": "starting 14:00",
+    "BY": "by fri 18:00",
+    "UNTIL": "until 18:00",
+    "BETWEEN": "2h between 9:00 and 17:00",
+    "AT": "at 14:00",
+    "TO": "9:00 to 17:00",
+    "DASH": "9:00-17:00",
+    "OR": "h100 or a100",
+    "EACH": "16 cores each",
+    "NEXT": "next week",
+    "WHOLE": "all day fri",
+    "THIS": "this weekend",
+}
 
 
 def words_refuse(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -137,11 +147,7 @@ def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
         wanted = True
     elif _GUARANTEED.search(text):
         wanted = False
-    words = [
-        tier.slug
-        for tier in reading.catalogue.tiers
-        if wanted is not None and tier.pausable == wanted
-    ]
+    words = [tier.slug for tier in reading.catalogue.tiers if wanted is not None and tier.pausable == wanted]
     months = _MONTHS.fullmatch(text)
     if months:
         said = months[1] or ""
@@ -173,8 +179,7 @@ def _other_gpu(reading: Reading, token: Token) -> None:
     entries = reading.catalogue.classes
     labels = ", ".join(entry.label for entry in entries)
     repairs = [
-        Repair(entry.label, reading.replaced(span, entry.label.lower()))
-        for entry in entries[:MAX_REPAIRS]
+        Repair(entry.label, reading.replaced(span, entry.label.lower())) for entry in entries[:MAX_REPAIRS]
     ]
     why = coded("ask_other_gpu", gpu=reading.words(span), labels=labels)
     _refuse(reading, span, why, repairs)
@@ -313,8 +318,7 @@ def missing_part_of(reading: Reading, parsed: Parsed) -> Problem | None:
     if not parsed.classes:
         number = parsed.count or 1
         repairs = [
-            Repair(entry.label, f"{text} {entry.slug}")
-            for entry in reading.catalogue.classes[:MAX_REPAIRS]
+            Repair(entry.label, f"{text} {entry.slug}") for entry in reading.catalogue.classes[:MAX_REPAIRS]
         ]
         repairs.append(Repair("any GPU", f"{text} any"))
         what = "GPU" if number == 1 else "GPUs"
@@ -345,9 +349,7 @@ def repairs_useful(
 
     found = []
     for problem in ordered:
-        good = {
-            each.text: each for each in problem.repairs[:MAX_TRIALS] if leaves(each) < len(problems)
-        }
+        good = {each.text: each for each in problem.repairs[:MAX_TRIALS] if leaves(each) < len(problems)}
         least = min(map(leaves, good.values()), default=0)
         best = [each for each in good.values() if leaves(each) == least][: MAX_REPAIRS + 1]
         found.append(replace(problem, repairs=tuple(best)))

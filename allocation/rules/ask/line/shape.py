@@ -26,13 +26,30 @@ from tenants.platform.coded import coded
 
 Rule = Callable[[Reading, Sequence[Token]], None]
 _GROUPS: dict[str, Together] = {
-    "gpu": "gpu", "nvlink": "domain", "nvlinked": "domain", "domain": "domain", "node": "node",
-    "machine": "node", "host": "node", "server": "node", "box": "node", "rack": "rack",
-}  # fmt: skip
+    "gpu": "gpu",
+    "nvlink": "domain",
+    "nvlinked": "domain",
+    "domain": "domain",
+    "node": "node",
+    "machine": "node",
+    "host": "node",
+    "server": "node",
+    "box": "node",
+    "rack": "rack",
+}
 _FRACTIONS = {
-    "half": 500, "three quarters": 750, "quarter": 250, "third": 333, "eighth": 125,
-    "½": 500, "¼": 250, "¾": 750, "⅓": 333, "⅔": 667, "⅛": 125,
-}  # fmt: skip
+    "half": 500,
+    "three quarters": 750,
+    "quarter": 250,
+    "third": 333,
+    "eighth": 125,
+    "½": 500,
+    "¼": 250,
+    "¾": 750,
+    "⅓": 333,
+    "⅔": 667,
+    "⅛": 125,
+}
 _AT_LEAST = re.compile(r">=|≥|=>|at\s+least|min|\+|or\s+more")
 MAX_SHOWN = 4
 
@@ -132,9 +149,7 @@ def read_ram(reading: Reading, tokens: Sequence[Token]) -> None:
     _say_host(reading, tokens, "memory", gigabytes, f"{gigabytes} GiB of host memory with each")
 
 
-def _say_host(
-    reading: Reading, tokens: Sequence[Token], name: str, amount: int, meaning: str
-) -> None:
+def _say_host(reading: Reading, tokens: Sequence[Token], name: str, amount: int, meaning: str) -> None:
     span = span_of(*tokens)
     try:
         reading.set_value(name, host_resource_of(amount, name), meaning, span)
@@ -235,9 +250,7 @@ def classes_of(reading: Reading) -> tuple[str, ...]:
         choices = reading.replacements(span, *profiles[:MAX_SHOWN])
         class_span = reading.spans.get("classes")
         if class_span:
-            choices += [
-                Repair(f"{profile} {slug}", reading.replaced(class_span, slug)) for slug in able
-            ]
+            choices += [Repair(f"{profile} {slug}", reading.replaced(class_span, slug)) for slug in able]
         reading.add_problem("impossible_profile", why, span, choices)
     return fitting
 
@@ -280,9 +293,7 @@ def _slice_of_memory(reading: Reading) -> None:
     if "gigabytes" not in reading.values:
         span = reading.spans["slice"]
         choices = reading.replacements(span, *profiles[: MAX_SHOWN + 2])
-        reading.add_problem(
-            "which_slice", coded("ask_which_slice", names=_names(profiles)), span, choices
-        )
+        reading.add_problem("which_slice", coded("ask_which_slice", names=_names(profiles)), span, choices)
         return
     gigabytes, is_least, is_compute = _memory_said(reading)
     span = reading.spans["gigabytes"]
@@ -337,9 +348,7 @@ def _of_memory(reading: Reading) -> tuple[str, ...] | None:
         return _named(reading)
     gigabytes, is_least, _ = _memory_said(reading)
     family = reading.values.get("family")
-    entries = (
-        _entries(reading, family) if isinstance(family, tuple) else list(reading.catalogue.classes)
-    )
+    entries = _entries(reading, family) if isinstance(family, tuple) else list(reading.catalogue.classes)
     fitting = tuple(
         entry.slug
         for entry in entries

@@ -263,9 +263,7 @@ def _ranges(line: str, tokens: list[Token]) -> Iterator[Token]:
         after = _next_kind(tokens, at + 2)
         of_gpus = is_open and kinds[2] == "NUM" and after in _COUNTED
         is_either = kinds[1:2] == ["OR"] and kinds[:1] == kinds[2:] and kinds[0] in _EITHER
-        is_number = is_open and (
-            kinds[2] == "LENGTH" or (of_gpus and (has_length or kinds[1] == "OR"))
-        )
+        is_number = is_open and (kinds[2] == "LENGTH" or (of_gpus and (has_length or kinds[1] == "OR")))
         if is_either or is_number:
             yield token_of("RANGE", line, tokens[at].start_pos or 0, tokens[at + 2].end_pos or 0)
             at += 3
@@ -289,9 +287,7 @@ def _number(token: Token, before: str, after: str) -> Token:
     if after == "UNKNOWN":
         # The counted word has no meaning, so its number has none.
         return _as("UNKNOWN", token)
-    if is_hour and (
-        before in ("DAY", "PART", "TONIGHT") or after in ("DASH", "TO", "UNTIL", "PART")
-    ):
+    if is_hour and (before in ("DAY", "PART", "TONIGHT") or after in ("DASH", "TO", "UNTIL", "PART")):
         return _as("CLOCK", token)
     return token
 
@@ -379,7 +375,5 @@ def place_names(text: str) -> list[str]:
 
 def names_key(text: str, lead: str) -> str:
     """The key of the name in a token, without the surrounding words."""
-    plain_name = re.sub(
-        rf"^(?:(?:for|on|in|as|using|under)\s+)?(?:the\s+)?(?:{lead}[:\s]+)?", "", text
-    )
+    plain_name = re.sub(rf"^(?:(?:for|on|in|as|using|under)\s+)?(?:the\s+)?(?:{lead}[:\s]+)?", "", text)
     return key_of(re.sub(rf"\s+{lead}$", "", plain_name))

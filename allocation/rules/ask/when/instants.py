@@ -19,9 +19,7 @@ def is_half_ambiguous(reading: Reading, moment: Moment) -> bool:
         return False
     later = clock.time.replace(hour=clock.time.hour + 12)
     lead = "at " if reading.words(moment.clock_span).lower().startswith(("at ", "@")) else ""
-    choices = reading.replacements(
-        moment.clock_span, f"{lead}{later:%H:%M}", f"{lead}{clock.time:%H:%M}"
-    )
+    choices = reading.replacements(moment.clock_span, f"{lead}{later:%H:%M}", f"{lead}{clock.time:%H:%M}")
     if not lead and "duration" not in reading.values and not clock.time.minute:
         choices += reading.replacements(moment.clock_span, f"{clock.time.hour}h")
     why = coded("ask_which_half", time=f"{clock.time:%H:%M}", later=f"{later:%H:%M}")
@@ -43,9 +41,7 @@ def is_midnight_ambiguous(reading: Reading, moment: Moment) -> bool:
         )
         lead = re.match(r"(?:by|before|until|till)\s+", reading.words(both).lower())
         words = f"{lead[0] if lead else ''}{each.isoformat()} 00:00"
-        choices.append(
-            Repair(f"{each:%a} {each.day} {each:%b} 00:00", reading.replaced(both, words))
-        )
+        choices.append(Repair(f"{each:%a} {each.day} {each:%b} 00:00", reading.replaced(both, words)))
     reading.add_problem(
         "which_day",
         coded("ask_midnight"),

@@ -174,9 +174,13 @@ def _stamp_clock(reading: Reading, moment: Moment, token: Token, span: Span) -> 
 
 
 _STAMPS = {
-    "DAY": _stamp_day, "CLOCK": _stamp_clock, "INSTANT": _stamp_instant, "SPAN": _stamp_days,
-    "MONTH": _stamp_month, "DAYEND": _stamp_end,
-}  # fmt: skip
+    "DAY": _stamp_day,
+    "CLOCK": _stamp_clock,
+    "INSTANT": _stamp_instant,
+    "SPAN": _stamp_days,
+    "MONTH": _stamp_month,
+    "DAYEND": _stamp_end,
+}
 
 
 def clock_in_part(reading: Reading, moment: Moment) -> None:
@@ -189,9 +193,7 @@ def clock_in_part(reading: Reading, moment: Moment) -> None:
     hours += [moment.clock.time.hour % 12 + 12] if moment.clock.is_twelve_hour else []
     found = next((hour for hour in hours if first <= hour < last), None)
     if found is None:
-        reading.add_problem(
-            "no_such_time", coded("ask_not_in_part", part=moment.part), moment.clock_span
-        )
+        reading.add_problem("no_such_time", coded("ask_not_in_part", part=moment.part), moment.clock_span)
         moment.is_wrong = True
         return
     moment.clock, moment.part = Clock(moment.clock.time.replace(hour=found)), ""
@@ -215,9 +217,7 @@ def days_of(text: str, today: date) -> tuple[date, date] | list[tuple[date, date
     return None
 
 
-def add_ambiguous_days(
-    reading: Reading, span: Span, choices: list[tuple[date, date]] | None
-) -> None:
+def add_ambiguous_days(reading: Reading, span: Span, choices: list[tuple[date, date]] | None) -> None:
     if not choices:
         reading.add_problem("which_day", coded("ask_first_day"), span)
         return

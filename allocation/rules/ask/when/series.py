@@ -36,9 +36,7 @@ _UNITS: dict[str, Freq] = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY"}
 _ALONE: dict[str, Freq] = {"daily": "DAILY", "weekly": "WEEKLY", "monthly": "MONTHLY"}
 _EVERY = re.compile(r"(?:every|each)\s+(?:(\S+)\s+)?(day|week|month)s?(?:\s+(?:on\s+)?(.*))?")
 _OF_MONTH = re.compile(r"(?:(?:on|every|each) )?(?:the )?(.+?) (?:of )?(?:every|each|the) month")
-_OFTEN = re.compile(
-    r"(?:every|each) (other|second|third|\d+|two|three) ((?!weeks?|days?|months?).+)"
-)
+_OFTEN = re.compile(r"(?:every|each) (other|second|third|\d+|two|three) ((?!weeks?|days?|months?).+)")
 _DAY_RANGE = re.compile(r"(?:(?:every|each) )?(\w+?) ?(?:-|to|through|thru|until) ?(\w+)")
 _END = re.compile(r"(?:until|till|through|ending|up to)\b")
 _SAME = (
@@ -92,13 +90,9 @@ def _weekdays(text: str) -> tuple[int, ...]:
         first, last = (WEEKDAY_WORDS[each] for each in ranged.groups())
         return tuple(sorted((first + day) % 7 for day in range((last - first) % 7 + 1)))
     words = [word.rstrip(".") for word in re.split(r"[\s,&/+]+", text)]
-    if any(word in WORKDAY_WORDS for word in words) or re.search(
-        "(work|business|working) ?day", text
-    ):
+    if any(word in WORKDAY_WORDS for word in words) or re.search("(work|business|working) ?day", text):
         return WORKDAYS
-    singular = (
-        WEEKDAY_WORDS.get(word, WEEKDAY_WORDS.get(word.removesuffix("s"))) for word in words
-    )
+    singular = (WEEKDAY_WORDS.get(word, WEEKDAY_WORDS.get(word.removesuffix("s"))) for word in words)
     return tuple(sorted({day for day in singular if day is not None}))
 
 
@@ -177,11 +171,7 @@ def _end_not_understood(reading: Reading) -> bool:
     for at, problem in enumerate(reading.problems):
         span = (problem.start, problem.end)
         if problem.code == "no_end" or _END.match(reading.words(span).lower()):
-            more = (
-                reading.replacements(span, "5 times", "10 times")
-                if problem.code != "no_end"
-                else ()
-            )
+            more = reading.replacements(span, "5 times", "10 times") if problem.code != "no_end" else ()
             reading.problems[at] = replace(problem, repairs=(*problem.repairs, *more))
             return True
     return False

@@ -80,9 +80,7 @@ _DAYS = frozenset({"DAY", "SPAN", "MONTH", "DAYEND"})
 def _are_days(tree: Tree[Token]) -> bool:
     """Whether a part has days only: `from 1 feb until 6 feb`. The last can have a time."""
     moments = [each for each in tree.children if isinstance(each, Tree) and each.data == "moment"]
-    kinds = [
-        {token.type for token in each.children if isinstance(token, Token)} for each in moments
-    ]
+    kinds = [{token.type for token in each.children if isinstance(token, Token)} for each in moments]
     return len(kinds) == 2 and kinds[0] <= _DAYS and (kinds[1] <= _DAYS or kinds[1] == {"INSTANT"})
 
 
@@ -109,9 +107,14 @@ def _each_day(reading: Reading, when: When, span: Span) -> bool:
 
 
 _KINDS = {
-    "duration": "length", "coming": "length", "hours": "window", "begin": "earliest",
-    "between": "window", "whole_day": "whole", "whole_span": "whole",
-}  # fmt: skip
+    "duration": "length",
+    "coming": "length",
+    "hours": "window",
+    "begin": "earliest",
+    "between": "window",
+    "whole_day": "whole",
+    "whole_span": "whole",
+}
 
 
 def _add_length(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence[Moment]) -> None:
@@ -120,9 +123,7 @@ def _add_length(reading: Reading, _: When, tokens: Sequence[Token], __: Sequence
 
 def length_words(token: str) -> str:
     """The words of a length without those before it: `2 weeks` of `for the next 2 weeks`."""
-    return re.sub(
-        r"^(?:(?:for|over|during|in|within)\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?", "", token
-    )
+    return re.sub(r"^(?:(?:for|over|during|in|within)\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?", "", token)
 
 
 def length_read(reading: Reading, token: str, span: Span) -> None:
@@ -155,9 +156,7 @@ def set_duration(reading: Reading, seconds: int, span: Span) -> bool:
     return True
 
 
-def _add_coming(
-    reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
-) -> None:
+def _add_coming(reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]) -> None:
     _add_length(reading, when, tokens, moments)
     when.asap = span_of(*tokens)
 
@@ -195,9 +194,7 @@ def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequenc
     token = next(each for each in tokens if each.type == "HOURS")
     span = span_of(*tokens)
     text = re.sub(r"^(?:(?:at|@|from)\s+)+", "", token)
-    first, last = re.split(
-        r"\s*(?:--?>?|->)\s*|\s+(?:to|until|till|'?til|thru|through)\s+", text, maxsplit=1
-    )
+    first, last = re.split(r"\s*(?:--?>?|->)\s*|\s+(?:to|until|till|'?til|thru|through)\s+", text, maxsplit=1)
     clocks = clock_read(first), clock_read(last)
     if None in clocks:
         reading.add_problem("no_such_time", coded("ask_no_such_clock"), span)
@@ -254,16 +251,12 @@ def _latest_before(clock: Clock, end: Clock) -> Clock:
     return Clock(before[-1])
 
 
-def _add_window(
-    reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
-) -> None:
+def _add_window(reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]) -> None:
     when.window, when.window_span = (moments[0], moments[1]), span_of(*tokens)
     when.is_between = tokens[0].type == "BETWEEN"
 
 
-def _add_days(
-    reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
-) -> None:
+def _add_days(reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]) -> None:
     """Adds the first and the last day of a series."""
     for kind in ("earliest", "until"):
         if kind in when.seen:
@@ -281,18 +274,14 @@ def tree_span(reading: Reading, moment: Moment) -> Span:
     return (lead.start() if lead else moment.span[0]), moment.span[1]
 
 
-def _add_between(
-    reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
-) -> None:
+def _add_between(reading: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]) -> None:
     if moments:
         _add_window(reading, when, tokens, moments)
     else:
         _add_hours(reading, when, tokens, moments)
 
 
-def _add_earliest(
-    _: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
-) -> None:
+def _add_earliest(_: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]) -> None:
     when.earliest = replace(moments[0], span=span_of(*tokens))
     when.lead = "start" if tokens[0].type == "START" else str(tokens[0])
 
@@ -301,18 +290,14 @@ def _add_until(_: Reading, when: When, tokens: Sequence[Token], moments: Sequenc
     when.until = replace(moments[0], span=span_of(*tokens))
 
 
-def _add_part_until(
-    reading: Reading, when: When, _: Sequence[Token], moments: Sequence[Moment]
-) -> None:
+def _add_part_until(reading: Reading, when: When, _: Sequence[Token], moments: Sequence[Moment]) -> None:
     part, last = moments
     when.seen.setdefault("plain", part.span)
     when.plain = part if when.plain is None else _both(reading, when.plain, part)
     when.until = replace(last, span=(part.span[1], last.span[1]))
 
 
-def _add_deadline(
-    _: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]
-) -> None:
+def _add_deadline(_: Reading, when: When, tokens: Sequence[Token], moments: Sequence[Moment]) -> None:
     when.deadline = replace(moments[0], span=span_of(*tokens))
     when.is_before = tokens[0].endswith("before")
 
@@ -325,9 +310,7 @@ def _add_anytime(reading: Reading, _: When, tokens: Sequence[Token], __: Sequenc
     reading.add_part("anytime", "at any time that fits", span_of(*tokens))
 
 
-def _add_in_time(
-    reading: Reading, when: When, tokens: Sequence[Token], _: Sequence[Moment]
-) -> None:
+def _add_in_time(reading: Reading, when: When, tokens: Sequence[Token], _: Sequence[Moment]) -> None:
     text = re.sub(r"^in\s+|\s+from\s+now$", "", tokens[0])
     starts = reading.now + timedelta(seconds=length_of(text) or 0)
     whole = starts.replace(second=0, microsecond=0)
@@ -351,12 +334,25 @@ def _add_overnight(_: Reading, when: When, tokens: Sequence[Token], __: Sequence
 
 
 _ADDERS: dict[str, Callable[[Reading, When, Sequence[Token], Sequence[Moment]], None]] = {
-    "duration": _add_length, "coming": _add_coming, "plain": _add_plain, "hours": _add_hours,
-    "window": _add_window, "between": _add_between, "days": _add_days, "earliest": _add_earliest,
-    "begin": _add_earliest, "until": _add_until, "deadline": _add_deadline, "asap": _add_asap,
-    "anytime": _add_anytime, "in_time": _add_in_time, "whole_day": _add_whole,
-    "whole_span": _add_whole, "overnight": _add_overnight, "part_until": _add_part_until,
-}  # fmt: skip
+    "duration": _add_length,
+    "coming": _add_coming,
+    "plain": _add_plain,
+    "hours": _add_hours,
+    "window": _add_window,
+    "between": _add_between,
+    "days": _add_days,
+    "earliest": _add_earliest,
+    "begin": _add_earliest,
+    "until": _add_until,
+    "deadline": _add_deadline,
+    "asap": _add_asap,
+    "anytime": _add_anytime,
+    "in_time": _add_in_time,
+    "whole_day": _add_whole,
+    "whole_span": _add_whole,
+    "overnight": _add_overnight,
+    "part_until": _add_part_until,
+}
 
 
 WHEN_PARTS = frozenset(_ADDERS)

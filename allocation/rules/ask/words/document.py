@@ -259,11 +259,7 @@ def host_resource_of(value: object, param: str) -> int:
 
 
 def _name(value: object, param: str) -> str:
-    if (
-        not isinstance(value, str)
-        or not 1 <= len(value) <= MAX_NAME_LENGTH
-        or not value.isprintable()
-    ):
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME_LENGTH or not value.isprintable():
         why = coded("ask_name", param=param, max_name_length=MAX_NAME_LENGTH)
         raise AskError("not_a_name", why, param)
     return value
@@ -293,9 +289,7 @@ def pin_of(value: object, param: str = "pin") -> tuple[str, ...]:
 
 def _together(value: object, param: str) -> Together:
     if not isinstance(value, str) or value not in TOGETHER:
-        raise AskError(
-            "not_a_choice", coded("ask_together", param=param, choices=", ".join(TOGETHER)), param
-        )
+        raise AskError("not_a_choice", coded("ask_together", param=param, choices=", ".join(TOGETHER)), param)
     return value
 
 

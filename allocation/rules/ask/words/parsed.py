@@ -113,9 +113,7 @@ class Parsed:
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:
         """The spans of words without a meaning."""
-        return tuple(
-            (each.start, each.end) for each in self.problems if each.code == NOT_UNDERSTOOD
-        )
+        return tuple((each.start, each.end) for each in self.problems if each.code == NOT_UNDERSTOOD)
 
     def document(
         self, *, duration: int | None = None, first: bool = False, many: bool = False

@@ -70,9 +70,7 @@ class Reading:
                 repairs.append(Repair(self.words(kept), self.replaced(dropped, "")))
         self.add_problem("said_twice", coded("ask_twice", what=what), span, repairs)
 
-    def add_problem(
-        self, code: str, why: Coded, span: Span, repairs: list[Repair] | None = None
-    ) -> None:
+    def add_problem(self, code: str, why: Coded, span: Span, repairs: list[Repair] | None = None) -> None:
         """Adds a problem with its repairs."""
         self.problems.append(Problem(*span, code, why, tuple(repairs or ())))
 

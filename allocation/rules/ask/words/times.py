@@ -45,12 +45,8 @@ CLOCK = (
 INSTANT = r"\d{4}-\d{2}-\d{2}t\d{2}:\d{2}(?::\d{2})?(?:z|[+-]\d{2}:\d{2})?"
 _CLOCK = re.compile(rf"(\d{{1,2}})(?:[:.](\d{{2}}))?\s*({_HALVES}|o'?\s?clock)?")
 _MILITARY = re.compile(r"([01]\d|2[0-3])([0-5]\d)")
-_DAY_MONTH = re.compile(
-    rf"(\d{{1,2}}){_NTH}?\.?\s+(?:of\s+)?([a-z]{{3}})[a-z]*\.?(?:,?\s+(\d{{4}}))?"
-)
-_MONTH_DAY = re.compile(
-    rf"([a-z]{{3}})[a-z]*\.?\s+(?:the\s+)?(\d{{1,2}}){_NTH}?(?:,?\s+(\d{{4}}))?"
-)
+_DAY_MONTH = re.compile(rf"(\d{{1,2}}){_NTH}?\.?\s+(?:of\s+)?([a-z]{{3}})[a-z]*\.?(?:,?\s+(\d{{4}}))?")
+_MONTH_DAY = re.compile(rf"([a-z]{{3}})[a-z]*\.?\s+(?:the\s+)?(\d{{1,2}}){_NTH}?(?:,?\s+(\d{{4}}))?")
 _DOTTED = re.compile(r"(\d{1,2})\.\s?(\d{1,2})\.(?:\s?(\d{4}))?")
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}))?")
 _ORDINAL = re.compile(rf"(\d{{1,2}}){_NTH}")
@@ -107,9 +103,7 @@ def wall(day: date, clock: time, zone: ZoneInfo) -> datetime:
     local = datetime.combine(day, clock, tzinfo=zone)
     found = local.astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
-        raise NoSuchTime(
-            "ask_clock_skipped", clock=f"{clock:%H:%M}", day=day.isoformat(), zone=zone.key
-        )
+        raise NoSuchTime("ask_clock_skipped", clock=f"{clock:%H:%M}", day=day.isoformat(), zone=zone.key)
     return found
 
 
@@ -228,9 +222,7 @@ def _ahead(text: str) -> int | None:
 
 def _weekday(text: str, today: date) -> Day | None:
     """A weekday. `next fri` is ambiguous if a Friday comes before next week."""
-    found = re.fullmatch(
-        r"(?:the )?(?:(next|this|coming|this coming) )?([a-z]+)(?: (next|this) week)?", text
-    )
+    found = re.fullmatch(r"(?:the )?(?:(next|this|coming|this coming) )?([a-z]+)(?: (next|this) week)?", text)
     weekday = WEEKDAY_WORDS.get(found[2]) if found else None
     if found is None or weekday is None:
         return None

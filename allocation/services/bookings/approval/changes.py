@@ -124,9 +124,7 @@ def approval_replace(actor: Actor, booking: Booking, needed: Needed, now: dateti
     for series in {each.series_id for each in bookings}:
         rows = [each for each in bookings if each.series_id == series]
         dates = dates_of(rows)
-        Approval.objects.bulk_create(
-            [approval_of(actor, each, needed, now, dates=dates) for each in rows]
-        )
+        Approval.objects.bulk_create([approval_of(actor, each, needed, now, dates=dates) for each in rows])
     booking_change(booking, event=asked_event(actor, needed), now=now)
 
 

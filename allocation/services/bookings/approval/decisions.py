@@ -52,9 +52,7 @@ class Decider:
     principal: int | None = None
 
 
-def approval_decide(
-    *, actor: Actor, approval_id: UUID, decision: Decision, now: datetime
-) -> Approval:
+def approval_decide(*, actor: Actor, approval_id: UUID, decision: Decision, now: datetime) -> Approval:
     """Decides one step of a request, for all dates of a series at once.
 
     The last step puts the booking in the queue, at the place of its first submission, and a change
@@ -173,9 +171,7 @@ def bookings_lock(approval: Approval) -> list[Booking]:
 
 def approvals_lock(approval: Approval) -> list[Approval]:
     """The requests that are decided together, locked after their bookings."""
-    rows = Approval.objects.select_for_update(of=("self",)).select_related(
-        "decided_by", "asker", "change"
-    )
+    rows = Approval.objects.select_for_update(of=("self",)).select_related("decided_by", "asker", "change")
     if approval.series_id is None:
         return list(rows.filter(id=approval.id))
     return list(rows.filter(series=approval.series_id, asked=approval.asked).order_by("booking_id"))
@@ -201,14 +197,15 @@ def open_check(approval: Approval, digest: str, bookings: Sequence[Booking], now
         raise _over(approval)
     if now >= approval.decide_by:
         raise refusal(
-            "approval_expired", refusal_text("approval_expired"), "conflict", "request",
+            "approval_expired",
+            refusal_text("approval_expired"),
+            "conflict",
+            "request",
             numbers={"decide_by": approval.decide_by.isoformat()},
-        )  # fmt: skip
+        )
     is_seen = digest in (approval.digest, *approval.covers)
     if not is_seen or approval.digest != digest_now(approval, bookings):
-        raise Refused(
-            "approval_changed", refusal_text("approval_changed"), "conflict", param="digest"
-        )
+        raise Refused("approval_changed", refusal_text("approval_changed"), "conflict", param="digest")
 
 
 def asker_check(approval: Approval) -> None:
@@ -295,9 +292,7 @@ def _change_lock(change_id: UUID) -> BookingChange:
     return BookingChange.objects.select_for_update().get(id=change_id)
 
 
-def _booking_end(
-    booking: Booking, to: State, actor: Decider | None, reason: str, now: datetime
-) -> None:
+def _booking_end(booking: Booking, to: State, actor: Decider | None, reason: str, now: datetime) -> None:
     charged = waiting_settle(booking, now)
     freed = money_text(rest_in_cents(booking.hold_amount, charged), booking.currency)
     if actor is None:

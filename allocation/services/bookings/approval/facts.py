@@ -161,9 +161,7 @@ def _gpus(booking: Booking, units: Mapping[str, int]) -> Decimal:
 
 def _gpu_hours(booking: Booking, units: Mapping[str, int]) -> Decimal:
     seconds = dict(booking.class_durations)
-    each = {
-        name: needed * seconds.get(name, booking.duration_seconds) for name, needed in units.items()
-    }
+    each = {name: needed * seconds.get(name, booking.duration_seconds) for name, needed in units.items()}
     return Decimal(units_at_once(booking.ask, each)) / (UNITS_PER_GPU * _HOUR)
 
 

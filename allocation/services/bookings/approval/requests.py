@@ -190,9 +190,7 @@ def digest_now(approval: Approval, bookings: Sequence[Booking]) -> str:
     return approval_digest(booking, dates_of(bookings))
 
 
-def approvers_check(
-    tenant_id: UUID, project_id: UUID, asker_id: int, steps: Sequence[Step]
-) -> None:
+def approvers_check(tenant_id: UUID, project_id: UUID, asker_id: int, steps: Sequence[Step]) -> None:
     """Raises Refused `no_approver` unless every step has enough other people to decide it."""
     for step in steps:
         roles = Q(role=MemberRole.TENANT_ADMIN)
@@ -251,8 +249,7 @@ def approval_of(
         rules=list(needed.named),
         asked=now,
         steps=[
-            {"role": s.role, "needed": s.needed, "hours": s.hours, "escalates": s.escalates}
-            for s in steps
+            {"role": s.role, "needed": s.needed, "hours": s.hours, "escalates": s.escalates} for s in steps
         ],
         decide_by=decide_by(steps[0], latest, now),
         latest=latest,
@@ -278,9 +275,7 @@ def _size(booking: Booking) -> list[object]:
 
 
 def _open_check(actor: Actor) -> None:
-    mine = Approval.objects.filter(
-        tenant_id=actor.tenant_id, asker=actor.user_id, state=Approval.State.OPEN
-    )
+    mine = Approval.objects.filter(tenant_id=actor.tenant_id, asker=actor.user_id, state=Approval.State.OPEN)
     single = mine.filter(series=None).count()
     if single + mine.exclude(series=None).values("series").distinct().count() >= MAX_OPEN:
         raise refusal(

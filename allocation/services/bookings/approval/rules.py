@@ -123,9 +123,7 @@ def _project_read(actor: Actor, slug: str) -> Project | None:
     return project
 
 
-def _known(
-    slugs: Sequence[str], model: type[GpuClass] | type[Tier], code: str, param: str
-) -> list[str]:
+def _known(slugs: Sequence[str], model: type[GpuClass] | type[Tier], code: str, param: str) -> list[str]:
     known = set(model.objects.filter(slug__in=slugs).values_list("slug", flat=True))
     unknown = [each for each in slugs if each not in known]
     if unknown:
@@ -142,9 +140,7 @@ def _amounts_check(terms: RuleTerms) -> None:
     )
     for name, value, most in amounts:
         if value is not None and not 0 < value <= most:
-            raise invalid(
-                "out_of_range", refusal_text("condition_out_of_range", most=f"{most:,}"), name
-            )
+            raise invalid("out_of_range", refusal_text("condition_out_of_range", most=f"{most:,}"), name)
 
 
 def _hours_check(terms: RuleTerms) -> None:
@@ -178,9 +174,7 @@ def _steps_data(steps: Sequence[Step]) -> list[dict[str, object]]:
         if not 1 <= step.needed <= 5:
             raise invalid("bad_steps", refusal_text("bad_step_people"), "needed")
         if not 1 <= step.hours <= MOST_HOURS:
-            raise invalid(
-                "bad_steps", refusal_text("bad_step_hours", most_hours=MOST_HOURS), "hours"
-            )
+            raise invalid("bad_steps", refusal_text("bad_step_hours", most_hours=MOST_HOURS), "hours")
     return [
         {
             "role": step.role,

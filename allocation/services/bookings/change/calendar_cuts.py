@@ -92,9 +92,7 @@ def calendar_cut(now: datetime) -> None:
             gone = _give_back(booking, now) + _cut(booking)
             if gone:
                 _grant_anew(booking, gone)
-            BookingChange.objects.filter(booking=booking, calendar_due=True).update(
-                calendar_due=False
-            )
+            BookingChange.objects.filter(booking=booking, calendar_due=True).update(calendar_due=False)
 
 
 def _give_back(booking: Booking, now: datetime) -> int:
@@ -111,9 +109,15 @@ def _give_back(booking: Booking, now: datetime) -> int:
         row.counted_seconds = run_time(booking, now).seconds
         row.extended_from = row.extended_cycle = None
         row.save(
-            update_fields=["period", "state", "abandoned", "counted_seconds", "extended_from",
-                           "extended_cycle"]
-        )  # fmt: skip
+            update_fields=[
+                "period",
+                "state",
+                "abandoned",
+                "counted_seconds",
+                "extended_from",
+                "extended_cycle",
+            ]
+        )
         generations_raise([row.gpu_id])
     return sum(row.units for row in gone)
 
@@ -161,9 +165,9 @@ def _was_inside(booking: Booking, row: Allocation, gone: int) -> bool:
     was granted before it and overlaps it."""
     model = row.model_id
     quotas = Quota.objects.filter(tenant_id=booking.tenant_id, project=None)
-    guaranteed = quotas.filter(gpu_class=booking.planned_class).aggregate(
-        units=Sum("guaranteed_units")
-    )["units"]
+    guaranteed = quotas.filter(gpu_class=booking.planned_class).aggregate(units=Sum("guaranteed_units"))[
+        "units"
+    ]
     before = Allocation.objects.filter(
         Q(granted_cycle__lt=row.granted_cycle or 0)
         | Q(granted_cycle=row.granted_cycle, granted_position__lt=row.granted_position or 0),

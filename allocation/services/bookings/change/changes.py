@@ -176,9 +176,7 @@ class _Asked:
     @property
     def _writer(self) -> ChangeWriter:
         patch, what = self.patch, (self.booking, self.old, self.new, self.now)
-        return ChangeWriter(
-            self.actor, *what, patch.accept, group=patch.group, is_partial=patch.is_partial
-        )
+        return ChangeWriter(self.actor, *what, patch.accept, group=patch.group, is_partial=patch.is_partial)
 
     def apply(self) -> Booking:
         state, strength = State(self.booking.state), strength_of(self.old, self.new)

@@ -110,9 +110,12 @@ class _GivenBack:
     def apply(self, gone: Sequence[Allocation]) -> Booking:
         booking, now = self.booking, self.now
         writer = ChangeWriter(
-            self.actor, booking, self.old,
-            replace(self.old, ask=replace(self.old.ask, count=self.count)), now,
-        )  # fmt: skip
+            self.actor,
+            booking,
+            self.old,
+            replace(self.old, ask=replace(self.old.ask, count=self.count)),
+            now,
+        )
         writer.replace_open()
         ends = booking.planned_ends or now
         kept = granted_as(booking, booking.ready_at or now, ends, self.count)
@@ -162,9 +165,12 @@ class _GivenBack:
         if not amount:
             return
         hold_settle_partially(
-            tenant_id=booking.tenant_id, reference=booking.id, amount=Charge(amount, amount),
-            keep=booking.hold_amount - booking.settled - amount, now=self.now,
-        )  # fmt: skip
+            tenant_id=booking.tenant_id,
+            reference=booking.id,
+            amount=Charge(amount, amount),
+            keep=booking.hold_amount - booking.settled - amount,
+            now=self.now,
+        )
         booking_change(booking, now=self.now, settled=booking.settled + amount)
 
     def _peaks_freed(self, less: Decimal) -> Decimal:

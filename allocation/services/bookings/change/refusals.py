@@ -44,22 +44,26 @@ def tier_begun(booking: Booking, tier: str, now: datetime) -> Refused:
         rest = max(0, int((booking.planned_ends - now).total_seconds()))
     named = Tier.objects.filter(slug=tier).values_list("name", flat=True).first()
     sentence = refusal_text(
-        "tier_begun", label=booking.label, tier=booking.tier.name, new=named or tier,
+        "tier_begun",
+        label=booking.label,
+        tier=booking.tier.name,
+        new=named or tier,
         rest=duration_words(rest // 60 * 60),
-    )  # fmt: skip
+    )
     return Refused(
-        "tier_begun", sentence, param="tier", owner="others",
+        "tier_begun",
+        sentence,
+        param="tier",
+        owner="others",
         alternatives=[{"tier": tier, "duration": rest}],
-    )  # fmt: skip
+    )
 
 
 def not_changeable(booking: Booking) -> Refused:
     """The refusal for a change of a booking that is over or about to be."""
     state = booking.get_state_display().lower()
     if booking.state in TERMINAL:
-        return Refused(
-            "booking_over", refusal_text("booking_over", label=booking.label, state=state)
-        )
+        return Refused("booking_over", refusal_text("booking_over", label=booking.label, state=state))
     sentence = refusal_text("not_changeable", label=booking.label, state=state)
     return Refused("not_changeable", sentence)
 

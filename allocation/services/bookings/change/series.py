@@ -138,9 +138,7 @@ def _wait(patch: SeriesPatch, group: UUID, now: datetime) -> None:
         group_wait(group, now)
 
 
-def _approvals_ask(
-    actor: Actor, answers: Sequence[DateAnswer], group: UUID | None, now: datetime
-) -> None:
+def _approvals_ask(actor: Actor, answers: Sequence[DateAnswer], group: UUID | None, now: datetime) -> None:
     """Asks for the approvals of dates that change together. `group`: they change all or none."""
     dates_approval_replace(actor, [each.booking for each in answers], now)
     if group is not None:
@@ -256,9 +254,11 @@ def _ask_of(date: Booking, patch: SeriesPatch) -> AskDocument:
     if patch.at is not None and ask.starts is not None and date.series is not None:
         ask = _moved_to(ask, ask.starts, patch.at, date.series)
     parts: dict[str, Any] = {
-        "duration": patch.duration, "count": patch.count, "classes": patch.classes,
+        "duration": patch.duration,
+        "count": patch.count,
+        "classes": patch.classes,
         "pin": patch.pin,
-    }  # fmt: skip
+    }
     plain = {**ask.to_json()}
     plain |= {name: value for name, value in parts.items() if value is not None}
     plain |= {name: list(plain[name]) for name in ("classes", "pin") if name in plain}

@@ -68,9 +68,7 @@ def waiting_change(writer: ChangeWriter, request_text: str) -> Booking:
     return booking
 
 
-def change_wait_check(
-    actor: Actor, change: BookingChange, until: datetime | None, now: datetime
-) -> None:
+def change_wait_check(actor: Actor, change: BookingChange, until: datetime | None, now: datetime) -> None:
     """Lets a change that is not stored yet wait for room until its last start, or until the end of
     a run is near.
 

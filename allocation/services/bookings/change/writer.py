@@ -110,9 +110,12 @@ class ChangeWriter:
         """Exchanges the open holds of the booking, and those of the change."""
         booking, delta = self.booking, change.id if change else None
         hold_exchange(
-            tenant_id=booking.tenant_id, project_id=booking.project_id, request=request,
-            delta=delta, now=self.now,
-        )  # fmt: skip
+            tenant_id=booking.tenant_id,
+            project_id=booking.project_id,
+            request=request,
+            delta=delta,
+            now=self.now,
+        )
 
     def replace_open(self) -> None:
         """Closes an open change, which this one replaces."""

@@ -101,9 +101,7 @@ def admission_check(
         raise with_remedies(refusal, ask, tier_slug, try_it) from refusal
 
 
-def _admitted(
-    project: Project, tier_slug: str, ask: AskDocument, now: datetime, asker: Asker
-) -> Admission:
+def _admitted(project: Project, tier_slug: str, ask: AskDocument, now: datetime, asker: Asker) -> Admission:
     tiers = tiers_read()
     tier = _tier_of(tiers, tier_slug)
     use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
@@ -331,9 +329,7 @@ def _resolved(name: str) -> str:
 def _where(name: str) -> Q:
     node, _, index = name.rpartition("/")
     if node:
-        return Q(
-            node__name__iexact=node, index=-1 if (number := whole_number(index)) is None else number
-        )
+        return Q(node__name__iexact=node, index=-1 if (number := whole_number(index)) is None else number)
     found = Q(node__name__iexact=name) | Q(uuid__iexact=name)
     try:
         return found | Q(id=UUID(name))

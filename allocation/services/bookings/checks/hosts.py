@@ -38,8 +38,7 @@ def group_remedy(ask: AskDocument, part: AskDocument, changes: Mapping[str, Any]
     if not ask.groups:
         return dict(changes)
     rows = [
-        {**asdict(each), **(changes if each.gpu_class == part.classes[0] else {})}
-        for each in ask.every_group
+        {**asdict(each), **(changes if each.gpu_class == part.classes[0] else {})} for each in ask.every_group
     ]
     return {"groups": [row for row in rows if row["count"]]}
 
@@ -85,9 +84,17 @@ class _Nodes:
     def _most_of(self, pool: Pool, cores: int, memory: int) -> int:
         ask = self.ask
         demand = Demand(
-            pool.gpu_class, ask.profile, ask.count, ask.together if ask.required else "any", 0, (),
-            share=ask.share, cores=cores * 1_000, memory=memory * 1_024, pin=ask.pin,
-        )  # fmt: skip
+            pool.gpu_class,
+            ask.profile,
+            ask.count,
+            ask.together if ask.required else "any",
+            0,
+            (),
+            share=ask.share,
+            cores=cores * 1_000,
+            memory=memory * 1_024,
+            pin=ask.pin,
+        )
         if not pool.serves(demand.shape):
             return 0
         taken = np.zeros(len(pool), dtype=np.uint16)

@@ -31,16 +31,12 @@ class Offer:
 def offer_price(admission: Admission, shelf: PriceShelf) -> Offer:
     """Returns the offer at the prices of the requested day. Raises Refused: `no_price`."""
     day = priced_from(admission.ask, shelf.at)
-    prices = {
-        gpu_class: shelf.price(gpu_class, admission.tier.slug, day) for gpu_class in admission.units
-    }
+    prices = {gpu_class: shelf.price(gpu_class, admission.tier.slug, day) for gpu_class in admission.units}
     rates = {
-        name: rate_for(price, admission.ask.on(name), admission.units[name])
-        for name, price in prices.items()
+        name: rate_for(price, admission.ask.on(name), admission.units[name]) for name, price in prices.items()
     }
     costs = {
-        name: most_of(rate, admission.ask.starts, admission.seconds_on(name))
-        for name, rate in rates.items()
+        name: most_of(rate, admission.ask.starts, admission.seconds_on(name)) for name, rate in rates.items()
     }
     if admission.ask.groups:
         return _offer_of_all(admission, prices, rates)

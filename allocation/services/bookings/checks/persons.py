@@ -29,9 +29,7 @@ class PersonUse:
     gpus: Decimal
 
 
-def open_refusals(
-    rows: Mapping[UUID, Booking], uses: Mapping[UUID, TierUse]
-) -> dict[UUID, Refused]:
+def open_refusals(rows: Mapping[UUID, Booking], uses: Mapping[UUID, TierUse]) -> dict[UUID, Refused]:
     """Returns which new bookings of one person a tier's limits for a person refuse, and why.
 
     The person is locked until the end of the transaction, so two requests count each other.
@@ -43,9 +41,7 @@ def open_refusals(
     return refused
 
 
-def elements_within(
-    rows: Sequence[Booking], use: TierUse
-) -> tuple[Sequence[Booking], Refused | None]:
+def elements_within(rows: Sequence[Booking], use: TierUse) -> tuple[Sequence[Booking], Refused | None]:
     """Returns the new elements of an array that a person's limit of GPUs allows now, and the
     refusal of the next one. The array itself is one booking, which was counted as it was asked for.
     """

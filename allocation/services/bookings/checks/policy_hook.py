@@ -108,17 +108,13 @@ def changes_ask(
     return [_changed(new, said) for (_, new), said in zip(changes, answers, strict=True)]
 
 
-def change_ask(
-    actor: Actor, booking: Booking, new: Target, now: datetime
-) -> tuple[Target, Event | None]:
+def change_ask(actor: Actor, booking: Booking, new: Target, now: datetime) -> tuple[Target, Event | None]:
     """As `changes_ask`, about one; without a hook the target is the same."""
     found = changes_ask(actor, [(booking, new)], now)
     return (new, None) if found is None else found[0]
 
 
-def _item(
-    actor: Actor, request: BookingRequest, more: Mapping[str, Any], now: datetime
-) -> HookItem:
+def _item(actor: Actor, request: BookingRequest, more: Mapping[str, Any], now: datetime) -> HookItem:
     data = {
         "project": request.project,
         "tier": request.tier,
@@ -272,9 +268,12 @@ def _refusal(answer: HookAnswer) -> Refused:
     if answer.error:
         # Not a rule about the request: the same one can be admitted a moment later.
         return Refused(
-            "policy_hook_failed", refusal_text("policy_hook_failed", **facts),
-            param="request", owner="tenant_admin", numbers=numbers,
-        )  # fmt: skip
+            "policy_hook_failed",
+            refusal_text("policy_hook_failed", **facts),
+            param="request",
+            owner="tenant_admin",
+            numbers=numbers,
+        )
     sentence = refusal_text("policy_hook_denied", **facts, words=answer.decision.message)
     return refusal("policy_hook_denied", sentence, "conflict", "request", numbers=numbers)
 
@@ -285,9 +284,7 @@ def hook_money(actor: Actor, request: BookingRequest, now: datetime) -> dict[str
     least money left of those that would pay. Each is None if there is none."""
     try:
         project = access_project_to_book(actor, request.project, "project")
-        campaign = campaign_to_charge(
-            project, request.campaign, request.labels, request.external_ref
-        )
+        campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
     except Refused:
         # Admission says why, to the person.
         return {"cost": None, "budget": None}
@@ -313,9 +310,7 @@ def change_money(booking: Booking, new: Target, now: datetime) -> dict[str, Any]
 def _budget(
     *, project_id: UUID, person_id: int, campaign_id: UUID | None, at: datetime
 ) -> dict[str, str] | None:
-    figures = tightest_figures(
-        project_id=project_id, person_id=person_id, campaign_id=campaign_id, at=at
-    )
+    figures = tightest_figures(project_id=project_id, person_id=person_id, campaign_id=campaign_id, at=at)
     if figures is None:
         return None
     return {

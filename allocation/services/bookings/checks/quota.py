@@ -56,9 +56,7 @@ def quota_check(
     Exceptions are read only where the limits alone refuse the request.
     """
     quotas, inner = _quotas_read(), _inner_limits_read()
-    guaranteed = {
-        row.gpu_class_id: row.guaranteed_units for row in quotas if row.project_id is None
-    }
+    guaranteed = {row.gpu_class_id: row.guaranteed_units for row in quotas if row.project_id is None}
 
     def fits(name: str, overrides: Sequence[QuotaOverride]) -> dict[str, int]:
         quota = _quota_read()
@@ -77,9 +75,7 @@ def quota_check(
     return fits(name, overrides)
 
 
-def _within_quota(
-    asked: QuotaRequest, quota: Quota, guaranteed: Mapping[str, int]
-) -> dict[str, int]:
+def _within_quota(asked: QuotaRequest, quota: Quota, guaranteed: Mapping[str, int]) -> dict[str, int]:
     """Returns the classes on which the request alone stays within quota."""
     project, tier = asked.project, asked.tier
     owners: tuple[str, ...] = (str(project.tenant_id), str(project.id))
@@ -135,10 +131,19 @@ def _own_quota(
     by_slug = sorted(tiers, key=lambda each: each.slug)
     limits, caps = limits_of(quotas), rolling_caps_of((*quotas, *inner.lab_caps))
     return Snapshot(
-        0, (), (), (), (), (), limits, _lending(tiers_of(by_slug)), caps,
+        0,
+        (),
+        (),
+        (),
+        (),
+        (),
+        limits,
+        _lending(tiers_of(by_slug)),
+        caps,
         overrides=tuple(overrides),
-        labs=inner.labs, persons=inner.persons,
-    )  # fmt: skip
+        labs=inner.labs,
+        persons=inner.persons,
+    )
 
 
 def _lending(tiers: tuple[SolverTier, ...]) -> tuple[SolverTier, ...]:

@@ -89,9 +89,7 @@ def _with_groups(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     return replace(ask, classes=(rows[0].gpu_class,), groups=tuple(rows[1:]), **first)
 
 
-def _fewer_of_groups(
-    refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt
-) -> Iterator[Remedy]:
+def _fewer_of_groups(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) -> Iterator[Remedy]:
     """Yields a mixed request with fewer of each class whose limit refuses it, or without it."""
     for _ in ask.every_group:
         name = refusal.numbers.get("gpu_class")
@@ -100,8 +98,7 @@ def _fewer_of_groups(
         limit, asked = refusal.numbers.get("limit") or 0, refusal.numbers.get("asked") or 1
         count = ask.on(name).count * limit // asked
         rows = [
-            asdict(each) | ({"count": count} if each.gpu_class == name else {})
-            for each in ask.every_group
+            asdict(each) | ({"count": count} if each.gpu_class == name else {}) for each in ask.every_group
         ]
         rows = [row for row in rows if row["count"]]
         if not rows:

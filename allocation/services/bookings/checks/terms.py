@@ -58,9 +58,7 @@ def weaker_terms(booking: Booking, target: Target, request_text: str) -> Terms:
         deadline=ask.deadline,
         duration_seconds=length,
         class_durations=[
-            [name, lengths.get(name, ask.duration)]
-            for name, _ in old.class_durations
-            if name in ask.classes
+            [name, lengths.get(name, ask.duration)] for name, _ in old.class_durations if name in ask.classes
         ],
     )
     sizes = Size(before, old.ask["count"]), Size(length, ask.count)
@@ -146,9 +144,12 @@ def _open_check(booking: Booking, target: Target, admission: Admission) -> None:
     if target.tier == booking.tier_id:
         return
     moved = Booking(
-        id=booking.id, tenant_id=booking.tenant_id, owner_id=booking.owner_id,
-        tier=admission.tier, ask=admission.ask.to_json(),
-    )  # fmt: skip
+        id=booking.id,
+        tenant_id=booking.tenant_id,
+        owner_id=booking.owner_id,
+        tier=admission.tier,
+        ask=admission.ask.to_json(),
+    )
     for refused in open_refusals({booking.id: moved}, {booking.id: admission.use}).values():
         raise refused
 
@@ -189,9 +190,7 @@ def _peaks_after(booking: Booking, was: Size, will: Size, price: CurrentPrice) -
 
 def _peak_cost(terms: Terms, seconds: int) -> Decimal:
     """The most that peak hours can add to the cost of a length."""
-    rate = Rate(
-        Decimal(0), terms.peak_surcharge, peak_hours(terms.peak_zone or "UTC", terms.peak_weekly)
-    )
+    rate = Rate(Decimal(0), terms.peak_surcharge, peak_hours(terms.peak_zone or "UTC", terms.peak_weekly))
     return most_of(rate, terms.starts, seconds)
 
 
@@ -233,9 +232,7 @@ def _surcharge_at_end(booking: Booking, first: int, last: int) -> Decimal:
     rate, ends = rate_of(booking), booking.planned_ends
     if ends is None:
         return Decimal(0)
-    return rate.surcharge(
-        rate.between(ends + timedelta(seconds=first), ends + timedelta(seconds=last))
-    )
+    return rate.surcharge(rate.between(ends + timedelta(seconds=first), ends + timedelta(seconds=last)))
 
 
 def hold_of(booking: Booking, terms: Terms) -> HoldRequest:

@@ -55,11 +55,7 @@ class TierUse:
     def keeps_start(self, ask: AskDocument) -> bool:
         """Whether the request has the start of the booking that it changes."""
         booking = self.booking
-        return (
-            booking is not None
-            and booking.tier_id == self.tier.slug
-            and booking.starts == ask.starts
-        )
+        return booking is not None and booking.tier_id == self.tier.slug and booking.starts == ask.starts
 
 
 def audience_check(use: TierUse) -> None:
@@ -95,9 +91,7 @@ def _is_among(use: TierUse, version: TierVersion) -> bool:
     return is_leads and rows.filter(role=Role.LEAD, project=use.project).exists()
 
 
-def classes_within(
-    use: TierUse, units: Mapping[str, int], *, every: bool = False
-) -> dict[str, int]:
+def classes_within(use: TierUse, units: Mapping[str, int], *, every: bool = False) -> dict[str, int]:
     """Returns the classes that the tier is open for. Raises Refused `tier_class` if none is, or
     with `every` if one is not."""
     allowed = use.limits.classes
@@ -131,9 +125,7 @@ def shortest_check(use: TierUse, seconds: int) -> None:
     if override_for(Override.Kind.SHORTER, need, use.now) is None:
         raise refusal(
             "shorter_than_tier",
-            refusal_text(
-                "shorter_than_tier", tier=use.tier.name, shortest=seconds_text(least.value or 0)
-            ),
+            refusal_text("shorter_than_tier", tier=use.tier.name, shortest=seconds_text(least.value or 0)),
             "invalid",
             "request",
             owner=least.owner,
@@ -162,9 +154,7 @@ def start_check(use: TierUse, ask: AskDocument, not_before: datetime) -> datetim
         earliest = use.now + timedelta(seconds=least.value)
         not_before = max(not_before, earliest.replace(microsecond=0))
     _lead_check(use, ahead, not_before)
-    is_outside = limits.hours is not None and (
-        ask.starts is None or not limits.hours.has(ask.starts)
-    )
+    is_outside = limits.hours is not None and (ask.starts is None or not limits.hours.has(ask.starts))
     if is_outside and not _lifted(Override.Kind.START_HOURS, use):
         raise _outside_hours(use, not_before)
     return not_before
@@ -216,9 +206,7 @@ def _more(kind: Override.Kind, use: TierUse, amount: int = 1) -> dict[str, str]:
 
 
 def _too_soon(use: TierUse, least: Limit) -> Refused:
-    earliest = (use.now + timedelta(seconds=(least.value or 0) + 60)).replace(
-        second=0, microsecond=0
-    )
+    earliest = (use.now + timedelta(seconds=(least.value or 0) + 60)).replace(second=0, microsecond=0)
     facts = {"lead": seconds_text(least.value or 0), "earliest": f"{earliest:%Y-%m-%d %H:%M} UTC"}
     return refusal(
         "too_soon",

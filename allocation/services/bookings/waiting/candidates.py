@@ -29,9 +29,7 @@ def entries_due(now: datetime) -> QuerySet[WaitEntry]:
 def entries_expire(now: datetime) -> int:
     """Ends the bookings whose windows have passed, and releases their money. Returns how many."""
     due = entries_due(now).filter(until__lte=now).order_by("booking_id")
-    return sum(
-        _expire(booking_id, now) for booking_id in list(due.values_list("booking_id", flat=True))
-    )
+    return sum(_expire(booking_id, now) for booking_id in list(due.values_list("booking_id", flat=True)))
 
 
 def nights_due(now: datetime) -> QuerySet[WaitEntry]:

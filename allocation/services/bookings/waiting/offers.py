@@ -165,9 +165,7 @@ def _rival_check(booking: Booking) -> None:
 
 
 def _hold(booking: Booking, offer: WaitOffer, cost: Decimal, now: datetime) -> None:
-    request = HoldRequest(
-        booking.id, cost, offer.starts, offer.ends, booking.owner_id, booking.campaign_id
-    )
+    request = HoldRequest(booking.id, cost, offer.starts, offer.ends, booking.owner_id, booking.campaign_id)
     refused = holds_place(
         tenant_id=booking.tenant_id,
         project_id=booking.project_id,
@@ -178,9 +176,7 @@ def _hold(booking: Booking, offer: WaitOffer, cost: Decimal, now: datetime) -> N
         raise refused[booking.id]
 
 
-def _close(
-    offer: WaitOffer, state: WaitOffer.State, now: datetime, actor: Actor | None = None
-) -> None:
+def _close(offer: WaitOffer, state: WaitOffer.State, now: datetime, actor: Actor | None = None) -> None:
     offer.state, offer.decided_at = state, now
     offer.decided_by_id = actor.user_id if actor else None
     offer.save(update_fields=["state", "decided_at", "decided_by"])

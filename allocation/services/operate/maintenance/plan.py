@@ -226,9 +226,7 @@ def maintenance_preview(*, operator: User, terms: MaintenanceTerms, now: datetim
     return replace(preview_of(planned, None, now), skipped=tuple(planned[0].skipped))
 
 
-def preview_of(
-    maintenances: Sequence[Maintenance], replaced: Maintenance | None, now: datetime
-) -> Preview:
+def preview_of(maintenances: Sequence[Maintenance], replaced: Maintenance | None, now: datetime) -> Preview:
     """The effects of unsaved maintenance, in place of the saved one that it replaces."""
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     without = snapshot_read(now)
@@ -318,9 +316,7 @@ def overlapping(maintenance: Maintenance) -> Q:
     return in_scope(maintenance) & Q(period__overlap=(maintenance.starts, maintenance.ends))
 
 
-def _maintenances_of(
-    operator: User, terms: MaintenanceTerms, now: datetime
-) -> tuple[Maintenance, ...]:
+def _maintenances_of(operator: User, terms: MaintenanceTerms, now: datetime) -> tuple[Maintenance, ...]:
     """The first date and, if it repeats, all others. Not saved."""
     first = _maintenance_of(operator, terms, now)
     if terms.repeat is None:
@@ -328,9 +324,7 @@ def _maintenances_of(
     return _dates(first, terms.repeat, terms.zone, now + AHEAD)
 
 
-def _dates(
-    first: Maintenance, rule: Recurrence, zone: str, latest: datetime
-) -> tuple[Maintenance, ...]:
+def _dates(first: Maintenance, rule: Recurrence, zone: str, latest: datetime) -> tuple[Maintenance, ...]:
     """Maintenance at every date of the rule, from and until the same local times. Not saved.
 
     Raises:

@@ -95,9 +95,7 @@ class Receipt:
     basis: str
 
 
-def notice_of(
-    booking: Booking, pause: Pause, ctx: PageContext, silent: Sequence[str] = ()
-) -> Notice:
+def notice_of(booking: Booking, pause: Pause, ctx: PageContext, silent: Sequence[str] = ()) -> Notice:
     """Returns the notice; `silent` names unreachable nodes."""
     left = max(0, int((pause.deadline - ctx.now).total_seconds()))
     is_saved, is_overdue = pause.acknowledged_at is not None, left == 0
@@ -203,10 +201,7 @@ def _money(booking: Booking, pause: Pause, ctx: PageContext) -> str:
             "The other booking belongs to your organisation, so the run is charged until it "
             "ends and nothing is credited."
         )
-    return (
-        f"Nothing is charged from {since} until it runs again. Redone work is credited "
-        "automatically."
-    )
+    return f"Nothing is charged from {since} until it runs again. Redone work is credited automatically."
 
 
 def _default(booking: Booking, pause: Pause, ctx: PageContext) -> str:

@@ -65,8 +65,7 @@ class Repeats:
             once = share_inside(option.price, option.starts, option.ends, period)
             return once * self.count
         parts = (
-            share_inside(price_in(option, each), each.starts, each.ends, period)
-            for each in self.windows
+            share_inside(price_in(option, each), each.starts, each.ends, period) for each in self.windows
         )
         return sum(parts, Decimal(0))
 
@@ -94,9 +93,7 @@ def options_context(
     }
     if quote.options:
         best = quote.options[0]
-        found["quota"] = quota_at(
-            project=project, gpu_class=best.gpu_class, at=max(best.starts, now)
-        )
+        found["quota"] = quota_at(project=project, gpu_class=best.gpu_class, at=max(best.starts, now))
     return found
 
 
@@ -180,9 +177,7 @@ def _effect(quote: Quote, repeats: Repeats) -> dict[str, Any] | None:
     best, whole = quote.options[0], effect.amount or 1
     price = repeats.cost_inside(best, effect.period)
     later = repeats.cost(best) - price
-    spent, held, added = (
-        money_text(each, effect.currency) for each in (effect.spent, effect.held, price)
-    )
+    spent, held, added = (money_text(each, effect.currency) for each in (effect.spent, effect.held, price))
     return {
         "meter": Meter(
             effect.spent * 100 / whole,
@@ -248,9 +243,7 @@ def _wait_mode(chosen: list[str]) -> str:
     return WaitMode.AUTO if "wait" in chosen else ""
 
 
-def _book_array(
-    actor: Actor, terms: BookingRequest, array: ArraySaid, now: datetime, key: UUID
-) -> Booking:
+def _book_array(actor: Actor, terms: BookingRequest, array: ArraySaid, now: datetime, key: UUID) -> Booking:
     """Books an array, all or nothing of it. Returns its first element."""
     wanted = ArrayRequest(array.count, array.parallel)
     with transaction.atomic():

@@ -342,11 +342,7 @@ def _confirm(request: HttpRequest, actor: Actor) -> HttpResponse:
     try:
         booking = option_book(request, actor, now)
     except (Refused, AskError) as error:
-        refusal = (
-            error
-            if isinstance(error, Refused)
-            else invalid(error.code, coded_text(error.text), "q")
-        )
+        refusal = error if isinstance(error, Refused) else invalid(error.code, coded_text(error.text), "q")
         return _refused(request, actor, refusal, now)
     made = made_words(actor, booking)
     if _is_fragment(request):

@@ -199,9 +199,7 @@ def highlights_of(text: str, parsed: Parsed) -> list[Highlight]:
     marks = [(part.start, part.end, "known", part.meaning) for part in parsed.parts]
     for each in parsed.problems:
         is_unknown = each.code == NOT_UNDERSTOOD
-        marks.append(
-            (each.start, each.end, "unknown" if is_unknown else "wrong", coded_text(each.text))
-        )
+        marks.append((each.start, each.end, "unknown" if is_unknown else "wrong", coded_text(each.text)))
     bits, at = [], 0
     for start, end, kind, meaning in sorted(marks):
         if start < at:

@@ -61,9 +61,7 @@ def repeat_rule(often: str, days: str, param: str) -> Recurrence | None:
     return month_rule(days, param) if often == "days" else REPEATS.get(often)
 
 
-def repeat_of_fields(
-    fields: RequestFields, said: Recurrence | None, today: date
-) -> Recurrence | None:
+def repeat_of_fields(fields: RequestFields, said: Recurrence | None, today: date) -> Recurrence | None:
     """Returns the recurrence of the fields, or the one from the text (`said`); None for a single
     booking. Without a last day it repeats for two weeks. Raises AskError for an invalid last day or
     invalid days of the month."""
