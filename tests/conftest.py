@@ -13,6 +13,7 @@ from pytest_django import DjangoDbBlocker, Settings
 
 from devtools.launch.embedded import free_port
 from devtools.launch.processes import Program, StartFailed, start, stop
+from tests.doors import doors_watch
 from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
 
@@ -45,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(servers.close)
     os.environ.update(servers.environment())
     django.setup()
+    doors_watch()
 
 
 @pytest.fixture(scope="session")
