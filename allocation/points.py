@@ -1,9 +1,9 @@
 """Points of the core to which features add themselves. The core calls them and knows no feature."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 
@@ -34,3 +34,33 @@ def deputies_of(tenant_id: UUID, now: datetime) -> list[Deputy]:
 def stood_in_by(person: int, tenant_id: UUID, now: datetime) -> list[Deputy]:
     """Returns the deputies that a person is."""
     return [each for each in deputies_of(tenant_id, now) if each.person == person]
+
+
+@dataclass(frozen=True, slots=True)
+class BookingPart:
+    """What a feature shows of a booking from a table of its own, which has at most one row of it.
+
+    `out` is the serializer of what `shown(booking, row)` returns, in REST under `name`.
+    """
+
+    name: str
+    table: Any
+    out: Any
+    shown: Callable[[Any, Any], Mapping[str, Any]]
+
+
+BOOKING_PARTS: list[BookingPart] = []
+
+
+@dataclass(frozen=True, slots=True)
+class BookingCard:
+    """A card on the page of a booking: its template, and what that knows as `card`."""
+
+    template: str
+    card: object
+
+
+BookingCards: TypeAlias = Callable[[Any, Any, datetime], BookingCard | None]
+
+BOOKING_CARDS: list[BookingCards] = []
+"""Each returns the card of a feature by actor, booking and instant, if there is one."""

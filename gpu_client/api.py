@@ -31,6 +31,7 @@ OPERATIONS = {
     "release_booking": ("POST", "/bookings/{reference}/release"),
     "cancel_booking": ("POST", "/bookings/{reference}/cancel"),
     "report_booking_result": ("POST", "/bookings/{reference}/result"),
+    "put_booking_progress": ("PUT", "/bookings/{reference}/progress"),
     "keep_idle_booking": ("POST", "/bookings/{reference}/still-needed"),
     "list_waiting": ("GET", "/waitlist"),
     "list_offers": ("GET", "/offers"),
@@ -125,6 +126,18 @@ class Client:
     def result(self, reference: str, result: str) -> Document:
         """Reports `success` or `failure` of a booking's program."""
         return self._call("report_booking_result", reference, body={"result": result})
+
+    def progress(
+        self,
+        reference: str,
+        step: float,
+        of: float | None = None,
+        unit: str = "step",
+        metrics: Mapping[str, float] | None = None,
+    ) -> Document:
+        """Says how far a booking's program is; returns its rate, expected end and cost of a step."""
+        body = {"step": step, "of": of, "unit": unit, "metrics": None if metrics is None else dict(metrics)}
+        return self._call("put_booking_progress", reference, body=body)
 
     def still_needed(self, reference: str) -> Document:
         """Says that the idle GPUs of a booking are still needed."""

@@ -222,6 +222,38 @@ def result(
 
 
 @app.command()
+def progress(
+    done: Annotated[str, typer.Argument(help="1200, or 1200/10000 of all.", show_default=False)],
+    reference: Annotated[str, typer.Option("--booking", "-b", envvar="GPU_BOOKING")],
+    unit: Annotated[str, typer.Option(help="What a step is.")] = "step",
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", "-m", help="name=number; repeatable.")
+    ] = None,
+    is_json: Json = False,
+    zone: Zone = "",
+) -> None:
+    """Say how far the program of a running booking is: gpu progress 1200/10000 -m loss=0.31"""
+    step, _, of = done.partition("/")
+    with portal(is_json=is_json) as client:
+        named = {name: _number(value) for name, value in _labels(metrics or []).items()}
+        whole = _number(of) if of else None
+        found = client.progress(reference, _number(step), whole, unit, named or None)
+        if is_json:
+            json_print(found)
+            return
+        clock = clock_of(client, zone)
+        ends = found["expected_end"]
+        line_print(f"Ends {clock.moment(ends)} at this rate." if ends else "Noted; no end is known yet.")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Problem({"status": 422, "detail": f"{text!r} is not a number."}) from None
+
+
+@app.command()
 def env(
     reference: Reference,
     part: Annotated[int | None, typer.Option(help="Which of several devices, from 0.")] = None,

@@ -29,15 +29,16 @@ class OtherDoor(AssertionError):
 
 def doors_watch() -> None:
     """Begins to watch all statements of this process."""
-    from django.db.backends.utils import CursorWrapper  # noqa: PLC0415 (settings are not there on import)
+    from django.db.backends import utils  # noqa: PLC0415 (settings are not there on import)
 
-    plain = CursorWrapper._execute_with_wrappers
+    wrapper: Any = utils.CursorWrapper
+    plain = wrapper._execute_with_wrappers
 
     def watched(self: Any, sql: Any, params: Any, many: Any, executor: Any) -> Any:  # noqa: ANN401
         statement_check(str(sql), sys._getframe(1))
         return plain(self, sql, params, many, executor)
 
-    CursorWrapper._execute_with_wrappers = watched
+    wrapper._execute_with_wrappers = watched
 
 
 def statement_check(sql: str, frame: FrameType) -> None:

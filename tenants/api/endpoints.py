@@ -94,6 +94,23 @@ class Endpoints:
 
         return declare
 
+    def put(self, at: str, summary: str, out: Out, *, terms: type[object]) -> Callable[[Handler], Handler]:
+        """Declares a PUT, which needs no key: a repetition changes nothing."""
+
+        def declare(handler: Handler) -> Handler:
+            body = body_of_terms(terms)
+
+            @described(handler.__name__, summary, answer=out, request=body)
+            def put(view: ApiView, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
+                sent = view.sent(body)
+                with view.tx():
+                    return Response(out(handler(view, sent, **keys)).data)
+
+            self._add(at, "put", put, handler)
+            return handler
+
+        return declare
+
     def _add(self, at: str, method: str, act: Handler, handler: Handler) -> None:
         act.__doc__ = handler.__doc__
         view = self._views.setdefault(at, type("Endpoint", (ApiView,), {"__doc__": ""}))

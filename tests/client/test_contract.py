@@ -30,6 +30,7 @@ READ = {
     "CheckOut": "check passed reasons",
     "AvailabilityOut": "free",
     "FreeOut": "starts ends whole_gpus",
+    "ProgressOut": "expected_end",
     "QuotaOut": "project gpu_class guaranteed_units limit_units",
     "BudgetOut": "name project level starts ends amount currency spent held left",
     "MeOut": "name tenant roles time_zone",
@@ -49,6 +50,7 @@ SENT = {
         *("array", "parallel", "zone"),
     },
     "ResultInRequest": {"result"},
+    "ProgressInRequest": {"step", "of", "unit", "metrics"},
     "ExtendInRequest": {"by"},
 }
 QUERIES = {

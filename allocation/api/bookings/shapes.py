@@ -16,6 +16,7 @@ from allocation.models import (
     MovedStart,
     PlannedStrength,
 )
+from allocation.points import BOOKING_PARTS
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.decided import BookingParts, parts_of
 from allocation.rules.states import WAITING, State
@@ -280,6 +281,10 @@ class BookingOut(Shape):
     ended_at = serializers.DateTimeField(allow_null=True)
     decision_id = serializers.IntegerField(allow_null=True)
 
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """The fields of the core, and those of features."""
+        return super().get_fields() | {each.name: each.out(allow_null=True) for each in BOOKING_PARTS}
+
 
 class EventOut(serializers.Serializer[Any]):
     """One event in the history of a booking."""
@@ -349,6 +354,10 @@ def booking_data(booking: Booking, parts: BookingParts | None = None) -> dict[st
             "depends_on": parts.parents,
             "array": f"ar_{booking.array_id.hex}" if booking.array_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
+            **{
+                each.name: each.shown(booking, row) if (row := parts.features.get(each.name)) else None
+                for each in BOOKING_PARTS
+            },
         }
     )
 

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from allocation.models import (
     MovedStart,
     Pause,
 )
+from allocation.points import BOOKING_PARTS
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.rules.changes import Strength
 from allocation.rules.states import State
@@ -66,13 +68,29 @@ _PARTS: Mapping[str, tuple[type[Model], Compiled[Any]]] = {
         ),
     ),
 }
+
+
+@cache
+def _parts() -> Mapping[str, tuple[type[Model], Compiled[Any]]]:
+    """The parts of the core and of features."""
+
+    def query(table: Any) -> Compiled[Any]:  # noqa: ANN401 (a model)
+        return Compiled(lambda _, keys: table.objects.filter(booking_id__in=keys))
+
+    return {**_PARTS, **{each.name: (each.table, query(each.table)) for each in BOOKING_PARTS}}
+
+
 _HAS_ROWS = (
     "EXISTS (SELECT FROM {table} WHERE tenant_id = ANY (%(tenants)s) AND booking_id = ANY (%(bookings)s))"
 )
-# Most bookings have rows in few of the tables.
-_ARE_THERE = "SELECT " + ", ".join(
-    _HAS_ROWS.format(table=model._meta.db_table) for model, _ in _PARTS.values()
-)
+
+
+@cache
+def _are_there() -> str:
+    """Most bookings have rows in few of the tables."""
+    return "SELECT " + ", ".join(
+        _HAS_ROWS.format(table=model._meta.db_table) for model, _ in _parts().values()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +106,8 @@ class BookingParts:
     parents: Sequence[Dependency] = ()
     estimate: datetime | None = None
     """Its estimated start by the bookings that it waits for."""
+    features: Mapping[str, Any] = field(default_factory=dict)
+    """The rows of features that it has, by the name of the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +121,14 @@ class DecidedBooking:
 def parts_of(bookings: Collection[Booking]) -> dict[UUID, BookingParts]:
     """The parts of each booking, in one statement and one more for each part that is there. Runs
     inside a transaction of their tenant, or of an operator."""
-    found = {name: _rows(_PARTS[name][1], bookings) for name in _parts_there(bookings)}
+    found = {name: _rows(_parts()[name][1], bookings) for name in _parts_there(bookings)}
+    features = {name: found.pop(name) for name in found.keys() - _PARTS.keys()}
     estimates = estimated_starts(bookings)
     return {
         key: BookingParts(
-            estimate=estimates.get(key), **{name: rows.get(key, ()) for name, rows in found.items()}
+            estimate=estimates.get(key),
+            features={name: rows[key][0] for name, rows in features.items() if key in rows},
+            **{name: rows.get(key, ()) for name, rows in found.items()},
         )
         for key in (each.id for each in bookings)
     }
@@ -137,9 +160,9 @@ def _parts_there(bookings: Collection[Booking]) -> Sequence[str]:
         "bookings": [each.id for each in bookings],
     }
     with connection.cursor() as cursor:
-        cursor.execute(_ARE_THERE, asked)
+        cursor.execute(_are_there(), asked)
         answers = cursor.fetchone()
-    return [name for name, is_there in zip(_PARTS, answers, strict=True) if is_there]
+    return [name for name, is_there in zip(_parts(), answers, strict=True) if is_there]
 
 
 def _rows(query: Compiled[Any], bookings: Collection[Booking]) -> Mapping[UUID, Any]:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from allocation.access import access_booking, may_change
 from allocation.models import Booking, BookingEvent
+from allocation.points import BOOKING_CARDS
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.bookings import (
     NodePlace,
@@ -139,6 +140,7 @@ def booking_answer(
         "approval": approval_line(booking, ctx.zone, ctx.now),
         "is_own": booking.owner_id == actor.user_id,
         "use": _use(request, booking, ctx),
+        "cards": [card for of in BOOKING_CARDS if (card := of(actor, booking, ctx.now))],
         **pause_context(booking, ctx, may_change=may),
         "moved_starts": moved_lines(moved_starts_of(booking), ctx.zone, ctx.now),
         "ahead": ahead_lines(waits.ahead),

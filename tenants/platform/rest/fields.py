@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
+from math import isfinite
 from threading import local
 from typing import Any
 
@@ -89,6 +90,16 @@ class Whole(serializers.IntegerField):
         if type(data) is not int:
             self.fail("invalid")
         return data
+
+
+class Number(serializers.FloatField):
+    """A finite JSON number: no text, no boolean."""
+
+    def to_internal_value(self, data: Any) -> float:  # noqa: ANN401 (the framework's signature)
+        """The number. Raises ValidationError."""
+        if type(data) not in (int, Decimal) or not isfinite(found := float(data)):
+            self.fail("invalid")
+        return found
 
 
 class Flag(serializers.BooleanField):

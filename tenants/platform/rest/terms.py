@@ -8,13 +8,14 @@ from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 from rest_framework_dataclasses.serializers import DataclassSerializer
 
-from tenants.platform.rest.fields import Day, Duration, Flag, Instant, Money, Strict, Text, Whole
+from tenants.platform.rest.fields import Day, Duration, Flag, Instant, Money, Number, Strict, Text, Whole
 
 
 class _Body(Strict, DataclassSerializer[Any]):
     serializer_field_mapping = {
         **DataclassSerializer.serializer_field_mapping,
         bool: Flag,
+        float: Number,
         int: Whole,
         str: Text,
         Decimal: Money,

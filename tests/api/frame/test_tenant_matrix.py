@@ -134,6 +134,7 @@ BODIES: dict[str, Any] = {
     "/counter": {"hash": "0" * 64, "request": "1 h100 10m"},
     "/alternative": {"hash": "0" * 64},
     "approval-rules": {"name": "Costly", "min_cost": "5", "steps": [{"role": "lead"}]},
+    "/progress": {"step": 1},
     "stand-ins": {"person": "vera", "until": "2030-01-01T00:00:00Z"},
     "acceptances": {"user": "mara", "day": "2026-01-01"},
     "approve": {"hash": "0" * 64},

@@ -1,0 +1,44 @@
+"""The table of the last report of each booking."""
+
+from django.db import models
+from django.db.models import PROTECT, F, Q
+
+from allocation.models import Booking
+from tenants.models import Tenant
+
+
+class Progress(models.Model):
+    """What the program of a booking has reported last, and two earlier points for its rate.
+
+    Reports are never trusted for money or for a decision about others.
+    """
+
+    booking = models.OneToOneField(
+        Booking, PROTECT, primary_key=True, db_constraint=False, related_name="progress"
+    )
+    tenant = models.ForeignKey(Tenant, PROTECT)
+    step = models.FloatField(help_text="Steps that are done.")
+    of = models.FloatField(null=True, blank=True, help_text="Steps in all; null: not said.")
+    unit = models.CharField(max_length=24)
+    metrics = models.JSONField(help_text="Numbers by name, such as a loss.")
+    at = models.DateTimeField()
+    reports = models.PositiveIntegerField(default=1)
+    first_step = models.FloatField(help_text="Of the first report, for the cost of a step.")
+    anchor_at = models.DateTimeField(help_text="From here on the rate is measured.")
+    anchor_step = models.FloatField()
+    mark_at = models.DateTimeField(help_text="The next anchor.")
+    mark_step = models.FloatField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "booking"], name="progress_in_tenant"),
+            models.CheckConstraint(
+                condition=Q(step__gte=0, step__lte=1e15, first_step__gte=0), name="progress_is_a_number"
+            ),
+            models.CheckConstraint(
+                condition=Q(of=None) | Q(of__gt=0, of__gte=F("step"), of__lte=1e15), name="progress_of_all"
+            ),
+            models.CheckConstraint(
+                condition=Q(anchor_at__lte=F("mark_at"), mark_at__lte=F("at")), name="progress_in_order"
+            ),
+        ]

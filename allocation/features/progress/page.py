@@ -1,0 +1,86 @@
+"""The card of progress on the page of a booking."""
+
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from allocation.access import access_booking, may_change
+from allocation.features.progress.models import Progress
+from allocation.features.progress.points import cost_per_step, pace_of
+from allocation.features.progress.rules import misses_by
+from allocation.models import Booking
+from allocation.points import BOOKING_CARDS, BookingCard
+from allocation.rules.states import State
+from allocation.services.record.costs import booking_cost, rate_of
+from allocation.web.parts.times import length_words
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.web.frame import tenant_page
+
+TEMPLATE = "progress/card.html"
+# An extension leaves so much time after the expected end, and is a whole number of these.
+STEP = timedelta(minutes=5)
+# A report that is older says nothing about now.
+STALE = timedelta(hours=1)
+
+
+def progress_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard | None:
+    """Returns the card of a booking whose program has reported."""
+    row = Progress.objects.filter(booking=booking).first()
+    if row is None:
+        return None
+    pace = pace_of(row)
+    is_running = booking.state in (State.ACTIVE, State.PAUSING)
+    cost, ends = cost_per_step(booking, row), pace.ends(row.of) if is_running else None
+    card: dict[str, Any] = {
+        "row": row,
+        "label": booking.label,
+        "percent": None if row.of is None else 100 * row.step / row.of,
+        "per_hour": None if pace.per_second is None else pace.per_second * 3_600,
+        "ends": ends,
+        "is_running": is_running,
+        "is_stale": is_running and now - row.at > STALE,
+        "per_thousand": None if cost is None else money_text(cost * 1_000, booking.currency),
+        "now": now,
+    }
+    if ends is not None and booking.planned_ends is not None and not card["is_stale"]:
+        card |= _advice(booking, ends, now, may=may_change(actor, booking))
+    return BookingCard(TEMPLATE, card)
+
+
+def _advice(booking: Booking, ends: datetime, now: datetime, *, may: bool) -> dict[str, Any]:
+    """What the expected end says about the booked one, and what to do about it."""
+    booked = booking.planned_ends
+    if booked is None or not (apart := misses_by(ends, booked, now)):
+        return {}
+    advice: dict[str, Any] = {
+        "apart": length_words(abs(apart.total_seconds())),
+        "is_late": apart > timedelta(),
+    }
+    if apart > timedelta() and may:
+        more = STEP * ceil((apart + STEP) / STEP)
+        cost = booking_cost(booking, rate_of(booking).between(booked, booked + more))
+        advice["seconds"] = int(more.total_seconds())
+        advice["more"] = (
+            f"Extend by {length_words(more.total_seconds())}, {money_text(cost, booking.currency)}"
+        )
+    advice["may_shorten"] = may and apart < timedelta()
+    return advice
+
+
+@require_safe
+@tenant_page
+def progress_part(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """The card alone, which an open page asks for every ten seconds."""
+    found = progress_card(actor, access_booking(actor, label), timezone.now())
+    return render(request, TEMPLATE, {"card": found.card if found else None})
+
+
+BOOKING_CARDS.append(progress_card)
+urlpatterns = [path("t/<slug:tenant>/bookings/<str:label>/progress", progress_part, name="progress")]

@@ -1,0 +1,81 @@
+"""What progress adds to the core: a field of bookings, a card on their page, and sentences."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.utils.translation import gettext_lazy
+from rest_framework import serializers
+
+from allocation.features.progress.models import Progress
+from allocation.features.progress.rules import Pace
+from allocation.models import Booking
+from allocation.points import BOOKING_PARTS, BookingPart
+from allocation.services.record.costs import booking_spent
+from allocation.words.refusals import sentences_add
+from tenants.platform.rest.body import Shape
+from tenants.platform.rest.fields import Money
+
+
+class ProgressOut(Shape):
+    """How far a run is, as its program has said."""
+
+    step = serializers.FloatField()
+    of = serializers.FloatField(allow_null=True)
+    unit = serializers.CharField()
+    metrics = serializers.DictField(child=serializers.FloatField())
+    at = serializers.DateTimeField(help_text="When it was said last.")
+    per_hour = serializers.FloatField(
+        allow_null=True, help_text="Steps in an hour, of the last 15 to 30 minutes. Null: not known yet."
+    )
+    expected_end = serializers.DateTimeField(
+        allow_null=True, help_text="At this rate. Null without `of` or a rate."
+    )
+    cost_per_step = Money(allow_null=True, max_digits=20, decimal_places=9, help_text="Up to this step.")
+
+
+def pace_of(row: Progress) -> Pace:
+    """The pace of the last report."""
+    return Pace(row.at, row.step, row.anchor_at, row.anchor_step, row.mark_at, row.mark_step)
+
+
+def cost_per_step(booking: Booking, row: Progress) -> Decimal | None:
+    """What a step has cost until the last report, or in the whole booking once it is over."""
+    done = Decimal(row.step) - Decimal(row.first_step)
+    if done <= 0:
+        return None
+    until = min(row.at, booking.planned_ends or row.at)
+    spent = booking_spent(booking, until) if booking.charged is None else booking.charged
+    return round(spent / done, 9)
+
+
+def progress_shown(booking: Booking, row: Progress) -> dict[str, Any]:
+    """The progress as `ProgressOut` takes it."""
+    pace = pace_of(row)
+    rate = pace.per_second
+    ends: datetime | None = pace.ends(row.of)
+    return {
+        "step": row.step,
+        "of": row.of,
+        "unit": row.unit,
+        "metrics": row.metrics,
+        "at": row.at,
+        "per_hour": None if rate is None else rate * 3_600,
+        "expected_end": None if ends is None else ends.replace(microsecond=0),
+        "cost_per_step": cost_per_step(booking, row),
+    }
+
+
+BOOKING_PARTS.append(BookingPart("progress", Progress, ProgressOut, progress_shown))
+sentences_add(
+    {
+        "progress_owner": gettext_lazy("Only the account that owns the booking says how far its run is."),
+        "progress_not_running": gettext_lazy("%(label)s is not running now."),
+        "progress_number": gettext_lazy("Send a number from 0 to 1,000,000,000,000,000."),
+        "progress_of": gettext_lazy("There are fewer steps in all than steps that are done."),
+        "progress_backwards": gettext_lazy("%(step)s %(unit)s were done already, so this changes nothing."),
+        "progress_metrics": gettext_lazy(
+            "%(name)s is one of more than 16 metrics, has a name that can't be kept, or is not a number."
+        ),
+    }
+)

@@ -1,0 +1,97 @@
+"""Keeping what programs report about their runs."""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from allocation.access import access_booking
+from allocation.features.progress.models import Progress
+from allocation.features.progress.rules import Pace, is_number_of_steps, metrics_fault
+from allocation.models import Booking
+from allocation.rules.states import State
+from allocation.words.refusals import refusal_text
+from tenants.access import Actor
+from tenants.platform.errors import Refused, denied, invalid
+from tenants.platform.terms import term, terms
+
+_PACE = ("at", "step", "anchor_at", "anchor_step", "mark_at", "mark_step")
+
+
+@terms
+class ProgressTerms:
+    """What a program says of its run: `{"step": 1200, "of": 10000, "metrics": {"loss": 0.31}}`."""
+
+    step: float = term(says="Steps that are done; never fewer than before, except after a pause.")
+    of: float | None = term(says="Steps in all. Null: the same as before.", default=None)
+    unit: str = term(says="What a step is, such as `epoch`.", max_length=24, default="step")
+    metrics: dict[str, float] | None = term(
+        says="Up to 16 numbers by name. Null: the same as before.", default=None
+    )
+
+
+def progress_set(*, actor: Actor, reference: str, terms: ProgressTerms, now: datetime) -> Progress:
+    """Keeps a report of the booking's owner. Its time is the time at which it arrives.
+
+    Raises:
+        Refused: `not_found`, `not_allowed`, `progress_not_running`, `progress_number`,
+            `progress_backwards` or `progress_metrics`.
+    """
+    booking = access_booking(actor, reference)
+    if booking.owner_id != actor.user_id:
+        raise denied(refusal_text("progress_owner"))
+    ready = booking.ready_at
+    if ready is None or booking.state not in (State.ACTIVE, State.PAUSING):
+        raise Refused("progress_not_running", refusal_text("progress_not_running", label=booking.label))
+    _check(terms)
+    with transaction.atomic():
+        # Two first reports at once: the later one waits here for the row of the other.
+        Progress.objects.bulk_create([_first(booking, terms, max(now, ready))], ignore_conflicts=True)
+        row = Progress.objects.select_for_update().get(booking=booking)
+        _follow(row, terms, now, ready)
+        row.save(update_fields=[*_PACE, "of", "unit", "metrics", "reports", "first_step"])
+    return row
+
+
+def _check(terms: ProgressTerms) -> None:
+    for name, value in (("step", terms.step), ("of", terms.of)):
+        if value is not None and not is_number_of_steps(value):
+            raise invalid("progress_number", refusal_text("progress_number"), name)
+    fault = metrics_fault(terms.metrics or {})
+    if fault:
+        raise invalid("progress_metrics", refusal_text("progress_metrics", name=fault), "metrics")
+
+
+def _first(booking: Booking, terms: ProgressTerms, now: datetime) -> Progress:
+    pace = Pace.begun(now, terms.step)
+    return Progress(
+        booking=booking,
+        tenant_id=booking.tenant_id,
+        of=None,
+        unit=terms.unit,
+        metrics={},
+        reports=0,
+        first_step=terms.step,
+        **{name: getattr(pace, name) for name in _PACE},
+    )
+
+
+def _follow(row: Progress, terms: ProgressTerms, now: datetime, ready: datetime) -> None:
+    """Puts a report into the row. Of a run that was paused the rate is measured anew."""
+    pace = Pace(**{name: getattr(row, name) for name in _PACE})
+    now = max(now, ready)
+    if row.at < ready:
+        # It continues from a checkpoint, which may be an earlier step.
+        row.first_step = min(row.first_step, terms.step)
+        pace = Pace.begun(now, terms.step)
+    elif terms.step < row.step or now < row.at:
+        sentence = refusal_text("progress_backwards", step=f"{row.step:g}", unit=row.unit)
+        raise invalid("progress_backwards", sentence, "step")
+    else:
+        pace = pace.moved(now, terms.step)
+    of = row.of if terms.of is None else terms.of
+    if of is not None and of < max(terms.step, 1e-9):
+        raise invalid("progress_number", refusal_text("progress_of"), "of")
+    for name in _PACE:
+        setattr(row, name, getattr(pace, name))
+    row.of, row.unit, row.reports = of, terms.unit, row.reports + 1
+    row.metrics = row.metrics if terms.metrics is None else terms.metrics
