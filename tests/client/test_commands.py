@@ -13,11 +13,13 @@ from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
 from allocation.models import Booking
+from allocation.rules.states import State
 from gpu_client import commands, node, session, watching
 from gpu_client.api import Client
 from gpu_client.node import motd_lines
 from gpu_client.words import Clock, iso_length
 from tests.api.builders import Site, a_site
+from tests.builders_allocation import a_booking
 from tests.roles import as_system
 
 HOOKED = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPU_BOOKING'])"
@@ -324,15 +326,14 @@ def test_durations_are_those_of_a_request(text: str, iso: str) -> None:
             iso_length(bad)
 
 
-def test_progress_is_said_by_the_command_and_needs_numbers(mara: Terminal) -> None:
+def test_progress_is_said_by_the_command_and_needs_numbers(mara: Terminal, site: Site) -> None:
     assert "'many' is not a number" in mara.run("progress", "many", "-b", "BK-1", status=2).stderr
     assert "no such booking" in mara.run("progress", "1/2", "-b", "BK-99", status=2).stderr
-    number = mara.json("book", "-y", "1", "h100", "for", "10m", status=4)["number"]
     with as_system():
         now = datetime.now(UTC)
-        Booking.objects.filter(number=int(number[3:])).update(
-            state="active", ready_at=now, planned_starts=now, planned_ends=now + timedelta(hours=1)
-        )
+        booking = a_booking(site.project, site.people["researcher"].id, state=State.ACTIVE)
+        Booking.objects.filter(id=booking.id).update(ready_at=now, planned_ends=now + timedelta(hours=1))
+    number = booking.label
     said = mara.run("progress", "3/10", "-b", number, "-m", "loss=0.5", "--unit", "epoch")
     assert "no end is known yet" in said.stdout
     assert mara.json("progress", "4", "-b", number)["of"] == 10
