@@ -42,6 +42,7 @@ from devtools.launch.programs import (
     agent_programs,
     portal_programs,
     program_environment,
+    runs_program,
     spare_program,
 )
 from devtools.launch.supervisor import ProgramOutput, StopRequested, Supervisor
@@ -156,7 +157,9 @@ def demo_run(demo: Demo) -> None:
         # After the nodes: without them the fleet is out of service, and bookings would be refused.
         supervisor.start([program for program in programs if program.name == SOLVER_PROGRAM])
         welcome_print(demo)
-        supervisor.start([spare_program(each) for each in programs if each.name == "web"])
+        supervisor.start(
+            [*(spare_program(each) for each in programs if each.name == "web"), runs_program(demo)]
+        )
         supervisor.run()
     finally:
         lines.say("launcher", "stopping")

@@ -10,7 +10,7 @@ from tenants.platform.wall import no_right, protect, tenant_key
 RIGHTS = (
     protect(
         "allocation_progress",
-        grants="SELECT, INSERT, UPDATE (step, of, unit, metrics, at, reports, first_step, anchor_at,"
+        grants="SELECT, INSERT, UPDATE (step, of, unit, metrics, at, reports, anchor_at,"
         " anchor_step, mark_at, mark_step)",
     )
     + tenant_key("allocation_progress", "booking_id", "allocation_booking")
@@ -36,7 +36,6 @@ class Migration(migrations.Migration):
                 ('metrics', models.JSONField(help_text='Numbers by name, such as a loss.')),
                 ('at', models.DateTimeField()),
                 ('reports', models.PositiveIntegerField(default=1)),
-                ('first_step', models.FloatField(help_text='Of the first report, for the cost of a step.')),
                 ('anchor_at', models.DateTimeField(help_text='From here on the rate is measured.')),
                 ('anchor_step', models.FloatField()),
                 ('mark_at', models.DateTimeField(help_text='The next anchor.')),
@@ -44,7 +43,7 @@ class Migration(migrations.Migration):
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to='tenants.tenant')),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'booking'), name='progress_in_tenant'), models.CheckConstraint(condition=models.Q(('first_step__gte', 0), ('step__gte', 0), ('step__lte', 1000000000000000.0)), name='progress_is_a_number'), models.CheckConstraint(condition=models.Q(('of', None), models.Q(('of__gt', 0), ('of__gte', models.F('step')), ('of__lte', 1000000000000000.0)), _connector='OR'), name='progress_of_all'), models.CheckConstraint(condition=models.Q(('anchor_at__lte', models.F('mark_at')), ('mark_at__lte', models.F('at'))), name='progress_in_order')],
+                'constraints': [models.UniqueConstraint(fields=('tenant', 'booking'), name='progress_in_tenant'), models.CheckConstraint(condition=models.Q(('step__gte', 0), ('step__lte', 1000000000000000.0)), name='progress_is_a_number'), models.CheckConstraint(condition=models.Q(('of', None), models.Q(('of__gt', 0), ('of__gte', models.F('step')), ('of__lte', 1000000000000000.0)), _connector='OR'), name='progress_of_all'), models.CheckConstraint(condition=models.Q(('anchor_at__lte', models.F('mark_at')), ('mark_at__lte', models.F('at'))), name='progress_in_order')],
             },
         ),
         migrations.RunSQL(RIGHTS, migrations.RunSQL.noop),

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from functools import partial
-from itertools import cycle
 from uuid import UUID, uuid5
 
-from allocation.features.progress.services import ProgressTerms, progress_set
 from allocation.models import (
     Allocation,
     ApprovalRule,
@@ -17,7 +15,6 @@ from allocation.models import (
     Series,
 )
 from allocation.rules.approvals import Step
-from allocation.rules.states import State
 from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.bookings.requests import BookingRequest
@@ -61,8 +58,7 @@ from tenants.services.outgoing.webhooks import (
 from tenants.services.sign_in.sessions import temporary_session
 
 NAMESPACE = UUID("5b6f3a52-5f1b-5c4f-9a3c-1c7c1b0a6d4e")
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-STEPS, PACES = 10_000, (1.0, 0.75, 1.4)
+HOUR = timedelta(hours=1)
 # An uncorrectable memory error: the GPU is out of service until an operator returns it.
 BROKEN, XID = "gpu-a1-01", 48
 FANS = "gpu-c1-01"
@@ -202,22 +198,6 @@ def maintenance_planned(day: date, now: datetime) -> None:
     if not Maintenance.objects.filter(ends__gt=now).exists():
         terms = MaintenanceTerms(begins, begins + 2 * HOUR, "New fans", node=FANS)
         maintenance_plan(operator=_operator(), terms=terms, now=now)
-
-
-def progress_made(now: datetime) -> None:
-    """Programs of running bookings say how far they are: one is early, one late, one as booked."""
-    running = Booking.objects.filter(state=State.ACTIVE, ready_at__lt=now - HOUR, planned_ends__gt=now + HOUR)
-    for booking, pace in zip(running.select_related("owner", "tenant").order_by("number"), cycle(PACES)):
-        actor = person(booking.owner.username, booking.tenant.slug)
-        if booking.ready_at is None or booking.planned_ends is None:
-            continue
-        length = booking.planned_ends - booking.ready_at
-        for ago in (40 * MINUTE, 20 * MINUTE, timedelta()):
-            part = min((now - ago - booking.ready_at) / length * pace, 1)
-            said = ProgressTerms(
-                step=round(STEPS * part), of=STEPS, metrics={"loss": round(0.2 + 2 * (1 - part) ** 2, 4)}
-            )
-            progress_set(actor=actor, reference=booking.label, terms=said, now=now - ago)
 
 
 def _gpu_breaks(fleet: DemoFleet, key: UUID, now: datetime) -> None:

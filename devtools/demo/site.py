@@ -24,7 +24,6 @@ from devtools.demo.features import (
     feature_actions,
     jira_connected,
     maintenance_planned,
-    progress_made,
     series_asked,
     service_account_made,
     webhook_made,
@@ -154,7 +153,7 @@ def _today(now: datetime, today: date) -> None:
         with suppress(Refused), transaction.atomic():
             people.book(line, now)
     planned = partial(maintenance_planned, today + timedelta(days=2))
-    for ask in (series_asked, planned, webhook_made, service_account_made, jira_connected, progress_made):
+    for ask in (series_asked, planned, webhook_made, service_account_made, jira_connected):
         with suppress(Refused), transaction.atomic():
             ask(now)
 

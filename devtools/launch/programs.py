@@ -204,6 +204,12 @@ def spare_program(web: Program) -> Program:
     return replace(web, name=SPARE_PROGRAM, is_ready=None)
 
 
+def runs_program(demo: Demo) -> Program:
+    """What the programs on the demo's GPUs say of their progress."""
+    command = (sys.executable, "-m", "devtools.demo.runs", str(demo.seeded))
+    return Program("runs", command, _plain_environment(), ROOT)
+
+
 def _one_of_two(demo: Demo, web: Program) -> Program:
     return replace(web, command=(*web.command, "--lock", str(web_lock(demo))))
 

@@ -23,7 +23,6 @@ class Progress(models.Model):
     metrics = models.JSONField(help_text="Numbers by name, such as a loss.")
     at = models.DateTimeField()
     reports = models.PositiveIntegerField(default=1)
-    first_step = models.FloatField(help_text="Of the first report, for the cost of a step.")
     anchor_at = models.DateTimeField(help_text="From here on the rate is measured.")
     anchor_step = models.FloatField()
     mark_at = models.DateTimeField(help_text="The next anchor.")
@@ -32,9 +31,7 @@ class Progress(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["tenant", "booking"], name="progress_in_tenant"),
-            models.CheckConstraint(
-                condition=Q(step__gte=0, step__lte=1e15, first_step__gte=0), name="progress_is_a_number"
-            ),
+            models.CheckConstraint(condition=Q(step__gte=0, step__lte=1e15), name="progress_is_a_number"),
             models.CheckConstraint(
                 condition=Q(of=None) | Q(of__gt=0, of__gte=F("step"), of__lte=1e15), name="progress_of_all"
             ),

@@ -11,7 +11,6 @@ from allocation.features.progress.models import Progress
 from allocation.features.progress.rules import Pace
 from allocation.models import Booking
 from allocation.points import BOOKING_PARTS, BookingPart
-from allocation.services.record.costs import booking_spent
 from allocation.words.refusals import sentences_add
 from tenants.platform.rest.body import Shape
 from tenants.platform.rest.fields import Money
@@ -31,7 +30,9 @@ class ProgressOut(Shape):
     expected_end = serializers.DateTimeField(
         allow_null=True, help_text="At this rate. Null without `of` or a rate."
     )
-    cost_per_step = Money(allow_null=True, max_digits=20, decimal_places=9, help_text="Up to this step.")
+    cost_per_step = Money(
+        allow_null=True, max_digits=20, decimal_places=9, help_text="At this rate, outside peak hours."
+    )
 
 
 def pace_of(row: Progress) -> Pace:
@@ -40,13 +41,9 @@ def pace_of(row: Progress) -> Pace:
 
 
 def cost_per_step(booking: Booking, row: Progress) -> Decimal | None:
-    """What a step has cost until the last report, or in the whole booking once it is over."""
-    done = Decimal(row.step) - Decimal(row.first_step)
-    if done <= 0:
-        return None
-    until = min(row.at, booking.planned_ends or row.at)
-    spent = booking_spent(booking, until) if booking.charged is None else booking.charged
-    return round(spent / done, 9)
+    """What a step costs at the last rate and the booking's price outside peak hours."""
+    rate = pace_of(row).per_second
+    return None if rate is None else round(booking.price_per_hour / Decimal(rate * 3_600), 9)
 
 
 def progress_shown(booking: Booking, row: Progress) -> dict[str, Any]:

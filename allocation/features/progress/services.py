@@ -48,7 +48,7 @@ def progress_set(*, actor: Actor, reference: str, terms: ProgressTerms, now: dat
         Progress.objects.bulk_create([_first(booking, terms, max(now, ready))], ignore_conflicts=True)
         row = Progress.objects.select_for_update().get(booking=booking)
         _follow(row, terms, now, ready)
-        row.save(update_fields=[*_PACE, "of", "unit", "metrics", "reports", "first_step"])
+        row.save(update_fields=[*_PACE, "of", "unit", "metrics", "reports"])
     return row
 
 
@@ -70,7 +70,6 @@ def _first(booking: Booking, terms: ProgressTerms, now: datetime) -> Progress:
         unit=terms.unit,
         metrics={},
         reports=0,
-        first_step=terms.step,
         **{name: getattr(pace, name) for name in _PACE},
     )
 
@@ -81,7 +80,6 @@ def _follow(row: Progress, terms: ProgressTerms, now: datetime, ready: datetime)
     now = max(now, ready)
     if row.at < ready:
         # It continues from a checkpoint, which may be an earlier step.
-        row.first_step = min(row.first_step, terms.step)
         pace = Pace.begun(now, terms.step)
     elif terms.step < row.step or now < row.at:
         sentence = refusal_text("progress_backwards", step=f"{row.step:g}", unit=row.unit)

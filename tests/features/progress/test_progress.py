@@ -58,8 +58,8 @@ def test_a_report_is_kept_and_the_next_has_a_rate_an_end_and_a_cost(site: Site, 
     second = said(sent(site, running, step=100, unit="epoch"))
     assert (second["of"], second["metrics"]) == (1_000, {"loss": 2.5})
     assert second["per_hour"] == pytest.approx(200, rel=0.01)
-    # An hour has cost 6, so 100 epochs were 0.06 each.
-    assert Decimal(second["cost_per_step"]) == pytest.approx(Decimal("0.06"), rel=Decimal("0.01"))
+    # 200 an hour, which costs 6.
+    assert Decimal(second["cost_per_step"]) == pytest.approx(Decimal("0.03"), rel=Decimal("0.01"))
     shown = said(site.researcher.get(f"bookings/{running.label}"))
     assert shown["progress"] == second
     listed = said(site.researcher.get("bookings"))["items"]
