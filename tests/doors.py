@@ -52,13 +52,20 @@ def statement_check(sql: str, frame: FrameType) -> None:
         raise OtherDoor(f"{sender} writes {sorted(written)} of bookings: {sql[:200]}")
 
 
-def guarded() -> set[str]:
-    """The columns that belong to a state."""
+# Looks count these each minute, without a step; steps clear them.
+COUNTED = ("absent_", "idle_")
+
+
+def cleared() -> set[str]:
+    """The columns that some step clears."""
     from allocation.rules.states import CLEARED_BY, CLEARED_IN  # noqa: PLC0415 (see above)
 
-    return {"state", "version"} | {
-        name for names in (*CLEARED_IN.values(), *CLEARED_BY.values()) for name in names
-    }
+    return {name for names in (*CLEARED_IN.values(), *CLEARED_BY.values()) for name in names}
+
+
+def guarded() -> set[str]:
+    """The columns that belong to a state, without what is counted in it."""
+    return {"state", "version"} | {name for name in cleared() if not name.startswith(COUNTED)}
 
 
 def _senders(frame: FrameType | None) -> Iterator[str]:

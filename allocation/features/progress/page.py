@@ -42,6 +42,7 @@ def progress_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
         "row": row,
         "label": booking.label,
         "percent": None if row.of is None else 100 * row.step / row.of,
+        "metrics": {name: f"{value:.6g}" for name, value in row.metrics.items()},
         "per_hour": None if pace.per_second is None else pace.per_second * 3_600,
         "ends": ends,
         "is_running": is_running,
@@ -60,7 +61,7 @@ def _advice(booking: Booking, ends: datetime, now: datetime, *, may: bool) -> di
     if booked is None or not (apart := misses_by(ends, booked, now)):
         return {}
     advice: dict[str, Any] = {
-        "apart": length_words(abs(apart.total_seconds())),
+        "apart": length_words(60 * round(abs(apart.total_seconds()) / 60)),
         "is_late": apart > timedelta(),
     }
     if apart > timedelta() and may:

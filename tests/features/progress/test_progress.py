@@ -139,7 +139,7 @@ def test_the_page_shows_a_bar_and_offers_what_the_end_asks_for(site: Site, runni
     # 900 are left at 200 an hour: 4.5 h, and 3 h are booked.
     page = shown(site, running)
     assert 'aria-valuenow="10"' in page
-    assert "100 of 1,000 step (10 %)" in page
+    assert "100 of 1,000 (10 %)" in page
     assert "At this rate it ends 1 h 30 min after the booking." in page
     assert re.search(r"Extend by 1 h (35 min, €9\.50|40 min, €10\.00)", page)
     assert "Extend by" not in shown(site, running, "viewer")

@@ -19,7 +19,7 @@ from allocation.services.runs.transition import (
 from allocation.words.events import event_text
 from tenants.models import OutboxMessage
 from tests.builders_allocation import Lab, a_booking
-from tests.doors import OtherDoor, guarded
+from tests.doors import OtherDoor, cleared
 from tests.roles import as_system
 
 ROOT = Path(__file__).parents[3]
@@ -70,7 +70,7 @@ def test_a_step_that_the_table_lacks_is_refused_before_anything_is_written(lab: 
 def test_every_step_clears_its_fields_and_keeps_all_others(lab: Lab) -> None:
     marks = {"alternatives": [1], "planned_places": [2], "reasons": [{"code": "x"}]}
     marks |= {"used_seconds": 3, "absent_seconds": 4, "absence_warnings": 1}
-    marks |= {name: NOW + timedelta(hours=1) for name in guarded() - {"state", "version"} - set(marks)}
+    marks |= {name: NOW + timedelta(hours=1) for name in cleared() - set(marks)}
     for old, new in sorted(TRANSITIONS):
         if {State.AWAITING_APPROVAL, State.OFFERED} & {old, new}:
             continue  # The database demands a request or an offer; their own tests make one.
