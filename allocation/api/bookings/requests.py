@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -15,7 +15,6 @@ from allocation.models import WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.recurrence import recurrence_read
-from allocation.services.bookings.checks.remedies import deadlines_of
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.requests import BookingRequest
@@ -145,7 +144,7 @@ def booking_request_of(
     """
     zone = given.get("zone", actor.time_zone)
     if "ask" in given:
-        ask, named_tier = _read_document(given["ask"], now), None
+        ask, named_tier = _read_document(given["ask"]), None
     else:
         facts = {"project": given["project"], "zone": zone, "now": now}
         ask, named_tier = read(given["request"], **facts, first=first, many="array" in given)
@@ -219,14 +218,13 @@ def _tier(given: dict[str, Any], named: str | None) -> str:
     return named or str(given.get("tier", STANDARD))
 
 
-def _read_document(data: object, now: datetime) -> AskDocument:
+def _read_document(data: object) -> AskDocument:
     try:
         return AskDocument.from_json(data)
     except AskError as error:
-        path = "ask" if error.param == "ask" else f"ask.{error.param}"
-        refused = invalid(error.code, coded_text(error.text), path)
         if error.code == "deadline_unreachable" and isinstance(data, dict):
+            # Admission refuses it, and knows what would work.
             ask = AskDocument.from_json({**data, "deadline": None})
-            ends = max(ask.not_before or now, now) + timedelta(seconds=ask.duration)
-            refused = replace(refused, alternatives=list(deadlines_of(ask, ends)))
-        raise refused from error
+            return replace(ask, deadline=datetime.fromisoformat(data["deadline"].upper()).astimezone(UTC))
+        path = "ask" if error.param == "ask" else f"ask.{error.param}"
+        raise invalid(error.code, coded_text(error.text), path) from error

@@ -16,7 +16,7 @@ from allocation.services.quotes.moves import (
     labels_of,
     starts_of,
 )
-from allocation.services.quotes.quote_calendar import published_snapshot
+from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import instant, requests_of, snapshot_read
 from solver import Policy, Snapshot, solve
 

@@ -25,7 +25,7 @@ from allocation.services.bookings.approval.requests import (
 )
 from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
-from allocation.services.bookings.checks.persons import open_refusals
+from allocation.services.bookings.checks.persons import open_refusals, with_open_remedies
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_entries import entries_of
@@ -113,9 +113,9 @@ def bookings_create(
     `budget_exceeded`), or that can't wait for a window as they ask to, are refused and not written.
     """
     rows = {key: _booking_of(actor, admitted, now, key) for key, admitted in requests.items()}
-    beyond = open_refusals(rows, {key: each.admission.use for key, each in requests.items()})
+    allowed, beyond = _within_limits(actor, rows, requests)
     windows = {key: admitted.request.windows for key, admitted in requests.items()}
-    rows = {key: row for key, row in rows.items() if key not in beyond}
+    rows = allowed
     entries, unlisted = entries_of(actor, rows, windows, now)
     rows = {key: row for key, row in rows.items() if key not in unlisted}
     if not rows:
@@ -151,6 +151,23 @@ def bookings_create(
         approvals_request(actor, _asking(written), rules, now)
         task_request("allocation.cycle")
     return {**rows, **held.refused, **beyond, **unlisted}
+
+
+def _within_limits(
+    actor: Actor, rows: Mapping[UUID, Booking], requests: Mapping[UUID, AdmittedRequest]
+) -> tuple[dict[UUID, Booking], dict[UUID, Refused]]:
+    """The new bookings that the limits for a person allow, and the refusals of the others."""
+    refused = open_refusals(rows, {key: each.admission.use for key, each in requests.items()})
+    allowed = {key: row for key, row in rows.items() if key not in refused}
+    for key, why in refused.items():
+        asker, use = _asker_of(actor, requests[key]), requests[key].admission.use
+        refused[key] = with_open_remedies(why, rows[key], allowed, asker, use)
+    return allowed, refused
+
+
+def _asker_of(actor: Actor, admitted: AdmittedRequest) -> Asker:
+    """Who asks; of a series or an array, for many bookings."""
+    return Asker(actor.user_id, is_many=admitted.series is not None or admitted.array is not None)
 
 
 def _rules_met(

@@ -17,11 +17,11 @@ from allocation.services.bookings.price_lock import price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.moves import Delay, delays_of_change
-from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.costs import cancellation_cost
 from allocation.services.record.terms import Terms, terms_of
+from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import (
     asked_changes_read,
     extensions_read,

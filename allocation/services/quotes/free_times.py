@@ -12,7 +12,7 @@ from uuid import UUID
 
 from allocation.models import PolicyVersion
 from allocation.services.policy.policies import policy_of
-from allocation.services.quotes.quote_calendar import published_snapshot
+from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import instant, seconds, snapshot_read
 from solver import Availability
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from allocation.models import Booking, PolicyVersion
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
-from allocation.services.quotes.quote_calendar import published_snapshot
+from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import instant
 from solver import Change, Extension, Plan, solve
 

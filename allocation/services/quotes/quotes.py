@@ -16,11 +16,11 @@ from allocation.services.bookings.checks.offers import most_of, priced_from, rat
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
-from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quote_options import Market, QuoteOption, estimated, quote_option
 from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
 from allocation.services.requirements.checks import requirement_missing
 from allocation.services.snapshot.demands import solver_ask
+from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import instant, seconds
 from allocation.words.quotes import note_text
 from allocation.words.reasons import sentence

@@ -2,17 +2,24 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from django.db import transaction
 
 from allocation.models import Gpu, Node, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.document import AskGroup
 from allocation.services.bookings.checks.admission import Asker, admission_check
 from allocation.services.bookings.checks.remedies import request_of
+from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.release import booking_cancel
+from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
+from billing.services.prices import price_book_publish
 from tenants.models import Quota, Role, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
@@ -30,7 +37,7 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
-DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+DAY, HOUR, SECOND = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -235,3 +242,80 @@ def test_a_mixed_booking_over_a_quota_offers_fewer_of_each_class(three: Lab) -> 
     assert refused(three, mixed(h100=6, a100=1)).alternatives == [
         {"gpu_class": "h100", "count": 4, "groups": []}
     ]
+
+
+@pytest.mark.parametrize(
+    "of_person", [VersionTerms("standard", max_open_gpus=3), VersionTerms("standard", max_open=1)]
+)
+def test_a_limit_of_a_person_offers_fewer_gpus_and_other_tiers(
+    real_db: Servers, of_person: VersionTerms
+) -> None:
+    lab = a_lab("helix", gpus=8)
+    a_tier("spot", priority=10)
+    a_tier("closed", priority=20)
+    with as_system():
+        price_book_publish(
+            actor_id=None,
+            valid_from=NOW + SECOND,
+            prices={("h100", tier): Decimal(1) for tier in ("standard", "spot", "closed")},
+            now=NOW,
+        )
+    now = NOW + 2 * SECOND
+    admin = an_actor(a_tenant_admin(lab.project.tenant))
+    for terms in (of_person, VersionTerms(tier="closed", max_open_gpus=1)):
+        with tenant_tx(lab.tenant_id):
+            tier_version_set(actor=admin, terms=terms, now=NOW - HOUR)
+    with tenant_tx(lab.tenant_id):
+        booking_request(actor=lab.actor, request=a_booking_request(lab.project, an_ask()), now=now)
+    ask = an_ask(5)
+    with tenant_tx(lab.tenant_id), pytest.raises(Refused) as error:
+        booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=now)
+    found = error.value
+    assert named(found, "tier") == ["spot"], "the other one allows one GPU"
+    assert named(found, "count") == ([2] if of_person.max_open_gpus else [])
+    for each in found.alternatives:
+        again = a_booking_request(lab.project, request_of(each, ask), tier=each.get("tier", "standard"))
+        with tenant_tx(lab.tenant_id):
+            booking_request(actor=lab.actor, request=again, now=now)
+            transaction.set_rollback(True)
+
+
+def test_a_deadline_offers_what_the_plan_has_room_for(real_db: Servers) -> None:
+    lab = a_lab("helix", gpus=4)
+    a_policy()
+    with tenant_tx(lab.tenant_id):
+        taken = a_booking_request(lab.project, an_ask(4, hours=6, starts=NOW + 10 * HOUR))
+        booking_request(actor=lab.actor, request=taken, now=NOW)
+    with as_system():
+        cycle_run(NOW)
+    ask = replace(an_ask(4, hours=20), deadline=NOW + 18 * HOUR)
+    found = refused(lab, ask)
+    assert found.code == "deadline_unreachable"
+    assert named(found, "deadline")[0] >= (NOW + 36 * HOUR).isoformat(), "20 h after the other booking"
+    assert 9.5 * 3600 < named(found, "duration")[0] <= 10 * 3600, "before the other booking"
+    for each in found.alternatives:
+        later = NOW + timedelta(seconds=70)
+        request = a_booking_request(lab.project, request_of(each, ask))
+        with tenant_tx(lab.tenant_id):
+            booked = booking_request(actor=lab.actor, request=request, now=later)
+        with as_system():
+            cycle_run(later)
+            booked.refresh_from_db()
+            assert booked.planned_starts is not None, (each, booked.state, booked.reasons)
+        with tenant_tx(lab.tenant_id):
+            booking_cancel(actor=lab.actor, booking=booked, now=later)
+
+
+def test_notice_and_hours_of_a_tier_offer_a_start_that_both_allow(lab: Lab) -> None:
+    admin = an_actor(a_tenant_admin(lab.project.tenant))
+    hours = "Mon-Fri 8-12"
+    terms = VersionTerms(tier="standard", min_lead_seconds=86_400, start_hours=hours, zone="Europe/Berlin")
+    with tenant_tx(lab.tenant_id):
+        tier_version_set(actor=admin, terms=terms, now=NOW - HOUR)
+    saturday = NOW + timedelta(days=(5 - NOW.weekday()) % 7)
+    found = refused(lab, an_ask(starts=saturday + HOUR), now=saturday)
+    assert found.code == "too_soon"
+    (starts,) = named(found, "starts")
+    first = datetime.fromisoformat(starts).astimezone(ZoneInfo("Europe/Berlin"))
+    assert (first.weekday(), first.hour) == (0, 8)
+    assert f"{first:%Y-%m-%d %H:%M} CET" in found.sentence, found.sentence

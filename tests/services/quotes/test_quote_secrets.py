@@ -16,8 +16,8 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Booking, BookingEvent, Gpu
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quotes import quote_make
+from allocation.services.snapshot.published import published_snapshot
 from billing.models import Price, PriceBook
 from solver import Policy
 from tenants.models import Quota, Tier

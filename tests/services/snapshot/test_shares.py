@@ -8,8 +8,8 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Gpu, Node, Occupancy
 from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.invariants import invariants_check
-from allocation.services.quotes.quote_calendar import published_snapshot
 from allocation.services.quotes.quotes import quote_make
+from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import snapshot_take
 from solver import Policy
 from tenants.platform.wall import tenant_tx

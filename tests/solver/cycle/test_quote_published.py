@@ -1,6 +1,6 @@
 """Quotes on what is published of others: no start earlier than the one that the cycle gives.
 
-What `services.quote_calendar` reads is made here from whole snapshots: others' work as rows that
+What `services.snapshot.published` reads is made here from whole snapshots: others' work as rows that
 are nobody's, their guarantees as one sum.
 """
 

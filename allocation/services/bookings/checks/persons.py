@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import connection
 
@@ -13,6 +13,8 @@ from allocation.queries.fleet.catalogue import ask_units, units_at_once
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import TERMINAL
 from allocation.rules.tier_limits import Limit
+from allocation.services.bookings.checks.admission import Asker, admitted
+from allocation.services.bookings.checks.remedies import with_remedies
 from allocation.services.bookings.checks.tiers import TierUse
 from allocation.services.overrides.use import MoreOfPerson, more_of_person
 from allocation.services.record.refusals import refusal
@@ -41,6 +43,32 @@ def open_refusals(rows: Mapping[UUID, Booking], uses: Mapping[UUID, TierUse]) ->
     return refused
 
 
+def with_open_remedies(
+    refused: Refused, row: Booking, beside: Mapping[UUID, Booking], asker: Asker, use: TierUse
+) -> Refused:
+    """Returns the refusal of a new booking with fewer GPUs and the tiers that would work: each is
+    admitted, beside the other new bookings, and tried by the limits for a person."""
+    key = uuid4()
+
+    def try_it(tier: str, ask: AskDocument) -> None:
+        found = admitted(use.project, tier, ask, use.now, asker)
+        other = Booking(
+            id=key,
+            tenant_id=row.tenant_id,
+            project=use.project,
+            owner_id=row.owner_id,
+            tier=found.tier,
+            ask=found.ask.to_json(),
+            array_id=row.array_id,
+        )
+        same = {each: booking for each, booking in beside.items() if booking.tier_id == tier}
+        again = open_refusals({**same, key: other}, dict.fromkeys([*same, key], found.use))
+        if key in again:
+            raise again[key]
+
+    return with_remedies(refused, AskDocument.from_json(row.ask), row.tier_id, try_it)
+
+
 def elements_within(rows: Sequence[Booking], use: TierUse) -> tuple[Sequence[Booking], Refused | None]:
     """Returns the new elements of an array that a person's limit of GPUs allows now, and the
     refusal of the next one. The array itself is one booking, which was counted as it was asked for.
@@ -52,7 +80,7 @@ def elements_within(rows: Sequence[Booking], use: TierUse) -> tuple[Sequence[Boo
     for at, row in enumerate(rows):
         found = PersonUse(found.bookings, found.gpus + _gpus(row))
         if found.gpus > most:
-            return rows[:at], _too_many_gpus(use, gpus, most, found)
+            return rows[:at], _too_many_gpus(use, gpus, most, found, row)
     return rows, None
 
 
@@ -65,7 +93,7 @@ def _refused_in_tier(rows: Mapping[UUID, Booking], use: TierUse) -> dict[UUID, R
     refused = {}
     for key, row in rows.items():
         after = PersonUse(found.bookings + 1, found.gpus + _gpus(row))
-        problem = _over_limit(use, found, after, first.owner_id)
+        problem = _over_limit(use, found, after, row)
         if problem is None:
             found = after
         else:
@@ -73,9 +101,9 @@ def _refused_in_tier(rows: Mapping[UUID, Booking], use: TierUse) -> dict[UUID, R
     return refused
 
 
-def _over_limit(use: TierUse, found: PersonUse, after: PersonUse, person_id: int) -> Refused | None:
+def _over_limit(use: TierUse, found: PersonUse, after: PersonUse, row: Booking) -> Refused | None:
     """Exceptions are read only where the limits alone refuse the request."""
-    most, gpus = use.limits.most_open, use.limits.most_gpus
+    most, gpus, person_id = use.limits.most_open, use.limits.most_gpus, row.owner_id
     if most.value is not None and after.bookings > most.value:
         more = _more(Override.Kind.OPEN_BOOKINGS, use, person_id)
         limit = _with(most.value, more, use.limits.bounds.most_open)
@@ -84,7 +112,7 @@ def _over_limit(use: TierUse, found: PersonUse, after: PersonUse, person_id: int
     if gpus.value is not None and after.gpus > gpus.value:
         limit = _most_gpus(use, person_id)
         if after.gpus > limit:
-            return _too_many_gpus(use, gpus, limit, after)
+            return _too_many_gpus(use, gpus, limit, after, row)
     return None
 
 
@@ -103,7 +131,10 @@ def _most_gpus(use: TierUse, person_id: int) -> int:
     return _with(use.limits.most_gpus.value or 0, more, use.limits.bounds.most_gpus)
 
 
-def _too_many_gpus(use: TierUse, most: Limit, limit: int, after: PersonUse) -> Refused:
+def _too_many_gpus(use: TierUse, most: Limit, limit: int, after: PersonUse, row: Booking) -> Refused:
+    ask = AskDocument.from_json(row.ask)
+    left = limit - (after.gpus - _gpus(row))
+    fewer = int(left * ask.count / _gpus(row)) if not ask.groups else 0
     facts = {"limit": limit, "asked": f"{after.gpus.normalize():f}"}
     sentence = refusal_text("too_many_gpus", tier=use.tier.name, **facts)
     return refusal(
@@ -113,6 +144,7 @@ def _too_many_gpus(use: TierUse, most: Limit, limit: int, after: PersonUse) -> R
         "request",
         owner=most.owner,
         numbers=facts,
+        alternatives=[{"count": fewer}] if fewer > 0 else [],
         more={
             "kind": "open_gpus",
             "amount": str(math.ceil(after.gpus - limit)),

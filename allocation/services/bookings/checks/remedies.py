@@ -23,7 +23,8 @@ _COUNTED = ("tenant_quota", "project_quota", "lab_quota", "person_quota")
 _OF_QUOTA = ("gpu_hours", "guarantee_only")
 _OF_LENGTH = ("too_long", "shorter_than_tier")
 _OF_CLASS = (*_COUNTED, "class_not_open", "tier_class", "unknown_class", "impossible_profile")
-_OF_TIER = (*_OF_LENGTH, "advance_window", "too_soon", "start_hours", "tier_class")
+_OF_PERSON = ("too_many_open", "too_many_gpus")
+_OF_TIER = (*_OF_LENGTH, *_OF_PERSON, "advance_window", "too_soon", "start_hours", "tier_class")
 _MINUTE = 60
 _STEP = Policy(version=0).grid
 
@@ -124,12 +125,12 @@ def _refused(remedy: Remedy, ask: AskDocument, tier: str, try_it: TryIt) -> Refu
 def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
     """Yields changes of one thing, the nearest first."""
     code, numbers = refusal.code, refusal.numbers
-    if not refusal.alternatives or code == "guarantee_only":
+    if code not in _OF_PERSON and (not refusal.alternatives or code == "guarantee_only"):
         yield from _smaller(code, numbers, ask)
     if "latest" in numbers:
         yield {"starts": numbers["latest"]}
-    if "earliest_end" in numbers:
-        yield from deadlines_of(ask, datetime.fromisoformat(numbers["earliest_end"]))
+    if "earliest_end" in numbers and not refusal.alternatives:
+        yield from _deadlines_of(ask, datetime.fromisoformat(numbers["earliest_end"]))
     if code in _OF_TIER:
         for other in Tier.objects.exclude(slug=tier).order_by("-priority", "slug"):
             yield {"tier": other.slug, "name": other.name}
@@ -154,7 +155,7 @@ def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
         yield fewer
 
 
-def deadlines_of(ask: AskDocument, earliest_end: datetime) -> Iterator[Remedy]:
+def _deadlines_of(ask: AskDocument, earliest_end: datetime) -> Iterator[Remedy]:
     """Yields a later deadline, and a shorter request that meets this one."""
     # Starts are planned on a grid, so the request may begin a step later than it could.
     late = earliest_end + timedelta(seconds=_STEP + _MINUTE)

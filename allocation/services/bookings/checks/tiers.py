@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, Override, TierVersion
 from allocation.queries.decisions.horizon import live_horizon
@@ -13,7 +14,7 @@ from allocation.services.record.refusals import refusal
 from allocation.services.tiers.limits import limits_by, start_hours, version_in_force
 from allocation.services.tiers.versions import start_hours_text
 from allocation.words.refusals import refusal_text
-from tenants.models import Membership, Project, Role, Tier
+from tenants.models import Membership, Project, Role, Tier, User
 from tenants.platform.errors import Refused
 from tenants.services.input_values import seconds_text
 
@@ -207,7 +208,11 @@ def _more(kind: Override.Kind, use: TierUse, amount: int = 1) -> dict[str, str]:
 
 def _too_soon(use: TierUse, least: Limit) -> Refused:
     earliest = (use.now + timedelta(seconds=(least.value or 0) + 60)).replace(second=0, microsecond=0)
-    facts = {"lead": seconds_text(least.value or 0), "earliest": f"{earliest:%Y-%m-%d %H:%M} UTC"}
+    hours = use.limits.hours
+    if hours is not None and not hours.has(earliest) and not _lifted(Override.Kind.START_HOURS, use):
+        earliest = hours.following(earliest) or earliest
+    shown = earliest.astimezone(_zone_of_reader(use))
+    facts = {"lead": seconds_text(least.value or 0), "earliest": f"{shown:%Y-%m-%d %H:%M %Z}"}
     return refusal(
         "too_soon",
         refusal_text("too_soon", tier=use.tier.name, **facts),
@@ -219,6 +224,12 @@ def _too_soon(use: TierUse, least: Limit) -> Refused:
         # What is short grows until somebody decides.
         more=_more(Override.Kind.NOTICE, use, least.value or 0),
     )
+
+
+def _zone_of_reader(use: TierUse) -> ZoneInfo:
+    if use.person_id is None:
+        return ZoneInfo("UTC")
+    return ZoneInfo(User.objects.values_list("time_zone", flat=True).get(id=use.person_id))
 
 
 def _too_far(use: TierUse, most: Limit, starts: datetime) -> Refused:
