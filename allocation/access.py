@@ -96,10 +96,9 @@ def access_array_to_change(actor: Actor, reference: str) -> BookingArray:
 
 
 def may_change_array(actor: Actor, array: BookingArray) -> bool:
-    """Returns whether the actor owns the array or leads its project."""
-    return actor.may_lead(array.project_id) or (
-        array.owner_id == actor.user_id and actor.may_book(array.project_id)
-    )
+    """Returns whether the actor owns the array or leads its project; who may not book any more may
+    still give back."""
+    return actor.may_lead(array.project_id) or array.owner_id == actor.user_id
 
 
 def _array_of(actor: Actor, reference: str) -> BookingArray | None:
@@ -275,10 +274,9 @@ def access_series(actor: Actor, reference: str) -> Series:
 
 
 def may_change_series(actor: Actor, series: Series) -> bool:
-    """Returns whether the actor owns the series or leads its project."""
-    return actor.may_lead(series.project_id) or (
-        series.owner_id == actor.user_id and actor.may_book(series.project_id)
-    )
+    """Returns whether the actor owns the series or leads its project; for who may not book any more
+    its dates do not grow."""
+    return actor.may_lead(series.project_id) or series.owner_id == actor.user_id
 
 
 def access_series_to_change(actor: Actor, reference: str) -> Series:
@@ -300,13 +298,32 @@ def may_change(actor: Actor, booking: Booking) -> bool:
     )
 
 
-def access_booking_to_change(actor: Actor, reference: str) -> Booking:
-    """Returns a booking that the actor may cancel, release or extend.
+def may_give_back(actor: Actor, booking: Booking) -> bool:
+    """Returns whether the actor may end the booking or make it smaller: its owner may, also one who
+    may not book any more."""
+    return actor.may_lead(booking.project_id) or booking.owner_id == actor.user_id
+
+
+def access_booking_to_give_back(actor: Actor, reference: str) -> Booking:
+    """Returns a booking that the actor may end or change; a change that takes more is refused to an
+    owner who may not book any more (`growth_check`).
 
     Raises:
         Refused: `not_found` or `not_allowed`.
     """
     booking = access_booking(actor, reference)
-    if not may_change(actor, booking):
+    if not may_give_back(actor, booking):
         raise denied(refusal_text("booking_not_yours"))
+    return booking
+
+
+def access_booking_to_change(actor: Actor, reference: str) -> Booking:
+    """Returns a booking for which the actor may ask for more.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    booking = access_booking_to_give_back(actor, reference)
+    if not may_change(actor, booking):
+        raise denied(refusal_text("booking_bookers_only"))
     return booking

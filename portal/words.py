@@ -28,6 +28,7 @@ _SENTENCES: dict[str, Promise] = {
     "scim_active": gettext_lazy("`active` must be true or false; it can't be removed."),
     "scim_kept": gettext_lazy("`%(name)s` can't be changed to this here; nothing was changed."),
     "scim_unknown": gettext_lazy("SCIM has no attribute `%(name)s` here."),
+    "scim_patch_only": gettext_lazy("A PATCH has `Operations` and `schemas`, not `%(name)s`."),
     "scim_twice": gettext_lazy("`%(name)s` is stated twice."),
     "scim_fault": gettext_lazy("The request can't be applied: %(fault)s"),
     "scim_body_long": gettext_lazy("The body is too long."),

@@ -29,6 +29,10 @@ class BadMessage(CodedError):
     """A message that cannot be read; the text is a sentence for people."""
 
 
+# The years in which a message, a sprint or a booking can be.
+EARLIEST, LATEST = 2000, 2100
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """What a message says. `kind` is `issue`, `sprint_started`, `sprint_closed` or `other`.
@@ -155,11 +159,14 @@ def _number(value: float | Decimal) -> str:
 
 
 def _moment(value: object) -> datetime | None:
-    """The time in milliseconds, or as text with an offset."""
+    """The time in milliseconds, or as text with an offset; None for one that nobody can mean."""
     try:
         if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
-            return datetime.fromtimestamp(int(value) / 1000, UTC)
-        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+            found = datetime.fromtimestamp(int(value) / 1000, UTC)
+        else:
+            found = datetime.fromisoformat(value if isinstance(value, str) else "")
+        # Near the ends of the calendar an offset leads out of it.
+        moment = found.astimezone(UTC) if found.tzinfo is not None else None
     except (ValueError, OverflowError, OSError):
         return None
-    return found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
+    return moment if moment is not None and EARLIEST <= moment.year <= LATEST else None

@@ -429,5 +429,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     # Access
     "series_not_yours": gettext_lazy("Only its owner and the project's leads may change this series."),
+    "booking_bookers_only": gettext_lazy(
+        "Only researchers and leads of this project ask for more. You can end your booking or shorten it."
+    ),
     "booking_not_yours": gettext_lazy("Only its owner and the project's leads may change this booking."),
 }

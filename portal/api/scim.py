@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils import timezone
@@ -23,6 +24,7 @@ from tenants.platform.text import first_invisible
 from tenants.services.directory.people import (
     PersonTerms,
     directory_people,
+    directory_people_named,
     directory_person,
     directory_person_change,
     directory_person_create,
@@ -80,17 +82,17 @@ def _list(request: HttpRequest, tenant: Tenant) -> Answer:
     if wanted := request.GET.get("filter", ""):
         from portal.api.scim_resources import Person, filter_read  # noqa: PLC0415 (see there)
 
-        people = _named(people, *filter_read(Person, wanted, ("userName", "externalId")))
+        people = _named(tenant, *filter_read(Person, wanted, ("userName", "externalId")))
     return listed(request, people, lambda user: _shown(tenant, user))
 
 
-def _named(people: Any, attribute: str, value: str) -> Any:  # noqa: ANN401 (a query of users)
+def _named(tenant: Tenant, attribute: str, value: str) -> QuerySet[User]:
+    people = directory_people(tenant)
     if first_invisible(value):
         return people.none()
     if attribute == "externalId":
         return people.filter(directory_person__external_id=value)
-    made = people.filter(directory_person__user_name__iexact=value)
-    return made if made.exists() else people.filter(username__iexact=value)
+    return directory_people_named(tenant, value)
 
 
 def _create(request: HttpRequest, tenant: Tenant) -> Answer:

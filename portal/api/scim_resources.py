@@ -106,6 +106,9 @@ def resource_patched(model: type[R], stated: Mapping[str, Any], body: Mapping[st
         Refused: with the `scimType` of the first operation that can't be applied.
     """
     lower = {name.lower(): value for name, value in body.items()}
+    left = sorted(lower.keys() - {"operations", "schemas"})
+    if left:
+        raise invalid("invalidSyntax", refusal_text("scim_patch_only", name=left[0][:80]), left[0])
     operations = lower.get("operations")
     if not isinstance(operations, list) or not operations:
         raise invalid("invalidSyntax", refusal_text("scim_operations"), "Operations")
@@ -132,7 +135,8 @@ def _operate(model: type[R], found: R, sent: object) -> None:
     if operation.get("path") in (None, ""):
         operation.pop("path", None)
         if isinstance(value, dict):
-            operation["value"] = _without_identity(value, found.id)
+            plain = _without_urn(value, str(model.__schema__))
+            operation["value"] = _without_identity(plain, found.id)
     message = {"schemas": [PATCH], "Operations": [operation]}
     patch = _PATCHES[model].model_validate(message, scim_ctx=Context.RESOURCE_PATCH_REQUEST)
     is_changed = patch.patch(found)
@@ -177,7 +181,7 @@ def _without_urn(body: Mapping[str, Any], urn: str) -> dict[str, Any]:
         inner = value if is_ours and isinstance(value, dict) else {name: value}
         for each, held in inner.items():
             plain = each[len(urn) + 1 :] if each.lower().startswith(f"{urn.lower()}:") else each
-            if plain.lower() in map(str.lower, flat):
+            if plain.strip().lower() in map(str.lower, flat):
                 raise invalid("invalidSyntax", refusal_text("scim_twice", name=plain[:80]), plain)
             flat[plain] = held
     return {name: value for name, value in flat.items() if name.lower() != "schemas"}

@@ -169,6 +169,19 @@ BAD: list[tuple[bytes, int, str]] = [
     (b"[]", 400, "malformed_json"),
     (HTML, 400, "malformed_json"),
     (b'{"timestamp": 1e400}', 422, "bad_message"),
+    (b'{"timestamp": "9999-12-31T23:59:59-14:00", "issue": {"key": "GPU-3"}}', 422, "bad_message"),
+    (b'{"timestamp": "0001-01-01T00:00:00+14:00", "issue": {"key": "GPU-3"}}', 422, "bad_message"),
+    (
+        json.dumps(
+            {
+                "timestamp": ms(),
+                "webhookEvent": "sprint_started",
+                "sprint": {"id": 7, "name": "S", "endDate": "9999-12-31T23:59:59-14:00"},
+            }
+        ).encode(),
+        422,
+        "bad_message",
+    ),
     (b'{"a": "' + b"x" * 1_100_000 + b'"}', 413, "body_too_large"),
     (json.dumps({"timestamp": ms(), "issue": {"key": "gpu 7"}}).encode(), 422, "bad_message"),
     (json.dumps({"timestamp": ms(), "issue": {"key": "GPU-7", "fields": 7}}).encode(), 422, "bad_message"),

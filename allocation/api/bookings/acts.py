@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.access import access_booking_to_change
+from allocation.access import access_booking_to_change, access_booking_to_give_back
 from allocation.api.bookings.bookings import booking_answer
 from allocation.api.bookings.change.changes import (
     DRY_RUN,
@@ -45,11 +45,13 @@ ENDED = one_of("BookingOrEndingOut", BookingOut, EndingOut)
 class _BookingAction(ApiView):
     """An action on a booking that takes no parameters."""
 
+    access = staticmethod(access_booking_to_change)
+
     def act(self, reference: str, action: Callable[..., Booking]) -> HttpResponseBase:
         """Runs the action once per idempotency key and answers with the booking."""
 
         def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
+            booking = self.access(self.actor, reference)
             return booking_answer(action(actor=self.actor, booking=booking, now=self.now))
 
         return self.once(work)
@@ -58,12 +60,14 @@ class _BookingAction(ApiView):
 class _BookingEnd(_BookingAction):
     """An action that ends a booking: its dry run says what that costs."""
 
+    access = staticmethod(access_booking_to_give_back)
+
     def end(self, request: Request, reference: str, end: Callable[..., Booking]) -> HttpResponseBase:
         """Ends the booking, or answers with the charge and the late fee in it."""
         if not preferences_of(request).dry_run:
             return self.act(reference, end)
         with self.tx():
-            booking = access_booking_to_change(self.actor, reference)
+            booking = self.access(self.actor, reference)
             charged, fee = ending_quote(actor=self.actor, booking=booking, end=end, now=self.now)
             answer = ending_data(booking, charged, fee)
         return Response(answer, headers={"Preference-Applied": "dry-run"})

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.access import access_array, access_booking, access_booking_to_change
+from allocation.access import access_array, access_booking, access_booking_to_give_back
 from allocation.api.bookings.arrays import NewBookingIn, array_create
 from allocation.api.bookings.change.changes import (
     IF_MATCH,
@@ -219,7 +219,7 @@ class BookingOne(ApiView):
         preferences = preferences_of(request)
 
         def work() -> Response:
-            booking = access_booking_to_change(self.actor, reference)
+            booking = access_booking_to_give_back(self.actor, reference)
             if revision is not None and revision != booking.revision:
                 raise revision_moved(booking)
             patch = patch_of(self.actor, booking, sent, self.now)

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.models import SpendVariance
+from allocation.queries.bookings.money.variances import labels_seen, parts_seen
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.words.variances import cause_name, cause_sentence, parts_shown
 from billing.access import (
@@ -46,7 +47,7 @@ class VariancePartOut(serializers.Serializer[Any]):
     )
     amount = Money(max_digits=20, min_value=None)
     text = serializers.CharField()
-    bookings = VarianceBookingOut(many=True, help_text="Those with the largest amounts.")
+    bookings = VarianceBookingOut(many=True, help_text="Those with the largest amounts that you may see.")
     count = serializers.IntegerField(help_text="Of all bookings behind it.")
 
 
@@ -123,6 +124,10 @@ class Variances(ApiView):
                 rows = rows.filter(is_unusual=True)
             found = list(rows.select_related("budget__project", "budget__campaign")[:MOST])
             figures = budget_figures_of({row.budget_id for row in found})
+            named = (each["booking"] for row in found for part in row.parts for each in part["bookings"])
+            seen = labels_seen(self.actor, named)
+            for row in found:
+                row.parts = parts_seen(row.parts, seen)
             return list_response(
                 dict(
                     VarianceOut(

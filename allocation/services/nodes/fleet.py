@@ -189,8 +189,8 @@ def node_approve(*, operator: User, node: Node, now: datetime) -> None:
     """Returns a drained or quarantined node to service with its current hardware.
 
     Raises:
-        Refused: `node_locked_out`, when its agent has no account; `models_unknown`, when no GPU of
-            the node has a model in the catalogue.
+        Refused: `node_locked_out`, when its agent has no account; `node_not_enrolled`, when it never
+            had one; `models_unknown`, when no GPU of the node has a model in the catalogue.
     """
     if node.is_locked_out:
         raise Refused(
@@ -198,6 +198,8 @@ def node_approve(*, operator: User, node: Node, now: datetime) -> None:
             refusal_text("node_locked_out", node=node.name, portal=settings.PUBLIC_URL),
         )
     inventory = inventory_of(node)
+    if inventory is None and node.last_seen is None and not node.was_enrolled:
+        raise Refused("node_not_enrolled", refusal_text("node_not_enrolled", node=node.name))
     if inventory is not None and inventory.gpus and not node.gpus.exists():
         names = sorted({item.name for item in inventory.gpus})
         raise Refused(

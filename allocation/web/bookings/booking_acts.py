@@ -10,7 +10,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from allocation.access import access_booking, access_booking_to_change
+from allocation.access import access_booking, access_booking_to_change, access_booking_to_give_back
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import node_places_of
 from allocation.rules.ask import AskDocument
@@ -47,13 +47,15 @@ Ask = Callable[[Booking, PageContext], Confirmation]
 def _action(act: Act, ask: Ask | None = None) -> Callable[..., HttpResponse]:
     """Makes a view that runs `act` on a booking at POST and shows the booking again.
 
-    A refusal is shown on the booking's page. With `ask`, a GET shows the confirmation.
+    A refusal is shown on the booking's page. With `ask`, a GET shows the confirmation: what is asked
+    before is the end of the booking.
     """
+    access = access_booking_to_change if ask is None else access_booking_to_give_back
 
     @require_http_methods(["POST"] if ask is None else ["GET", "HEAD", "POST"])
     @tenant_page
     def view(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
-        booking = access_booking_to_change(actor, label)
+        booking = access(actor, label)
         if ask is not None and request.method != "POST":
             return confirm_page(request, ask(booking, page_context(actor, timezone.now())))
         try:

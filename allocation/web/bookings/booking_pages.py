@@ -11,7 +11,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.access import access_booking, may_change
+from allocation.access import access_booking, may_change, may_give_back
 from allocation.models import Booking, BookingEvent
 from allocation.points import BOOKING_CARDS
 from allocation.queries.bookings.after_parents import estimated_starts
@@ -121,10 +121,10 @@ def booking_answer(
     # First: the page takes an event that it shows as a sign that it shows what came with it.
     events = history_of(booking)
     waits = why_waiting(booking, timezone.now())
-    may = may_change(actor, booking)
+    may, may_end = may_change(actor, booking), may_give_back(actor, booking)
     ctx = _context_of(actor, booking, waits, may_change=may)
     places = node_places_of(booking)
-    summary = booking_summary(booking, ctx, may_change=may)
+    summary = booking_summary(booking, ctx, may_change=may, may_give_back=may_end)
     context = {
         "booking": booking,
         "title": booking.name or booking.label,
@@ -150,7 +150,7 @@ def booking_answer(
         "may_change": may,
         "can_wait": may and _can_wait(booking, ctx.now),
         "can_be_sooner": may and is_sooner_possible(booking, ctx.now),
-        "can_change": may and booking.state in CHANGEABLE,
+        "can_change": may_end and booking.state in CHANGEABLE,
         "change": shown_change(booking, ctx.zone, ctx.now),
         "parents": parents_card(booking, ctx),
         "undo": undo_lines(booking, ctx.zone, ctx.now) if may else [],

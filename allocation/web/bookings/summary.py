@@ -113,8 +113,10 @@ class BookingSummary:
     more_words: str
 
 
-def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> BookingSummary:
-    """Returns the page's texts; without `may_change` no actions."""
+def booking_summary(
+    booking: Booking, ctx: PageContext, *, may_change: bool, may_give_back: bool = False
+) -> BookingSummary:
+    """Returns the page's texts; without `may_change` no actions but, with `may_give_back`, its end."""
     state = State(booking.state)
     ask = AskDocument.from_json(booking.ask)
     can_undo = may_change and state in BEFORE_START and ctx.now - booking.submitted < UNDO
@@ -131,7 +133,7 @@ def booking_summary(booking: Booking, ctx: PageContext, *, may_change: bool) -> 
         costs=booking_costs(booking, ctx),
         price=_price_words(booking),
         again=f"{ctx.base}book?q={quote(_again(ask))}",
-        give_back=_give_back(state) if may_change else "",
+        give_back=_give_back(state) if may_change or may_give_back else "",
         returns=returned_text(booking, ctx.now),
         extend=_extensions(booking, ctx) if may_change else (),
         no_later=ctx.no_later if may_change and not ctx.ends else "",

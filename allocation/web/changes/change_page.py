@@ -13,7 +13,12 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from allocation.access import access_booking, access_booking_to_change, access_series_to_change
+from allocation.access import (
+    access_booking,
+    access_booking_to_change,
+    access_booking_to_give_back,
+    access_series_to_change,
+)
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength
@@ -87,7 +92,7 @@ def change_page(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
     `part` only what that would do is answered, for the timeline itself. `classes` and `starts` are
     fields that a link proposes.
     """
-    booking, ctx = access_booking_to_change(actor, label), page_context(actor, timezone.now())
+    booking, ctx = access_booking_to_give_back(actor, label), page_context(actor, timezone.now())
     form = ChangeForm.of(booking, ctx.zone)
     drag = None if request.method == "POST" else _drag(request.GET)
     proposed = {name: request.GET[name] for name in PROPOSED if name in request.GET}

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.queries.bookings.money.forecasts import BudgetHistory, history_of_budget
-from allocation.queries.bookings.money.variances import bookings_on
+from allocation.queries.bookings.money.variances import bookings_on, labels_seen
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.web.parts.burndown import burndown
 from billing.access import access_budget
@@ -95,11 +95,13 @@ def days_csv(budget: Budget) -> HttpResponse:
 @tenant_page
 def budget_day(request: HttpRequest, actor: Actor, budget_id: UUID, day: str) -> HttpResponse:
     """Shows the bookings behind a day of the chart (`2026-11-24`), the largest amount first."""
-    return day_page(request, access_budget(actor, budget_id), actor.tenant_slug, day)
+    return day_page(request, access_budget(actor, budget_id), actor, day)
 
 
-def day_page(request: HttpRequest, budget: Budget, tenant_slug: str | None, day: str) -> HttpResponse:
-    """The page with the bookings behind a day of a budget. Raises Refused `not_found`."""
+def day_page(request: HttpRequest, budget: Budget, actor: Actor | None, day: str) -> HttpResponse:
+    """The page with the bookings behind a day of a budget: for a member those that they may see, and
+    the sum of the others. Raises Refused `not_found`."""
+    tenant_slug = None if actor is None else actor.tenant_slug
     found = _day_read(day)
     if found is None or not budget.starts <= found < budget.ends:
         raise missing("day of this budget")
@@ -107,8 +109,14 @@ def day_page(request: HttpRequest, budget: Budget, tenant_slug: str | None, day:
     rows = sorted(bookings_on(budget, [found]), key=lambda each: -each.metered.amount)
     total = sum((each.metered.amount for each in rows), Decimal(0))
     names = names_of_use()
+    labels = {each.booking for each in rows}
+    seen = labels if actor is None else labels_seen(actor, labels)
+    others = [each for each in rows if each.booking not in seen]
+    of_others = sum((each.metered.amount for each in others), Decimal(0))
     context = {
         "budget": budget,
+        "others": len({each.booking for each in others}),
+        "others_amount": money_text(of_others, figures.currency),
         "budget_url": days_address(tenant_slug, budget.id).removesuffix("/days/"),
         "budgets_url": reverse("budgets", args=[tenant_slug]) if tenant_slug else reverse("platform-budgets"),
         "name": figures.name,
@@ -124,7 +132,7 @@ def day_page(request: HttpRequest, budget: Budget, tenant_slug: str | None, day:
                 money_text(amount, figures.currency),
             )
             for each in rows
-            if (amount := each.metered.amount)
+            if each.booking in seen and (amount := each.metered.amount)
         ],
         "total": money_text(total, figures.currency),
     }

@@ -1,6 +1,6 @@
 """The page that explains how the spend of a budget differs from its plan and from usual days."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import SpendVariance
+from allocation.queries.bookings.money.variances import labels_seen, parts_seen
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.words.refusals import refusal_text
 from allocation.words.variances import (
@@ -117,7 +118,7 @@ def _page(request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused |
         "day": day,
         "comparisons": [
             comparison_of(row, figures.name, figures.currency)
-            for row in (rows.filter(day=day).order_by("-against") if day else ())
+            for row in _seen_by(actor, rows.filter(day=day).order_by("-against") if day else ())
         ],
         "days": [(each, (each, "weekday") in unusual, (each, "plan") in unusual) for each in days],
         "may_edit": may_edit,
@@ -126,6 +127,16 @@ def _page(request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused |
     }
     status = 422 if refusal else 200
     return render(request, "allocation/budget_variance.html", context, status=status)
+
+
+def _seen_by(actor: Actor, rows: Iterable[SpendVariance]) -> list[SpendVariance]:
+    """The comparisons with the bookings that the reader may see."""
+    found = list(rows)
+    named = (each["booking"] for row in found for part in row.parts for each in part["bookings"])
+    seen = labels_seen(actor, named)
+    for row in found:
+        row.parts = parts_seen(row.parts, seen)
+    return found
 
 
 def comparison_of(row: SpendVariance, name: str, currency: str) -> Comparison:

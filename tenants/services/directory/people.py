@@ -60,6 +60,14 @@ def directory_people(tenant: Tenant) -> QuerySet[User]:
     )
 
 
+def directory_people_named(tenant: Tenant, user_name: str) -> QuerySet[User]:
+    """Those whose `userName` this is, in any case: the directory's own, else the sign-in name."""
+    made = DirectoryPerson.objects.filter(tenant=tenant)
+    named = made.filter(user_name__iexact=user_name)
+    own = ~Q(id__in=made.values("user_id")) & Q(username__iexact=user_name)
+    return directory_people(tenant).filter(Q(id__in=named.values("user_id")) | own)
+
+
 def directory_person(tenant: Tenant, key: str) -> User:
     """The person by sign-in name, which is their `id` in the directory's calls.
 
@@ -83,12 +91,12 @@ def directory_person_create(*, tenant: Tenant, terms: PersonTerms, now: datetime
     """Creates an account without a password, with the roles that everybody's group gives.
 
     Raises:
-        Refused: `bad_name`, or `uniqueness` if the directory has created this `userName`.
+        Refused: `bad_name`, or `uniqueness` if somebody in the tenant has this `userName`.
     """
     _check(terms)
     # One after the other, so that the same person gets one account.
     Tenant.objects.select_for_update().get(id=tenant.id)
-    same = DirectoryPerson.objects.filter(tenant=tenant, user_name__iexact=terms.user_name)
+    same = directory_people_named(tenant, terms.user_name)
     provider = SignOnProvider.objects.filter(tenant=tenant).first()
     identity = None
     if provider is not None and terms.external_id:
@@ -137,8 +145,7 @@ def directory_person_change(*, tenant: Tenant, user: User, terms: PersonTerms, n
     _check(terms)
     made = DirectoryPerson.objects.filter(tenant=tenant, user=user).first()
     if made is not None:
-        others = DirectoryPerson.objects.filter(tenant=tenant).exclude(id=made.id)
-        if others.filter(user_name__iexact=terms.user_name).exists():
+        if directory_people_named(tenant, terms.user_name).exclude(id=user.id).exists():
             raise Refused("uniqueness", refusal_text("directory_person_taken", user_name=terms.user_name))
         made.user_name = terms.user_name
         made.save(update_fields=["user_name"])

@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking, BookingChange
@@ -148,6 +149,31 @@ def test_nobody_makes_a_booking_bigger_that_has_lost_its_owner_or_project(
         assert not BookingChange.objects.exists()
         assert Booking.objects.get(id=booking.id).hold_amount == booking.hold_amount
     assert site.lead.post(f"{path}/release").status_code in (200, 202), "giving back is possible"
+
+
+def test_an_owner_who_was_made_a_viewer_gives_back_and_takes_no_more(site: Site) -> None:
+    now, owner = timezone.now(), site.people["researcher"].id
+    mine = a_booking(site.project, owner, state=State.ACTIVE, starts=now)
+    later = a_booking(site.project, owner, state=State.SCHEDULED, starts=now + timedelta(hours=2))
+    with as_system():
+        Booking.objects.filter(id=mine.id).update(ready_at=now)
+    _leave(site, _made_viewer)
+    path, seen = f"bookings/{mine.label}", {"If-Match": f'"{mine.revision}"'}
+    page = Client()
+    page.force_login(site.people["researcher"])
+    shown = page.get(f"/t/helix/{path}").content.decode()
+    assert f"/t/helix/{path}/release" in shown
+    assert f"/t/helix/{path}/extend" not in shown
+    for refused in (
+        site.researcher.post(f"{path}/extend", {"by": "PT1H"}),
+        site.researcher.send("PATCH", path, {"request": "1 h100 9h"}, headers=seen),
+    ):
+        assert said(refused)["code"] in ("not_allowed", "owner_left")
+        assert "Only its owner" not in said(refused)["detail"]
+    assert site.researcher.send("PATCH", path, {"request": "1 h100 1h"}, headers=seen).status_code == 200
+    assert site.researcher.post(f"{path}/release").status_code == 200
+    assert site.researcher.post(f"bookings/{later.label}/cancel").status_code == 200
+    assert site.viewer.post(f"{path}/release").status_code == 403, "another viewer may not"
 
 
 def test_a_change_that_took_less_is_not_undone_for_who_has_left(site: Site) -> None:

@@ -178,6 +178,30 @@ def test_the_page_and_rest_show_causes_to_those_who_see_the_budget(lab: Lab) -> 
     assert api.put(rule, {"percent": 5000, "amount": "7"}).status_code == 422
 
 
+def test_bookings_of_other_projects_are_counted_and_not_named(lab: Lab) -> None:
+    """The budget of an organisation is there for all of its members."""
+    with as_system():
+        whole = BudgetTerms(AUTUMN, Decimal(9000))
+        budget = budget_put(actor_id=None, owner=BudgetOwner(lab.tenant.id), terms=whole, now=NOW)
+        mine = lab.run("60", hour=11)
+        variances_store(NOW)
+    elsewhere = lab.outsider.user
+    api = Api(a_token(actor_now(elsewhere.id, "helix")))
+    rows = said(api.get("variances", day="2026-11-23"))["items"]
+    assert any(part["count"] for row in rows for part in row["parts"])
+    assert not any(part["bookings"] for row in rows for part in row["parts"])
+    client = Client()
+    client.force_login(elsewhere)
+    for path in ("variance", "days/2026-11-23"):
+        shown = client.get(f"/t/helix/budgets/{budget.id}/{path}")
+        assert shown.status_code == 200
+        assert mine.label not in shown.content.decode()
+    assert "in projects that you are not in" in shown.content.decode()
+    admin = Api(a_token(actor_now(lab.admin.user_id, "helix")))
+    parts = [part for row in said(admin.get("variances", day="2026-11-23"))["items"] for part in row["parts"]]
+    assert mine.label in {each["booking"] for part in parts for each in part["bookings"]}
+
+
 def test_operators_hear_of_the_platforms_rungs_and_unusual_days(lab: Lab, settings: Settings) -> None:
     """In their inbox and by mail; no tenant has a message, an event or an entry."""
     settings.MAIL_ON = True

@@ -119,6 +119,10 @@ REFUSED: list[tuple[object, str]] = [
     ({"op": "replace", "value": {"aktiv": False}}, "invalidValue"),
     ({"op": "replace", "value": {USER: {"aktiv": False}}}, "invalidValue"),
     ({"op": "replace", "value": {"active": False, "Active": True}}, "invalidSyntax"),
+    ({"op": "replace", "value": {"active": False, f"{USER}:active": True}}, "invalidSyntax"),
+    ({"op": "replace", "value": {"Active": False, USER: {"active": True}}}, "invalidSyntax"),
+    ({"op": "replace", "value": {USER: {"active": False}, "active": True}}, "invalidSyntax"),
+    ({"op": "replace", "value": {"active": False, "active ": True}}, "invalidSyntax"),
     ({"op": "replace", "value": False}, "invalidValue"),
     ({"op": "delete", "path": "active"}, "invalidValue"),
     ({"path": "active", "value": False}, ""),
@@ -168,6 +172,26 @@ def test_a_patch_without_sensible_operations_is_an_error(directory: Directory, o
     assert answer.status_code == 400, answer.content
     key = {"operations": [{"op": "replace", "path": "active", "value": False}]}
     assert directory.send("PATCH", ADA, key).said["active"] is False
+
+
+@pytest.mark.parametrize("extra", ["active", "Active", f"{USER}:active", "userName"])
+def test_a_patch_has_nothing_next_to_its_operations(directory: Directory, extra: str) -> None:
+    rename = [{"op": "replace", "path": "name.givenName", "value": "X"}]
+    answer = directory.send("PATCH", ADA, {extra: False, "Operations": rename})
+    assert (answer.status_code, answer.said["scimType"]) == (400, "invalidSyntax")
+    assert directory.active()
+
+
+def test_two_people_never_have_one_user_name(directory: Directory) -> None:
+    """Else a directory that looks for the name would switch off the other one."""
+    invited = a_member(directory.project).user
+    for name in (invited.username, invited.username.upper()):
+        taken = directory.send("POST", USERS, person(name))
+        assert taken.status_code == 409, taken.content
+        renamed = directory.patch(ADA, {"op": "replace", "path": "userName", "value": name})
+        assert renamed.status_code == 409
+    found = directory.send("GET", f'{USERS}?filter=userName eq "{invited.username}"').said
+    assert [each["id"] for each in found["Resources"]] == [invited.username]
 
 
 def test_the_name_of_an_invited_person_is_their_own_and_active_is_not(

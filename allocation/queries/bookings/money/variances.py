@@ -1,6 +1,7 @@
 """The charges that a budget counts, by class and tier, and by booking."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -8,9 +9,11 @@ from typing import Any
 
 from django.db import connection
 
+from allocation.queries.bookings.timelines.timeline import bookings_visible
 from allocation.rules.variance import ZERO, Cell, Metered, Spend
 from billing.models import Budget
 from billing.rules import midnight
+from tenants.access import Actor
 
 # Paid hours follow from the plain price of a booking, so they count all of its GPUs.
 _ROWS = """
@@ -48,6 +51,9 @@ _LABEL_OF_SITE = (
 _LABEL = "coalesce('BK-' || b.number || coalesce('[' || b.array_index || ']', ''), '')"
 
 
+_NUMBERED = re.compile(r"BK-(\d+)")
+
+
 @dataclass(frozen=True, slots=True)
 class BookingSpend:
     """What a booking was charged, for use of a class in a tier, as fees or as corrections."""
@@ -66,6 +72,21 @@ def spend_on(budget: Budget, days: Sequence[date]) -> Spend:
 def bookings_on(budget: Budget, days: Sequence[date]) -> list[BookingSpend]:
     """The same by booking."""
     return list(_rows(budget, days, _LABEL if budget.tenant_id else _LABEL_OF_SITE))
+
+
+def labels_seen(actor: Actor, labels: Iterable[str]) -> frozenset[str]:
+    """Those of the bookings that the actor may see; a budget counts those of other projects, too."""
+    asked = frozenset(labels)
+    numbers = [int(found[1]) for label in asked if (found := _NUMBERED.match(label))]
+    rows = bookings_visible(actor).filter(number__in=numbers).only("number", "array_index")
+    return asked & {row.label for row in rows}
+
+
+def parts_seen(parts: Iterable[Mapping[str, Any]], seen: frozenset[str]) -> list[dict[str, Any]]:
+    """The causes with those of their bookings that a reader may see; `count` stays that of all."""
+    return [
+        {**part, "bookings": [each for each in part["bookings"] if each["booking"] in seen]} for part in parts
+    ]
 
 
 def spend_sum(rows: Iterable[BookingSpend]) -> Spend:
