@@ -44,10 +44,10 @@ def open_refusals(rows: Mapping[UUID, Booking], uses: Mapping[UUID, TierUse]) ->
 
 
 def with_open_remedies(
-    refused: Refused, row: Booking, beside: Mapping[UUID, Booking], asker: Asker, use: TierUse
+    refused: Refused, row: Booking, others: Mapping[UUID, Booking], asker: Asker, use: TierUse
 ) -> Refused:
     """Returns the refusal of a new booking with fewer GPUs and the tiers that would work: each is
-    admitted, beside the other new bookings, and tried by the limits for a person."""
+    admitted, and tried by the limits for a person together with the other new bookings."""
     key = uuid4()
 
     def try_it(tier: str, ask: AskDocument) -> None:
@@ -61,7 +61,7 @@ def with_open_remedies(
             ask=found.ask.to_json(),
             array_id=row.array_id,
         )
-        same = {each: booking for each, booking in beside.items() if booking.tier_id == tier}
+        same = {each: booking for each, booking in others.items() if booking.tier_id == tier}
         again = open_refusals({**same, key: other}, dict.fromkeys([*same, key], found.use))
         if key in again:
             raise again[key]
