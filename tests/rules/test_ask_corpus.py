@@ -28,14 +28,20 @@ def test_the_corpus_is_large_and_most_unseen_phrases_can_be_booked_or_repaired()
     assert len(helped) >= 0.85 * len(unseen)
 
 
-def test_what_is_offered_as_a_repair_is_understood() -> None:
+def test_what_is_offered_as_a_repair_is_a_request() -> None:
+    left = 0
     for table in TABLES:
         for text, _ in corpus(table):
             parsed = read(text)
             wrong = parsed.problems or ((parsed.missing,) if parsed.missing else ())
-            for problem in wrong:
-                for repair in problem.repairs:
-                    assert len(read(repair.text).problems) < max(len(parsed.problems), 1), text
+            offered = [read(repair.text) for problem in wrong for repair in problem.repairs]
+            whole = [each for each in offered if not each.problems and each.missing is None]
+            if whole or not offered:
+                assert whole == offered, text
+                continue
+            left += 1
+            assert all(len(each.problems) < max(len(parsed.problems), 1) for each in offered), text
+    assert left <= 10, "only where no line is complete, one with fewer problems is offered"
 
 
 PARTS = {

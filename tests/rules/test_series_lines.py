@@ -215,3 +215,58 @@ def test_any_order_and_any_way_to_write_a_day_mean_the_same(
         return
     expected = f"{first:%m-%d} 09:00 1h FREQ=DAILY;UNTIL={last:%Y%m%d}"
     assert meaning(read(line)) == expected, line
+
+
+LATE = datetime(2026, 11, 28, 22, 31, tzinfo=UTC)  # 23:31 in Berlin
+# What is read as another line, at the same time.
+READ_ALIKE = {
+    "1 l40s every wed 2pm-4pm x 4": "1 l40s every wed 2pm-4pm 4 times",
+    "1 l40s every wed 2pm-4pm x4": "1 l40s every wed 2pm-4pm 4 times",
+    "1 l40s on the last day of every month 9-10 until 2027-06-30": (
+        "1 l40s every month on the last day 9-10 until 2027-06-30"
+    ),
+    "1 l40s every first monday 9-11 until 2027-06-30": (
+        "1 l40s every first monday of the month 9-11 until 2027-06-30"
+    ),
+    "1 l40s every last friday 9-11 3 times": "1 l40s every month on the last fri 9-11 3 times",
+}
+# A refused line, and the first line that is offered for it.
+OFFERED = {
+    "1 l40s every day 9-10 in the first week of february": (
+        "1 l40s every day 9-10 from 2027-02-01 until 2027-02-07"
+    ),
+    "1 l40s every day 9-10 in the last week of january 2028": (
+        "1 l40s every day 9-10 from 2028-01-25 until 2028-01-31"
+    ),
+    "1 l40s every day 9-10 forever": "1 l40s every day 5 times 9-10",
+    "1 l40s every first monday 9-11 until june": ("1 l40s every first monday 9-11 until 2027-05-31"),
+    "1 l40s 30s": "1 l40s 1h",
+    "1 l40s overnight": "1 l40s until 08:00",
+    "1 l40s tonight 10pm to 6am": "1 l40s until 06:00",
+    "1 l40s today 20:00-21:00": "1 l40s tomorrow 20:00-21:00",
+    "1 l40s 1,5h": "1 l40s 1.5h",
+    "1 l40s 1,5 hours": "1 l40s 1.5 hours",
+    "l40s 2,4h": "l40s 2.4h",
+    "l40s 1,5": "l40s 1.5h",
+}
+
+
+@pytest.mark.parametrize("line", READ_ALIKE)
+def test_other_words_for_a_series_are_read_alike(line: str) -> None:
+    found, same = (
+        parse_ask(each, catalogue=CLASSES, now=NOW, zone=BERLIN) for each in (line, READ_ALIKE[line])
+    )
+    assert not found.problems
+    assert found.repeat is not None
+    assert (found.repeat, found.starts, found.count) == (same.repeat, same.starts, same.count)
+
+
+@pytest.mark.parametrize("line", OFFERED)
+def test_a_line_that_is_offered_is_a_request(line: str) -> None:
+    parsed = parse_ask(line, catalogue=CLASSES, now=LATE, zone=BERLIN)
+    offered = [each.text for problem in parsed.problems for each in problem.repairs]
+    assert offered[:1] == [OFFERED[line]]
+    for text in offered:
+        again = parse_ask(text, catalogue=CLASSES, now=LATE, zone=BERLIN)
+        assert not again.problems, text
+        assert again.missing is None, text

@@ -1,8 +1,10 @@
 """Problems with words that have no meaning, and corrected lines that repair them."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
+from itertools import chain
 
 from lark import Token
 
@@ -10,9 +12,12 @@ from allocation.rules.ask.line.arrays import refuse_product, refuse_runs_or_gpus
 from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
+from allocation.rules.ask.words.times import days_of_month
 from tenants.platform.coded import Coded, coded
 
+_WITHOUT = "without “"
 MAX_REPAIRS = 4
+_ONE_DAY = timedelta(days=1)
 MAX_GUESSES = 3
 MAX_TRIALS = 8
 _LENGTHS = ("1h", "4h", "1d")
@@ -116,7 +121,7 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     else:
         why = coded("ask_word", text=text)
     if not _KEPT.intersection(words):
-        repairs.append(Repair(f"without “{text}”", reading.replaced(reading.with_noise(span), "")))
+        repairs.append(Repair(f"{_WITHOUT}{text}”", reading.replaced(reading.with_noise(span), "")))
     _refuse(reading, span, why, repairs)
 
 
@@ -188,10 +193,11 @@ def _other_gpu(reading: Reading, token: Token) -> None:
 def _fraction(reading: Reading, token: Token) -> None:
     """`1.5 h100`: not a whole number of GPUs."""
     span = span_of(token)
-    whole = int(re.split("[.,]", token)[0])
+    token = Token(token.type, token.replace(",", "."), start_pos=token.start_pos, end_pos=token.end_pos)
+    whole = int(token.partition(".")[0])
     choices = [str(number) for number in (whole, whole + 1) if number]
     why = coded("ask_fraction", token=token, choices=" or ".join(choices))
-    others = [f"{token.replace(',', '.')}h"]
+    others = [f"{token}h"]
     hours, _, minutes = token.partition(".")
     if int(hours) < 24 and len(minutes) == 2 and int(minutes) < 60:
         others.append(f"{hours}:{minutes}")
@@ -215,7 +221,7 @@ def _bare_number(reading: Reading, token: Token) -> None:
 def _quantity(reading: Reading, token: Token) -> None:
     """`up to 4 h100`: a booking has an exact number of GPUs."""
     span = span_of(token)
-    repair = Repair(f"without “{reading.words(span)}”", reading.replaced(span, ""))
+    repair = Repair(f"{_WITHOUT}{reading.words(span)}”", reading.replaced(span, ""))
     _refuse(reading, span, coded("ask_exact_number"), [repair])
 
 
@@ -236,6 +242,29 @@ def _hour_h(reading: Reading, token: Token) -> None:
     clock = f"{int(hour):02}:{minute or '00'}"
     why = coded("ask_hour_h", token=token, clock=clock)
     _refuse(reading, span_of(token), why, reading.replacements(span_of(token), clock))
+
+
+def _comma(reading: Reading, token: Token) -> None:
+    """`1,5h`: a decimal comma, or a number of GPUs and a duration."""
+    whole, _, rest = token.partition(",")
+    choices = [f"{whole}.{rest}", *([] if "count" in reading.values else [f"x{whole} {rest}"])]
+    why = coded("ask_one_or_other", first=choices[0], last=f"{whole}, {rest}")
+    _refuse(reading, span_of(token), why, reading.replacements(span_of(token), *choices))
+
+
+def _week_of_month(reading: Reading, token: Token) -> None:
+    """`in the first week of february`: seven days, or the week from Monday to Sunday."""
+    days = days_of_month(token, reading.today)
+    if days is None:
+        return
+    seven = timedelta(days=7)
+    is_last = "last" in token
+    first, inside = (days[1] - seven, days[1] - _ONE_DAY) if is_last else (days[0], days[0])
+    monday = inside - timedelta(days=inside.weekday())
+    choices = [f"from {each} until {each + seven - _ONE_DAY}" for each in dict.fromkeys((first, monday))]
+    reading.add_problem(
+        "no_end", coded("ask_last_day"), span_of(token), reading.replacements(span_of(token), *choices)
+    )
 
 
 def _clock_words(reading: Reading, token: Token) -> None:
@@ -306,6 +335,8 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
     "NODES": _nodes,
     "HOURH": _hour_h,
     "CLOCKWORDS": _clock_words,
+    "COMMALENGTH": _comma,
+    "MONTHWEEK": _week_of_month,
     "RUNSORGPUS": refuse_runs_or_gpus,
     "PRODUCT": refuse_product,
 }
@@ -337,40 +368,79 @@ def missing_part_of(reading: Reading, parsed: Parsed) -> Problem | None:
 def repairs_useful(
     problems: Sequence[Problem], read: Callable[[str], Parsed], longest: int
 ) -> tuple[Problem, ...]:
-    """The problems in order, each with the repairs that leave the fewest problems."""
+    """The problems in order, with the repairs that leave a line without a problem or a missing part.
+
+    A repair that leaves other problems is completed by the first repairs of those. Only where no line
+    is complete, its missing part is added, and at last the repairs with the fewest problems are kept.
+    """
     ordered = sorted(problems, key=lambda each: (each.start, each.code))
-    left: dict[str, int] = {}
+    known: dict[str, Parsed] = {}
+
+    def read_once(line: str) -> Parsed:
+        return known[line] if line in known else known.setdefault(line, read(line))
 
     def leaves(repair: Repair) -> int:
-        if repair.text not in left:
-            is_line = 0 < len(repair.text) <= longest
-            left[repair.text] = len(read(repair.text).problems) if is_line else len(problems)
-        return left[repair.text]
+        is_line = 0 < len(repair.text) <= longest
+        return len(read_once(repair.text).problems) if is_line else len(problems)
 
-    found = []
+    found, whole, filled = [], [], []
     for problem in ordered:
         good = {each.text: each for each in problem.repairs[:MAX_TRIALS] if leaves(each) < len(problems)}
         least = min(map(leaves, good.values()), default=0)
         best = [each for each in good.values() if leaves(each) == least][: MAX_REPAIRS + 1]
         found.append(replace(problem, repairs=tuple(best)))
-    if len(found) > 1 and all(left.get(each.text) for one in found for each in one.repairs):
-        line = _all_repaired(ordered, read)
-        if line is not None:
-            repairs = (Repair(line, line), *found[0].repairs)[: MAX_REPAIRS + 1]
-            found[0] = replace(found[0], repairs=repairs)
-    return tuple(found)
+        lines = [[*_complete(each, read_once, longest)] for each in best]
+        meant = zip(best, lines, strict=True)
+        whole.append(
+            _with(problem, (more for each, kept in meant if _has_words(each, kept) for more in kept[:1]))
+        )
+        filled.append(_with(problem, chain.from_iterable(lines)))
+    offered = (each for each in (whole, filled) if any(problem.repairs for problem in each))
+    return tuple(next(offered, found))
 
 
-def _all_repaired(problems: Sequence[Problem], read: Callable[[str], Parsed]) -> str | None:
-    """A line without problems, made by successive repairs, or None."""
-    line = None
+def _has_words(repair: Repair, lines: Sequence[Repair]) -> bool:
+    """Whether the repair says what words mean, or is a request without them. What lacks a part
+    without the words is offered only where nothing else is left."""
+    return repair in lines or not repair.label.startswith(_WITHOUT)
+
+
+def _with(problem: Problem, repairs: Iterable[Repair]) -> Problem:
+    """The problem with these repairs, each line once."""
+    once = {each.text: each for each in repairs}
+    return replace(problem, repairs=tuple(once.values())[: MAX_REPAIRS + 1])
+
+
+def _complete(repair: Repair, read: Callable[[str], Parsed], longest: int) -> Iterator[Repair]:
+    """Yields the repair, or the lines with what its line needs to be a request."""
+    line = _repaired(repair, read, longest)
+    if line is not None:
+        yield from _filled(line, read, longest)
+
+
+def _repaired(repair: Repair, read: Callable[[str], Parsed], longest: int) -> Repair | None:
+    """The repair, and where its line has other problems, the first repairs of those; None where
+    they do not help. The line may lack a part."""
+    line = repair.text
     for _ in range(MAX_TRIALS):
-        repairs = [each for problem in problems for each in problem.repairs[:MAX_GUESSES]]
-        better = (each.text for each in repairs if len(read(each.text).problems) < len(problems))
-        line = next(better, None)
-        if line is None:
-            return None
         problems = read(line).problems
         if not problems:
-            return line
+            return repair if line == repair.text else Repair(line, line)
+        texts = [each.text for problem in problems for each in problem.repairs[:MAX_GUESSES]]
+        fits = (text for text in texts if 0 < len(text) <= longest)
+        following = next((text for text in fits if len(read(text).problems) < len(problems)), None)
+        if following is None:
+            return None
+        line = following
     return None
+
+
+def _filled(repair: Repair, read: Callable[[str], Parsed], longest: int) -> Iterator[Repair]:
+    """Yields the lines with what this line lacks: its class, then its duration."""
+    missing = read(repair.text).missing
+    if missing is None:
+        yield repair
+        return
+    for each in missing.repairs:
+        if len(each.text) <= longest and not read(each.text).problems:
+            yield from _filled(Repair(each.text, each.text), read, longest)

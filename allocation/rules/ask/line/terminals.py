@@ -1,6 +1,6 @@
 """The terminals of the one-line grammar as regular expressions, in order of precedence."""
 
-from allocation.rules.ask.words.numbers import LENGTH, ONE_LENGTH, WORD_NUMBER
+from allocation.rules.ask.words.numbers import COMMA_LENGTH, LENGTH, ONE_LENGTH, WORD_NUMBER
 from allocation.rules.ask.words.times import (
     CLOCK,
     DATE,
@@ -61,6 +61,12 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         "REPEAT",
         rf"(?:(?:on|every|each)\s+)?(?:the\s+)?{_NTH}\s+(?:{WORKDAY}|{WEEKDAY})\s+(?:of\s+)?"
         r"(?:every|each|the)\s+month",
+    ),
+    (
+        "REPEAT",
+        rf"(?:(?:on|every|each)\s+)?(?:the\s+)?{_NTH}\s+day\s+(?:of\s+)?(?:every|each)\s+month|"
+        # Every second or third Monday is one of two or three weeks.
+        rf"(?:every|each)\s+(?:first|1st|last)\s+(?:{WORKDAY}|{WEEKDAY})",
     ),
     (
         "REPEAT",
@@ -152,6 +158,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:one|a\s+single|single)\s+(?:node|machine|host|server|box|rack|nvlink\s+domain))",
     ),
     ("TOGETHER", r"(?:(?:prefer(?:ably)?|ideally)\s+)?(?:nvlink(?:ed)?(?:\s+domain)?)"),
+    ("COMMALENGTH", COMMA_LENGTH),
     ("LENGTH", LENGTH),
     (
         "SHARE",
@@ -242,6 +249,7 @@ SERIES_TERMINALS: tuple[tuple[str, str], ...] = (
     ),
     ("INSTANT", INSTANT),
     ("DAY", rf"{DATE}|{MONTH_DATE}"),
+    ("MONTHWEEK", rf"(?:(?:in|during)\s+)?(?:the\s+)?(?:first|last)\s+week\s+(?:of|in)\s+{MONTH_NAMED}"),
     (
         "MONTH",
         rf"(?:in|during|throughout|over|for)\s+(?:the\s+month\s+of\s+)?{MONTH_NAMED}|"

@@ -42,6 +42,7 @@ _END = re.compile(r"(?:until|till|through|ending|up to)\b")
 _SAME = (
     (re.compile("^(?:every fortnight|fortnightly|bi-?weekly)"), "every 2 weeks"),
     (re.compile("^monthly on"), "every month on"),
+    (re.compile("^(?:every|each) (first|1st|last) (?!.* month)"), r"every month on the \1 "),
     # `every evening`: the part of the day is read with its hours.
     (re.compile("^(?:everyday|every|each)$"), "daily"),
     (re.compile("weekends?$"), "sat sun"),

@@ -1,5 +1,6 @@
 """Windows: `9-17`, `all day friday`, `overnight`, `until 18:00`, and days without a time."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, time
 
@@ -73,6 +74,7 @@ def window_rule(reading: Reading, when: When) -> bool:
     if when.window is None:
         return False
     starts, ends = when.window
+    day = when.plain or when.earliest
     if not _give_day(reading, when, starts, ends):
         return True
     # The window has an end already. Only a series can have another one.
@@ -84,7 +86,7 @@ def window_rule(reading: Reading, when: When) -> bool:
     if when.is_between and length is not None:
         _between(reading, starts, ends, when.window_span)
         return True
-    _fixed(reading, (starts, ends), when.window_span)
+    _fixed(reading, (starts, ends), when.window_span, day.span if day else None)
     return True
 
 
@@ -261,8 +263,9 @@ def window_from_now(reading: Reading, when: When) -> bool:
     return True
 
 
-def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span) -> None:
-    """Sets a fixed window from one moment to the next occurrence of the other."""
+def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span, day: Span | None = None) -> None:
+    """Sets a fixed window from one moment to the next occurrence of the other. `day`: where its day
+    is in the text, if it is outside the span."""
     starts, ends = window
     if any(is_half_ambiguous(reading, each) for each in window if each.span != span):
         return
@@ -271,10 +274,27 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span) -> None:
         return
     first = instant_of(reading, starts, span, begins=True)
     if first is None:
+        if reading.problems and reading.problems[-1].code == "window_past":
+            choices = tuple(_of_begun(reading, starts, ends, span, day or span))
+            reading.problems[-1] = replace(reading.problems[-1], repairs=choices)
         return
     last = instant_of(reading, ends, span, after=first, end_of_day=True)
     if last is not None:
         _say_window(reading, first, last, span)
+
+
+def _of_begun(reading: Reading, starts: Moment, ends: Moment, span: Span, day: Span) -> Iterator[Repair]:
+    """Yields what is left of a window of today that has begun, and the same hours tomorrow."""
+    if starts.clock is None or ends.clock is None or ends.has_day or date_of(starts) > reading.today:
+        return
+    first, last = starts.clock.time, ends.clock.time
+    over = wall(reading.today + ONE_DAY * (last <= first), last, reading.zone)
+    words = [f"until {last:%H:%M}"] if over > next_five_minutes(reading.now) else []
+    for each in (*words, f"tomorrow {first:%H:%M}-{last:%H:%M}"):
+        (begin, middle), (end, rest) = sorted((span, day))
+        text = reading.text
+        line = f"{text[:begin]} {each} {text[middle:end]} {text[max(middle, rest) :]}"
+        yield Repair(each, " ".join(line.split()))
 
 
 def _say_window(reading: Reading, starts: datetime, ends: datetime, span: Span) -> None:

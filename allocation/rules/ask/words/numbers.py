@@ -41,6 +41,9 @@ LENGTH = "|".join(
         r"(?:an?|one)\s+fortnight",
     )
 )
+# Not after `at` and `x`: the 14 of `at 14,4h` is an hour, and the 2 of `x 2,4h` a number of GPUs.
+COMMA_LENGTH = rf"(?<!at\s)(?<!from\s)(?<!to\s)(?<!x\s)(?<![-x*@])\d{{1,3}},\d{{1,2}}\s?{_UNIT}(?![a-z])"
+"""A duration with a decimal comma."""
 ONE_LENGTH = (
     rf"(?:{_CHUNK}|(?:{_ONE})[\s-]+{_LONG_UNIT}|half[\s-]+(?:an?\s+)?{_HALF_OF}|"
     rf"(?:{_ONE}|\d{{1,3}})\s+{_HALF_OF}s?\s+and\s+a\s+half)"
