@@ -28,7 +28,7 @@ from allocation.web.fleet import (
     maintenance,
     unbooked_processes,
 )
-from allocation.web.home import calendars, personal_steps, projects, search, start_page
+from allocation.web.home import personal_steps, projects, search, start_page
 from allocation.web.jira import pages as jira_pages
 from allocation.web.limits import labs_page, quota_pages
 from allocation.web.money import (
@@ -78,7 +78,6 @@ urlpatterns = [
     *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
     *overrides_page.urlpatterns,
-    *calendars.urlpatterns,
     *jira_pages.urlpatterns,
     *requirements.urlpatterns,
     *speeds.urlpatterns,

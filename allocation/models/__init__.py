@@ -20,7 +20,6 @@ from allocation.models.decisions import (
     SolverState,
 )
 from allocation.models.dependencies import Dependency
-from allocation.models.feeds import CalendarFeed
 from allocation.models.fleet.hardware import (
     EnrolmentToken,
     Gpu,
@@ -62,7 +61,6 @@ __all__ = [
     "BookingChange",
     "BookingEvent",
     "BookingLabel",
-    "CalendarFeed",
     "ChargeSum",
     "CompactionOrder",
     "CounterOffer",

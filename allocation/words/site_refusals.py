@@ -177,8 +177,6 @@ SENTENCES: dict[str, Promise] = {
     "stop_length": gettext_lazy("A stop lasts at most 90 days."),
     "unknown_scope": gettext_lazy("Stop one of: %(known)s."),
     "stop_over": gettext_lazy("The stop of %(of)s is over."),
-    "unknown_calendar": gettext_lazy("Choose the content of the calendar."),
-    "too_many_calendars": gettext_lazy("You have %(most_feeds)s calendars. Revoke one you do not use."),
     "no_speed": gettext_lazy(
         "The speed of %(workload)s on %(gpu_class)s is not known. %(known)s Leave the kind of work "
         "out to book a fixed duration."

@@ -72,8 +72,10 @@ class Endpoints:
         *,
         terms: type[object] | None = None,
         status: int = 200,
+        secret: Sequence[str] = (),
     ) -> Callable[[Handler], Handler]:
-        """Declares a POST; with `terms`, the handler gets them after the view."""
+        """Declares a POST; with `terms`, the handler gets them after the view. A repetition with the
+        same key has null for `secret` fields."""
 
         def declare(handler: Handler) -> Handler:
             body = None if terms is None else body_of_terms(terms)
@@ -87,7 +89,7 @@ class Endpoints:
                 def work() -> Response:
                     return Response(out(handler(view, *sent, **keys)).data, status=status)
 
-                return view.once(work)
+                return view.once(work, secret=secret)
 
             self._add(at, "post", post, handler)
             return handler

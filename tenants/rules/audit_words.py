@@ -52,8 +52,6 @@ ACTIONS = {
     "campaign.match": "set what belongs to {object}",
     "project.labels_set": "set labels of {object}",
     "budget.variance_rule_set": "set when spend of {object} is unusual",
-    "calendar.made": "created {object}",
-    "calendar.revoked": "revoked {object}",
     "chat_channel.created": "added the chat channel {object}",
     "chat_channel.deleted": "deleted the chat channel {object}",
     "clock.accepted": "accepted the portal's clock as it is",
@@ -220,7 +218,6 @@ NAMED_BY = {
 }
 NAMELESS = {
     "budget": "a budget",
-    "calendar": "a calendar address",
     "project": "a project",
     "quota": "the tenant",
 }

@@ -28,7 +28,8 @@ class Act:
 
     `done` is the sentence of success; `{row}` is what the command returned. It takes `terms`, with
     what a form offers for a field by `choices`, or the row whose id the form has as `key`.
-    `is_dangerous`: it needs a fresh second factor.
+    `is_dangerous`: it needs a fresh second factor. `is_shown_once`: the page has what it returned as
+    `made`, once, in place of a redirect.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Act:
     terms: type[Any] | None = None
     choices: Mapping[str, Callable[[Actor], Choices]] = field(default_factory=dict)
     is_dangerous: bool = False
+    is_shown_once: bool = False
 
     def form(self, actor: Actor, sent: Mapping[str, Any] | None = None) -> TermsForm:
         """Returns the form of the terms, as sent or empty."""
@@ -45,18 +47,18 @@ class Act:
             raise TypeError(f"{self.name} takes no terms.")
         return TermsForm(self.terms, {name: of(actor) for name, of in self.choices.items()}, sent)
 
-    def run(self, request: HttpRequest, actor: Actor, form: TermsForm | None) -> bool:
-        """Carries out the command. Returns False if the form is invalid. Raises Refused."""
+    def run(self, request: HttpRequest, actor: Actor, form: TermsForm | None) -> Any:  # noqa: ANN401 (a row)
+        """Carries out the command; returns None if the form is invalid. Raises Refused."""
         sent: dict[str, Any] = {}
         if form is not None:
             if not form.is_valid():
-                return False
+                return None
             sent["terms"] = form.terms()
         elif self.key:
             sent[f"{self.key}_id"] = id_read(request.POST, self.key, self.key.replace("_", "-"))
         row = self.command(actor=actor, now=timezone.now(), **sent)
         messages.success(request, self.done.format(row=row))
-        return True
+        return row
 
 
 def form_page(
@@ -80,13 +82,14 @@ def form_page(
     def page(request: HttpRequest, actor: Actor) -> HttpResponse:
         now = timezone.now()
         forms = {act.name: act.form(actor) for act in acts if act.terms is not None}
-        refusal = None
+        refusal, made = None, None
         if request.method == "POST":
             act = by_name[form_act_read(request, by_name)]
             if act.terms is not None:
                 forms[act.name] = act.form(actor, request.POST)
             try:
-                if act.run(request, actor, forms.get(act.name)):
+                made = act.run(request, actor, forms.get(act.name))
+                if made is not None and not act.is_shown_once:
                     return redirect(name, tenant=actor.tenant_slug)
             except Refused as found:
                 if found.kind not in SHOWN_ON_PAGE:
@@ -95,9 +98,11 @@ def form_page(
         context = shown(actor, now) | {
             "now": now,
             "refusal": refusal,
+            "made": made,
             "forms": {each: _inputs(form, refusal) for each, form in forms.items()},
         }
-        return render(request, template, context, status=422 if request.method == "POST" else 200)
+        is_refused = request.method == "POST" and made is None
+        return render(request, template, context, status=422 if is_refused else 200)
 
     return path(f"t/<slug:tenant>/{at}", page, name=name)
 

@@ -198,7 +198,7 @@ def node_approve(*, operator: User, node: Node, now: datetime) -> None:
             refusal_text("node_locked_out", node=node.name, portal=settings.PUBLIC_URL),
         )
     inventory = inventory_of(node)
-    if inventory is None and node.last_seen is None and not node.was_enrolled:
+    if inventory is None and not node.was_enrolled and not node.gpus.exists():
         raise Refused("node_not_enrolled", refusal_text("node_not_enrolled", node=node.name))
     if inventory is not None and inventory.gpus and not node.gpus.exists():
         names = sorted({item.name for item in inventory.gpus})

@@ -192,6 +192,16 @@ def test_an_operator_drains_a_node_and_puts_it_back(site: Site) -> None:
     assert site.operator.post("fleet/nodes/nothing/ready").status_code == 404
 
 
+def test_a_node_that_never_had_an_agent_is_not_made_ready(site: Site) -> None:
+    assert site.operator.post("fleet/enrolments", {"node": "fresh-1", "rack": "a9"}).status_code == 201
+    ready = site.operator.post("fleet/nodes/fresh-1/ready")
+    assert (ready.status_code, said(ready)["code"]) == (409, "node_not_enrolled")
+    assert "Install one first" in said(ready)["detail"]
+    drained = site.operator.post("fleet/nodes/fresh-1/drain", {"reason": "not here yet"})
+    assert drained.status_code in (200, 409)
+    assert site.operator.post("fleet/nodes/fresh-1/ready").status_code == 409
+
+
 def test_an_operator_locks_an_agent_out_and_nobody_else_does(site: Site) -> None:
     none = site.operator.post("fleet/nodes/gpu-a1-01/revoke")
     assert (none.status_code, said(none)["code"]) == (409, "node_not_enrolled")

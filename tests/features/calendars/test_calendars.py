@@ -11,7 +11,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from allocation.models import Booking, BookingEvent, CalendarFeed, Maintenance
+from allocation.features.calendars.models import CalendarFeed
+from allocation.models import Booking, BookingEvent, Maintenance
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.operate.maintenance.change import MaintenanceChange, maintenance_change

@@ -1,4 +1,4 @@
-"""Calendar feeds that calendar programs subscribe to."""
+"""The table of calendars."""
 
 import uuid
 
@@ -24,9 +24,18 @@ class CalendarFeed(models.Model):
     digest = models.BinaryField(max_length=32, unique=True)
     created = models.DateTimeField()
     revoked = models.DateTimeField(null=True, blank=True)
+    address: str | None = None
+    """Where a calendar that was just made is read; it is not stored."""
 
     class Meta:
         ordering = ["created", "id"]
         constraints = [
             models.CheckConstraint(condition=Q(project=None) | Q(gpu_class=None), name="feed_of_one_thing"),
         ]
+
+    @property
+    def name(self) -> str:
+        """What calendar programs show; needs `project` and `gpu_class` loaded."""
+        if self.project is not None:
+            return f"GPU bookings of {self.project.name}"
+        return f"{self.gpu_class.label} bookings" if self.gpu_class is not None else "My GPU bookings"

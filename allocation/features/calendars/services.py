@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
+from django.db.models import QuerySet
 
-from allocation.models import CalendarFeed
+from allocation.features.calendars.models import CalendarFeed
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, actor_of
-from tenants.audit import actor_record
+from tenants.audit import audited
 from tenants.models import GpuClass
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.terms import term, terms
 
 MOST_FEEDS = 20
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
@@ -30,20 +33,36 @@ class FeedFound:
     gpu_class: str | None
 
 
-def feed_make(*, actor: Actor, what: str, now: datetime) -> tuple[CalendarFeed, str]:
-    """Creates a calendar of `mine`, `project:SLUG` or `pool:CLASS`. Returns it with its token,
-    which is not stored.
+@terms
+class CalendarTerms:
+    """What a new calendar shows: `mine`, `project:SLUG` or `pool:CLASS`."""
+
+    what: str = term(
+        "Contents",
+        "If you lose access to bookings, they disappear from the calendar.",
+        says="`mine`, `project:folding` or `pool:h100`.",
+        max_length=60,
+    )
+
+
+def feeds_of(actor: Actor) -> QuerySet[CalendarFeed]:
+    """Returns the actor's calendars in force."""
+    rows = CalendarFeed.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id, revoked=None)
+    return rows.select_related("project", "gpu_class")
+
+
+def feed_make(*, actor: Actor, terms: CalendarTerms, now: datetime) -> CalendarFeed:
+    """Creates a calendar. Only this object has its `address`, whose token is not stored.
 
     Raises:
         Refused: `unknown_calendar`, `not_found` (a project) or `too_many_calendars`.
     """
-    kind, _, name = what.partition(":")
+    kind, _, name = terms.what.partition(":")
     project = access_project(actor, name, "what") if kind == "project" else None
     gpu_class = GpuClass.objects.filter(slug=name).first() if kind == "pool" else None
     if (kind == "pool" and gpu_class is None) or kind not in ("mine", "project", "pool"):
         raise invalid("unknown_calendar", refusal_text("unknown_calendar"), "what")
-    live = CalendarFeed.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id, revoked=None)
-    if live.count() >= MOST_FEEDS:
+    if feeds_of(actor).count() >= MOST_FEEDS:
         raise Refused("too_many_calendars", refusal_text("too_many_calendars", most_feeds=MOST_FEEDS))
     clear = secrets.token_urlsafe(_BYTES)
     feed = CalendarFeed.objects.create(
@@ -54,21 +73,26 @@ def feed_make(*, actor: Actor, what: str, now: datetime) -> tuple[CalendarFeed, 
         digest=_digest(clear),
         created=now,
     )
-    _audit(actor, "calendar.made", feed.id, now)
-    return feed, clear
+    audited(actor, "calendar.made", feed, now)
+    feed.address = f"{settings.PUBLIC_URL}/calendar/{clear}.ics"
+    return feed
 
 
-def feed_revoke(*, actor: Actor, feed_id: UUID, now: datetime) -> None:
+def feed_revoke(*, actor: Actor, calendar_id: UUID, now: datetime) -> CalendarFeed:
     """Revokes a calendar of the actor. Idempotent.
 
     Raises:
         Refused: `not_found`.
     """
-    mine = CalendarFeed.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id, id=feed_id)
-    if mine.filter(revoked=None).update(revoked=now):
-        _audit(actor, "calendar.revoked", feed_id, now)
-    elif not mine.exists():
+    rows = CalendarFeed.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id, id=calendar_id)
+    feed = rows.select_related("project", "gpu_class").select_for_update(of=("self",)).first()
+    if feed is None:
         raise missing("calendar")
+    if feed.revoked is None:
+        feed.revoked = now
+        feed.save(update_fields=["revoked"])
+        audited(actor, "calendar.revoked", feed, now)
+    return feed
 
 
 def feed_find(token: str) -> FeedFound | None:
@@ -92,10 +116,6 @@ def feed_find(token: str) -> FeedFound | None:
     if project_id is not None and actor.role_in(project_id) is None:
         return None
     return FeedFound(actor, project_id, gpu_class)
-
-
-def _audit(actor: Actor, action: str, feed_id: UUID, now: datetime) -> None:
-    actor_record(actor, action, ("calendar", feed_id), now)
 
 
 def _digest(clear: str) -> bytes:

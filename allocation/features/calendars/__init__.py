@@ -1,0 +1,1 @@
+"""Calendars: secret addresses of bookings to which calendar programs subscribe."""
