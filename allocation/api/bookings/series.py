@@ -331,5 +331,5 @@ def _refusal(shown: SeriesShown) -> Refused:
             "failed": [{**each, "starts": each["starts"].isoformat()} for each in failed],
             "of": len(shown.dates),
         },
-        alternatives=[{"partial": True}],
+        alternatives=[{"partial": True}] if len(failed) < len(shown.dates) else [],
     )
