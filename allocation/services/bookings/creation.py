@@ -1,8 +1,9 @@
 """New bookings: admitted, priced and written with their hold. Only a cycle places them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -15,6 +16,7 @@ from allocation.models import (
     WaitEntry,
     WaitMode,
 )
+from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.approval.requests import (
     Rule,
@@ -24,9 +26,11 @@ from allocation.services.bookings.approval.requests import (
     rules_met,
 )
 from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
+from allocation.services.bookings.checks.admission import admitted as admitted_by_rules
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
 from allocation.services.bookings.checks.persons import open_refusals, with_open_remedies
 from allocation.services.bookings.checks.policy_hook import request_ask
+from allocation.services.bookings.checks.remedies import with_remedies
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_entries import entries_of
 from allocation.services.bookings.waiting.offers import approval_refuse
@@ -40,7 +44,7 @@ from allocation.words.events import event_text
 from billing.models import Campaign
 from billing.price_books import PriceShelf
 from billing.rules import money_text
-from billing.services import HoldRequest, campaign_to_charge, new_holds_place
+from billing.services import HoldRequest, campaign_to_charge, holds_place, new_holds_place
 from billing.services.guardrails import STOPPING
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
@@ -150,7 +154,7 @@ def bookings_create(
         rules = [*rules, *(budget_rule(*rung) for rung in held.asking)]
         approvals_request(actor, _asking(written), rules, now)
         task_request("allocation.cycle")
-    return {**rows, **held.refused, **beyond, **unlisted}
+    return {**rows, **_with_cheaper(actor, requests, held.refused, now), **beyond, **unlisted}
 
 
 def _within_limits(
@@ -159,10 +163,54 @@ def _within_limits(
     """The new bookings that the limits for a person allow, and the refusals of the others."""
     refused = open_refusals(rows, {key: each.admission.use for key, each in requests.items()})
     allowed = {key: row for key, row in rows.items() if key not in refused}
-    for key, why in refused.items():
+    # In a batch of a thousand the trials would cost too much.
+    for key, why in refused.items() if len(requests) == 1 else ():
         asker, use = _asker_of(actor, requests[key]), requests[key].admission.use
         refused[key] = with_open_remedies(why, rows[key], allowed, asker, use)
     return allowed, refused
+
+
+def _with_cheaper(
+    actor: Actor, requests: Mapping[UUID, AdmittedRequest], refused: Mapping[UUID, Refused], now: datetime
+) -> Mapping[UUID, Refused]:
+    """The refusals for money that is short. That of a single request says what would work; in a batch
+    of a thousand the trials would cost too much."""
+    if len(requests) > 1:
+        return refused
+    return {key: _cheaper(actor, requests[key], why, now) for key, why in refused.items()}
+
+
+def _cheaper(actor: Actor, admitted_request: AdmittedRequest, why: Refused, now: datetime) -> Refused:
+    """The refusal with a shorter or smaller booking and the tiers that the money is enough for: each
+    is admitted, and its money held for a moment."""
+    ask, request = admitted_request.admission.ask, admitted_request.request
+    left, needs = (Decimal(why.numbers.get(name, 0)) for name in ("left", "needs"))
+    is_one = admitted_request.series is None and admitted_request.array is None
+    if why.code != "budget_exceeded" or not is_one or not 0 < left < needs:
+        return why
+    fixed = min(admitted_request.offer.price.setup, left)
+    seconds = int(ask.duration * (left - fixed) / (needs - fixed)) // 60 * 60
+    offers: list[dict[str, int]] = [{"duration": seconds}] if seconds >= MIN_DURATION_SECONDS else []
+    fewer = int(ask.count * (left - fixed) / (needs - fixed))
+    offers += [{"count": fewer}] if fewer and not ask.groups else []
+
+    def try_it(tier: str, other: AskDocument) -> None:
+        found = admitted_by_rules(admitted_request.project, tier, other, now, Asker(actor.user_id))
+        offer = offer_price(found, PriceShelf.read(request.priced_at or now))
+        cheaper = replace(admitted_request, admission=found, offer=offer)
+        booking = _booking_of(actor, cheaper, now, uuid4())
+        with transaction.atomic():
+            short = holds_place(
+                tenant_id=actor.tenant_id,
+                project_id=admitted_request.project.id,
+                requests=[_hold_of(booking, cheaper)],
+                now=now,
+            )
+            transaction.set_rollback(True)
+        for refused in short.values():
+            raise refused
+
+    return with_remedies(replace(why, alternatives=offers), ask, admitted_request.admission.tier.slug, try_it)
 
 
 def _asker_of(actor: Actor, admitted: AdmittedRequest) -> Asker:

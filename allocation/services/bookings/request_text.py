@@ -60,11 +60,12 @@ class QuoteReader:
             raise _not_understood(text, parsed)
         self.is_cheapest = parsed.cheapest
         try:
+            if parsed.is_late:
+                return parsed.late_document(first=first, many=many), parsed.tier
             return parsed.document(first=first, many=many), parsed.tier
         except AskError as error:
-            repairs = parsed.problems[0].repairs if parsed.problems else ()
             refused = invalid(error.code, coded_text(error.text), error.param)
-            alternatives = [{"request": each.text} for each in repairs]
+            alternatives = [{"request": each.text} for each in parsed.repairs]
             raise replace(refused, alternatives=alternatives) from error
 
 
@@ -78,5 +79,5 @@ def _not_understood(text: str, parsed: Parsed) -> Refused:
         "invalid",
         param="request",
         numbers={"spans": [list(span) for span in parsed.unknown]},
-        alternatives=[{"request": each.text} for each in unknown[0].repairs],
+        alternatives=[{"request": each.text} for each in parsed.repairs],
     )

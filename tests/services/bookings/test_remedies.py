@@ -16,6 +16,7 @@ from allocation.services.bookings.checks.admission import Asker, admission_check
 from allocation.services.bookings.checks.remedies import request_of
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
+from allocation.services.bookings.request_text import request_read
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
@@ -28,6 +29,7 @@ from tests.builders_allocation import (
     NOW,
     Lab,
     a_booking_request,
+    a_budget,
     a_lab,
     a_model,
     a_node,
@@ -319,3 +321,37 @@ def test_notice_and_hours_of_a_tier_offer_a_start_that_both_allow(lab: Lab) -> N
     first = datetime.fromisoformat(starts).astimezone(ZoneInfo("Europe/Berlin"))
     assert (first.weekday(), first.hour) == (0, 8)
     assert f"{first:%Y-%m-%d %H:%M} CET" in found.sentence, found.sentence
+
+
+def test_money_that_is_short_offers_what_it_is_enough_for(real_db: Servers) -> None:
+    lab = a_lab("helix", gpus=4)
+    a_budget(lab.project, "9.59")
+    ask = an_ask(2, hours=3)
+    with tenant_tx(lab.tenant_id), pytest.raises(Refused) as error:
+        booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=NOW)
+    found = error.value
+    assert found.code == "budget_exceeded"
+    assert named(found, "duration"), found.alternatives
+    for each in found.alternatives:
+        again = a_booking_request(lab.project, request_of(each, ask), tier=each.get("tier", "standard"))
+        with tenant_tx(lab.tenant_id):
+            booking_request(actor=lab.actor, request=again, now=NOW)
+            transaction.set_rollback(True)
+
+
+def test_a_line_whose_deadline_is_too_early_offers_what_admission_would_take(real_db: Servers) -> None:
+    lab = a_lab("helix", gpus=4)
+    a_policy()
+    with as_system():
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=86_400)
+    with tenant_tx(lab.tenant_id):
+        facts: dict[str, Any] = {"project": lab.project.slug, "zone": "UTC", "now": NOW}
+        ask, _ = request_read(f"1 h100 5d by {(NOW + 3 * DAY):%Y-%m-%d}", **facts)
+    found = refused(lab, ask)
+    assert (found.code, named(found, "duration")) == ("too_long", [86_400])
+
+
+def test_a_slice_that_no_class_has_offers_those_that_it_has(lab: Lab) -> None:
+    found = refused(lab, an_ask(profile="9g.1gb"))
+    assert found.code == "impossible_profile"
+    assert named(found, "profile")

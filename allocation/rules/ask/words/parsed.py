@@ -1,6 +1,6 @@
 """The result of parsing one line: its fields, where each is in the text, and its problems."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from allocation.errors import AskError
@@ -114,6 +114,26 @@ class Parsed:
     def unknown(self) -> tuple[tuple[int, int], ...]:
         """The spans of words without a meaning."""
         return tuple((each.start, each.end) for each in self.problems if each.code == NOT_UNDERSTOOD)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether nothing is wrong except a deadline that is too early for the duration. The rules of
+        the tier and the plan, which no line knows, say what would work."""
+        codes = {each.code for each in self.problems}
+        is_whole = bool(self.classes) and self.duration is not None and self.deadline is not None
+        return codes == {"deadline_unreachable"} and is_whole
+
+    def late_document(self, *, first: bool = False, many: bool = False) -> AskDocument:
+        """The structured request of a line that `is_late`, which admission refuses. Raises AskError as
+        `document` does."""
+        in_time = replace(self, problems=(), deadline=None)
+        return replace(in_time.document(first=first, many=many), deadline=self.deadline)
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """The corrected lines for the first problem that has some, or for what is missing."""
+        wrong = (*self.problems, *((self.missing,) if self.missing else ()))
+        return next((each.repairs for each in wrong if each.repairs), ())
 
     def document(
         self, *, duration: int | None = None, first: bool = False, many: bool = False

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from allocation.models import Booking, Gpu, Override
-from allocation.queries.fleet.catalogue import ask_units
+from allocation.queries.fleet.catalogue import ask_catalogue, ask_units
 from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import pin_words
@@ -269,7 +269,10 @@ def _impossible(ask: AskDocument) -> Refused:
     if ask.groups:
         ask = next(part for part in ask.parts if not ask_units(part))
     facts = {"classes": " or ".join(ask.classes), "profile": ask.profile or ""}
-    return _invalid("impossible_profile", **facts)
+    entries = (entry for entry in ask_catalogue().classes if entry.slug in ask.classes)
+    profiles = dict.fromkeys(name for entry in entries for name in entry.profiles)
+    remedies = [{"profile": name} for name in (*profiles, None)]
+    return replace(_invalid("impossible_profile", **facts), alternatives=remedies)
 
 
 def _invalid(code: str, **facts: str) -> Refused:

@@ -13,9 +13,10 @@ from tenants.platform.errors import Refused
 
 Remedy = dict[str, Any]
 """The fields of a request that differ: `tier` (with its `name`), `starts`, `duration`, `count`,
-`deadline`, `gpu_class`, `pin`, `cores`, `memory`, or `groups`, which is empty where one is left."""
+`deadline`, `gpu_class`, `pin`, `cores`, `memory`, `profile`, or `groups`, which is empty where one is
+left."""
 FIELDS = frozenset(
-    {"starts", "duration", "count", "deadline", "gpu_class", "pin", "cores", "memory", "groups"}
+    {"starts", "duration", "count", "deadline", "gpu_class", "pin", "cores", "memory", "groups", "profile"}
 )
 TryIt = Callable[[str, AskDocument], object]
 MOST_REMEDIES = 4
@@ -24,7 +25,8 @@ _OF_QUOTA = ("gpu_hours", "guarantee_only")
 _OF_LENGTH = ("too_long", "shorter_than_tier")
 _OF_CLASS = (*_COUNTED, "class_not_open", "tier_class", "unknown_class", "impossible_profile")
 _OF_PERSON = ("too_many_open", "too_many_gpus")
-_OF_TIER = (*_OF_LENGTH, *_OF_PERSON, "advance_window", "too_soon", "start_hours", "tier_class")
+_OF_MONEY = ("budget_exceeded",)
+_OF_TIER = (*_OF_LENGTH, *_OF_PERSON, *_OF_MONEY, "advance_window", "too_soon", "start_hours", "tier_class")
 _MINUTE = 60
 _STEP = Policy(version=0).grid
 
@@ -68,7 +70,7 @@ def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     """Returns the request with the fields of a remedy."""
     if "groups" in remedy:
         ask = _with_groups(remedy, ask)
-    plain = ("count", "duration", "cores", "memory")
+    plain = ("count", "duration", "cores", "memory", "profile")
     changes = {name: remedy[name] for name in plain if name in remedy}
     for name in ("starts", "deadline"):
         if name in remedy:
