@@ -241,7 +241,7 @@ def _skipped(rule: Recurrence, first: date, last: date) -> Iterator[str]:
 
 def _missing_days(rule: Recurrence, first: date, begin: date, last: date) -> Iterator[str]:
     """The days of a month that it does not have and that would be after the first and not after
-    the last date: `-31`, ` 5FR`."""
+    the last date: `-31`, ` BYMONTHDAY=-31`, ` 5FR`."""
     length = monthrange(begin.year, begin.month)[1]
     is_over = _month(begin) == _month(last) and last.day < length
     is_first = _month(begin) == _month(first)
@@ -250,7 +250,8 @@ def _missing_days(rule: Recurrence, first: date, begin: date, last: date) -> Ite
         return not (is_over if number > 0 else is_first)
 
     numbers = () if rule.days or rule.nth else rule.month_days or (first.day,)
-    yield from (f"-{day:02}" for day in numbers if abs(day) > length and is_inside(day))
+    outside = (day for day in numbers if abs(day) > length and is_inside(day))
+    yield from (f"-{day:02}" if day > 0 else f" BYMONTHDAY={day}" for day in outside)
     for which, day in rule.nth:
         ahead = (day - begin.weekday()) % 7
         if abs(which) > len(range(ahead, length, 7)) and is_inside(which):

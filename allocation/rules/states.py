@@ -151,7 +151,7 @@ STATE_WORDS: Mapping[str, str] = {
     State.ENDING: "Ending",
     State.ENDED: "Ended",
     State.CANCELLED: "Cancelled",
-    State.EXPIRED: "Deadline passed",
+    State.EXPIRED: "Expired",
     State.REFUSED: "Refused",
     State.REJECTED: "Not approved",
     State.FAILED: "Failed",

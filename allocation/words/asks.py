@@ -134,7 +134,7 @@ SENTENCES: dict[str, Promise] = {
     "ask_is_array": gettext_lazy("This request is an array of several runs, which is not possible here."),
     "ask_repeats": gettext_lazy("This request repeats. Create a series for it."),
     "ask_gpu_class": gettext_lazy("Name a GPU class, or “any”."),
-    "ask_twice": gettext_lazy("The request already has a %(what)s."),
+    "ask_twice": gettext_lazy("The request says its %(what)s twice: keep one."),
     "rrule_end_twice": gettext_lazy("Send either COUNT or UNTIL, not both."),
     "rrule_no_end": gettext_lazy("Add a last day or a number of times."),
     "rrule_long": gettext_lazy("The rule is too long. Create two series."),

@@ -109,7 +109,7 @@ NOTIFICATION_TYPES = (
         "refused",
         "No place",
         "A booking was refused, or no GPUs were free in time.",
-        {"booking.refused": "got no place", "booking.expired": "ran out of time"},
+        {"booking.refused": "got no place", "booking.expired": "expired without a place"},
     ),
     NotificationType(
         "array",

@@ -60,11 +60,18 @@ def headline_words(booking: Booking, ctx: PageContext) -> str:
         State.ENDED: f"Ended {at(booking.ended_at)}",
         State.REFUSED: "Refused",
         State.REJECTED: "Not approved",
-        State.EXPIRED: "Deadline passed",
+        State.EXPIRED: _expired(booking),
         State.CANCELLED: f"Cancelled {at(booking.ended_at)}",
         State.FAILED: "Failed",
     }
     return sayings[state]
+
+
+def _expired(booking: Booking) -> str:
+    """Returns why a booking was given up: its deadline, or nothing that can ever give it a place."""
+    ended = booking.ended_at
+    is_late = booking.deadline is not None and ended is not None and booking.deadline <= ended
+    return "Deadline passed" if is_late else "Expired: it can't get a place"
 
 
 def _unplanned(booking: Booking, ctx: PageContext) -> str:

@@ -72,7 +72,17 @@ class Strict(serializers.Serializer[Any]):
                 name = without_invisible(unknown[0])[:_MOST_SHOWN]
                 text = refusal_text(code, name=name, names=", ".join(sorted(self._names)))
                 raise serializers.ValidationError({unknown[0]: [text]}, code="unknown_field")
+            self._numbers_refuse(data)
         return super().to_internal_value(data)
+
+    def _numbers_refuse(self, data: Mapping[str, Any]) -> None:
+        """Refuses numbers as text, which the framework's own field would take. Raises ValidationError."""
+        for name, field in self.fields.items():
+            text = field.child if isinstance(field, serializers.ListField) else field
+            sent = data.get(name)
+            values = sent if isinstance(sent, list) else [sent]
+            if isinstance(text, serializers.CharField) and any(isinstance(v, int | Decimal) for v in values):
+                raise serializers.ValidationError({name: [text.error_messages["invalid"]]}, code="invalid")
 
     @cached_property
     def _names(self) -> frozenset[str]:

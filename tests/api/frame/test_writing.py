@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 
 from allocation.models import Node
@@ -190,6 +191,19 @@ def test_an_operator_drains_a_node_and_puts_it_back(site: Site) -> None:
     ready = site.operator.post("fleet/nodes/gpu-a1-01/ready")
     assert said(ready)["state"] == "ready"
     assert site.operator.post("fleet/nodes/nothing/ready").status_code == 404
+
+
+@pytest.mark.parametrize("value", [777, 12.5, True, {}, [1]])
+def test_a_number_is_no_text(site: Site, value: object) -> None:
+    for path, body in (
+        ("fleet/enrolments", {"node": value}),
+        ("fleet/enrolments", {"node": "n9", "rack": value}),
+        ("webhooks", {"name": "x", "url": value, "events": ["booking.created"]}),
+        ("webhooks", {"name": "x", "url": "https://example.org", "events": [value]}),
+    ):
+        who = site.operator if path.startswith("fleet") else site.admin
+        refused = who.post(path, body)
+        assert (refused.status_code, said(refused)["code"]) == (400, "wrong_type"), (path, body)
 
 
 def test_a_node_that_never_had_an_agent_is_not_made_ready(site: Site) -> None:

@@ -136,7 +136,7 @@ def test_what_happens_together_comes_in_one_mail(plant: Plant, lab: Lab, sink: S
     page = letter.get_body(("html",))
     assert page is not None
     assert "&lt;b&gt;again" in page.get_content()
-    assert f"{second.label} ran out of time" in plain(letter)
+    assert f"{second.label} expired without a place" in plain(letter)
 
 
 def test_who_wants_none_or_is_gone_gets_none(plant: Plant, lab: Lab, sink: Sink) -> None:

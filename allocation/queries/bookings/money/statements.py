@@ -22,7 +22,7 @@ from allocation.words.refusals import refusal_text
 from billing.focus import ClassShare, StatementLine, Totals
 from billing.models import Account, Budget, ClosedMonth
 from billing.price_books import price_at
-from billing.rules import Period, cents_of
+from billing.rules import Period, cents_apart, cents_of
 from tenants.models import Lab, Project
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import is_label_key
@@ -162,8 +162,8 @@ class StatementOf:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The sums of a month: in all, and by a group as in `group_check`. Each amount is the ledger's
-    sum in cents, as budgets show it; the lines in cents can have another sum."""
+    """The sums of a month: in all, and by a group as in `group_check`. Amounts are the ledger's sums in
+    cents: of projects as budgets show them, of other groups so that they add up to the total."""
 
     of: StatementOf
     totals: Totals
@@ -214,7 +214,7 @@ def statement_of(of: StatementOf, by: str = "person") -> Statement:
     for group in kept.values():
         totals.add_sums(group)
     totals.amount = totals.rounded
-    groups = list(_with_classes(of, kept, by).items())
+    groups = list(_in_cents(_with_classes(of, kept, by), by).items())
     closed = ClosedMonth.objects.filter(tenant_id=of.tenant_id, starts=of.month.starts).first()
     accounts = Account.objects.filter(tenant_id=of.tenant_id, kind="spend")
     currency = accounts.values_list("currency", flat=True).first() or "EUR"
@@ -224,7 +224,18 @@ def statement_of(of: StatementOf, by: str = "person") -> Statement:
 
 def spend_of(of: StatementOf, by: str) -> dict[str, Totals]:
     """The charges of any days, with corrections, by a group as in `group_check`."""
-    return _with_classes(of, _kept_sums(of, by), by)
+    return _in_cents(_with_classes(of, _kept_sums(of, by), by), by)
+
+
+def _in_cents(groups: dict[str, Totals], by: str) -> dict[str, Totals]:
+    """The groups with amounts in cents that add up to the total in cents. Those of projects are
+    what their budgets show, which are rounded one by one."""
+    if by != "project":
+        # By name, so that a cent that several could have is always that of the same one.
+        ranked = [groups[name] for name in sorted(groups)]
+        for each, amount in zip(ranked, cents_apart([each.exact for each in ranked]), strict=True):
+            each.amount = amount
+    return groups
 
 
 def _with_classes(of: StatementOf, sums: dict[str, Totals], by: str) -> dict[str, Totals]:
