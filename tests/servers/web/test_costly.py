@@ -189,7 +189,11 @@ async def test_a_worker_that_dies_fails_one_request_and_is_replaced(web: Web) ->
             assert answer.status_code == 503
             assert answer.json()["code"] == "busy"
             assert answer.headers["retry-after"] == "1"
-        assert (await quote(rest)).status_code == 200
+        # Its successor may take longer to start than a request waits.
+        statuses = [503]
+        while statuses[-1] == 503 and len(statuses) < 10:
+            statuses.append((await quote(rest)).status_code)
+        assert statuses[-1] == 200
 
 
 def test_all_processes_end_together(web: Web) -> None:
