@@ -52,8 +52,8 @@ def statement_check(sql: str, frame: FrameType) -> None:
         raise OtherDoor(f"{sender} writes {sorted(written)} of bookings: {sql[:200]}")
 
 
-# Looks count these each minute, without a step; steps clear them.
-COUNTED = ("absent_", "idle_")
+# Looks count these each minute, or mark what they pause, without a step; steps clear them.
+COUNTED = ("absent_", "idle_", "awaits_check_in")
 
 
 def cleared() -> set[str]:
