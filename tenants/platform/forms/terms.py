@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
+from tenants.platform.rest.fields import EARLIEST_YEAR, LATEST_YEAR
 from tenants.platform.terms import Said
 from tenants.platform.words import refusal_text
 
@@ -65,5 +66,11 @@ def _input(declared: "Field[Any]") -> forms.Field:
         "error_messages": messages,
     }
     if said.asks != "text":
-        return forms.DateField(**shown, input_formats=["%Y-%m-%d"])
+        return forms.DateField(**shown, input_formats=["%Y-%m-%d"], validators=[_in_range])
     return forms.CharField(**shown, max_length=declared.metadata["serializer_kwargs"].get("max_length"))
+
+
+def _in_range(day: date) -> None:
+    """Raises ValidationError for a year that nobody means; at its end the calendar has no next day."""
+    if not EARLIEST_YEAR <= day.year <= LATEST_YEAR:
+        raise forms.ValidationError(refusal_text("day_range"))

@@ -59,12 +59,14 @@ def test_a_lead_names_and_ends_a_stand_in(site: Site) -> None:
 @pytest.mark.parametrize(
     ("form", "faults"),
     [
-        ({"until": "2999-01-01"}, {"person": "This is needed."}),
+        ({"until": "2099-01-01"}, {"person": "This is needed."}),
+        ({"person": "vera", "until": "9999-12-31"}, {"until": "This day is out of range."}),
+        ({"person": "vera", "until": "0001-01-01"}, {"until": "This day is out of range."}),
         ({"person": "vera"}, {"until": "This is needed."}),
         ({"person": "vera", "until": "soon"}, {"until": "Write a day such as 2026-11-21."}),
         ({"person": "vera", "until": "2026-02-30"}, {"until": "Write a day such as 2026-11-21."}),
         (
-            {"person": "vera", "until": "2999-01-01"},
+            {"person": "vera", "until": "2099-01-01"},
             {"until": "Choose an end in the future, at most 90 days after the beginning."},
         ),
         ({"person": "mara", "until": "tomorrow"}, {"until": "Write a day such as 2026-11-21."}),
