@@ -132,7 +132,7 @@ class Client:
         reference: str,
         step: float,
         of: float | None = None,
-        unit: str = "step",
+        unit: str | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> Document:
         """Says how far a booking's program is; returns its rate, expected end and cost of a step."""

@@ -225,7 +225,7 @@ def result(
 def progress(
     done: Annotated[str, typer.Argument(help="1200, or 1200/10000 of all.", show_default=False)],
     reference: Annotated[str, typer.Option("--booking", "-b", envvar="GPU_BOOKING")],
-    unit: Annotated[str, typer.Option(help="What a step is.")] = "step",
+    unit: Annotated[str | None, typer.Option(help="What a step is, such as epoch.")] = None,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", "-m", help="name=number; repeatable.")
     ] = None,

@@ -10,7 +10,7 @@ from tenants.platform.wall import no_right, protect, tenant_key
 RIGHTS = (
     protect(
         "allocation_progress",
-        grants="SELECT, INSERT, UPDATE (step, of, unit, metrics, at, reports, anchor_at,"
+        grants="SELECT, INSERT, UPDATE (step, of, unit, metrics, at, anchor_at,"
         " anchor_step, mark_at, mark_step)",
     )
     + tenant_key("allocation_progress", "booking_id", "allocation_booking")
@@ -35,7 +35,6 @@ class Migration(migrations.Migration):
                 ('unit', models.CharField(max_length=24)),
                 ('metrics', models.JSONField(help_text='Numbers by name, such as a loss.')),
                 ('at', models.DateTimeField()),
-                ('reports', models.PositiveIntegerField(default=1)),
                 ('anchor_at', models.DateTimeField(help_text='From here on the rate is measured.')),
                 ('anchor_step', models.FloatField()),
                 ('mark_at', models.DateTimeField(help_text='The next anchor.')),

@@ -22,7 +22,6 @@ class Progress(models.Model):
     unit = models.CharField(max_length=24)
     metrics = models.JSONField(help_text="Numbers by name, such as a loss.")
     at = models.DateTimeField()
-    reports = models.PositiveIntegerField(default=1)
     anchor_at = models.DateTimeField(help_text="From here on the rate is measured.")
     anchor_step = models.FloatField()
     mark_at = models.DateTimeField(help_text="The next anchor.")

@@ -23,7 +23,11 @@ class ProgressTerms:
 
     step: float = term(says="Steps that are done; never fewer than before, except after a pause.")
     of: float | None = term(says="Steps in all. Null: the same as before.", default=None)
-    unit: str = term(says="What a step is, such as `epoch`.", max_length=24, default="step")
+    unit: str | None = term(
+        says="What a step is, such as `epoch`. Null: the same as before, at first `step`.",
+        max_length=24,
+        default=None,
+    )
     metrics: dict[str, float] | None = term(
         says="Up to 16 numbers by name. Null: the same as before.", default=None
     )
@@ -48,7 +52,7 @@ def progress_set(*, actor: Actor, reference: str, terms: ProgressTerms, now: dat
         Progress.objects.bulk_create([_first(booking, terms, max(now, ready))], ignore_conflicts=True)
         row = Progress.objects.select_for_update().get(booking=booking)
         _follow(row, terms, now, ready)
-        row.save(update_fields=[*_PACE, "of", "unit", "metrics", "reports"])
+        row.save(update_fields=[*_PACE, "of", "unit", "metrics"])
     return row
 
 
@@ -67,9 +71,8 @@ def _first(booking: Booking, terms: ProgressTerms, now: datetime) -> Progress:
         booking=booking,
         tenant_id=booking.tenant_id,
         of=None,
-        unit=terms.unit,
+        unit=terms.unit or "step",
         metrics={},
-        reports=0,
         **{name: getattr(pace, name) for name in _PACE},
     )
 
@@ -91,5 +94,5 @@ def _follow(row: Progress, terms: ProgressTerms, now: datetime, ready: datetime)
         raise invalid("progress_number", refusal_text("progress_of"), "of")
     for name in _PACE:
         setattr(row, name, getattr(pace, name))
-    row.of, row.unit, row.reports = of, terms.unit, row.reports + 1
+    row.of, row.unit = of, terms.unit or row.unit
     row.metrics = row.metrics if terms.metrics is None else terms.metrics

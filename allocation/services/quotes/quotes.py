@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
@@ -101,14 +102,11 @@ def quote_make(
     if runs is not None:
         options = tuple(array_ends(site, options, {each.tier: each for each in questions}, runs))
     starts = options[0].starts if options else admission.not_before
-    blocking, waits = _blocked(blocked)
-    if without is None:
-        # As a booking that is made now; one that is made already keeps its place.
-        refusal = new_bookings_refusal(project, actor.user_id, campaign_id, starts)
-        if refusal is not None:
-            options, blocking, waits = (), refusal.sentence, False
-        elif not restraints.isdisjoint(STOPPING):
-            options, blocking, waits = (), STARTS_NOTHING, True
+    # A booking that is made already keeps its place.
+    stopped = None if without else _stopped(project, actor, campaign_id, starts, restraints)
+    blocking, waits = stopped or _blocked(blocked)
+    if stopped:
+        options = ()
     effect = tightest_figures(
         project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=starts
     )
@@ -121,6 +119,16 @@ def quote_make(
         waits,
         asks_hook=without is None and hook_decides(actor.tenant_id),
     )
+
+
+def _stopped(
+    project: Project, actor: Actor, campaign_id: UUID | None, starts: datetime, restraints: AbstractSet[str]
+) -> tuple[str, bool] | None:
+    """What stops a booking that is made now, and whether it waits; None: nothing does."""
+    refusal = new_bookings_refusal(project, actor.user_id, campaign_id, starts)
+    if refusal is not None:
+        return refusal.sentence, False
+    return None if restraints.isdisjoint(STOPPING) else (STARTS_NOTHING, True)
 
 
 def _admitted(

@@ -55,8 +55,8 @@ def test_a_report_is_kept_and_the_next_has_a_rate_an_end_and_a_cost(site: Site, 
     first = said(sent(site, running, step=0, of=1_000, unit="epoch", metrics={"loss": 2.5}))
     assert (first["per_hour"], first["expected_end"], first["cost_per_step"]) == (None, None, None)
     aged(running, timedelta(minutes=30))
-    second = said(sent(site, running, step=100, unit="epoch"))
-    assert (second["of"], second["metrics"]) == (1_000, {"loss": 2.5})
+    second = said(sent(site, running, step=100))
+    assert (second["of"], second["unit"], second["metrics"]) == (1_000, "epoch", {"loss": 2.5})
     assert second["per_hour"] == pytest.approx(200, rel=0.01)
     # 200 an hour, which costs 6.
     assert Decimal(second["cost_per_step"]) == pytest.approx(Decimal("0.03"), rel=Decimal("0.01"))
