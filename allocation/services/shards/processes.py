@@ -67,13 +67,13 @@ class ShardWorkers:
 
     def __init__(self, count: int, most_seconds: float = MOST_SECONDS) -> None:
         """They start with the first shards."""
-        self._count, self._most_seconds = count, most_seconds
+        self._count, self.most_seconds = count, most_seconds
         self.workers: list[Worker] = []
 
     def decide(self, shards: Sequence[Snapshot], policy: Policy) -> list[Plan]:
         """The plan of each shard; the largest shards begin first."""
         missing = self._count - len(self.workers)
-        self.workers += [Worker.start(self._most_seconds) for _ in range(missing)]
+        self.workers += [Worker.start(self.most_seconds) for _ in range(missing)]
         plans: dict[int, Plan] = {}
         waiting = deque(sorted(range(len(shards)), key=lambda at: -size_of(shards[at])))
         busy: dict[Connection, Worker] = {}
@@ -81,7 +81,7 @@ class ShardWorkers:
             for worker in self.workers:
                 self._give(worker, waiting, busy, shards, policy)
             while busy:
-                ready = wait(list(busy), self._most_seconds)
+                ready = wait(list(busy), self.most_seconds)
                 if not ready:
                     raise TimeoutError
                 for worker in [busy[each] for each in list(busy) if each in ready]:
