@@ -42,6 +42,8 @@ ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT
 TierName = Annotated[str, typer.Option("--tier", "-t")]
 LabelOptions = Annotated[list[str] | None, typer.Option("--label", "-l", help="key=value; can be repeated.")]
 Words = Annotated[list[str], typer.Argument(help="For example: 2 h100 6h today", show_default=False)]
+# Of a check: passed, not passed, not looked at.
+_MARKS = {True: "✓", False: "✗", None: "–"}
 PENDING = frozenset({"authorization_pending", "slow_down"})
 
 
@@ -155,7 +157,7 @@ def why(reference: Reference, is_json: Json = False, zone: Zone = "") -> None:
         start = f"not before {clock.moment(found['estimated_start'])} (an estimate)"
     line_print(f"{found['number']} is {found['state']}. Start: {start}")
     for check in found["checks"]:
-        line_print(f"  {'✓' if check['passed'] else '✗'} {check['check']}")
+        line_print(f"  {_MARKS[check['passed']]} {check['check']}")
         for reason in check["reasons"]:
             line_print(f"      {reason['sentence']}")
     _queue_print(found, clock)

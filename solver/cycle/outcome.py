@@ -106,7 +106,7 @@ class Outcome:
             self.preemption.notify(request, found)
         state.reserve(found)
         if not is_assigned:
-            self._plan(request, found, (*_room_made(found), *reasons, *slow), delayed_by, is_due=is_due)
+            self._plan(request, found, (*self._room_made(found), *reasons, *slow), delayed_by, is_due=is_due)
             return
         self.assign(request, found, reasons)
         if found.starts > frozen_until:
@@ -182,7 +182,7 @@ class Outcome:
 
     def assign(self, request: Request, found: Fit, late: tuple[Reason, ...] = ()) -> None:
         """Assign reserved places. `late`: why a pinned booking does not start sooner."""
-        why = (*placed(self.state, found), *_room_made(found), *late)
+        why = (*placed(self.state, found), *self._room_made(found), *late)
         name, position = found.demand.gpu_class, len(self.assigns) + 1
         self.preemption.victim_rules.in_place.grant(request.booking, found)
         self.strengths.count(request, found)
@@ -274,6 +274,13 @@ class Outcome:
             dropped=self.preemption.dropped(),
         )
 
+    def _room_made(self, found: Fit) -> tuple[Reason, ...]:
+        """The reason of a start with victims; call after those that are due have notice."""
+        if not found.victims:
+            return ()
+        left = len(self.preemption.to_notify(found)) or None
+        return (reason("makes_room", found.starts, pauses=len(found.victims), unnotified=left),)
+
     def _outside_guarantee(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> set[str]:
         """Bookings whose planned start has lost its guarantee since it was reserved."""
         use, written = self.strengths.use, (self.assigns, extensions, self.preemption.pauses)
@@ -294,7 +301,7 @@ class Outcome:
         if found is None or found.places == row.places:
             return row
         if isinstance(row, Waiting):
-            made: tuple[Reason, ...] = _room_made(found)
+            made: tuple[Reason, ...] = self._room_made(found)
             return replace(row, places=found.places, reasons=(*made, *row.reasons))
         where: tuple[Reason, ...] = placed(self.state, found)
         return replace(row, places=found.places, reasons=(*where, *row.reasons[1:]))
@@ -323,9 +330,3 @@ def _modes_changed(state: CycleState, found: Fit) -> tuple[Reason, ...]:
     count = len({place.gpu for place in found.places if switches[pool.column[place.gpu]]})
     seconds = state.all.modes.lead(demand.gpu_class)
     return (mode_change(demand.gpu_class, count, seconds, demand.shape),) if count else ()
-
-
-def _room_made(found: Fit) -> tuple[Reason, ...]:
-    """The reason of a start with victims."""
-    victims = len(found.victims)
-    return (reason("makes_room", found.starts, pauses=victims),) if victims else ()

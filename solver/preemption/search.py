@@ -231,12 +231,12 @@ class Preemption:
         for its tenant on one of its classes."""
         in_place, demand = self.victim_rules.in_place, found.demand
         rows = (in_place.has_grants(demand.owners[0], each.gpu_class) for each in demand.parts)
-        return bool(self._to_notify(found)) and any(rows)
+        return bool(self.to_notify(found)) and any(rows)
 
     def may_notify(self, request: Request, found: Fit) -> bool:
         """True when its victims may have notice now, after all that was written in this cycle; call
         before the fit is reserved."""
-        left, demand = self._to_notify(found), found.demand
+        left, demand = self.to_notify(found), found.demand
         if left and demand.groups and not self._may_pause_together(demand, found.starts):
             return False
         counted = set[str]()
@@ -270,12 +270,12 @@ class Preemption:
     def is_due(self, found: Fit) -> bool:
         """True when its victims, if any, must get notice now."""
         notice = self._grace(found) + self._state.policy.notice_margin
-        return found.starts - notice <= self._state.now or not self._to_notify(found)
+        return found.starts - notice <= self._state.now or not self.to_notify(found)
 
     def notify(self, request: Request, found: Fit) -> None:
         """Pause the victims of the fit; call before it is reserved."""
         rules = self._rules(found)
-        for booking in self._to_notify(found):
+        for booking in self.to_notify(found):
             runner = self._state.running[booking]
             why = _why(rules[booking], request.tier, runner)
             self.pauses.append(Pause(booking, request.booking, found.starts, runner.lost, (why,)))
@@ -285,7 +285,7 @@ class Preemption:
         """True for a start for which bookings of other tenants have no notice yet: what these get
         or lose until then decides whether they may be paused."""
         running, tenant = self._state.running, found.demand.owners[0]
-        return any(running[each].tenant != tenant for each in self._to_notify(found))
+        return any(running[each].tenant != tenant for each in self.to_notify(found))
 
     def rules(self, found: Fit) -> tuple[tuple[str, int], ...]:
         """How many victims it has by each rule; call before it is reserved."""
@@ -301,7 +301,8 @@ class Preemption:
             known |= {each.runner.booking: each.rule for each in candidates}
         return known
 
-    def _to_notify(self, found: Fit) -> list[str]:
+    def to_notify(self, found: Fit) -> list[str]:
+        """Its victims without notice."""
         return [each for each in found.victims if each not in self._state.running.notified]
 
     def _grace(self, found: Fit) -> int:

@@ -64,7 +64,7 @@ EVENT_TYPES = {
     "booking.ending": "The GPUs are being cleared.",
     "booking.ended": "The booking ended.",
     "booking.cancelled": "The booking was cancelled.",
-    "booking.expired": "No GPUs were free in time.",
+    "booking.expired": "No GPUs were free in time, or a limit no longer allows it.",
     "booking.failed": "The booking failed.",
     "booking.result": "The program of a booking reported success or failure.",
     "booking.array_started": "The first element of an array has started.",

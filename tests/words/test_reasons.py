@@ -59,6 +59,18 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     ),
     ("makes_room", {"pauses": 2}, "It starts when 2 paused bookings have made room."),
     (
+        "makes_room",
+        {"pauses": 2, "unnotified": 2},
+        "Its planned start needs the GPUs of 2 running bookings, which have no notice yet. They get "
+        "notice shortly before, if nothing else makes room.",
+    ),
+    (
+        "makes_room",
+        {"pauses": 3, "unnotified": 1},
+        "Its planned start needs the GPUs of 3 bookings; 1 of them have no notice yet and get it "
+        "shortly before, if nothing else makes room.",
+    ),
+    (
         "taken_back",
         {"lost": 61, "tier": "standard"},
         "A booking within its guarantee needs the GPUs that this booking borrows. "

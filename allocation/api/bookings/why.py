@@ -1,6 +1,5 @@
 """The REST representation of why a booking waits."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +8,7 @@ from rest_framework import serializers
 from allocation.api.bookings.shapes import ESTIMATED_START
 from allocation.models import Booking
 from allocation.queries.bookings.after_parents import estimated_starts
+from allocation.queries.bookings.checks import CHECKS, StartCheck, start_checks
 from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
@@ -16,16 +16,16 @@ from allocation.rules.states import TERMINAL
 from allocation.services.overrides.waiting import more_for
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.words.reasons import reason_shown
-from solver.reasons.catalogue import BY_ID
-
-CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
 
 
 class CheckOut(serializers.Serializer[Any]):
-    """One of the six conditions for a start, and the reasons why it is not met."""
+    """One of the six conditions for a start, and what the latest decision found there."""
 
     check = serializers.ChoiceField(choices=list(CHECKS))
-    passed = serializers.BooleanField()
+    passed = serializers.BooleanField(
+        allow_null=True,
+        help_text="Null where the decision did not look, because no start could be planned.",
+    )
     reasons = serializers.ListField(child=serializers.DictField())
 
 
@@ -116,7 +116,7 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
             "expected_start": None if is_over else booking.expected_start,
             "estimated_start": estimated_starts([booking]).get(booking.id),
             "expected_range": booking_start_range(booking, now),
-            "checks": [_check([*frozen, *booking.reasons], check) for check in CHECKS],
+            "checks": [_check_data(each) for each in start_checks(booking, frozen)],
             "ahead": waits.ahead,
             "holders": waits.holders,
             "changes": waits.changes,
@@ -128,9 +128,6 @@ def why(booking: Booking, now: datetime) -> dict[str, Any]:
     return dict(data.data)
 
 
-def _check(stored: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
-    reasons = [reason_shown(reason) for reason in stored if reason.get("check") == check]
-    # A reason that only explains, such as other GPUs than planned, does not block the booking.
-    rules = [BY_ID.get(reason.get("rule", "")) for reason in reasons]
-    passed = all(rule is not None and rule.effect == "explains" for rule in rules)
-    return {"check": check, "passed": passed, "reasons": reasons}
+def _check_data(found: StartCheck) -> dict[str, Any]:
+    reasons = [reason_shown(each) for each in found.reasons]
+    return {"check": found.check, "passed": found.passed, "reasons": reasons}

@@ -68,10 +68,13 @@ def headline_words(booking: Booking, ctx: PageContext) -> str:
 
 
 def _expired(booking: Booking) -> str:
-    """Returns why a booking was given up: its deadline, or nothing that can ever give it a place."""
+    """Returns why a booking was given up: its deadline, a limit, or no place that it can have."""
     ended = booking.ended_at
     is_late = booking.deadline is not None and ended is not None and booking.deadline <= ended
-    return "Deadline passed" if is_late else "Expired: it can't get a place"
+    if is_late:
+        return "Deadline passed"
+    check = booking.reasons[0].get("check") if booking.reasons else ""
+    return "Expired: a limit does not allow it" if check == "quota" else "Expired: it can't get a place"
 
 
 def _unplanned(booking: Booking, ctx: PageContext) -> str:

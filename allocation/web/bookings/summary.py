@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import NodePlace
+from allocation.queries.bookings.checks import StartCheck, is_delay, start_checks
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
     alternative_text,
@@ -36,17 +37,23 @@ from allocation.web.parts.times import length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
 from billing.peak_text import peak_words
 from billing.rules import money_text, rest_in_cents
-from solver.reasons.catalogue import BY_ID
 from tenants.platform.words import more_text
 
-CHECKS = (
-    ("together", "GPUs free together", "Enough GPUs are free together."),
-    ("line", "Queue", "No booking ahead of yours is in the way."),
-    ("quota", "Quota", "Within the limits of your organisation and project."),
-    ("budget", "Budget", ""),
-    ("policy", "Policy", "No tier rule prevents it."),
-    ("hardware", "Hardware", "No delay from GPUs that are out of service."),
-)
+NAMES = {
+    "together": "GPUs free together",
+    "line": "Queue",
+    "quota": "Quota",
+    "budget": "Budget",
+    "policy": "Policy",
+    "hardware": "Hardware",
+}
+# What is true of a booking that is not delayed by the check.
+FINE = {
+    "line": "No booking ahead of yours is in the way.",
+    "quota": "Within the limits of your organisation and project.",
+    "policy": "No tier rule prevents it.",
+    "hardware": "No delay from GPUs that are out of service.",
+}
 AGENT_FOLDER = "/var/lib/gpu-agent/bookings"
 UNDO = timedelta(seconds=60)
 HAS_CLASS = frozenset({*ON_HARDWARE, State.SCHEDULED, State.PAUSED, State.ENDED, State.FAILED})
@@ -62,10 +69,11 @@ BEFORE_START = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One of the six checks; `blocks` when it delays the booking."""
+    """One of the six checks; `blocks` when it delays the booking, `is_open` when nobody knows."""
 
     name: str
     blocks: bool
+    is_open: bool
     sentences: tuple[str, ...]
     frees: str
 
@@ -202,35 +210,51 @@ def _window(booking: Booking, ask: AskDocument, ctx: PageContext) -> str:
 
 
 def _checks(booking: Booking, ctx: PageContext) -> tuple[Check, ...]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for reason in (*([ctx.frozen] if ctx.frozen else []), *booking.reasons):
-        rule = BY_ID.get(reason.get("rule", ""))
-        if reason.get("code") == "borrowed" or (rule and rule.effect == "explains"):
-            # This reason explains the placement; it does not delay the booking.
-            continue
-        found.setdefault(reason.get("check", "policy"), []).append(reason)
-    checks = []
+    checks = start_checks(booking, [ctx.frozen] if ctx.frozen else [])
     # The decision's first reason has the longest delay and comes first.
-    places = {key: place for place, key in enumerate(found)}
-    for key, name, fine in sorted(CHECKS, key=lambda each: places.get(each[0], len(places))):
-        reasons = found.get(key, [])
+    delays = [each.get("check", "policy") for each in booking.reasons if is_delay(each)]
+    first = ["policy", *delays] if ctx.frozen else delays
+    order = {key: place for place, key in reversed([*enumerate(first)])}
+    ordered = sorted(checks, key=lambda each: order.get(each.check, len(first)))
+    return tuple(_check(booking, each, ctx) for each in ordered)
+
+
+def _check(booking: Booking, check: StartCheck, ctx: PageContext) -> Check:
+    blocks = check.passed is False
+    # What explains is left out next to what blocks; borrowed GPUs have a line of their own.
+    reasons = [each for each in check.reasons if is_delay(each) == blocks and each.get("code") != "borrowed"]
+    is_behind = check.check == "line" and bool(ctx.ahead)
+    sentences = tuple(stored_sentence(each, ctx.labels) for each in reasons)
+    return Check(
+        name=NAMES[check.check],
+        blocks=blocks or is_behind,
+        is_open=check.passed is None and not is_behind,
+        sentences=sentences or (_fine(booking, check, ctx),),
+        frees=_frees(reasons, ctx) if blocks else "",
+    )
+
+
+def _fine(booking: Booking, check: StartCheck, ctx: PageContext) -> str:
+    """Returns what is true of a check without a reason."""
+    is_open = booking.state in OPEN
+    if check.check == "budget":
         held = money_text(rest_in_cents(booking.hold_amount, booking.settled), booking.currency)
-        good = fine or f"{held} is held for this booking."
-        if key == "budget" and booking.state not in OPEN:
-            good = "The budget was sufficient; the money is no longer held."
-        if key == "line" and ctx.ahead:
-            good = "The bookings ahead of yours are listed below."
-        if key == "together" and booking.is_unplanned:
-            good = "No start can be planned, so this was not checked."
-        checks.append(
-            Check(
-                name=name,
-                blocks=bool(reasons or (key == "line" and ctx.ahead)),
-                sentences=tuple(stored_sentence(each, ctx.labels) for each in reasons) or (good,),
-                frees=_frees(reasons, ctx),
-            )
-        )
-    return tuple(checks)
+        over = "The budget was sufficient; the money is no longer held."
+        return f"{held} is held for this booking." if is_open else over
+    if check.check == "line" and ctx.ahead:
+        return "The bookings ahead of yours are listed below."
+    if check.passed is None:
+        return f"No start {'can' if is_open else 'could'} be planned, so this was not checked."
+    if not is_open:
+        return "Not the reason."
+    return FINE[check.check] if check.check in FINE else _places_words(booking, ctx)
+
+
+def _places_words(booking: Booking, ctx: PageContext) -> str:
+    if booking.expected_start is None:
+        return "Enough GPUs are planned for it."
+    starts = moment_words(booking.expected_start, ctx.zone, ctx.now)
+    return f"Enough GPUs are planned for it together from its start, {starts}."
 
 
 def _frees(reasons: Sequence[Mapping[str, Any]], ctx: PageContext) -> str:

@@ -82,6 +82,20 @@ def test_its_person_waits_and_reads_until_when(plant: Plant, lender: Lab, ends: 
     assert all_is_well()
 
 
+def test_nobody_is_called_paused_who_has_no_notice(plant: Plant, lender: Lab, ends: datetime) -> None:
+    """Its planned start after the rest has a victim that runs on without notice until shortly before."""
+    again = requested(plant, lender, an_ask(1, hours=1))
+    plant.round()
+    assert pausing() == 0
+    said = reasons(plant, again)["R45"]
+    assert said["numbers"] == {"pauses": 1, "unnotified": 1}
+    assert "1 running booking, which has no notice yet" in said["sentence"]
+    plant.later_until(ends)
+    plant.round()
+    assert pausing() == 1
+    assert "unnotified" not in reasons(plant, again).get("R45", {"numbers": {}})["numbers"]
+
+
 def test_nobody_else_of_the_organisation_waits(plant: Plant, lender: Lab, ends: datetime) -> None:
     other = Lab(lender.tenant, lender.project, an_actor(a_member(lender.project)), lender.budget)
     booking = requested(plant, other, an_ask(1, hours=1))
