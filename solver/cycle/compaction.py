@@ -17,7 +17,7 @@ from solver.model.demand import Demand, Fit, demand_on
 from solver.model.inputs import Held, Place, Request, Snapshot
 from solver.model.plan import Assign, Plan, Waiting
 from solver.model.policy import Policy
-from solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
+from solver.placement.rearrange import Movable, Neighbourhood, Rearranged, Window, rearrange
 from solver.state.cycle_state import CycleState
 
 RESUME_SECONDS = 120

@@ -1,1 +1,1 @@
-"""Where a demand fits at one start: scoring, gangs, repacking and CP-SAT."""
+"""Where a demand fits at one start: scoring, gangs, repacking and rearranging."""

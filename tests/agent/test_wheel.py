@@ -22,7 +22,7 @@ from tests.servers.servers import ROOT
 
 pytestmark = pytest.mark.turn
 
-NEVER = ("django", "rest_framework", "celery", "numpy", "ortools", "psycopg", "portal", "tenants")
+NEVER = ("django", "rest_framework", "celery", "numpy", "psycopg", "portal", "tenants")
 SOURCES = ("agent", "allocation", "billing", "gpu_client", "portal", "solver", "tenants", "wire")
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from heapq import nsmallest
-from importlib.metadata import version
 
 import numpy as np
 from django.conf import settings
@@ -34,10 +33,7 @@ from solver.model.rows import (
 )
 from tenants.platform.database.compiled import Compiled
 
-SOFTWARE = (
-    f"commit {settings.CODE_COMMIT}, numpy {np.__version__}, OR-Tools {version('ortools')}, "
-    f"Python {platform.python_version()}"
-)
+SOFTWARE = f"commit {settings.CODE_COMMIT}, numpy {np.__version__}, Python {platform.python_version()}"
 KEYFRAME_EVERY = timedelta(days=1)
 # zlib looks back this far.
 _WINDOW = 32_768

@@ -9,7 +9,6 @@ import platform
 import zlib
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +36,7 @@ class Sealed:
 
 def _code() -> str:
     """The digest of all sources that decide, and of the libraries that compute for them."""
-    found = sha256(f"{platform.python_version()} {np.__version__} {version('ortools')}".encode())
+    found = sha256(f"{platform.python_version()} {np.__version__}".encode())
     root = Path(solver.__path__[0])
     for path in sorted(root.rglob("*.py")):
         found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())

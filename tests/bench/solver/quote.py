@@ -72,8 +72,7 @@ def main() -> None:
     site = Snapshot(NOON, MODELS, fleet, held, (), (), ())
     policy = Policy(1, horizon=asked.days * DAY)
     availability, build = timed(lambda: Availability(site, policy))
-    # The first search of a process loads OR-Tools, and the first that looks for moves reads what
-    # may move: measured separately.
+    # The first search that looks for moves reads what may move: measured separately.
     _, first_ms = timed(lambda: availability.quote(first_question(asked.gpus // 5)))
     found: dict[bool, list[float]] = {True: [], False: []}
     cpu: list[float] = []

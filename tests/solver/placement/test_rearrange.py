@@ -1,6 +1,6 @@
 """The cheapest rearrangement: proven, whole, and the same each time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import product
 
 import numpy as np
@@ -9,8 +9,9 @@ import pytest
 from solver.fleet.mig_geometry import Masks
 from solver.fleet.pool import Pool, pools_of
 from solver.model.demand import Demand
-from solver.model.inputs import Place
-from solver.placement.cp_sat import Movable, Neighbourhood, Rearranged, Window, rearrange
+from solver.model.inputs import Place, Together
+from solver.placement.rearrange import Movable, Neighbourhood, Rearranged, Window, rearrange
+from solver.timeline.host_calendar import Free
 from tests.solver.builders import MODELS, gpus
 
 ONE, TWO, THREE = "1g.10gb", "2g.20gb", "3g.40gb"
@@ -140,6 +141,97 @@ def test_no_cheaper_rearrangement_exists(seed: int) -> None:
     least = cheapest(pool, demand, now, movable)
     assert (found.cost if found else None) == least
     assert found is None or found.proven
+
+
+ROW = (gpus(2), gpus(2, node="n2"))
+
+
+def arrangements(pieces: list[Movable], goes: int) -> Iterator[tuple[int, tuple[Place, ...]]]:
+    """Every legal arrangement of single GPUs on two nodes with two each, with its cost, by trying all."""
+    pool = pools_of((*ROW[0], *ROW[1]), MODELS)["h100"]
+    for ends in product([Place(gpu.id, None, 0, 8) for gpu in pool.gpus], repeat=len(pieces)):
+        both = [*zip(pieces, ends, strict=True)]
+        meets = [
+            (one, other)
+            for at, one in enumerate(both)
+            for other in both[:at]
+            if one[0].window[0] < other[0].window[1] and other[0].window[0] < one[0].window[1]
+        ]
+        nodes: dict[str, set[str]] = {}
+        for piece, place in both:
+            if piece.level == "node":
+                nodes.setdefault(piece.gang, set()).add(place.gpu[:2])
+        cores = [
+            sum(
+                p.host_resources[0] for p, to in both if to.gpu[:2] == node and p.window[0] <= t < p.window[1]
+            )
+            for node in ("n1", "n2")
+            for t in sorted({each for piece in pieces for each in piece.window})
+        ]
+        is_legal = all(one[1].gpu != other[1].gpu for one, other in meets)
+        if is_legal and all(len(each) == 1 for each in nodes.values()) and max(cores) <= CORES:
+            yield sum(p.cost for p, to in both[goes:] if p.place != to), ends
+
+
+CORES = 4_000
+LEVELS: tuple[Together, Together] = ("any", "node")
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(12, 300))]
+)
+def test_windows_gangs_and_cores_are_kept_at_the_least_cost(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    pool = pools_of((*ROW[0], *ROW[1]), MODELS)["h100"]
+    count, level = int(chance.integers(1, 3)), LEVELS[int(chance.integers(2))]
+    cores = (int(chance.integers(0, 3)) * 1_000, 0)
+    demand = Demand("h100", None, count, level, 40, ("lab", "folding"), cores=cores[0])
+    movable = drawn(chance)
+    member = Movable(Place("", None, 0, 0), 0, (10, 50), "", level, cores)
+    legal = [cost for cost, _ in arrangements([*[member] * count, *movable], count)]
+    full = Free(np.full(2, CORES, dtype=np.int64), np.full(2, 1 << 20, dtype=np.int64))
+    near = Neighbourhood(pool, tuple(range(4)), lambda _place, _window: True, lambda _window: full)
+    found = rearrange(near, demand, 10, movable)
+    assert (found.cost if found else None) == min(legal, default=None)
+    if found is not None:
+        assert found.proven
+        ends = (*found.places, *(place for _, place in found.ends))
+        items = [*[member] * count, *(item for item, _ in found.ends)]
+        assert (found.cost, ends) in list(arrangements(items, count))
+
+
+def drawn(chance: np.random.Generator) -> list[Movable]:
+    """Up to four GPUs in use at some time, some of them by gangs of two on one node; legal together."""
+    movable: list[Movable] = []
+    for number in range(int(chance.integers(1, 5))):
+        begins = int(chance.integers(0, 40))
+        window = (begins, begins + int(chance.integers(10, 50)))
+        size = int(chance.integers(1, 3))
+        level: Together = "node" if size == 2 else "any"
+        host = (int(chance.integers(0, 3)) * 1_000, 0)
+        more = [
+            Movable(Place(gpu, None, 0, 8), int(chance.integers(1, 20)), window, f"g{number}", level, host)
+            for gpu in chance.permutation(["n1-0", "n1-1", "n2-0", "n2-1"]).tolist()[:size]
+        ]
+        if len(movable) + size <= 4 and any(cost == 0 for cost, _ in arrangements([*movable, *more], 0)):
+            movable += more
+    return movable
+
+
+def test_too_many_for_too_few_gpus_are_found_out_at_once() -> None:
+    pool = a_pool(8)
+    items = [movable_at(at(gpu, None, 0, 8), 1) for gpu in range(7)]
+    near = Neighbourhood(pool, tuple(range(8)), lambda _place, _window: True)
+    assert rearrange(near, a_want(None, 2), 0, items, most_choices=0) is None
+
+
+def test_a_search_that_is_cut_off_says_that_its_answer_is_not_proven() -> None:
+    pool = a_pool(2)
+    one, other = movable_at(at(0, ONE, 0, 1), 100), movable_at(at(1, ONE, 0, 1), 30)
+    near = Neighbourhood(pool, (0, 1), lambda _place, _window: True)
+    cut = rearrange(near, a_want(None), 0, [one, other], most_choices=2)
+    assert cut is not None
+    assert not cut.proven
 
 
 def test_the_same_question_has_the_same_answer_in_any_order() -> None:
