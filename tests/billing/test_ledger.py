@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from billing.models import Account, Budget, Transfer
 from billing.queries import BudgetFigures, budget_figures, ledger_check, reference_totals
@@ -254,6 +255,25 @@ def test_a_window_beyond_all_budgets_is_refused_with_the_day() -> None:
     with pytest.raises(Refused) as refusal:
         a_hold(a_project("other"), "1")
     assert "ends before then" not in refusal.value.sentence
+
+
+@pytest.mark.parametrize(
+    ("zone", "moment"),
+    [
+        ("UTC", "from 1 Dec 2026 00:00 UTC on"),
+        ("Europe/Berlin", "from 1 Dec 2026 01:00 CET on"),
+        ("America/New_York", "from 30 Nov 2026 19:00 EST on"),
+    ],
+)
+def test_the_moment_without_a_budget_is_said_in_the_reader_s_zone(zone: str, moment: str) -> None:
+    """The budget ends with the UTC day; in New York its last evening is without a budget."""
+    project = a_project()
+    a_budget(project, "100")
+    with timezone.override(zone), pytest.raises(Refused) as refusal:
+        a_hold(project, "1", ends=datetime(2026, 12, 1, 1, tzinfo=UTC))
+    assert moment in refusal.value.sentence
+    assert refusal.value.numbers["from"] == "2026-12-01"
+    assert refusal.value.numbers["at"] == "2026-12-01T00:00:00+00:00"
 
 
 def test_a_hold_of_nothing_writes_nothing() -> None:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db.models import OuterRef, Q, Subquery
+from django.utils import timezone
 
 from billing.models import Account, Budget, Transfer
 from billing.platform_limits import platform_limits
@@ -144,17 +145,28 @@ def _counts(budget: Budget, request: HoldRequest) -> bool:
 
 
 def _no_budget(project_id: UUID, gap: datetime, *, is_all: bool) -> Refused:
-    """The refusal for days without a budget, from `gap` on. `is_all`: no day has one."""
+    """The refusal for days without a budget, from `gap` on. `is_all`: no day has one.
+
+    A budget's days are UTC days, so elsewhere it ends within a day: the sentence has the moment, on a
+    page in its reader's zone, and names the zone.
+    """
     project = Project.objects.get(id=project_id)
+    local = timezone.localtime(gap)
     rest = "" if is_all else "; a booking that ends before then works now"
     return Refused(
         "no_budget",
-        refusal_text("no_budget", project=project.name, day=gap.day, gap=f"{gap:%b %Y}", rest=rest),
+        refusal_text(
+            "no_budget", project=project.name, day=local.day, gap=f"{local:%b %Y %H:%M %Z}", rest=rest
+        ),
         "budget",
         param="request",
         rule="R11",
         owner="tenant_admin",
-        numbers={"project": project.slug, "from": gap.astimezone(UTC).date().isoformat()},
+        numbers={
+            "project": project.slug,
+            "from": gap.astimezone(UTC).date().isoformat(),
+            "at": gap.astimezone(UTC).isoformat(),
+        },
     )
 
 
