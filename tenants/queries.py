@@ -265,12 +265,27 @@ def tenant_shares() -> list[ClassShares]:
     ]
 
 
+def people_in(members: QuerySet[Membership]) -> QuerySet[Membership]:
+    """The memberships of people with open accounts. A service account is a program."""
+    return members.filter(user__is_active=True, user__service_account=None)
+
+
+def people_count(members: QuerySet[Membership]) -> int:
+    """The number of people among these memberships, as every page and REST count them."""
+    return people_in(members).values("user").distinct().count()
+
+
+def access_to(project: Project) -> QuerySet[Membership]:
+    """The memberships that give access to a project: its own, and those of the tenant's admins."""
+    return Membership.objects.filter(Q(project=project) | Q(project=None), tenant_id=project.tenant_id)
+
+
 def tenant_counts(tenant_id: UUID, now: datetime) -> TenantCounts:
     """Counts of a tenant's people, projects and tokens. For operators."""
-    members = Membership.objects.filter(tenant_id=tenant_id, user__is_active=True)
+    members = Membership.objects.filter(tenant_id=tenant_id)
     tokens = ApiToken.objects.filter(tenant_id=tenant_id, revoked=None, expires__gt=now)
     return TenantCounts(
-        people=members.values("user").distinct().count(),
+        people=people_count(members),
         projects=Project.objects.filter(tenant_id=tenant_id).count(),
         tokens=tokens.count(),
     )

@@ -11,6 +11,7 @@ from allocation.queries.fleet.reported import ReportedModel, reported_models
 from billing.models import Budget, PriceBook
 from billing.price_books import prices_of
 from tenants.models import GpuClass, Invitation, Membership, Project, Quota, Tenant, Tier
+from tenants.queries import people_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def tenant_setup_of(tenant_id: UUID, user_id: int, now: datetime) -> TenantSetup
     if Booking.objects.filter(tenant_id=tenant_id).exists():
         return None
     today = now.astimezone(UTC).date()
-    members = Membership.objects.filter(tenant_id=tenant_id).exclude(user_id=user_id)
+    members = people_in(Membership.objects.filter(tenant_id=tenant_id)).exclude(user_id=user_id)
     invited = Invitation.objects.filter(tenant_id=tenant_id, state=Invitation.State.OPEN)
     return TenantSetup(
         has_project=Project.objects.filter(tenant_id=tenant_id, is_open=True).exists(),

@@ -16,6 +16,7 @@ from allocation.rules.states import OPEN, WAITING, State
 from billing.models import Transfer
 from billing.rules import UNITS_PER_GPU
 from tenants.models import AuditEntry, Membership, Quota, Tenant
+from tenants.queries import people_in
 
 Owner = Literal["project_id", "tenant_id"]
 ClassKey = tuple[UUID, str]
@@ -89,7 +90,7 @@ def use_now(owner: Owner, now: datetime, tenant_id: UUID | None = None) -> dict[
 def tenant_summaries(now: datetime) -> list[TenantSummary]:
     """Returns all organisations by name. For operators."""
     month = now.astimezone(UTC).date().replace(day=1)
-    people = Membership.objects.filter(user__is_active=True).values_list("tenant_id")
+    people = people_in(Membership.objects.all()).values_list("tenant_id")
     phases = phases_by(Booking.objects.filter(state__in=OPEN), "tenant_id")
     acts = AuditEntry.objects.filter(tenant_id=OuterRef("id"), actor__isnull=False)
     members = dict(people.annotate(count=Count("user_id", distinct=True)).order_by())

@@ -15,6 +15,7 @@ from allocation.web.home.steps import Step, with_next
 from billing.models import Budget
 from tenants.access import Actor
 from tenants.models import ApiToken, Invitation, Membership, NotificationSettings, Role
+from tenants.queries import people_in
 from tenants.services.sign_in.second_factor import has_second_factor
 from tenants.web.frame import tenant_page
 from tenants.web.sessions import credential_of
@@ -49,7 +50,7 @@ def _protection(request: HttpRequest, now: datetime) -> Iterator[Step]:
 def _lead(actor: Actor, leads: list[UUID]) -> Iterator[Step]:
     base = f"/t/{actor.tenant_slug}/"
     place = {"tenant_id": actor.tenant_id, "project__in": leads}
-    others = Membership.objects.filter(**place).exclude(user_id=actor.user_id)
+    others = people_in(Membership.objects.filter(**place)).exclude(user_id=actor.user_id)
     yield Step(
         "Invite your team",
         "By e-mail address or sign-in name. They join when they accept.",

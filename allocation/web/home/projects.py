@@ -24,6 +24,7 @@ from allocation.queries.bookings.money.projects import (
     members_of,
     open_bookings,
     open_counts,
+    programs_of,
     quota_of,
 )
 from allocation.queries.bookings.money.spending import (
@@ -49,6 +50,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.labels import labels_read
 from tenants.services import gpus_text, project_labels_set
 from tenants.web.frame import tenant_page
+from tenants.web.parts import counted
 
 IDLE_DAYS = 7
 # What precedes the start of a waiting booking, by its strength.
@@ -140,6 +142,7 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
         else:
             messages.success(request, "Saved the labels.")
             return redirect(request.path)
+    members, programs = members_of(project=found), programs_of(project=found)
     budget = project_budget(found.id, now)
     money = history_of_budget(budget, now) if budget else None
     context: dict[str, Any] = {
@@ -149,7 +152,9 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
         "bookings": booking_rows(open_bookings(project=found)),
         "budgets_url": f"/t/{actor.tenant_slug}/budgets",
         "phases": open_counts(project=found),
-        "members": members_of(project=found),
+        "who": _who(len(members), len(programs)),
+        "members": members,
+        "programs": programs,
         "idle": idle_money(found, now),
         "label_fields": label_fields(found.labels, found.external_ref, request, refusal),
         "may_edit": actor.may_lead(found.id),
@@ -274,6 +279,12 @@ def booking_rows(bookings: Sequence[Booking]) -> list[BookingRow]:
     labels = dict(GpuClass.objects.values_list("slug", "label"))
     estimates = estimated_starts(bookings)
     return [_row(booking, labels, estimates.get(booking.id)) for booking in bookings]
+
+
+def _who(people: int, programs: int) -> str:
+    """Returns `2 people and 1 service account`."""
+    first = f"{people} {'person' if people == 1 else 'people'}"
+    return f"{first} and {counted(programs, 'service account')}" if programs else first
 
 
 def _row(booking: Booking, labels: Mapping[str, str], estimate: datetime | None) -> BookingRow:

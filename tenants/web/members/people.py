@@ -14,7 +14,14 @@ from tenants.models import Invitation, KnownPerson, Membership, Project, Role, U
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
-from tenants.queries import ProjectPeople, admins_of, invitations_of, leads_of, people_of
+from tenants.queries import (
+    ProjectPeople,
+    admins_of,
+    invitations_of,
+    leads_of,
+    people_count,
+    people_of,
+)
 from tenants.services import (
     invitation_create,
     invitation_revoke,
@@ -259,11 +266,12 @@ def _close_question(actor: Actor, form: QueryDict) -> Confirmation | None:
     project = found.first()
     if project is None or not actor.is_tenant_admin:
         return None
-    people = Membership.objects.filter(project=project, user__is_active=True).count()
+    people = people_count(Membership.objects.filter(project=project))
     return Confirmation(
         title=f"Close {project.name}?",
         lost=(
-            f"{people} {'person' if people == 1 else 'people'} can't book in it any more.",
+            f"{people} {'person' if people == 1 else 'people'} with a role in it, and the admins, can't"
+            " book in it any more.",
             "What is planned in it is cancelled within a minute. What runs ends at its time and is"
             " charged. You can reopen the project; cancelled bookings don't return.",
         ),

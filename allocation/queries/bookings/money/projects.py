@@ -9,7 +9,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from allocation.models import Booking
 from allocation.queries.bookings.booking_list import PhaseCounts, phases_of
@@ -21,6 +21,7 @@ from allocation.rules.states import OPEN, State
 from billing.queries import BudgetFigures
 from tenants.lab_queries import times_of
 from tenants.models import GpuClass, Membership, Project, Quota, QuotaWindow, Role
+from tenants.queries import access_to, people_in
 
 FORECAST_DAYS = 7
 RATE_WINDOW = 14
@@ -222,13 +223,25 @@ def open_bookings(*, project: Project, limit: int = 12) -> list[Booking]:
 
 
 def members_of(*, project: Project) -> list[Member]:
-    """The project's members, leads first, then the admins of its tenant."""
+    """The people with access to the project, leads first, then the admins of its tenant."""
+    return _members(people_in(access_to(project)))
+
+
+def programs_of(*, project: Project) -> list[Member]:
+    """The project's open service accounts."""
+    rows = access_to(project).filter(user__is_active=True)
+    return _members(rows.filter(user__service_account__closed=None, user__service_account__isnull=False))
+
+
+def _members(rows: QuerySet[Membership]) -> list[Member]:
+    """Each account once, with its first role in this order."""
     order = [Role.LEAD, Role.RESEARCHER, Role.VIEWER, Role.TENANT_ADMIN]
-    rows = Membership.objects.filter(
-        Q(project=project) | Q(project=None), tenant_id=project.tenant_id, user__is_active=True
-    ).select_related("user")
-    people = [(order.index(Role(row.role)), row.user.display_name, Role(row.role)) for row in rows]
-    return [Member(name, role.label) for _, name, role in sorted(people)]
+    found: dict[int, tuple[int, str, Role]] = {}
+    for row in rows.select_related("user"):
+        role = Role(row.role)
+        member = (order.index(role), row.user.display_name, role)
+        found[row.user_id] = min(member, found.get(row.user_id, member))
+    return [Member(name, role.label) for _, name, role in sorted(found.values())]
 
 
 def runs_out(effect: BudgetFigures, spend: Decimal, today: date, days: int) -> date | None:
