@@ -130,9 +130,14 @@ class NodeNow:
         return self.state == Node.State.READY and not self.no_new_work_reason
 
     @property
-    def booked_gpus(self) -> int:
-        """The number of GPUs with at least one block."""
-        return sum(bool(gpu.blocks) for gpu in self.gpus)
+    def booked(self) -> float:
+        """What is booked in GPUs: a slice or a share is a part of one."""
+        return sum(block.share for gpu in self.gpus for block in gpu.blocks)
+
+    @property
+    def booked_text(self) -> str:
+        """The same as text: `5.375`."""
+        return gpus_text(self.booked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +164,25 @@ class Totals:
     unused: float
 
     @property
+    def booked_text(self) -> str:
+        """All that is booked; the texts of the nodes add up to it."""
+        return gpus_text(self.booked)
+
+    @property
+    def mine_text(self) -> str:
+        """What the reader's tenant has booked of it."""
+        return gpus_text(self.mine)
+
+    @property
     def out(self) -> int:
         """The number of GPUs that can't be booked."""
         return self.gpus - self.in_service
+
+
+def gpus_text(gpus: float) -> str:
+    """Returns a number of GPUs: `8`, `5.375`. Slots are eighths and shares are thousandths of one,
+    so three places round nothing and sums of texts hold."""
+    return f"{gpus:.3f}".rstrip("0").rstrip(".")
 
 
 def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None) -> list[NodeNow]:
@@ -210,7 +231,7 @@ def totals_of(nodes: Iterable[NodeNow], free: Collection[UUID]) -> Totals:
     return Totals(
         gpus=len(everything),
         in_service=len(serving),
-        booked=sum(block.share for block in blocks),
+        booked=sum(node.booked for node in nodes),
         mine=sum(block.share for block in blocks if block.mine),
         free_whole=sum(gpu.id in free for gpu in serving),
         idle=sum(not gpu.blocks and gpu.id not in free for gpu in serving),

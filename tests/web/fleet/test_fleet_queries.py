@@ -1,6 +1,7 @@
 """The fleet at one instant: who sees what, and what counts as measured, dark or free."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.db import connection
@@ -212,3 +213,18 @@ def test_the_door_to_other_tenants_time_tells_nothing_but_place_and_period() -> 
         "period_end",
         "mine",
     ]
+
+
+def test_what_the_nodes_have_booked_adds_up_to_the_sum_above_them() -> None:
+    """Two slices on two GPUs of one node are a part of each, as they are in the sum."""
+    member, node, other = a_member(a_project()), a_node(now=NOW), a_node("gpu-a1-02", now=NOW, gpus=1)
+    first, second = node.gpus.all()
+    for gpu, profile in ((first, "1g.10gb"), (second, "3g.40gb")):
+        a_place(a_booking(member, now=NOW, profile=profile), gpu, profile=profile)
+    a_place(a_booking(member, now=NOW), other.gpus.all()[0])
+    with operator_tx():
+        nodes = fleet_now(tenant_id=None, now=NOW)
+    assert [each.booked_text for each in nodes] == ["0.625", "1"]
+    totals = totals_of(nodes, ())
+    assert totals.booked_text == "1.625"
+    assert sum(Decimal(each.booked_text) for each in nodes) == Decimal(totals.booked_text)
