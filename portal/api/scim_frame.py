@@ -1,7 +1,7 @@
 """SCIM's frame: the directory's token, its JSON, its errors and its lists."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -89,7 +89,27 @@ def body_of(request: HttpRequest) -> dict[str, Any]:
         raise invalid("invalidSyntax", refusal_text("scim_body_json"), "body") from None
     if not isinstance(found, dict):
         raise invalid("invalidSyntax", refusal_text("scim_body_object"), "body")
+    if not all(map(_is_storable, _texts_in(found))):
+        raise invalid("invalidValue", refusal_text("scim_character"), "body")
     return found
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """All names and texts of a JSON value."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            left += [*each, *each.values()]
+        elif isinstance(each, list):
+            left += each
+
+
+def _is_storable(text: str) -> bool:
+    """Returns whether PostgreSQL stores the text: it has no NUL and no half of a pair."""
+    return "\0" not in text and not any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

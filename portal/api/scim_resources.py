@@ -117,9 +117,18 @@ def resource_patched(model: type[R], stated: Mapping[str, Any], body: Mapping[st
         raise invalid("invalidValue", sentence, "Operations")
     with _faults(), AS_SENT:
         found = model.model_validate(dict(stated))
-        for each in operations:
+    for each in operations:
+        with _faults(_path_of(each)), AS_SENT:
             _operate(model, found, each)
     return found
+
+
+def _path_of(operation: object) -> str:
+    """The path of an operation as it was sent, or the name of what has its value."""
+    if not isinstance(operation, dict):
+        return "Operations"
+    lower = {name.lower(): value for name, value in operation.items()}
+    return str(lower.get("path") or "value")
 
 
 # What a member is called and where it is follow from its account.
@@ -196,24 +205,51 @@ def _without_identity(value: Mapping[str, Any], key: str | None) -> dict[str, An
     }
 
 
+# The sentence of a fault by the type that pydantic gives it, and by SCIM's own kind.
+_BY_TYPE = {
+    "missing": "scim_missing",
+    "required_error": "scim_missing",
+    "string_type": "scim_text",
+    "string_sub_type": "scim_text",
+    "bool_type": "scim_true",
+    "bool_parsing": "scim_true",
+    "list_type": "scim_list",
+    "dict_type": "scim_object",
+    "model_type": "scim_object",
+    "model_attributes_type": "scim_object",
+}
+_BY_KIND = {
+    "invalidSyntax": "scim_syntax",
+    "invalidValue": "scim_value",
+    "invalidPath": "scim_path",
+    "mutability": "scim_fixed",
+    "noTarget": "scim_no_target",
+}
+_OPERATION = re.compile(r"operations\.\d+\.?", re.IGNORECASE)
+_LONGEST_NAME = 200
+
+
 @contextmanager
-def _faults() -> Iterator[None]:
-    """Raises what the library finds wrong as Refused."""
+def _faults(path: str = "body") -> Iterator[None]:
+    """Raises what the library finds wrong at the path as Refused, in sentences of ours."""
     try:
         yield
     except SCIMException as fault:
-        raise _refused(fault.scim_type, str(fault)) from None
+        raise _refused(fault.scim_type, "", path) from None
     except ValidationError as fault:
         first = fault.errors(include_url=False, include_input=False)[0]
-        kind = str(first["type"]).removeprefix("scim_")
         where = ".".join(map(str, first["loc"]))
-        text = f"{where}: {first['msg']}" if where else first["msg"]
-        raise _refused(kind, text) from None
+        inside = _OPERATION.sub("", where)
+        if first["type"] == "required_error":
+            inside = str(first.get("ctx", {}).get("field_name", inside))
+        name = path if inside.lower() in ("", "path", "value") else inside
+        kind = str(first["type"])
+        raise _refused(kind.removeprefix("scim_"), kind, name) from None
 
 
-KINDS = ("invalidSyntax", "invalidValue", "invalidPath", "mutability", "noTarget")
-
-
-def _refused(kind: str, fault: str) -> Refused:
-    code = kind if kind in KINDS else "invalidValue"
-    return invalid(code, refusal_text("scim_fault", fault=fault[:300]), "body")
+def _refused(kind: str, fault: str, name: str) -> Refused:
+    code = kind if kind in _BY_KIND else "invalidValue"
+    sentence = "scim_op" if name.lower() == "op" else _BY_TYPE.get(fault, _BY_KIND[code])
+    shown = name[:_LONGEST_NAME]
+    facts = {"path": shown} if sentence == "scim_no_target" else {"name": shown}
+    return invalid(code, refusal_text(sentence, **facts), "body")

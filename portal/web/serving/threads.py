@@ -30,8 +30,7 @@ from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.http import FileResponse, HttpRequest, StreamingHttpResponse
 from django.urls import ResolverMatch, set_script_prefix
 
-from portal.api.errors import PROBLEM_JSON
-from portal.api.problems import API, problem_of
+from portal.api.problems import format_of
 from portal.web.policy import fixed_headers
 from portal.web.serving.costly import CostlyRequests, costly_request, route_of_path
 from portal.web.serving.gathering import gathering_here
@@ -99,9 +98,10 @@ async def _body(receive: Receive) -> IO[bytes]:
 
 async def _refuse(scope: Message, send: Send, status: HTTPStatus) -> None:
     """Sends an error without a thread and without Django; the rest of the body is not read."""
-    is_api = scope["path"].startswith(API)
-    said = json.dumps(problem_of(status)) if is_api else f"{status.value} {status.phrase}\n"
-    kind = PROBLEM_JSON if is_api else "text/plain"
+    found = format_of(scope["path"])
+    kind, said = "text/plain", f"{status.value} {status.phrase}\n"
+    if found is not None:
+        kind, said = found[0], json.dumps(found[1](status))
     fixed = {**fixed_headers(), "Cache-Control": "no-store, private", "Content-Type": kind}
     headers = [(name.lower().encode(), value.encode()) for name, value in fixed.items()]
     headers.append((b"connection", b"close"))

@@ -1,9 +1,11 @@
 """Every legal spelling: applied, or an error that changes nothing. Never 200 for nothing."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from tenants.models import Membership, Project, Tenant
@@ -330,3 +332,91 @@ def test_filters_are_read_in_every_spelling_or_refused(
         assert (answer.status_code, answer.said["scimType"]) == (400, "invalidFilter")
     else:
         assert answer.said["totalResults"] == count
+
+
+# What the library and its framework write in their own texts.
+FOREIGN = re.compile(
+    r"pydantic|RFC|Figure|Input should|Field required|validation|valid (dictionary|string|boolean|list)"
+    r"|instance of|Value error|Extra inputs|Operations\.0|PatchOp",
+    re.IGNORECASE,
+)
+PUT_FAULTS: list[dict[str, object]] = [
+    {"userName": 7},
+    {"userName": ["ada"]},
+    {"userName": "ada", "active": "maybe"},
+    {"userName": "ada", "active": []},
+    {"userName": "ada", "name": "Ada"},
+    {"userName": "ada", "name": [1]},
+    {"userName": "ada", "displayName": {"a": 1}},
+    {"userName": None},
+    {},
+]
+
+
+@pytest.mark.parametrize("body", PUT_FAULTS, ids=str)
+def test_a_fault_of_a_resource_is_said_in_a_sentence_of_ours(
+    directory: Directory, body: dict[str, object]
+) -> None:
+    said = directory.send("PUT", ADA, body).said
+    assert not FOREIGN.search(said["detail"]), said
+    assert said["detail"].endswith("."), said
+
+
+@pytest.mark.parametrize(("operation", "kind"), REFUSED, ids=str)
+def test_a_fault_of_an_operation_is_said_in_a_sentence_of_ours(
+    directory: Directory, operation: object, kind: str
+) -> None:
+    said = directory.patch(ADA, operation).said
+    assert not FOREIGN.search(said["detail"]), said
+    assert said["detail"].endswith("."), said
+
+
+def test_a_fault_names_the_attribute_and_what_it_must_be(directory: Directory) -> None:
+    def detail(method: str, body: object) -> str:
+        return str(directory.send(method, ADA, body).said["detail"])
+
+    assert detail("PUT", {"userName": "ada", "active": "maybe"}) == "`active` must be true or false."
+    assert detail("PUT", {"active": True}) == "`userName` is missing."
+    assert detail("PUT", {"userName": ["ada"]}) == "`userName` must be text."
+    aktiv = {"op": "replace", "path": "aktiv", "value": False}
+    said = detail("PATCH", {"Operations": [aktiv]})
+    assert said == "No attribute here has the path `aktiv`."
+    assert detail("PATCH", {"Operations": [{**aktiv, "op": "delete"}]}).startswith("`op` must be add")
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b", "\ud800"])
+def test_text_that_cannot_be_stored_is_refused(directory: Directory, text: str) -> None:
+    for body in ({"userName": text}, {"userName": "ada", "name": {"givenName": text}}):
+        for method, path in (("PUT", ADA), ("POST", USERS)):
+            assert directory.send(method, path, body).status_code == 400
+    assert directory.patch(ADA, {"op": "replace", "path": "externalId", "value": text}).status_code == 400
+
+
+ODD = [
+    "",
+    "/",
+    "/Users/%00",
+    "/%ff%fe",
+    "/Users//x",
+    "/Nothing",
+    "/Users/%E2%80%AE",
+    "/Users/" + "a" * 9000,
+    "/Users/1/2",
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("path", ODD)
+def test_every_path_answers_errors_in_the_format_of_its_interface(
+    directory: Directory, path: str, method: str
+) -> None:
+    client = Client(raise_request_exception=False)
+    headers = {"authorization": f"Bearer {directory.token}"}
+    answer = client.generic(method, f"/scim/v2{path}", b"{}", "application/json", headers=headers)
+    assert 400 <= answer.status_code < 500
+    assert answer["Content-Type"] == "application/scim+json"
+    assert answer.json()["status"] == str(answer.status_code)
+    assert answer.json()["detail"].endswith(".")
+    answer = client.generic(method, f"/api/v1{path or '/x'}", b"{}", "application/json", headers=headers)
+    if answer.status_code >= 400:
+        assert answer["Content-Type"] == "application/problem+json"
