@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 from celery.signals import (
     beat_init,
     setup_logging,
@@ -19,6 +19,7 @@ from celery.signals import (
 )
 from kombu import Queue
 
+from allocation.words.class_names import class_names
 from tenants.platform.broker import broker_transport_register
 from tenants.platform.watchdog.pulses import watchdog_start, watchdog_stop
 from tenants.platform.watchdog.workers import QUEUE, QueuePulse
@@ -30,7 +31,24 @@ TIME_LIMIT = 45
 SOFT_TIME_LIMIT = 40
 
 broker_transport_register()
-app = Celery("portal")
+
+
+class NamingTask(Task):  # type: ignore[type-arg]  # generic in its stubs only
+    """A task whose sentences, such as those of mails, name GPU classes by their labels."""
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Runs the task. The labels are read by the first sentence that needs one."""
+        with class_names(_class_labels):
+            return super().__call__(*args, **kwargs)
+
+
+def _class_labels() -> Mapping[str, str]:
+    from allocation.queries.fleet.catalogue import class_labels  # noqa: PLC0415 (not before Django)
+
+    return class_labels()
+
+
+app = Celery("portal", task_cls=NamingTask)
 app.steps["consumer"].add(QueuePulse)
 
 

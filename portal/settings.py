@@ -84,6 +84,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "tenants.platform.forms.text.TextMiddleware",
     "tenants.web.address.AddressMiddleware",
+    "portal.web.class_names.ClassNamesMiddleware",
     "portal.web.outage.OutageMiddleware",
     "portal.web.clock.ClockMiddleware",
     # Last, so that forwarded requests pass through all middlewares above.

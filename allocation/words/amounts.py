@@ -1,11 +1,12 @@
 """Facts as text: `2 h100`, `16 cores and 64 GiB`, `GPU 2 of n0003`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from allocation.rules.ask.words.times import duration_words
+from allocation.words.class_names import class_name
 from solver.reasons.reason import Fact
 
 UNITS_PER_GPU = 56_000
@@ -21,8 +22,14 @@ LEVELS = {
 class Facts(dict[str, Fact]):
     """The facts of a sentence and the texts derived from them, for `%`.
 
-    `NAME_gpus` is the fact NAME in GPUs instead of units, `NAME_grouped` has separators.
+    `NAME_gpus` is the fact NAME in GPUs instead of units, `NAME_grouped` has separators. A GPU class
+    is named by its label.
     """
+
+    def __init__(self, facts: Mapping[str, Fact] | Iterable[tuple[str, Fact]]) -> None:
+        super().__init__(facts)
+        if "gpu_class" in self:
+            self["gpu_class"] = class_name(str(self["gpu_class"]))
 
     def __missing__(self, name: str) -> str:
         """Returns the derived text. KeyError: its fact is missing."""

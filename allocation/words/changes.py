@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy
 
 from allocation.rules.ask.line.text import shape_text
 from allocation.rules.ask.words.times import duration_words
+from allocation.words.class_names import class_name
 from tenants.platform.labels import labels_text
 
 NAMES = {
@@ -55,6 +56,8 @@ def value_text(name: str, value: Any) -> str:  # noqa: ANN401 (a value of JSON)
     if name == "labels":
         return labels_text(value)
     if name == "groups":
-        rows = ((each["count"], each["gpu_class"], each["profile"]) for each in value)
+        rows = ((each["count"], class_name(each["gpu_class"]), each["profile"]) for each in value)
         return " + ".join(shape_text(*row) for row in rows)
+    if name == "classes":
+        return ", ".join(map(class_name, value))
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -4,6 +4,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from allocation.words.amounts import Facts
+
 # By the key of the order, and whether the bookings ahead are the own organisation's.
 _KEYS: dict[tuple[str, bool], Promise] = {
     ("guarantee", True): gettext_lazy("inside your organisation's guarantee"),
@@ -86,4 +88,4 @@ def overtaken_text(rule: str, *, is_own: bool) -> str:
 
 def change_text(code: str, /, **facts: str | int) -> str:
     """Returns what would let a booking start earlier. KeyError: no such code, or fact."""
-    return str(_CHANGES[code] % facts)
+    return str(_CHANGES[code] % Facts(facts))

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 from allocation.words.amounts import Facts
 from allocation.words.reason_sentences import sentence_of
 from solver.reasons.reason import Reason
-
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 def sentence(why: Reason) -> str:
@@ -21,17 +18,11 @@ def sentence(why: Reason) -> str:
     return sentence_of(why.code, Facts(why.numbers))
 
 
-def stored_sentence(data: Mapping[str, Any], labels: Mapping[str, str] = NO_LABELS) -> str:
-    """Returns the sentence of a stored reason; an old one has the sentence it was stored with.
-
-    `labels` are the names of GPU classes on pages; REST names them as requests do.
-    """
+def stored_sentence(data: Mapping[str, Any]) -> str:
+    """Returns the sentence of a stored reason; an old one has the sentence it was stored with."""
     if "sentence" in data:
         return str(data["sentence"])
-    facts = Facts(data["numbers"])
-    if "gpu_class" in facts:
-        facts["gpu_class"] = labels.get(str(facts["gpu_class"]), facts["gpu_class"])
-    return sentence_of(data["code"], facts)
+    return sentence_of(data["code"], Facts(data["numbers"]))
 
 
 def reason_data(why: Reason) -> dict[str, Any]:

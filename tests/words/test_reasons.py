@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 from django.utils.translation import override, trans_real
 
+from allocation.words.changes import differences_text
+from allocation.words.class_names import class_names
+from allocation.words.events import event_sentence
+from allocation.words.queue import change_text
 from allocation.words.reasons import reason_shown, sentence, stored_sentence
+from allocation.words.refusals import refusal_text
 from solver.reasons.catalogue import BY_CODE
 from solver.reasons.reason import Fact, reason
 
@@ -138,11 +143,31 @@ class Backwards(gettext.NullTranslations):
         return f"<{msgid1 if n < 3 else msgid2}>"
 
 
-def test_pages_name_a_class_by_its_label_and_rest_by_its_slug() -> None:
-    stored = {"code": "tenant_quota", "numbers": QUOTA}
+def test_answers_to_people_name_a_class_by_its_label_everywhere() -> None:
+    """In reasons, events, refusals and what would change a place; the labels are read once."""
+    reads: list[int] = []
+
+    def read() -> dict[str, str]:
+        reads.append(1)
+        return {"h100": "H100 80 GB"}
+
+    stored = {"code": "tenant_quota", "rule": "R8", "numbers": QUOTA}
     assert stored_sentence(stored).startswith("Your organisation may use 8 h100 at once")
-    labels = {"h100": "H100 80 GB"}
-    assert "may use 8 H100 80 GB at once" in stored_sentence(stored, labels)
+    with class_names(read):
+        said = [
+            stored_sentence(stored),
+            event_sentence({"code": "refused", "facts": {"because": stored, "freed": "€1.00"}}),
+            refusal_text("class_not_open", gpu_class="h100"),
+            change_text("no_guarantee", gpu_class="h100"),
+            sentence(reason("placed", on="n1", nodes=1, gpus=2, asked=2, gpu_class="h100")),
+            differences_text({"classes": [["l40s"], ["h100"]]}),
+        ]
+        shown = reason_shown({**stored, "check": "quota", "frees_at": None})
+    assert [each for each in said if "H100 80 GB" not in each or "h100" in each] == []
+    assert shown["sentence"] == said[0]
+    assert shown["numbers"]["gpu_class"] == "h100", "fields of REST have the slug"
+    assert reads == [1]
+    assert "h100" in stored_sentence(stored)
 
 
 def test_the_reader_s_language_says_it_by_its_own_plural(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ from allocation.queries.bookings.decided import (
     bookings_decided,
     parts_of,
 )
+from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import (
     Patch,
@@ -52,6 +53,7 @@ from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.creation import booking_create
 from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.quotes.changes import change_quote
+from allocation.words.class_names import class_names
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
@@ -123,6 +125,7 @@ class Bookings(ApiView):
                 answer = quote_data(self.actor, sent, self.now)
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
+        @class_names(class_labels)
         def work() -> Response:
             body = with_array(self.actor, sent, self.now)
             wanted = booking_request_of(self.actor, body, self.now)
@@ -141,6 +144,7 @@ class Bookings(ApiView):
             subject = UUID(response.data["id"].removeprefix("bk_"))
             return Wait(self.actor.tenant_id, subject, preferences.wait, render)
 
+        @class_names(class_labels)
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             if decided.booking.state == State.REFUSED:
                 raise booking_refusal(decided.booking)

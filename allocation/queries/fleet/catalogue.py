@@ -25,7 +25,8 @@ def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
 
 @by_version
 def class_labels() -> dict[str, str]:
-    """The label of each GPU class, as pages show it; requests and REST have its slug."""
+    """The label of each GPU class, as sentences and pages have it; requests and fields of REST have its
+    slug."""
     return dict(GpuClass.objects.values_list("slug", "label"))
 
 

@@ -102,11 +102,11 @@ def detail_words(booking: Booking, ctx: PageContext) -> str:
         until = moment_words(booking.extension_until, ctx.zone, ctx.now)
         return f"An extension until {until} is being decided."
     if state in (State.REFUSED, State.EXPIRED) or _is_stalled(booking):
-        return stored_sentence(booking.reasons[0], ctx.labels) if booking.reasons else ""
+        return stored_sentence(booking.reasons[0]) if booking.reasons else ""
     sayings = {
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
         State.QUEUED: _lost(booking)
-        + (stored_sentence(booking.reasons[0], ctx.labels) if booking.is_unplanned else mover_words(booking)),
+        + (stored_sentence(booking.reasons[0]) if booking.is_unplanned else mover_words(booking)),
         State.REQUESTED: str(ctx.frozen["sentence"])
         if ctx.frozen
         else "The solver is placing it; this takes a few seconds.",

@@ -224,7 +224,7 @@ def _check(booking: Booking, check: StartCheck, ctx: PageContext) -> Check:
     # What explains is left out next to what blocks; borrowed GPUs have a line of their own.
     reasons = [each for each in check.reasons if is_delay(each) == blocks and each.get("code") != "borrowed"]
     is_behind = check.check == "line" and bool(ctx.ahead)
-    sentences = tuple(stored_sentence(each, ctx.labels) for each in reasons)
+    sentences = tuple(stored_sentence(each) for each in reasons)
     return Check(
         name=NAMES[check.check],
         blocks=blocks or is_behind,

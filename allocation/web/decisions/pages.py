@@ -1,6 +1,6 @@
 """A decision as a page: the bookings that it changed, the reasons, and the proof by replay."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -24,7 +24,6 @@ from allocation.queries.decisions.decisions import (
     decisions_latest,
     replay_latest,
 )
-from allocation.queries.fleet.catalogue import class_labels
 from allocation.services.decide.replays import replay_by_operator, replay_request
 from allocation.web.parts.planned_start import holder_lines, moved_lines
 from allocation.web.parts.state_pills import state_pill
@@ -76,7 +75,7 @@ def decision_lines(
     is_operator: bool,
 ) -> Iterator[DecisionLine]:
     """Yields the lines. For an operator each is read as its tenant reads it."""
-    left, labels = HOLDERS_SHOWN, class_labels()
+    left = HOLDERS_SHOWN
     for each in changed:
         booking = each.booking
         is_latest = booking.decision_id == number
@@ -92,7 +91,7 @@ def decision_lines(
             pill=state_pill(booking.state),
             events=each.events,
             moved=moved_lines([each.moved], zone, now)[0].text if each.moved else "",
-            reasons=tuple(_reasons(each, labels, zone, now, is_latest=is_latest)),
+            reasons=tuple(_reasons(each, zone, now, is_latest=is_latest)),
             holders=holders,
             is_latest=is_latest,
         )
@@ -104,7 +103,6 @@ def _tenant_of(booking: Booking, *, is_operator: bool) -> AbstractContextManager
 
 def _reasons(
     changed: ChangedBooking,
-    labels: Mapping[str, str],
     zone: tzinfo,
     now: datetime,
     *,
@@ -116,7 +114,7 @@ def _reasons(
         said.add(changed.moved.sentence)
         yield Why(changed.moved.sentence, "")
     for stored in changed.booking.reasons if is_latest else ():
-        sentence = stored_sentence(stored, labels)
+        sentence = stored_sentence(stored)
         if sentence not in said:
             said.add(sentence)
             yield Why(sentence, _frees(stored, zone, now))

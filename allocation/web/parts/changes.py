@@ -9,7 +9,6 @@ from uuid import UUID
 from django.db.models import F
 
 from allocation.models import Approval, Booking, BookingChange
-from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.ask.line.text import alternative_text, duration_text
 from allocation.rules.changes import Strength
 from allocation.services.bookings.change.kept import can_wait
@@ -55,7 +54,7 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
     is_kept = change.state == BookingChange.State.KEPT
     if not is_open and not (is_kept and change.decided_at and now - change.decided_at < SHOWN):
         return None
-    decides, labels = "", class_labels()
+    decides = ""
     if change.state == BookingChange.State.AWAITING_APPROVAL:
         decides = _who_decides(change, zone, now)
     waits = ""
@@ -68,7 +67,7 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
         is_open=is_open,
         decides=decides,
         differences=tuple(wish_lines(change, zone, now)),
-        reasons=tuple(stored_sentence(each, labels) for each in change.reasons),
+        reasons=tuple(stored_sentence(each) for each in change.reasons),
         alternatives=tuple(_alternative(each, zone, now) for each in change.alternatives),
         waits=waits,
         can_wait=is_kept and can_wait(change, booking, now),

@@ -1,12 +1,14 @@
 """Booking over the API: asking, waiting for the decision, and every act."""
 
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from unittest.mock import patch
 from uuid import UUID
 
 import pytest
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
 from psycopg.types.range import TimestamptzRange
 from rest_framework.request import Request
 
@@ -368,3 +370,35 @@ def test_the_time_zones_are_read_once_and_not_for_each_request() -> None:
     zone_check("UTC")
     with patch.object(requests, "available_timezones", side_effect=AssertionError):
         zone_check("Europe/Berlin")
+
+
+def test_sentences_name_a_class_by_its_label_and_fields_by_its_slug(site: Site) -> None:
+    site.researcher.post("bookings", LINE)
+    busy = {"left": 0, "asked": 2, "level": "any", "gpu_class": "h100"}
+    quota = {"used": 112_000, "asked": 112_000, "limit": 112_000, "owner": "x", "gpu_class": "h100"}
+    reasons = [
+        {"rule": "R5", "code": "gpus_busy", "check": "together", "numbers": busy, "frees_at": None},
+        {"rule": "R8", "code": "tenant_quota", "check": "quota", "numbers": quota, "frees_at": None},
+    ]
+    decide(state="queued", reasons=reasons)
+    client = Client()
+    client.force_login(site.people["researcher"])
+    sentences = [
+        *_sentences(said(site.viewer.get("bookings/BK-1/why"))),
+        *_sentences(said(site.viewer.get("bookings/BK-1"))),
+        *_sentences(said(site.viewer.get("bookings/BK-1/events"))),
+        *_sentences(said(site.researcher.post("bookings", {**LINE, "request": "99 h100 1h"}))),
+        *re.findall(r'<span class="sub">([^<]*)', client.get("/t/helix/bookings/BK-1").content.decode()),
+    ]
+    named = [each for each in sentences if "H100 80 GB" in each]
+    assert len(named) >= 6, sentences
+    assert not [each for each in sentences if re.search(r"\bh100\b", each)]
+    assert said(site.viewer.get("bookings/BK-1/why"))["checks"][0]["reasons"][0]["numbers"] == busy
+
+
+def _sentences(value: object) -> Iterator[str]:
+    """All sentences of an answer, wherever they are."""
+    if isinstance(value, dict):
+        yield from (str(value[name]) for name in ("sentence", "detail") if name in value)
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _sentences(each)

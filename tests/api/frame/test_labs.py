@@ -113,13 +113,13 @@ def test_a_booking_above_a_limit_is_refused_with_whose_it_is(site: Site) -> None
     booking = {"project": "folding", "tier": "spot", "request": "4 h100 for 10m"}
     answer = said(site.researcher.post("bookings", booking))
     assert (answer["code"], answer["owner"]) == ("lab_quota", "tenant_admin")
-    assert answer["detail"].startswith("The lab Physics may use 3 h100 at once; this needs 4.")
+    assert answer["detail"].startswith("The lab Physics may use 3 H100 80 GB at once; this needs 4.")
     limit = {"project": "folding", "gpu_class": "h100", "limit_units": UNITS_PER_GPU}
     assert site.lead.put("person-quotas", limit).status_code == 200
     two = {**booking, "request": "2 h100 for 10m"}
     answer = said(site.researcher.post("bookings", two))
     assert answer["code"] == "person_quota"
-    assert answer["detail"].startswith("A person may use 1 h100 at once in Folding; this needs 2.")
+    assert answer["detail"].startswith("A person may use 1 H100 80 GB at once in Folding; this needs 2.")
     own = {**limit, "username": "mara", "limit_units": 2 * UNITS_PER_GPU}
     assert said(site.lead.put("person-quotas", own))["username"] == "mara"
     assert site.researcher.post("bookings", two).status_code == 201
@@ -289,7 +289,7 @@ def test_a_lab_has_a_cap_of_gpu_hours_for_its_projects_together(site: Site) -> N
     long = {"project": "folding", "tier": "standard", "request": "2 h100 for 1h"}
     answer = said(site.researcher.post("bookings", long))
     assert (answer["code"], answer["ask_for_more"]) == ("gpu_hours", None)
-    assert answer["detail"].startswith("The lab Physics may have 1 GPU-hours of h100 in any 7 days")
+    assert answer["detail"].startswith("The lab Physics may have 1 GPU-hours of H100 80 GB in any 7 days")
     short = {**long, "request": "1 h100 for 10m"}
     with as_system():
         (cap,) = rules_read(timezone.now())["caps"]

@@ -13,6 +13,7 @@ from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.tiers.limits import limits_by, start_hours, version_in_force
 from allocation.services.tiers.versions import start_hours_text
+from allocation.words.class_names import class_name
 from allocation.words.refusals import refusal_text
 from tenants.models import Membership, Project, Role, Tier, User
 from tenants.platform.errors import Refused
@@ -104,7 +105,7 @@ def classes_within(use: TierUse, units: Mapping[str, int], *, every: bool = Fals
     if found and not (every and len(found) < len(units)):
         return found
     closed = next(name for name in units if name not in found)
-    facts = {"gpu_class": closed, "classes": ", ".join(sorted(allowed))}
+    facts = {"gpu_class": closed, "classes": ", ".join(map(class_name, sorted(allowed)))}
     raise refusal(
         "tier_class",
         refusal_text("tier_class", tier=use.tier.name, **facts),
