@@ -41,6 +41,7 @@ OPERATIONS = {
     "list_quotas": ("GET", "/quotas"),
     "list_budgets": ("GET", "/budgets"),
     "list_events": ("GET", "/events"),
+    "list_kpis": ("GET", "/kpis"),
 }
 ANSWER_SECONDS = 30.0
 # A quiet stream sends a comment every 15 s.
@@ -138,6 +139,10 @@ class Client:
         """Says how far a booking's program is; returns its rate, expected end and cost of a step."""
         body = {"step": step, "of": of, "unit": unit, "metrics": None if metrics is None else dict(metrics)}
         return self._call("put_booking_progress", reference, body=body)
+
+    def kpis(self, **query: str) -> list[Document]:
+        """Returns GPU-hours, use, waits and spend; `query` has from, to, by, step and project."""
+        return self._all("list_kpis", query)
 
     def still_needed(self, reference: str) -> Document:
         """Says that the idle GPUs of a booking are still needed."""

@@ -1,6 +1,7 @@
 """Commands about what can be had: free GPUs, the waiting list, offers, quotas and budgets."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Annotated
 
 import typer
@@ -80,6 +81,33 @@ def budget(project: ProjectName = "", is_json: Json = False) -> None:
     table_print(columns, rows, "No budgets are set.")
 
 
+def insights(
+    by: Annotated[str, typer.Option(help="class, project, person or tier.")] = "class",
+    weeks: Annotated[int, typer.Option(min=1, max=52, help="The last weeks until now.")] = 4,
+    project: ProjectName = "",
+    is_json: Json = False,
+) -> None:
+    """Show what GPUs did: GPU-hours, how busy they were, waits and spend."""
+    ends = datetime.now(UTC).date() + timedelta(days=1)
+    query = {"from": str(ends - timedelta(weeks=weeks)), "to": str(ends), "by": by, "step": "all"}
+    with portal(is_json=is_json) as client:
+        rows = client.kpis(**query, **({"project": project} if project else {}))
+    if is_json:
+        json_print({"items": rows})
+        return
+    columns = {
+        by.capitalize(): lambda row: row["name"] or "–",
+        "GPU-hours": lambda row: f"{Decimal(row['gpu_hours']):,.1f}",
+        "Measured": lambda row: _percent(row["measured_gpu_hours"], row["gpu_hours"]),
+        "Busy": lambda row: "–" if row["utilisation"] is None else f"{Decimal(row['utilisation']):.0f} %",
+        "Began": lambda row: str(row["began"]),
+        "Median wait": lambda row: _wait(row["wait_p50_seconds"]),
+        "Pauses": lambda row: str(row["pauses"]),
+        "Spend": lambda row: "–" if row["spend"] is None else money(row["spend"]),
+    }
+    table_print(columns, rows, "Nothing ran in this time.")
+
+
 def waitlist(is_json: Json = False, zone: Zone = "") -> None:
     """List the bookings that wait for a full window."""
     with portal(is_json=is_json) as client:
@@ -149,6 +177,14 @@ def _answer(reference: str, *, is_accepted: bool, is_json: bool, zone: str) -> N
         return
     word = "Accepted" if is_accepted else "Declined"
     line_print(f"{word}: {answer['booking']}, {clock.moment(answer['starts'])}.")
+
+
+def _percent(part: str, whole: str) -> str:
+    return f"{100 * min(Decimal(part) / Decimal(whole), Decimal(1)):.0f} %" if Decimal(whole) else "–"
+
+
+def _wait(seconds: int | None) -> str:
+    return "–" if seconds is None else str(timedelta(seconds=seconds))
 
 
 def _length(text: str) -> timedelta:

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from gpu_client.api import Client, Document
-from gpu_client.availability import budget, free, offers_app, quota, waitlist
+from gpu_client.availability import budget, free, insights, offers_app, quota, waitlist
 from gpu_client.config import config_of, config_path, config_save
 from gpu_client.node import NotOnThisNode, booking_environment, booking_run, motd
 from gpu_client.output import (
@@ -35,6 +35,7 @@ app.command()(free)
 app.command()(waitlist)
 app.command()(quota)
 app.command()(budget)
+app.command()(insights)
 app.command()(motd)
 app.add_typer(offers_app, name="offers")
 

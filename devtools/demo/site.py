@@ -31,6 +31,7 @@ from devtools.demo.features import (
 from devtools.demo.history import history_simulate
 from devtools.demo.nodes import DemoFleet, nodes_enrol
 from devtools.demo.people import credentials_write, people_seed
+from devtools.demo.use import use_write
 from devtools.demo.week import People, booking_actions, day_plans, opening_plans
 from devtools.simulated.models import Model, models_load
 from tenants.audit import audit_record
@@ -134,6 +135,7 @@ def _past(begin: datetime, edge: datetime, today: date) -> None:
         *feature_actions(people, fleet, today),
     ]
     history_simulate(acts, fleet, since=max(begin, last or begin), until=edge)
+    use_write(edge)
     fleet.finish(edge)
     for day in _days(today, 0):
         _mark("planned", day, edge)

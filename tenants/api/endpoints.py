@@ -20,6 +20,8 @@ from rest_framework.response import Response
 from tenants.api.base import ApiView, list_response
 from tenants.api.project_tokens import IN_PROJECT
 from tenants.api.scopes import WRITES
+from tenants.platform.costly import Kind, costly
+from tenants.platform.rest.fields import Strict
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.rest.terms import body_of_terms
@@ -60,6 +62,24 @@ class Endpoints:
 
             self._add(at, "get", get, handler)
             self._views[at].queries = {**self._views[at].queries, "GET": PageQuery}
+            return handler
+
+        return declare
+
+    def rows(
+        self, at: str, summary: str, out: Out, *, query: type[Strict], kind: Kind
+    ) -> Callable[[Handler], Handler]:
+        """Declares the costly GET of rows that are computed, all at once; `query` has the parameters.
+        The handler opens its own transaction."""
+
+        def declare(handler: Handler) -> Handler:
+            @described(handler.__name__, summary, answer=page(out), query=query)
+            def get(view: ApiView, request: Request) -> Response:
+                return list_response(out(handler(view), many=True).data)
+
+            self._add(at, "get", get, handler)
+            self._views[at].queries = {**self._views[at].queries, "GET": query}
+            costly(kind)(self._views[at])
             return handler
 
         return declare
@@ -117,7 +137,8 @@ class Endpoints:
         act.__doc__ = handler.__doc__
         view = self._views.setdefault(at, type("Endpoint", (ApiView,), {"__doc__": ""}))
         setattr(view, method, act)
-        WRITES[_name(at)] = self.scope
+        if method != "get":
+            WRITES[_name(at)] = self.scope
         if self.in_project:
             IN_PROJECT.add(_name(at))
 

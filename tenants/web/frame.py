@@ -348,6 +348,7 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Tenant",
         (
+            ("Insights", "insights", "gauge"),
             ("Budgets", "budgets", "coin"),
             ("Statements", "statements", "list"),
             ("Quotas", "quotas", "gauge"),
@@ -366,6 +367,7 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 )
 OPERATOR_NAV = (
     ("Fleet", "fleet", "chip"),
+    ("Insights", "insights", "gauge"),
     ("Timeline", "timeline", "cal"),
     ("Bookings", "bookings", "list"),
     ("Catalogue", "catalogue", "list"),

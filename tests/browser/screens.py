@@ -68,6 +68,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("missing", "/t/helix/bookings/BK-999999"),
     ),
     "tenant_admin": (
+        ("insights", "/t/helix/insights"),
         ("budgets", "/t/helix/budgets"),
         ("budget", "budget:"),
         ("budget-variance", "budget-variance:"),
@@ -98,6 +99,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "operator": (
         ("ops-fleet", "/ops/fleet"),
         ("ops-fleet-table", "/ops/fleet?view=table"),
+        ("ops-insights", "/ops/insights?by=tenant"),
         ("ops-node", "/ops/fleet/gpu-a1-01"),
         ("ops-node-maintenance", "/ops/fleet/gpu-c1-01"),
         ("ops-maintenance", "/ops/maintenance"),

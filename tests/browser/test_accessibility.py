@@ -133,6 +133,8 @@ NO_PAGES = {
         "export-file",
         "export-new",
         "statement-sums",
+        "insights-csv",
+        "ops-insights-csv",
     ),
     # Where a provider sends the browser back to.
     "sign-on-callback",
@@ -143,7 +145,16 @@ NO_PAGES = {
 }
 
 SAME_VIEW = 3
-NO_PLACES = {"sign-out", "personal-data", "statement-file", "export-file", "log-csv", "ops-log-csv"}
+NO_PLACES = {
+    "sign-out",
+    "personal-data",
+    "statement-file",
+    "export-file",
+    "log-csv",
+    "ops-log-csv",
+    "insights-csv",
+    "ops-insights-csv",
+}
 """Links that end the session or make a file."""
 
 

@@ -12,14 +12,14 @@ import pytest
 from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
-from allocation.models import Booking
+from allocation.models import Booking, Gpu
 from allocation.rules.states import State
 from gpu_client import commands, node, session, watching
 from gpu_client.api import Client
 from gpu_client.node import motd_lines
 from gpu_client.words import Clock, iso_length
 from tests.api.builders import Site, a_site
-from tests.builders_allocation import a_booking
+from tests.builders_allocation import a_booking, an_allocation
 from tests.roles import as_system
 
 HOOKED = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPU_BOOKING'])"
@@ -337,3 +337,19 @@ def test_progress_is_said_by_the_command_and_needs_numbers(mara: Terminal, site:
     said = mara.run("progress", "3/10", "-b", number, "-m", "loss=0.5", "--unit", "epoch")
     assert "no end is known yet" in said.stdout
     assert mara.json("progress", "4", "-b", number)["of"] == 10
+
+
+def test_insights_are_a_table_of_what_gpus_did(mara: Terminal, site: Site) -> None:
+    assert "Nothing ran in this time." in mara.run("insights", "-p", site.project.slug).stdout
+    with as_system():
+        now = datetime.now(UTC).replace(microsecond=0)
+        booking = a_booking(site.project, site.people["researcher"].id, state=State.ENDED)
+        gpu = Gpu.objects.order_by("number").first()
+    assert gpu is not None
+    begins = now - timedelta(hours=3)
+    an_allocation(booking, gpu, starts=begins, ends=begins + timedelta(hours=2), state="ended")
+    table = mara.run("insights", "--by", "project", "-p", site.project.slug).stdout
+    assert re.search(rf"{site.project.slug}\s+2\.0\s+0 %\s+–\s+1\s", table)
+    (row,) = mara.json("insights", "--by", "tier", "-p", site.project.slug)["items"]
+    assert row["gpu_hours"] == "2.000"
+    assert "Choose one of" in mara.run("insights", "--by", "tenant", status=2).stderr

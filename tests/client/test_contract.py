@@ -30,6 +30,7 @@ READ = {
     "CheckOut": "check passed reasons",
     "AvailabilityOut": "free",
     "FreeOut": "starts ends whole_gpus",
+    "KpiOut": "name gpu_hours measured_gpu_hours utilisation began wait_p50_seconds pauses spend",
     "ProgressOut": "expected_end",
     "QuotaOut": "project gpu_class guaranteed_units limit_units",
     "BudgetOut": "name project level starts ends amount currency spent held left",
@@ -57,6 +58,7 @@ QUERIES = {
     "list_bookings": {"project", "state", "label", "external_ref", "cursor"},
     "get_availability": {"gpu_class", "from", "until"},
     "list_budgets": {"project"},
+    "list_kpis": {"from", "to", "by", "step", "project"},
 }
 
 

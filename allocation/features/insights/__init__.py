@@ -1,0 +1,1 @@
+"""Insights: what the GPUs of an organisation, or of the site, did for their money."""

@@ -1,0 +1,125 @@
+"""Bars over time and a heat map of the week, as coordinates and classes for templates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from allocation.web.parts.burndown import Mark
+
+WIDTH, HEIGHT = 720, 220
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 712.0, 12.0, 184.0
+LABELS = 6
+GRID_LINES = 4
+SHADES = 6
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a bar; `css` is its colour."""
+
+    y: str
+    height: str
+    css: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar from bottom to top, and its words."""
+
+    x: str
+    width: str
+    parts: tuple[Part, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A chart of stacked bars."""
+
+    bars: tuple[Bar, ...]
+    grid: tuple[Mark, ...]
+    days: tuple[Mark, ...]
+    keys: tuple[tuple[str, str], ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """An hour of the week: its shade, and its words."""
+
+    css: str
+    text: str
+
+
+def bars_of(
+    keys: Sequence[tuple[str, str]], columns: Sequence[tuple[date, Sequence[Decimal]]], unit: str
+) -> Bars:
+    """Stacked bars, one for each step. `keys` are the name and the colour of each part."""
+    most = max((sum(values, Decimal(0)) for _, values in columns), default=Decimal(0))
+    top = _round_up(most)
+    room = (RIGHT - LEFT) / max(1, len(columns))
+    scale = (BOTTOM - TOP) / float(top)
+    bars = []
+    for number, (day, values) in enumerate(columns):
+        parts, y = [], BOTTOM
+        for (_, css), value in zip(keys, values, strict=True):
+            height = float(value) * scale
+            y -= height
+            if height:
+                parts.append(Part(f"{y:.1f}", f"{height:.1f}", css))
+        words = ", ".join(
+            f"{name} {value:,.1f}" for (name, _), value in zip(keys, values, strict=True) if value
+        )
+        text = f"{day.day} {day:%b}: {words or 'nothing'} {unit if words else ''}".strip()
+        bars.append(Bar(f"{LEFT + room * (number + 0.1):.1f}", f"{room * 0.8:.1f}", tuple(parts), text))
+    total = sum((sum(values, Decimal(0)) for _, values in columns), Decimal(0))
+    return Bars(
+        tuple(bars), _grid(top), _days([day for day, _ in columns], room), tuple(keys), f"{total:,.1f} {unit}"
+    )
+
+
+def heat_of(rows: Sequence[Sequence[float | None]]) -> list[tuple[str, list[HeatCell]]]:
+    """The week by day and hour, from light to dark; an hour that has not been is empty."""
+    most = max((value for row in rows for value in row if value is not None), default=0.0)
+    return [
+        (day, [_cell(day, hour, value, most) for hour, value in enumerate(row)])
+        for day, row in zip(DAYS, rows, strict=True)
+    ]
+
+
+def _cell(day: str, hour: int, value: float | None, most: float) -> HeatCell:
+    if value is None:
+        return HeatCell("", f"{day} {hour:02}:00: not yet")
+    shade = min(SHADES - 1, int(SHADES * value / most)) if most else 0
+    return HeatCell(f"q{shade}", f"{day} {hour:02}:00: {value:.1f} GPUs")
+
+
+def _round_up(value: Decimal) -> Decimal:
+    """The next number of one digit, such as 300 or 0.5, so that the grid has round numbers."""
+    if value <= 0:
+        return Decimal(1)
+    unit = Decimal(10) ** value.adjusted()
+    return next(unit * step for step in (1, 2, 4, 6, 8, 10) if unit * step >= value)
+
+
+def _grid(top: Decimal) -> tuple[Mark, ...]:
+    return tuple(
+        Mark(
+            LEFT - 6,
+            BOTTOM - (BOTTOM - TOP) * number / GRID_LINES,
+            f"{top * number / GRID_LINES:,.4g}",
+            "end",
+        )
+        for number in range(GRID_LINES + 1)
+    )
+
+
+def _days(days: Sequence[date], room: float) -> tuple[Mark, ...]:
+    every = max(1, -(-len(days) // LABELS))
+    return tuple(
+        Mark(LEFT + room * (number + 0.5), HEIGHT - 14, f"{day.day} {day:%b}")
+        for number, day in enumerate(days)
+        if number % every == 0
+    )

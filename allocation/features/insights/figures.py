@@ -1,0 +1,308 @@
+"""Figures over time: GPU-hours, use, energy, waits, pauses and spend by day and by a noun.
+
+All are of UTC days, as the ledger's are. What runs now counts until now. Use and energy are those of
+the hours for which nodes have sent readings, and how many hours these are is a figure of its own.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from math import ceil
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Sum
+
+from allocation.models import ChargeSum
+from allocation.queries.bookings.money.held_use import IDLE_PERCENT, MILLIJOULES_PER_KWH
+from allocation.queries.bookings.money.statements import StatementOf, spend_of
+from billing.rules import Period
+
+# The nouns, as SQL of the statements below. A mixed booking waits and is paused as its first class.
+_OF_PLACE = {
+    "class": "g.gpu_class_id",
+    "tenant": "t.slug",
+    "project": "p.slug",
+    "person": "u.username",
+    "tier": "b.tier_id",
+}
+_OF_BOOKING = _OF_PLACE | {"class": "b.planned_class"}
+_SPEND_BY = {"class": "gpu_class", "project": "project", "person": "person", "tier": "tier"}
+NOUNS = tuple(_OF_PLACE)
+STEPS = ("day", "week", "month", "all")
+# Below this part of the hours readings say nothing about all of them.
+ENOUGH = Decimal("0.5")
+# Below this part pages show no figure at all.
+LEAST_SHOWN = Decimal("0.05")
+_WHO = """
+JOIN allocation_booking b ON b.id = {booking}
+JOIN tenants_project p ON p.id = b.project_id
+JOIN tenants_user u ON u.id = b.owner_id
+JOIN tenants_tenant t ON t.id = b.tenant_id
+"""
+_WHOSE = """(%(tenant)s::uuid IS NULL OR b.tenant_id = %(tenant)s)
+  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))"""
+_RUNS = "a.state IN ('active', 'releasing', 'ended') AND a.period && w.span"
+# A slice has `size` of eight slots, a share so many thousandths of its GPU.
+_WHOLE = "coalesce(a.share / 1000.0, a.size / 8.0)"
+_HOURS = f"""
+SELECT {{name}}, {{bucket}},
+  sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_WHOLE})
+FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
+JOIN allocation_allocation a ON {_RUNS} AND NOT a.abandoned
+JOIN allocation_gpu g ON g.id = a.gpu_id
+{_WHO.format(booking="a.booking_id")}
+CROSS JOIN LATERAL generate_series(
+  date_trunc('{{step}}', greatest(lower(a.period), %(starts)s) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
+  least(coalesce(upper(a.period), %(ends)s), %(ends)s), '1 {{step}}'::interval) AS s(at)
+CROSS JOIN LATERAL (SELECT a.period * w.span * tstzrange(s.at, s.at + '1 {{step}}'::interval) AS span) d
+WHERE NOT isempty(d.span) AND {_WHOSE}
+GROUP BY 1, 2
+"""  # noqa: S608 (our own text)
+_USE = f"""
+SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {_WHOLE}),
+  coalesce(sum(r.seconds * {_WHOLE}) FILTER (WHERE r.processes_max = 0 OR r.busy_avg < %(idle)s), 0),
+  coalesce(sum(r.measured * {_WHOLE}), 0),
+  coalesce(sum(r.measured * r.busy_avg::numeric * {_WHOLE}), 0),
+  coalesce(sum(r.energy_mj), 0),
+  coalesce(sum(r.seconds * {_WHOLE}) FILTER (WHERE r.energy_mj IS NOT NULL), 0)
+FROM allocation_gpuuse r
+JOIN allocation_allocation a ON a.id = r.allocation_id
+JOIN allocation_gpu g ON g.id = a.gpu_id
+{_WHO.format(booking="a.booking_id")}
+WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {_WHOSE}
+GROUP BY 1, 2
+"""  # noqa: S608
+# A first start is that of the first run; the wait counts from the earliest start that was requested.
+_WAITS = f"""
+SELECT {{name}}, (f.at AT TIME ZONE 'UTC')::date,
+  greatest(0, extract(epoch FROM f.at - greatest(b.submitted, b.not_before)))::float8
+FROM (
+  SELECT a.booking_id, min(lower(a.period)) AS at
+  FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
+  JOIN allocation_allocation a ON {_RUNS}
+  GROUP BY 1) f
+{_WHO.format(booking="f.booking_id")}
+WHERE f.at >= %(starts)s AND {_WHOSE} AND NOT EXISTS (
+  SELECT FROM allocation_allocation e
+  WHERE e.booking_id = b.id AND e.state IN ('releasing', 'ended') AND lower(e.period) < f.at)
+"""  # noqa: S608
+_PAUSES = f"""
+SELECT {{name}}, (x.emptied_at AT TIME ZONE 'UTC')::date, count(*), sum(x.lost_seconds)
+FROM allocation_pause x
+{_WHO.format(booking="x.booking_id")}
+WHERE x.emptied_at >= %(starts)s AND x.emptied_at < %(ends)s AND {_WHOSE}
+GROUP BY 1, 2
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Whose figures: an organisation's, of all projects or of these; without a tenant the site's."""
+
+    tenant_id: UUID | None = None
+    of: StatementOf | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The parameters of the statements."""
+        return {"tenant": self.tenant_id, "projects": self.of.projects if self.of else None}
+
+
+@dataclass(slots=True)
+class Figures:
+    """The figures of one noun in one time. Hours are of whole GPUs; a slice counts by its size."""
+
+    gpu_hours: Decimal = Decimal(0)
+    measured_gpu_hours: Decimal = Decimal(0)
+    unused_gpu_hours: Decimal = Decimal(0)
+    rated: Decimal = Decimal(0)
+    busy: Decimal = Decimal(0)
+    kwh: Decimal = Decimal(0)
+    energy_gpu_hours: Decimal = Decimal(0)
+    waits: list[float] = field(default_factory=list)
+    pauses: int = 0
+    lost_hours: Decimal = Decimal(0)
+    spend: Decimal | None = None
+
+    @property
+    def utilisation(self) -> Decimal | None:
+        """Percent busy, of the hours with a utilisation; None: not measured."""
+        return (self.busy / self.rated).quantize(Decimal("0.1")) if self.rated else None
+
+    @property
+    def coverage(self) -> Decimal | None:
+        """Percent of the hours with readings; None: no hours."""
+        if not self.gpu_hours:
+            return None
+        return (100 * min(self.measured_gpu_hours / self.gpu_hours, Decimal(1))).quantize(Decimal("0.1"))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether so much was measured that pages show what it says of all hours."""
+        return self.measured_gpu_hours >= LEAST_SHOWN * self.gpu_hours > 0
+
+    @property
+    def began(self) -> int:
+        """Bookings that ran for the first time."""
+        return len(self.waits)
+
+    @property
+    def wait_p50_seconds(self) -> int | None:
+        """The median wait of those that began; None: none did."""
+        return _rank(self.waits, 0.5)
+
+    @property
+    def wait_p95_seconds(self) -> int | None:
+        """Nineteen in twenty waited no longer; None: none began."""
+        return _rank(self.waits, 0.95)
+
+    @property
+    def spend_per_busy_gpu_hour(self) -> Decimal | None:
+        """Spend for each hour of a GPU that was fully busy; None where less than half was measured."""
+        if not self.spend or not self.busy or self.rated < ENOUGH * self.gpu_hours:
+            return None
+        return (self.spend / (self.gpu_hours * self.busy / self.rated / 100)).quantize(Decimal("0.01"))
+
+    def add(self, other: "Figures") -> None:
+        """Adds the figures of another noun or time."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.waits += other.waits
+        if other.spend is not None:
+            self.spend = (self.spend or Decimal(0)) + other.spend
+
+
+_SUMS = (
+    "gpu_hours",
+    "measured_gpu_hours",
+    "unused_gpu_hours",
+    "rated",
+    "busy",
+    "kwh",
+    "energy_gpu_hours",
+    "pauses",
+    "lost_hours",
+)
+Table = dict[tuple[date, str], Figures]
+
+
+def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) -> Table:
+    """The figures by the first day of each step, within the days, and by the name of each noun."""
+    found: Table = defaultdict(Figures)
+
+    def at(day: date, name: str) -> Figures:
+        return found[_begins(days, day, step), name or ""]
+
+    facts = whose.facts | _window(days, now) | {"idle": IDLE_PERCENT}
+    place, booking = _OF_PLACE[by], _OF_BOOKING[by]
+    hours = _HOURS.format(name=place, step="day", bucket="(s.at AT TIME ZONE 'UTC')::date")
+    for name, day, seconds in _rows(hours, facts):
+        at(day, name).gpu_hours += seconds / 3600
+    for name, day, seconds, unused, rated, busy, millijoules, with_energy in _rows(
+        _USE.format(name=place), facts
+    ):
+        row = at(day, name)
+        row.measured_gpu_hours += seconds / 3600
+        row.unused_gpu_hours += unused / 3600
+        row.rated += rated / 3600
+        row.busy += busy / 3600
+        row.kwh += Decimal(millijoules) / MILLIJOULES_PER_KWH
+        row.energy_gpu_hours += with_energy / 3600
+    for name, day, seconds in _rows(_WAITS.format(name=booking), facts):
+        at(day, name).waits.append(seconds)
+    for name, day, count, lost in _rows(_PAUSES.format(name=booking), facts):
+        row = at(day, name)
+        row.pauses += count
+        row.lost_hours += Decimal(lost) / 3600
+    for day, name, amount in _spend(whose, days, by, step):
+        row = at(day, name)
+        row.spend = (row.spend or Decimal(0)) + amount
+    return dict(found)
+
+
+def busy_by_hour(whose: Whose, days: Period, now: datetime) -> list[list[float | None]]:
+    """GPUs that bookings had on average, by weekday (Monday first) and hour of UTC; None: not yet."""
+    facts = whose.facts | _window(days, now)
+    hours = _HOURS.format(name="1", step="hour", bucket="s.at")
+    seconds = {at: float(found) for _, at, found in _rows(hours, facts)}
+    sums: list[list[list[float]]] = [[[] for _ in range(24)] for _ in range(7)]
+    at = facts["starts"]
+    while at < facts["ends"]:
+        length = min(3600.0, (facts["ends"] - at).total_seconds())
+        sums[at.weekday()][at.hour].append(seconds.get(at, 0.0) / length)
+        at += timedelta(hours=1)
+    return [[sum(each) / len(each) if each else None for each in row] for row in sums]
+
+
+def waits_by_tier(whose: Whose, days: Period, now: datetime) -> list[tuple[str, Figures]]:
+    """The waits of those that began, by tier; the most first."""
+    found: dict[str, Figures] = defaultdict(Figures)
+    for tier, _, seconds in _rows(_WAITS.format(name="b.tier_id"), whose.facts | _window(days, now)):
+        found[tier].waits.append(seconds)
+    return sorted(found.items(), key=lambda each: (-each[1].began, each[0]))
+
+
+def sum_of(rows: Iterable[Figures]) -> Figures:
+    """The figures of all together."""
+    total = Figures()
+    for each in rows:
+        total.add(each)
+    return total
+
+
+def steps_of(days: Period, step: str) -> list[date]:
+    """The first day of each step within the days."""
+    every = (days.starts + timedelta(days=number) for number in range((days.ends - days.starts).days))
+    return list(dict.fromkeys(_begins(days, day, step) for day in every))
+
+
+def _spend(whose: Whose, days: Period, by: str, step: str) -> Iterator[tuple[date, str, Decimal]]:
+    """What was charged, with corrections. Of the site only by organisation: each has its currency."""
+    if whose.tenant_id is None:
+        if by == "tenant":
+            sums = ChargeSum.objects.filter(day__gte=days.starts, day__lt=days.ends)
+            rows = sums.values_list("day", "tenant__slug").annotate(Sum("exact")).order_by()
+            yield from rows
+        return
+    if by not in _SPEND_BY:
+        return
+    begins = steps_of(days, step)
+    for starts, ends in zip(begins, [*begins[1:], days.ends], strict=True):
+        of = StatementOf(
+            whose.tenant_id,
+            Period(starts, ends),
+            whose.of.project if whose.of else None,
+            whose.of.lab if whose.of else None,
+        )
+        for name, totals in spend_of(of, _SPEND_BY[by]).items():
+            yield starts, name, totals.exact
+
+
+def _begins(days: Period, day: date, step: str) -> date:
+    first = {
+        "day": day,
+        "week": day - timedelta(days=day.weekday()),
+        "month": day.replace(day=1),
+        "all": days.starts,
+    }[step]
+    return max(days.starts, first)
+
+
+def _window(days: Period, now: datetime) -> dict[str, datetime]:
+    starts = days.first_second
+    return {"starts": starts, "ends": max(starts, min(days.last_second, now.astimezone(UTC)))}
+
+
+def _rows(statement: str, facts: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, facts)
+        return list(cursor.fetchall())
+
+
+def _rank(values: list[float], part: float) -> int | None:
+    """The smallest value that so large a part of them does not exceed."""
+    return round(sorted(values)[max(0, ceil(part * len(values)) - 1)]) if values else None

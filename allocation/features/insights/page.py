@@ -1,0 +1,298 @@
+"""The pages of insights: of an organisation with its projects and labs, and of the site."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from allocation.features.insights.charts import bars_of, heat_of
+from allocation.features.insights.figures import (
+    Figures,
+    Whose,
+    busy_by_hour,
+    steps_of,
+    sum_of,
+    waits_by_tier,
+)
+from allocation.features.insights.services import (
+    OWN_NOUNS,
+    SITE_NOUNS,
+    Question,
+    currency_of,
+    own_figures,
+    owners_of,
+    question_read,
+    rows_of,
+    sums_by_name,
+)
+from allocation.queries.fleet.catalogue import names_of_use
+from allocation.web.parts.times import length_words
+from billing.focus import csv_row
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.models import Membership, Project, Tenant, User
+from tenants.platform.costly import costly
+from tenants.web.frame import operator_page, tenant_page
+
+RANGES = {"1": "A week", "4": "4 weeks", "12": "12 weeks"}
+NOUN_WORDS = {
+    "class": "Class",
+    "project": "Project",
+    "person": "Person",
+    "tier": "Tier",
+    "tenant": "Organisation",
+}
+COLUMNS = (
+    "starts",
+    "name",
+    "gpu_hours",
+    "measured_gpu_hours",
+    "unused_gpu_hours",
+    "utilisation",
+    "kwh",
+    "energy_gpu_hours",
+    "began",
+    "wait_p50_seconds",
+    "wait_p95_seconds",
+    "pauses",
+    "lost_hours",
+    "spend",
+    "spend_per_busy_gpu_hour",
+)
+Row = tuple[date, str, Figures]
+USE_KEYS = (("in use", "p-use"), ("unused", "p-unused"), ("not measured", "p-unknown"))
+NOUN_SHADES = ("p-1", "p-2", "p-3", "p-4", "p-5")
+OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class NounRow:
+    """A row of the table: a noun with its figures in words."""
+
+    label: str
+    found: Figures
+    percent: Decimal
+    waits: str
+    spend: str
+
+
+@costly("statement")
+@require_safe
+@tenant_page
+def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows the figures of a project, a lab or the organisation (`?weeks=4&project=&by=class`)."""
+    now = timezone.now()
+    question = _read(request, OWN_NOUNS, now)
+    whose = own_figures(actor, request.GET.get("project", ""), question)
+    tenant = Tenant.objects.get(id=actor.tenant_id)
+    owner = whose.of.owner if whose.of else ""
+    context = _context(request, whose, question, now, currency=currency_of(actor.tenant_id), owner=owner)
+    context |= {
+        "whose": (whose.of.name if whose.of else "") or tenant.name,
+        "owners": owners_of(actor),
+        "owner": owner,
+        "is_site": False,
+    }
+    return render(request, "insights/page.html", context)
+
+
+@costly("statement")
+@require_safe
+@operator_page
+def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
+    """Shows the figures of all organisations together."""
+    now = timezone.now()
+    question = _read(request, SITE_NOUNS, now)
+    context = _context(request, Whose(), question, now, currency="", owner="")
+    return render(request, "insights/page.html", context | {"whose": "All organisations", "is_site": True})
+
+
+@costly("statement")
+@require_safe
+@tenant_page
+def insights_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Returns the rows of the page, by step and noun."""
+    now = timezone.now()
+    question = _read(request, OWN_NOUNS, now)
+    whose = own_figures(actor, request.GET.get("project", ""), question)
+    return _csv(rows_of(whose, question, now))
+
+
+@costly("statement")
+@require_safe
+@operator_page
+def site_insights_csv(request: HttpRequest, operator: User) -> HttpResponse:
+    """Returns the rows of the site's page."""
+    now = timezone.now()
+    return _csv(rows_of(Whose(), _read(request, SITE_NOUNS, now), now))
+
+
+def _read(request: HttpRequest, nouns: tuple[str, ...], now: datetime) -> Question:
+    weeks = request.GET.get("weeks", "")
+    weeks = weeks if weeks in RANGES else "4"
+    by = request.GET.get("by", "")
+    ends = now.astimezone(UTC).date() + timedelta(days=1)
+    step = "week" if weeks == "12" else "day"
+    starts = ends - timedelta(weeks=int(weeks))
+    return question_read(starts, ends, by if by in nouns else "class", step, nouns, now)
+
+
+def _context(
+    request: HttpRequest, whose: Whose, question: Question, now: datetime, *, currency: str, owner: str
+) -> dict[str, Any]:
+    rows = rows_of(whose, question, now)
+    total = sum_of(found for _, _, found in rows)
+    before = sum_of(found for _, _, found in rows_of(whose, question.before, now))
+    nouns, names = sums_by_name(rows), _labels(question.by)
+    weeks = str((question.days.ends - question.days.starts).days // 7)
+    days = steps_of(question.days, question.step)
+    return {
+        "question": question,
+        "last_day": question.days.ends - timedelta(days=1),
+        "total": total,
+        "tiles": _tiles(total, before, currency),
+        "use": _use_bars(rows, days),
+        "by_noun": _noun_bars(rows, days, nouns, names),
+        "noun": NOUN_WORDS[question.by].lower(),
+        "heat": heat_of(busy_by_hour(whose, question.days, now)),
+        "hours": range(24),
+        "waits": _waits(whose, question, now),
+        "nouns": [_noun_row(names.get(name, name), found, total, currency) for name, found in nouns],
+        "days": [(day, sum_of(found for at, _, found in rows if at == day)) for day in reversed(days)],
+        "ranges": [(label, _here(key, question.by, owner), key == weeks) for key, label in RANGES.items()],
+        "bys": [
+            (NOUN_WORDS[noun], _here(weeks, noun, owner), noun == question.by)
+            for noun in (SITE_NOUNS if whose.tenant_id is None else OWN_NOUNS)
+        ],
+        "weeks": weeks,
+        "csv": f"{request.path}.csv{_here(weeks, question.by, owner)}",
+    }
+
+
+def _here(weeks: str, by: str, owner: str) -> str:
+    return "?" + urlencode({"weeks": weeks, "by": by} | ({"project": owner} if owner else {}))
+
+
+def _tiles(total: Figures, before: Figures, currency: str) -> list[tuple[str, str, str]]:
+    """The figures of the whole time, each with a note."""
+    busy = unused = energy = "–"
+    measured = unused_note = energy_note = "too little measured"
+    if total.is_enough:
+        measured = f"{total.coverage:.0f} % of the hours measured"
+        busy = "–" if total.utilisation is None else f"{total.utilisation:.0f} %"
+        unused = f"{total.unused_gpu_hours:,.1f} h"
+        unused_note = f"{100 * total.unused_gpu_hours / total.measured_gpu_hours:.0f} % of the measured hours"
+    if total.energy_gpu_hours:
+        energy, energy_note = f"{total.kwh:,.1f} kWh", f"of {total.energy_gpu_hours:,.1f} GPU-hours"
+    within = f"19 of 20 within {_length(total.wait_p95_seconds)}" if total.began else "nothing began"
+    last = ("Pauses", str(total.pauses), f"{total.lost_hours:,.1f} h of work repeated")
+    if currency:
+        per_hour = total.spend_per_busy_gpu_hour
+        note = "too little measured for a price of busy hours"
+        if per_hour is not None:
+            note = f"{money_text(per_hour, currency)} for a fully busy GPU-hour"
+        last = ("Spend", money_text(total.spend or Decimal(0), currency), note)
+    return [
+        ("GPU-hours", f"{total.gpu_hours:,.1f}", _change(total.gpu_hours, before.gpu_hours)),
+        ("Busy", busy, measured),
+        ("Reserved but unused", unused, unused_note),
+        ("Energy", energy, energy_note),
+        ("Median wait", _length(total.wait_p50_seconds), within),
+        last,
+    ]
+
+
+def _change(now: Decimal, before: Decimal) -> str:
+    if not before:
+        return "nothing in the time before"
+    change = round(100 * (now / before - 1))
+    return f"{change:+d} % against {before:,.1f} in the time before"
+
+
+def _waits(whose: Whose, question: Question, now: datetime) -> list[tuple[str, int, str, str]]:
+    """Tiers, with how many began, their median wait, and what 19 of 20 waited at most."""
+    names = names_of_use()["tier"]
+    return [
+        (names.get(tier, tier), each.began, _length(each.wait_p50_seconds), _length(each.wait_p95_seconds))
+        for tier, each in waits_by_tier(whose, question.days, now)
+    ]
+
+
+def _use_bars(rows: Iterable[Row], days: list[date]) -> object:
+    parts = {day: [Decimal(0)] * 3 for day in days}
+    for day, _, found in rows:
+        measured = min(found.measured_gpu_hours, found.gpu_hours)
+        unused = min(found.unused_gpu_hours, measured)
+        for number, hours in enumerate((measured - unused, unused, found.gpu_hours - measured)):
+            parts[day][number] += hours
+    return bars_of(USE_KEYS, [*parts.items()], "GPU-hours")
+
+
+def _noun_bars(
+    rows: Iterable[Row], days: list[date], nouns: list[tuple[str, Figures]], names: dict[str, str]
+) -> object:
+    """The GPU-hours of the largest nouns, and of all others together."""
+    shown = [name for name, found in nouns[: len(NOUN_SHADES)] if found.gpu_hours]
+    keys = [(names.get(name, name), css) for name, css in zip(shown, NOUN_SHADES, strict=False)]
+    parts = {day: [Decimal(0)] * (len(shown) + 1) for day in days}
+    for day, name, found in rows:
+        parts[day][shown.index(name) if name in shown else -1] += found.gpu_hours
+    if any(values[-1] for values in parts.values()):
+        keys.append((OTHERS, "p-unknown"))
+        return bars_of(keys, [*parts.items()], "GPU-hours")
+    return bars_of(keys, [(day, values[:-1]) for day, values in parts.items()], "GPU-hours")
+
+
+def _noun_row(label: str, found: Figures, total: Figures, currency: str) -> NounRow:
+    percent = 100 * found.gpu_hours / total.gpu_hours if total.gpu_hours else Decimal(0)
+    waits = f"{_length(found.wait_p50_seconds)} / {_length(found.wait_p95_seconds)}" if found.began else "–"
+    spend = "–"
+    if found.spend is not None:
+        spend = money_text(found.spend, currency) if currency else f"{found.spend:,.2f}"
+    return NounRow(label or "none", found, percent, waits, spend)
+
+
+def _labels(by: str) -> dict[str, str]:
+    """The names of the nouns as people know them."""
+    match by:
+        case "class" | "tier":
+            return names_of_use()[by]
+        case "project":
+            return dict(Project.objects.values_list("slug", "name"))
+        case "person":
+            people = User.objects.filter(id__in=Membership.objects.values("user"))
+            return {each.username: each.display_name for each in people}
+        case _:
+            return dict(Tenant.objects.values_list("slug", "name"))
+
+
+def _length(seconds: int | None) -> str:
+    if seconds is None:
+        return "–"
+    return length_words(seconds) if seconds else "none"
+
+
+def _csv(rows: Iterable[Row]) -> HttpResponse:
+    lines = [csv_row(COLUMNS)]
+    for starts, name, found in rows:
+        values = [getattr(found, each) for each in COLUMNS[2:]]
+        lines.append(csv_row([str(starts), name, *("" if each is None else str(each) for each in values)]))
+    response = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="insights.csv"'
+    return response
+
+
+urlpatterns = [
+    path("t/<slug:tenant>/insights", insights, name="insights"),
+    path("t/<slug:tenant>/insights.csv", insights_csv, name="insights-csv"),
+    path("ops/insights", site_insights, name="ops-insights"),
+    path("ops/insights.csv", site_insights_csv, name="ops-insights-csv"),
+]

@@ -1,0 +1,124 @@
+"""REST of insights."""
+
+from datetime import date
+from typing import Any
+
+from rest_framework import serializers
+
+from allocation.features.insights.figures import STEPS, Figures, Whose
+from allocation.features.insights.services import (
+    OWN_NOUNS,
+    SITE_NOUNS,
+    Question,
+    own_figures,
+    question_read,
+    rows_of,
+)
+from tenants.api.base import ApiView
+from tenants.api.endpoints import Endpoints
+from tenants.models import Scope
+from tenants.platform.rest.fields import Day, Money, Strict, Text
+from tenants.platform.wall import operator_tx
+
+rest = Endpoints(Scope.ADMIN, in_project=True)
+
+
+def _query(nouns: tuple[str, ...], **more: serializers.Field[Any, Any, Any, Any]) -> type[Strict]:
+    """The parameters; `from` is a word of Python."""
+    return type(
+        "KpiQuery",
+        (Strict,),
+        {
+            "__doc__": "UTC days [from, to), without them the last four weeks until now.",
+            "from": Day(required=False),
+            "to": Day(required=False, help_text="The first day after them."),
+            "by": serializers.ChoiceField(nouns, required=False, default="class"),
+            "step": serializers.ChoiceField(STEPS, required=False, default="day"),
+            **more,
+        },
+    )
+
+
+def _decimal(text: str, *, null: bool = False) -> serializers.DecimalField:
+    return serializers.DecimalField(
+        max_digits=20, decimal_places=3, help_text=text, allow_null=null, coerce_to_string=True
+    )
+
+
+class KpiOut(serializers.Serializer[Any]):
+    """What a class, a project or somebody had in a step. Hours are of whole GPUs."""
+
+    starts = serializers.DateField(help_text="The first day of the step within the days.")
+    name = serializers.CharField(help_text="Empty for charges without one.")
+    gpu_hours = _decimal("That bookings had, by the portal's record. A slice counts by its size.")
+    measured_gpu_hours = _decimal("Of them with readings of nodes: unused hours are of these.")
+    unused_gpu_hours = _decimal("Without a process, or less than 5 % busy.")
+    utilisation = _decimal("Percent busy of the time with a utilisation. Null: not measured.", null=True)
+    kwh = _decimal("Measured by the GPUs.")
+    energy_gpu_hours = _decimal("Hours for which it was measured.")
+    began = serializers.IntegerField(help_text="Bookings that ran for the first time.")
+    wait_p50_seconds = serializers.IntegerField(
+        allow_null=True, help_text="From the earliest start that was requested. Null: none began."
+    )
+    wait_p95_seconds = serializers.IntegerField(allow_null=True)
+    pauses = serializers.IntegerField()
+    lost_hours = _decimal("Of bookings' runs since their last save, by pauses.")
+    spend = Money(
+        max_digits=20,
+        min_value=None,
+        allow_null=True,
+        help_text="What was charged, with corrections. Null: nothing, or of several currencies.",
+    )
+    spend_per_busy_gpu_hour = Money(
+        max_digits=20,
+        allow_null=True,
+        help_text="For each hour of a GPU that was fully busy. Null where less than half was measured.",
+    )
+
+
+def _shown(row: tuple[date, str, Figures]) -> dict[str, Any]:
+    starts, name, found = row
+    names = [each for each in KpiOut().get_fields() if each not in ("starts", "name")]
+    return {"starts": starts, "name": name} | {each: getattr(found, each) for each in names}
+
+
+def _question(call: ApiView, nouns: tuple[str, ...]) -> Question:
+    query = call.query
+    return question_read(query.get("from"), query.get("to"), query["by"], query["step"], nouns, call.now)
+
+
+@rest.rows(
+    "kpis",
+    "GPU-hours, use, energy, waits, pauses and spend over time",
+    KpiOut,
+    query=_query(
+        OWN_NOUNS,
+        project=Text(max_length=40, required=False, default="", help_text="A project, or `lab:` and a lab."),
+    ),
+    kind="statement",
+)
+def list_kpis(call: ApiView) -> list[dict[str, Any]]:
+    """Lists the figures of a project, or of the whole organisation (tenant admins). Current runs count
+    until now."""
+    with call.tx():
+        question = _question(call, OWN_NOUNS)
+        whose = own_figures(call.actor, call.query["project"], question)
+        return [_shown(row) for row in rows_of(whose, question, call.now)]
+
+
+@rest.rows(
+    "platform-kpis",
+    "The same of the whole site (operators)",
+    KpiOut,
+    query=_query(SITE_NOUNS),
+    kind="statement",
+)
+def list_platform_kpis(call: ApiView) -> list[dict[str, Any]]:
+    """Lists the figures of all organisations together. Spend is by organisation only."""
+    call.require_operator()
+    with operator_tx():
+        question = _question(call, SITE_NOUNS)
+        return [_shown(row) for row in rows_of(Whose(), question, call.now)]
+
+
+urlpatterns = rest.urls

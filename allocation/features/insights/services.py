@@ -1,0 +1,101 @@
+"""Which days, steps and nouns are asked for, and whose figures they are."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+
+from allocation.features.insights.figures import STEPS, Figures, Table, Whose, figures_of, steps_of, sum_of
+from allocation.queries.bookings.money.statement_files import statement_read
+from allocation.queries.bookings.money.statements import LAB, StatementOf
+from allocation.words.refusals import refusal_text
+from billing.models import Account
+from billing.rules import Period
+from tenants.access import Actor
+from tenants.lab_queries import labs_led, labs_of, projects_seen
+from tenants.models import Lab
+from tenants.platform.errors import invalid
+
+OWN_NOUNS = ("class", "project", "person", "tier")
+SITE_NOUNS = ("class", "tenant", "tier")
+USUAL, MOST_DAYS, MOST_STEPS = timedelta(days=28), timedelta(days=366), 100
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """UTC days, in steps, by a noun."""
+
+    days: Period
+    by: str
+    step: str
+
+    @property
+    def before(self) -> "Question":
+        """As many days that end where these begin."""
+        length = self.days.ends - self.days.starts
+        return replace(self, days=Period(self.days.starts - length, self.days.starts))
+
+
+def question_read(
+    starts: date | None, ends: date | None, by: str, step: str, nouns: tuple[str, ...], now: datetime
+) -> Question:
+    """Reads a question; without days it is about the last four weeks until now.
+
+    Raises:
+        Refused: `bad_period` or `unknown_choice`.
+    """
+    if by not in nouns:
+        raise invalid("unknown_choice", refusal_text("kpi_noun", nouns=", ".join(nouns)), "by")
+    if step not in STEPS:
+        raise invalid("unknown_choice", refusal_text("kpi_noun", nouns=", ".join(STEPS)), "step")
+    if ends is None:
+        ends = now.astimezone(UTC).date() + timedelta(days=1)
+    if starts is None:
+        starts = ends - USUAL
+    days = Period(starts, ends)
+    if not timedelta(0) < ends - starts <= MOST_DAYS or len(steps_of(days, step)) > MOST_STEPS:
+        raise invalid("bad_period", refusal_text("kpi_period"), "from")
+    return Question(days, by, step)
+
+
+def own_figures(actor: Actor, owner: str, question: Question) -> Whose:
+    """Whose figures a member gets: of a project, of a lab as `lab:physics` (its heads and tenant
+    admins), or of all (tenant admins; for others their first project).
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    lab = Lab.objects.filter(id__in=labs_led(actor), slug=owner.removeprefix(LAB)).first()
+    if owner.startswith(LAB) and lab is not None:
+        return Whose(actor.tenant_id, StatementOf(actor.tenant_id, question.days, lab=lab))
+    return Whose(actor.tenant_id, statement_read(actor, question.days, owner))
+
+
+def owners_of(actor: Actor) -> list[tuple[str, str]]:
+    """Whose figures the person may choose, with their names."""
+    led = labs_led(actor)
+    labs = labs_of(actor.tenant_id) if actor.is_tenant_admin else labs_of(actor.tenant_id).filter(id__in=led)
+    projects = projects_seen(actor, ())
+    return [
+        *([("", "The whole organisation")] if actor.is_tenant_admin else []),
+        *((f"{LAB}{each.slug}", f"{each.name} (lab)") for each in labs),
+        *((each.slug, each.name) for each in projects),
+    ]
+
+
+def currency_of(tenant_id: UUID) -> str:
+    """The currency of the organisation's budgets."""
+    return Account.objects.filter(tenant=tenant_id).values_list("currency", flat=True).first() or "EUR"
+
+
+def rows_of(whose: Whose, question: Question, now: datetime) -> list[tuple[date, str, Figures]]:
+    """The figures by step and noun: in order of time, the most GPU-hours first."""
+    table: Table = figures_of(whose, question.days, question.by, question.step, now)
+    rows = [(begins, name, found) for (begins, name), found in table.items()]
+    return sorted(rows, key=lambda row: (row[0], -row[2].gpu_hours, row[1]))
+
+
+def sums_by_name(rows: list[tuple[date, str, Figures]]) -> list[tuple[str, Figures]]:
+    """The figures of the whole time by noun, the most GPU-hours first."""
+    names = {name for _, name, _ in rows}
+    sums = [(name, sum_of(found for _, other, found in rows if other == name)) for name in names]
+    return sorted(sums, key=lambda each: (-each[1].gpu_hours, each[0]))

@@ -1,0 +1,336 @@
+"""Figures over time: each is what the raw rows say, and nobody sees those of others."""
+
+import csv
+import io
+import json
+import re
+from collections import defaultdict
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from random import Random
+from uuid import UUID
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from allocation.features.insights.charts import bars_of, heat_of
+from allocation.features.insights.figures import Figures, Whose, busy_by_hour, figures_of
+from allocation.models import Allocation, Booking, ChargeSum, Gpu, GpuUse, Pause
+from allocation.rules.states import State
+from billing.rules import BudgetOwner, BudgetTerms, Period, midnight, month_of
+from billing.services import budget_put, hold_place, hold_settle
+from tenants.models import Lab, LabLead, Project
+from tests.api.builders import Site, said
+from tests.builders_allocation import a_booking, an_allocation
+from tests.builders_pauses import a_pause
+from tests.roles import as_owner, as_system
+from tests.web.flat import flat
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+STEP = timedelta(minutes=5)
+RAN = ("active", "releasing", "ended")
+
+
+def lived(site: Site, seed: int, now: datetime) -> None:
+    """Twelve days of runs on whole GPUs and slices with readings and charges, from a seed."""
+    draw = Random(seed)  # noqa: S311 (not a secret)
+    month = month_of(now.date())
+    with as_system():
+        gpus = list(Gpu.objects.order_by("number"))
+        owner = BudgetOwner(site.tenant.id, site.hidden.id)
+        budget_put(actor_id=None, owner=owner, terms=BudgetTerms(month, Decimal(900)), now=now)
+    for number, gpu in enumerate(gpus * 2):
+        project = draw.choice((site.project, site.hidden))
+        person = site.people[draw.choice(("researcher", "lead"))].pk
+        is_second = number >= len(gpus)
+        starts = now - timedelta(days=6 if is_second else 12, minutes=draw.randrange(700))
+        ends = starts + timedelta(minutes=draw.randrange(20, 3000))
+        is_over = not is_second or draw.random() < 0.6
+        booking = a_booking(
+            project, person, state=State.ENDED if is_over else State.ACTIVE, starts=starts, now=starts
+        )
+        wait = timedelta(minutes=draw.choice((0, 3, 90)))
+        with as_owner():
+            Booking.objects.filter(id=booking.id).update(
+                submitted=starts - wait - HOUR, not_before=starts - wait, planned_class=gpu.gpu_class_id
+            )
+        profile, state = draw.choice((None, "1g.10gb", "3g.40gb")), "ended" if is_over else "active"
+        until = ends if is_over else now + HOUR
+        place = an_allocation(booking, gpu, profile=profile, starts=starts, ends=until, state=state)
+        with as_system():
+            _readings(draw, place, min(until, now))
+            if is_over:
+                _charge(draw, booking, ends)
+
+
+def _charge(draw: Random, booking: Booking, at: datetime) -> None:
+    amount = Decimal(draw.randrange(1, 9_000_000)) / 1_000_000
+    begins = midnight(month_of(timezone.now().date()).starts)
+    hold_place(
+        tenant_id=booking.tenant_id,
+        project_id=booking.project_id,
+        reference=booking.id,
+        amount=amount,
+        starts=begins,
+        ends=begins + HOUR,
+        now=at,
+    )
+    hold_settle(tenant_id=booking.tenant_id, reference=booking.id, amount=amount, now=at)
+
+
+def _readings(draw: Random, place: Allocation, until: datetime) -> None:
+    at = place.period.lower
+    while at < until and draw.random() < 0.97:
+        at += STEP * draw.randint(1, 30)
+        _reading(draw, place, at)
+
+
+def _reading(draw: Random, place: Allocation, at: datetime) -> None:
+    busy = draw.choice((None, 0.0, 3.0, 55.0, 91.5))
+    GpuUse.objects.create(
+        gpu_id=place.gpu_id,
+        tenant_id=place.tenant_id,
+        allocation_id=place.id,
+        slot=None if place.profile is None else place.start,
+        at=at,
+        seconds=300,
+        measured=0 if busy is None else draw.choice((150, 300)),
+        busy_avg=busy,
+        processes_max=draw.choice((None, 0, 1)),
+        energy_mj=draw.choice((None, 0, 9_000_000)),
+    )
+
+
+def whole(place: Allocation) -> Decimal:
+    return Decimal(place.share) / 1000 if place.share else Decimal(place.size) / 8
+
+
+Table = dict[tuple[date, str], Figures]
+
+
+def by_hand(days: Period, now: datetime) -> Table:
+    """The figures by project and day, from the rows one by one."""
+    found: Table = defaultdict(Figures)
+    places = list(Allocation.objects.filter(state__in=RAN).select_related("booking__project"))
+    for place in places:
+        _hours_by_hand(found, place, days, now)
+    _waits_by_hand(found, places, days, now)
+    _use_by_hand(found, {each.id: each for each in places}, days, now)
+    for charge in ChargeSum.objects.select_related("account__budget__project"):
+        project = charge.account.budget.project
+        if project is not None and days.starts <= charge.day < days.ends:
+            each = found[charge.day, project.slug]
+            each.spend = (each.spend or Decimal(0)) + charge.exact
+    return dict(found)
+
+
+def _hours_by_hand(found: Table, place: Allocation, days: Period, now: datetime) -> None:
+    at = days.starts
+    while at < days.ends:
+        since = max(midnight(at), place.period.lower)
+        until = min(midnight(at + timedelta(days=1)), place.period.upper, now)
+        if since < until:
+            hours = Decimal(str((until - since).total_seconds())) / 3600
+            found[at, place.booking.project.slug].gpu_hours += hours * whole(place)
+        at += timedelta(days=1)
+
+
+def _waits_by_hand(found: Table, places: list[Allocation], days: Period, now: datetime) -> None:
+    first: dict[UUID, Allocation] = {}
+    for place in sorted(places, key=lambda each: each.period.lower):
+        first.setdefault(place.booking_id, place)
+    for place in first.values():
+        day = place.period.lower.astimezone(UTC).date()
+        if days.starts <= day < days.ends and place.period.lower < now:
+            begun = max(place.booking.submitted, place.booking.not_before)
+            wait = max(0.0, (place.period.lower - begun).total_seconds())
+            found[day, place.booking.project.slug].waits.append(wait)
+
+
+def _use_by_hand(found: Table, places: dict[UUID, Allocation], days: Period, now: datetime) -> None:
+    for row in GpuUse.objects.filter(allocation_id__isnull=False, at__lt=now):
+        day = row.at.astimezone(UTC).date()
+        if row.allocation_id is None or not days.starts <= day < days.ends:
+            continue
+        place = places[row.allocation_id]
+        each, part = found[day, place.booking.project.slug], whole(place) / 3600
+        each.measured_gpu_hours += row.seconds * part
+        if row.processes_max == 0 or (row.busy_avg is not None and row.busy_avg < 5):
+            each.unused_gpu_hours += row.seconds * part
+        if row.busy_avg is not None:
+            each.rated += row.measured * part
+            each.busy += row.measured * part * Decimal(row.busy_avg)
+        if row.energy_mj is not None:
+            each.energy_gpu_hours += row.seconds * part
+            each.kwh += Decimal(row.energy_mj) / 3_600_000_000
+
+
+def shown_of(figures: Figures) -> tuple[object, ...]:
+    """All that is shown of them."""
+    sums = (
+        figures.gpu_hours,
+        figures.measured_gpu_hours,
+        figures.unused_gpu_hours,
+        figures.kwh,
+        figures.energy_gpu_hours,
+        figures.spend or Decimal(0),
+    )
+    numbers = tuple(round(each, 6) for each in sums)
+    return (
+        *numbers,
+        figures.utilisation,
+        tuple(sorted(round(each) for each in figures.waits)),
+        figures.spend_per_busy_gpu_hour,
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_figure_is_that_of_the_raw_rows(site: Site, seed: int) -> None:
+    now = timezone.now().replace(microsecond=0)
+    lived(site, seed, now)
+    days = Period(now.date() - timedelta(days=9), now.date() + timedelta(days=1))
+    with as_system():
+        found = figures_of(Whose(site.tenant.id), days, "project", "day", now)
+        expected = by_hand(days, now)
+    assert {key: shown_of(each) for key, each in found.items() if shown_of(each) != shown_of(Figures())} == {
+        key: shown_of(each) for key, each in expected.items()
+    }
+    assert sum(each.began for each in found.values()) > 3
+
+
+def test_steps_and_nouns_only_divide_the_same_sums(site: Site) -> None:
+    now = timezone.now().replace(microsecond=0)
+    lived(site, 7, now)
+    days = Period(now.date() - timedelta(days=20), now.date() + timedelta(days=1))
+
+    def sums(by: str, step: str) -> tuple[object, ...]:
+        total = Figures()
+        for each in figures_of(Whose(site.tenant.id), days, by, step, now).values():
+            total.add(each)
+        return shown_of(total)
+
+    with as_system():
+        one = sums("project", "day")
+        for by in ("class", "person", "tier"):
+            assert {sums(by, step) for step in ("week", "month", "all")} == {one}
+        heat = busy_by_hour(Whose(site.tenant.id), days, now)
+        by_hand_hours = sum(each.gpu_hours for each in by_hand(days, now).values())
+    hours = sum(value for row in heat for value in row if value is not None)
+    assert 0 < hours < float(by_hand_hours)
+
+
+def test_pauses_count_when_the_gpus_are_empty(site: Site) -> None:
+    now = timezone.now().replace(microsecond=0)
+    owner = site.people["researcher"].pk
+    booking = a_booking(site.project, owner, state=State.ACTIVE)
+    for_whom = a_booking(site.project, owner, state=State.QUEUED)
+    pause = a_pause(booking, for_whom, now=now - HOUR, ready=now - 3 * HOUR, ends=now + 3 * HOUR)
+    with as_system():
+        Pause.objects.filter(id=pause.id).update(
+            acknowledged_at=now - HOUR, emptied_at=now - timedelta(minutes=50), lost_seconds=5400
+        )
+    today = (now - timedelta(minutes=50)).date()
+    days = Period(today - timedelta(days=2), today + timedelta(days=1))
+    with as_system():
+        found = figures_of(Whose(site.tenant.id), days, "project", "day", now)
+    assert {key: (each.pauses, each.lost_hours) for key, each in found.items() if each.pauses} == {
+        (today, site.project.slug): (1, Decimal("1.5"))
+    }
+
+
+def test_rest_has_the_figures_and_only_of_what_the_caller_may_see(site: Site) -> None:
+    now = timezone.now().replace(microsecond=0)
+    lived(site, 3, now)
+    rows = said(site.admin.get("kpis?by=project&step=month"))["items"]
+    assert {row["name"] for row in rows} == {site.project.slug, site.hidden.slug}
+    own = said(site.researcher.get(f"kpis?project={site.project.slug}&by=person"))["items"]
+    assert {row["name"] for row in own} <= {each.username for each in site.people.values()}
+    assert site.researcher.get(f"kpis?project={site.hidden.slug}").status_code == 422
+    # Without a project, a researcher gets the first of their own and not the organisation.
+    mine = said(site.researcher.get("kpis?by=project&step=month"))["items"]
+    assert {row["name"] for row in mine} == {site.project.slug}
+    assert said(site.outsider.get("kpis?by=project"))["items"] == []
+    assert site.researcher.get("platform-kpis").status_code == 403
+    site_rows = said(site.operator.get("platform-kpis?by=tenant&step=month"))["items"]
+    spend = sum(Decimal(row["spend"]) for row in rows if row["spend"])
+    assert sum(Decimal(row["spend"]) for row in site_rows if row["spend"]) == spend
+    assert next(row["name"] for row in site_rows if row["spend"]) == site.tenant.slug
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("by=tenant", "by"),
+        ("step=hour", "step"),
+        ("from=2026-11-02&to=2026-11-02", "from"),
+        ("from=2026-01-01&to=2026-11-02", "from"),
+        ("from=2024-01-01&to=2026-11-02&step=month", "from"),
+        ("to=9999-12-31&from=9999-12-01", "from"),
+    ],
+)
+def test_what_can_not_be_read_is_refused_with_its_parameter(site: Site, query: str, param: str) -> None:
+    answer = site.admin.get(f"kpis?{query}")
+    assert (answer.status_code, json.loads(answer.content)["param"]) == (422, param)
+
+
+def test_heads_of_a_lab_see_their_lab_and_no_other(site: Site) -> None:
+    lived(site, 5, timezone.now().replace(microsecond=0))
+    with as_owner():
+        lab = Lab.objects.create(tenant=site.tenant, slug="physics", name="Physics")
+        Project.objects.filter(id=site.hidden.id).update(lab=lab)
+        LabLead.objects.create(tenant=site.tenant, lab=lab, user=site.people["researcher"])
+    rows = said(site.researcher.get("kpis?project=lab:physics&by=project&step=month"))["items"]
+    assert {row["name"] for row in rows} == {site.hidden.slug}
+    assert site.lead.get("kpis?project=lab:physics").status_code in (403, 422)
+    assert site.researcher.get("kpis?project=lab:chemistry").status_code in (403, 422)
+
+
+def test_the_page_the_csv_and_rest_say_the_same(site: Site) -> None:
+    lived(site, 11, timezone.now().replace(microsecond=0))
+    client = Client()
+    client.force_login(site.people["admin"])
+    page = client.get(f"/t/{site.tenant.slug}/insights?by=project")
+    rows = said(site.admin.get("kpis?by=project"))["items"]
+    hours = sum(Decimal(row["gpu_hours"]) for row in rows)
+    shown = re.search(r"<dt>GPU-hours</dt><dd class=\"v\">([\d.,]+)", page.content.decode())
+    assert shown is not None
+    # Runs of now have become longer between the two.
+    assert abs(Decimal(shown[1].replace(",", "")) - hours) < Decimal("0.2")
+    lines = list(
+        csv.DictReader(
+            io.StringIO(client.get(f"/t/{site.tenant.slug}/insights.csv?by=project").content.decode())
+        )
+    )
+    assert [(line["starts"], line["name"]) for line in lines] == [
+        (row["starts"], row["name"]) for row in rows
+    ]
+    operator = Client()
+    operator.force_login(site.people["operator"])
+    for address in ("/ops/insights", "/ops/insights?by=tenant&weeks=12", "/ops/insights.csv"):
+        assert operator.get(address).status_code == 200
+    assert client.get("/ops/insights").status_code == 404
+
+
+def test_an_organisation_without_runs_has_a_page_that_says_so(site: Site) -> None:
+    client = Client()
+    client.force_login(site.people["outsider"])
+    page = client.get(f"/t/{site.other_project.tenant.slug}/insights")
+    assert "Nothing ran in this time." in flat(page.content.decode())
+
+
+def test_bars_reach_the_top_at_a_round_number_and_say_their_parts() -> None:
+    keys = (("used", "a"), ("idle", "b"))
+    chart = bars_of(keys, [(date(2026, 11, 2), (Decimal(30), Decimal(7)))], "GPU-hours")
+    assert [mark.text for mark in chart.grid] == ["0", "10", "20", "30", "40"]
+    (bar,) = chart.bars
+    assert bar.text == "2 Nov: used 30.0, idle 7.0 GPU-hours"
+    assert [float(part.height) for part in bar.parts] == [129.0, 30.1]
+    assert bars_of(keys, [], "GPU-hours").bars == ()
+
+
+def test_an_hour_that_has_not_been_has_no_shade() -> None:
+    week = heat_of([[None, 0.0, 4.0], *[[None] * 3] * 6])
+    assert [cell.css for cell in week[0][1]] == ["", "q0", "q5"]
+    assert week[0][1][2].text == "Mon 02:00: 4.0 GPUs"
