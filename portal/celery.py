@@ -48,7 +48,7 @@ def _class_labels() -> Mapping[str, str]:
     return class_labels()
 
 
-app = Celery("portal", task_cls=NamingTask)
+app: "Celery[Task[Any, Any]]" = Celery("portal", task_cls=NamingTask)
 app.steps["consumer"].add(QueuePulse)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import count
+from itertools import count, product
 from uuid import UUID, uuid4
 
 from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
@@ -24,11 +24,11 @@ from allocation.models import (
 from allocation.rules.ask import AskDocument, Together
 from allocation.rules.states import State
 from allocation.services.bookings.requests import BookingRequest
-from billing.models import Budget, PriceBook
+from billing.models import Budget, Price, PriceBook
 from billing.rules import Period, month_after, month_of
 from billing.services import budget_set, hold_place, price_book_publish
 from tenants.access import Actor
-from tenants.models import Project, Tenant
+from tenants.models import GpuClass, Project, Tenant, Tier
 from tests.builders import (
     UNITS_PER_GPU,
     a_gpu_class,
@@ -39,7 +39,7 @@ from tests.builders import (
     a_tier,
     an_actor,
 )
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -353,3 +353,18 @@ def a_lab(slug: str = "", *, money: str = "1000", limit: int = 8, gpus: int = 1,
         a_quota(tenant, guaranteed=limit, limit=limit)
         actor = an_actor(a_member(project))
         return Lab(tenant, project, actor, a_budget(project, money, now=now))
+
+
+def all_priced() -> None:
+    """The newest price book has a price for every class in every tier, too."""
+    with as_owner():
+        book = PriceBook.objects.latest("valid_from")
+        known = set(Price.objects.filter(book=book).values_list("gpu_class_id", "tier_id"))
+        pairs = product(
+            GpuClass.objects.values_list("slug", flat=True), Tier.objects.values_list("slug", flat=True)
+        )
+        Price.objects.bulk_create(
+            Price(book=book, gpu_class_id=gpu_class, tier_id=tier, per_gpu_hour=PRICE)
+            for gpu_class, tier in pairs
+            if (gpu_class, tier) not in known
+        )

@@ -152,7 +152,7 @@ def recurrence_check(rule: Recurrence, param: str) -> Recurrence:
     if not rule.has_end:
         raise AskError("no_end", coded("rrule_no_end"), param)
     if rule.times is not None and rule.times > MAX_DATES:
-        raise _too_long(param)
+        raise _too_long(param, rule)
     if len(rule.text) > MAX_RULE_LENGTH:
         raise AskError("not_a_rule", coded("rrule_long"), param)
     return rule
@@ -174,7 +174,7 @@ def dates_of(rule: Recurrence, first: datetime, zone: ZoneInfo, param: str = "re
     local = here.replace(tzinfo=None, fold=0)
     walls = tuple(islice(_walls(rule, local), rule.times or MAX_DATES + 1))
     if len(walls) > MAX_DATES:
-        raise _too_long(param)
+        raise _too_long(param, rule)
     if not walls:
         raise AskError("no_dates", coded("rrule_no_dates"), param)
     starts = tuple(_at(wall, zone, here.fold) for wall in walls)
@@ -327,8 +327,10 @@ def _until(text: str, param: str) -> date | datetime:
     return found if "T" in text and found.year in _YEARS else found.date()
 
 
-def _too_long(param: str) -> AskError:
-    return AskError("series_too_long", coded("rrule_dates", max_dates=MAX_DATES), param)
+def _too_long(param: str, rule: Recurrence) -> AskError:
+    longest = replace(rule, times=MAX_DATES, until=None, until_at=None)
+    why = coded("rrule_dates", max_dates=MAX_DATES)
+    return AskError("series_too_long", why, param, {"times": MAX_DATES, "rrule": longest.text})
 
 
 _READERS = ("FREQ", "INTERVAL", "BYDAY", "BYMONTHDAY", "BYSETPOS", "COUNT", "UNTIL", "WKST")

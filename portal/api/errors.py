@@ -125,7 +125,8 @@ def _as_refused(error: Exception) -> Refused | None:
     if isinstance(error, Refused):
         return error
     if isinstance(error, AskError):
-        return Refused(error.code, coded_text(error.text), "invalid", param=error.param)
+        sentence, instead = coded_text(error.text), error.alternatives
+        return Refused(error.code, sentence, "invalid", param=error.param, alternatives=instead)
     if isinstance(error, exceptions.APIException | Http404 | PermissionDenied):
         return _from_framework(error)
     return _from_database(error)

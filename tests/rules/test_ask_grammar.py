@@ -427,3 +427,29 @@ def test_work_names_its_kind_and_classes_may_be_parted_by_a_bar() -> None:
     assert (found.unknown, found.problems) == ((), ())
     assert (found.classes, found.workload) == (("h100", "a100-80"), "training")
     assert found.document().workload == "training"
+
+
+@pytest.mark.parametrize(
+    ("text", "repaired"),
+    [
+        ("1 h100 100 days", "1 h100 90d"),
+        ("600 h100 1h", "512 h100 1h"),
+        ("0 h100 1h", "1 h100 1h"),
+        ("array of 20000: 1 h100 1h", "array of 10000 : 1 h100 1h"),
+        ("20001 runs of 1 h100 1h", "array of 10000: 1 h100 1h"),
+        ("array of 5: 1 h100 2h 2000 at once", "array of 5: 1 h100 2h 1000 at once"),
+        ("h100 every day 9-17 400 times", "h100 every day 9-17 366 times"),
+        ("h100 9-17 rrule:FREQ=DAILY;COUNT=400", "h100 9-17 rrule:FREQ=DAILY;COUNT=366"),
+    ],
+)
+def test_what_is_out_of_bounds_is_corrected_to_what_is_read(text: str, repaired: str) -> None:
+    (repair,) = read(text).problems[0].repairs
+    assert repair.text == repaired
+    assert read(repaired).problems == ()
+
+
+@pytest.mark.parametrize("text", ["1 h100 30s", "1 h100 30 seconds"])
+def test_a_length_of_seconds_names_lengths_that_are_read(text: str) -> None:
+    repairs = read(text).problems[0].repairs
+    assert repairs
+    assert not any(read(each.text).problems for each in repairs)

@@ -205,7 +205,8 @@ def repeat_of(given: dict[str, Any], now: datetime, zone: ZoneInfo) -> Repeat:
     try:
         rule = said or recurrence_read(given["repeat"]["rrule"])
     except AskError as error:
-        raise invalid(error.code, coded_text(error.text), error.param) from error
+        refused = invalid(error.code, coded_text(error.text), error.param)
+        raise replace(refused, alternatives=error.alternatives) from error
     # A window such as `22-6` has an end on each date; a length is the same on each.
     keeps_end = parsed.ends is not None if parsed else given["repeat"].get("keep_end", False)
     return Repeat(rule, given["partial"], keeps_end)
@@ -227,4 +228,5 @@ def _read_document(data: object) -> AskDocument:
             ask = AskDocument.from_json({**data, "deadline": None})
             return replace(ask, deadline=datetime.fromisoformat(data["deadline"].upper()).astimezone(UTC))
         path = "ask" if error.param == "ask" else f"ask.{error.param}"
-        raise invalid(error.code, coded_text(error.text), path) from error
+        refused = invalid(error.code, coded_text(error.text), path)
+        raise replace(refused, alternatives=error.alternatives) from error

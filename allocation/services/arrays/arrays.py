@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -197,10 +197,12 @@ def _covered(ranges: Sequence[Any]) -> int:
 def array_bounds_check(count: int | None, parallel: int | None) -> None:
     """Raises Refused `bad_array` or `bad_parallel`. None: nothing was said."""
     if count is not None and not 1 <= count <= MOST_ELEMENTS:
-        raise invalid("bad_array", refusal_text("bad_array", most=f"{MOST_ELEMENTS:,}"), "array")
+        found = invalid("bad_array", refusal_text("bad_array", most=f"{MOST_ELEMENTS:,}"), "array")
+        raise replace(found, alternatives=[{"array": max(1, min(count, MOST_ELEMENTS))}])
     if parallel is not None and not 1 <= parallel <= MOST_PARALLEL:
         sentence = refusal_text("bad_parallel", most=f"{MOST_PARALLEL:,}")
-        raise invalid("bad_parallel", sentence, "parallel")
+        found = invalid("bad_parallel", sentence, "parallel")
+        raise replace(found, alternatives=[{"parallel": max(1, min(parallel, MOST_PARALLEL))}])
 
 
 def _parallel_of(array: ArrayRequest) -> int:

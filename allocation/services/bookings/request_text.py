@@ -65,7 +65,7 @@ class QuoteReader:
             return parsed.document(first=first, many=many), parsed.tier
         except AskError as error:
             refused = invalid(error.code, coded_text(error.text), error.param)
-            alternatives = [{"request": each.text} for each in parsed.repairs]
+            alternatives = [{"request": each.text} for each in parsed.repairs] or error.alternatives
             raise replace(refused, alternatives=alternatives) from error
 
 

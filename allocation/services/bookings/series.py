@@ -1,8 +1,10 @@
 """Series: a request that repeats, with one booking per date, all or nothing or in part."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 from uuid import UUID, uuid4, uuid5
@@ -12,7 +14,7 @@ from django.db import transaction
 
 from allocation.errors import AskError
 from allocation.models import Series
-from allocation.rules.recurrence import Dates, Recurrence, dates_of, dates_overlap
+from allocation.rules.recurrence import MAX_DATES, Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
 from allocation.services.bookings.checks.admission import Asker, admission_at, admission_check
 from allocation.services.bookings.checks.offers import offer_price
@@ -78,7 +80,10 @@ def series_request(
     identifier = series_id or uuid4()
     if made := Series.objects.filter(tenant_id=actor.tenant_id, id=identifier).first():
         return made
-    dates, windows = series_dates(request, repeat)
+    try:
+        dates, windows = series_dates(request, repeat)
+    except Refused as refusal:
+        raise of_fewer_dates(refusal, actor, request, repeat, now) from refusal
     with transaction.atomic():
         project = access_project_to_book(actor, request.project, "project")
         asked = {"series": {"rrule": dates.rule.text, "dates": len(dates.starts)}}
@@ -91,7 +96,9 @@ def series_request(
         except Refused as refusal:
             raise of_all_dates(refusal, actor, request, repeat, now) from refusal
         if failed and (not series.is_partial or len(failed) == len(dates.starts)):
-            raise _refusal(actor, dates, failed)
+            found = _refusal(actor, dates, failed)
+            suits = partial(_suits_all, actor, request, repeat, now)
+            raise replace(found, alternatives=[each for each in found.alternatives if suits(each)])
         if failed:
             series.failed = [_failed_data(moment, failed[moment]) for moment in sorted(failed)]
             series.save(update_fields=["failed"])
@@ -201,32 +208,51 @@ def of_all_dates(
     now: datetime,
 ) -> Refused:
     """Returns the refusal of the first date with the alternatives that suit all dates."""
-    project = access_project_to_book(actor, request.project, "project")
-    asker = Asker(actor.user_id, is_many=True)
-
-    def suits(remedy: Mapping[str, Any]) -> bool:
-        other = replace(
-            request,
-            ask=request_of(remedy, request.ask),
-            tier=remedy.get("tier", request.tier),
-        )
-        again = replace(repeat, rule=rule_of(remedy, repeat.rule))
-        try:
-            _, windows = series_dates(other, again)
-            first = replace(other.ask, starts=windows[0].starts, duration=windows[0].seconds)
-            admission = admission_check(
-                project=project, tier_slug=other.tier, ask=first, now=now, asker=asker
-            )
-            for window in windows:
-                admission_at(admission, window.starts, now, window.seconds)
-        except Refused:
-            return False
-        return True
-
+    suits = partial(_suits_all, actor, request, repeat, now)
     found = [*filter(suits, refusal.alternatives)]
     if not found and "latest" in refusal.numbers:
         found = [*islice(filter(suits, _nearer(refusal, request, repeat, now)), 1)]
     return replace(refusal, alternatives=found)
+
+
+def of_fewer_dates(
+    refusal: Refused, actor: Actor, request: BookingRequest, repeat: Repeat, now: datetime
+) -> Refused:
+    """Returns the refusal of a rule with too many dates, or none, with the most dates that every
+    rule of a request admits."""
+    if refusal.code not in ("series_too_long", "no_dates"):
+        return refusal
+
+    def remedy(times: int) -> dict[str, Any]:
+        return {"times": times, "rrule": rule_of({"times": times}, repeat.rule).text}
+
+    most = MAX_DATES if refusal.code == "series_too_long" else 1
+    suits = partial(_suits_all, actor, request, repeat, now)
+    # More dates reach further ahead, so all rules that admit some admit fewer.
+    times = bisect_left(range(1, most + 1), 1, key=lambda many: int(not suits(remedy(many))))
+    return replace(refusal, alternatives=[remedy(times)] if times else [])
+
+
+def _suits_all(
+    actor: Actor, request: BookingRequest, repeat: Repeat, now: datetime, remedy: Mapping[str, Any]
+) -> bool:
+    """Returns whether the rules admit every date of the series that a remedy makes."""
+    if remedy.get("partial"):
+        return True
+    other = replace(request, ask=request_of(remedy, request.ask), tier=remedy.get("tier", request.tier))
+    again = replace(repeat, rule=rule_of(remedy, repeat.rule))
+    project = access_project_to_book(actor, request.project, "project")
+    shelf = PriceShelf.read(request.priced_at or now)
+    try:
+        _, windows = series_dates(other, again)
+        first = replace(other.ask, starts=windows[0].starts, duration=windows[0].seconds)
+        asker = Asker(actor.user_id, is_many=True)
+        admission = admission_check(project=project, tier_slug=other.tier, ask=first, now=now, asker=asker)
+        for window in windows:
+            offer_price(admission_at(admission, window.starts, now, window.seconds), shelf)
+    except Refused:
+        return False
+    return True
 
 
 def rule_of(remedy: Mapping[str, Any], rule: Recurrence) -> Recurrence:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
@@ -402,3 +403,31 @@ def _sentences(value: object) -> Iterator[str]:
         yield from (str(value[name]) for name in ("sentence", "detail") if name in value)
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _sentences(each)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ({"ask": {"classes": ["h100"], "count": 600, "duration": 3600}}, "count_out_of_bounds"),
+        ({"ask": {"classes": ["h100"], "count": 0, "duration": 3600}}, "count_out_of_bounds"),
+        ({"ask": {"classes": ["h100"], "count": 1, "duration": 30}}, "duration_out_of_bounds"),
+        ({"ask": {"classes": ["h100"], "count": 1, "duration": "P100D"}}, "duration_out_of_bounds"),
+        ({"request": "600 h100 1h"}, "count_out_of_bounds"),
+        ({"request": "1 h100 100 days"}, "duration_out_of_bounds"),
+        ({"request": "1 h100 30s"}, "not_understood"),
+        ({"request": "1 h100 1h", "array": 20_000}, "bad_array"),
+        ({"request": "array of 20000: 1 h100 1h"}, "bad_array"),
+        ({"request": "1 h100 1h", "array": 5, "parallel": 2_000}, "bad_parallel"),
+    ],
+    ids=str,
+)
+def test_a_refusal_of_a_bound_offers_what_the_bound_admits(
+    site: Site, sent: dict[str, Any], code: str
+) -> None:
+    body = {"project": "folding", "tier": "standard", **sent}
+    found = said(site.researcher.post("bookings", body))
+    assert found["code"] == code
+    offer = found["alternatives"][0]
+    again = {**body, "ask": {**sent["ask"], **offer}} if "ask" in sent else {**body, **offer}
+    response = site.researcher.post("bookings", again)
+    assert response.status_code == 201 or said(response)["code"] != code

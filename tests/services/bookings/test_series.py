@@ -25,7 +25,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import row_counts
 from tests.builders import a_tier
-from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
+from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, all_priced, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -162,6 +162,7 @@ def test_a_series_offers_only_what_suits_all_of_its_dates(lab: Lab) -> None:
         Tier.objects.filter(slug="longer").update(max_duration_seconds=30 * 3600)
         Tier.objects.filter(slug="longer").update(advance_seconds=2 * 86_400)
         Tier.objects.filter(slug="standard").update(max_duration_seconds=3600)
+    all_priced()
     with pytest.raises(Refused) as refused:
         asked(lab, "FREQ=WEEKLY;COUNT=3", hours=3)
     assert refused.value.code == "too_long"
@@ -287,6 +288,16 @@ def test_a_rule_that_makes_no_sense_is_refused(lab: Lab, rule: str, hours: float
     with pytest.raises(Refused) as refused:
         asked(lab, rule, hours=hours)
     assert (refused.value.code, refused.value.param) == (code, "repeat")
+
+
+@pytest.mark.parametrize(
+    "rule", ["FREQ=DAILY;UNTIL=20280101", "FREQ=DAILY;UNTIL=20261101", "FREQ=WEEKLY;UNTIL=20361231"]
+)
+def test_a_rule_with_too_many_dates_or_none_is_offered_as_one_that_is_admitted(lab: Lab, rule: str) -> None:
+    with pytest.raises(Refused) as refused:
+        asked(lab, rule)
+    (offer,) = refused.value.alternatives
+    assert asked(lab, offer["rrule"]).rule == offer["rrule"]
 
 
 def test_a_series_needs_a_time_of_the_day(lab: Lab) -> None:

@@ -192,7 +192,8 @@ def _wanted(
         return _merged(booking, old, parts), None, None
     except AskError as error:
         prefix = "ask." if "ask" in given and error.param != "ask" else ""
-        raise invalid(error.code, coded_text(error.text), f"{prefix}{error.param}") from error
+        refused = invalid(error.code, coded_text(error.text), f"{prefix}{error.param}")
+        raise replace(refused, alternatives=error.alternatives) from error
 
 
 def _merged(booking: Booking, old: AskDocument, parts: dict[str, Any]) -> AskDocument:

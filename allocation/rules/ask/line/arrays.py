@@ -20,7 +20,9 @@ def read_array(reading: Reading, tokens: Sequence[Token]) -> None:
     span, number = span_of(*tokens), _number(tokens[0])
     if not 1 <= number <= MOST_ELEMENTS:
         why = coded("ask_array_size", most_elements=f"{MOST_ELEMENTS:,}")
-        reading.add_problem("bad_array", why, span)
+        colon = "" if reading.text[span[1] :].lstrip().startswith(":") else ":"
+        words = f"array of {max(1, min(number, MOST_ELEMENTS))}{colon}"
+        reading.add_problem("bad_array", why, span, reading.replacements(span, words))
         return
     reading.set_value("array", number, f"an array of {number:,} runs", span)
 
@@ -30,7 +32,8 @@ def read_parallel(reading: Reading, tokens: Sequence[Token]) -> None:
     span, number = span_of(*tokens), _number(tokens[0])
     if not 1 <= number <= MOST_PARALLEL:
         why = coded("ask_parallel", most_parallel=f"{MOST_PARALLEL:,}")
-        reading.add_problem("bad_parallel", why, span)
+        words = f"{max(1, min(number, MOST_PARALLEL))} at once"
+        reading.add_problem("bad_parallel", why, span, reading.replacements(span, words))
         return
     reading.set_value("parallel", number, f"at most {number:,} at once", span)
 

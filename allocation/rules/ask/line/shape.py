@@ -66,7 +66,8 @@ def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
     try:
         reading.set_value("count", count_of(number), f"{number} of them", span)
     except AskError as error:
-        reading.add_problem(error.code, error.text, span)
+        nearest = str(error.alternatives[0]["count"])
+        reading.add_problem(error.code, error.text, span, reading.replacements(span, nearest))
 
 
 def read_classes(reading: Reading, tokens: Sequence[Token]) -> None:

@@ -20,7 +20,7 @@ from allocation.rules.ask.when.series_days import last_day
 from allocation.rules.ask.when.when_parts import When
 from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import Repair
-from allocation.rules.ask.words.reading import Reading, span_of
+from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import WEEKDAY_WORDS
 from allocation.rules.recurrence import (
     Freq,
@@ -178,6 +178,19 @@ def _end_not_understood(reading: Reading) -> bool:
     return False
 
 
+def _choices(reading: Reading, span: Span, error: AskError) -> list[Repair]:
+    """The corrections of a recurrence without an end, or with too many dates."""
+    if error.code == "no_end":
+        clock = "" if "starts" in reading.values else " 9:00-17:00"
+        more = [f"{reading.words(span)}{clock} {end}" for end in ("5 times", "10 times")]
+        return reading.replacements(span, *more)
+    if error.code != "series_too_long":
+        return []
+    said, most = reading.spans["times"], error.alternatives[0]
+    is_rule = reading.words(said).lower().startswith("rrule")
+    return reading.replacements(said, f"rrule:{most['rrule']}" if is_rule else f"{most['times']} times")
+
+
 def series_of(reading: Reading) -> Recurrence | None:
     """The recurrence of the request. Adds a problem if it is incomplete or invalid."""
     rule = reading.values.get("repeat")
@@ -202,9 +215,7 @@ def series_of(reading: Reading) -> Recurrence | None:
     except AskError as error:
         if error.code == "no_end" and _end_not_understood(reading):
             return None
-        clock = "" if "starts" in reading.values else " 9:00-17:00"
-        more = [f"{reading.words(span)}{clock} {end}" for end in ("5 times", "10 times")]
-        choices = reading.replacements(span, *more) if error.code == "no_end" else []
+        choices = _choices(reading, span, error)
         reading.add_problem(error.code, error.text, span, choices)
         return None
     if "starts" not in reading.values and not reading.problems:

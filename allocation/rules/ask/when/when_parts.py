@@ -151,7 +151,9 @@ def set_duration(reading: Reading, seconds: int, span: Span) -> bool:
     try:
         reading.set_value("duration", duration_of(seconds), f"for {duration_words(seconds)}", span)
     except AskError as error:
-        reading.add_problem(error.code, error.text, span)
+        nearest = error.alternatives[0]["duration"]
+        words = f"{nearest // 86_400}d" if nearest >= 86_400 else f"{nearest // 60}m"
+        reading.add_problem(error.code, error.text, span, reading.replacements(span, words))
         return False
     return True
 

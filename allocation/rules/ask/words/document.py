@@ -207,7 +207,7 @@ def count_of(value: object, param: str = "count") -> int:
     number = _whole(value, param)
     if not 1 <= number <= MAX_COUNT:
         why = coded("ask_count", max_count=MAX_COUNT)
-        raise AskError("count_out_of_bounds", why, param)
+        raise AskError("count_out_of_bounds", why, param, {"count": max(1, min(number, MAX_COUNT))})
     return number
 
 
@@ -216,7 +216,8 @@ def duration_of(value: object, param: str = "duration") -> int:
     seconds = _iso_seconds(value, param) if isinstance(value, str) else _whole(value, param)
     if not MIN_DURATION_SECONDS <= seconds <= MAX_DURATION_SECONDS:
         why = coded("ask_duration_bounds")
-        raise AskError("duration_out_of_bounds", why, param)
+        nearest = max(MIN_DURATION_SECONDS, min(seconds, MAX_DURATION_SECONDS))
+        raise AskError("duration_out_of_bounds", why, param, {"duration": nearest})
     return seconds
 
 
