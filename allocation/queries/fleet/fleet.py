@@ -174,6 +174,16 @@ class Totals:
         return gpus_text(self.mine)
 
     @property
+    def known_text(self) -> str:
+        """What is booked of which the reader may see the use."""
+        return gpus_text(self.known)
+
+    @property
+    def measured_text(self) -> str:
+        """What of it was measured."""
+        return gpus_text(self.measured)
+
+    @property
     def out(self) -> int:
         """The number of GPUs that can't be booked."""
         return self.gpus - self.in_service
