@@ -37,6 +37,32 @@ def stood_in_by(person: int, tenant_id: UUID, now: datetime) -> list[Deputy]:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkRate:
+    """What finished runs of a kind of work in a project did on a class: steps of a GPU in an hour.
+
+    Half of the `runs` did between `low` and `high`.
+    """
+
+    unit: str
+    per_gpu_hour: float
+    low: float
+    high: float
+    runs: int
+    last: datetime
+
+
+WorkRates: TypeAlias = Callable[[UUID, str], Mapping[str, WorkRate]]
+
+WORK_RATES: list[WorkRates] = []
+"""Each returns what is learnt of a kind of work in a project, by class; all in one unit."""
+
+
+def work_rates(project_id: UUID, workload: str) -> dict[str, WorkRate]:
+    """Returns what is learnt of a kind of work in a project, by class."""
+    return {name: rate for read in WORK_RATES for name, rate in read(project_id, workload).items()}
+
+
+@dataclass(frozen=True, slots=True)
 class BookingPart:
     """What a feature shows of a booking from a table of its own, which has at most one row of it.
 

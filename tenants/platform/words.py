@@ -161,6 +161,7 @@ NOUNS: dict[str, Promise] = {
     "token": gettext_lazy("token"),
     "version": gettext_lazy("version"),
     "webhook": gettext_lazy("webhook"),
+    "workload": gettext_lazy("kind of work"),
 }
 
 _OWNERS: dict[str, Promise] = {

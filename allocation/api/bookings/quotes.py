@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.bookings.requests import BookingIn, ParentIn, booking_request_of, with_array
+from allocation.api.fleet.catalogue import WorkRateOut
 from allocation.models import PlannedStrength
 from allocation.queries.bookings.after_parents import estimated_end
 from allocation.services.arrays.arrays import array_bounds_check, parallel_usual
@@ -139,6 +140,18 @@ class ArrayQuoteOut(serializers.Serializer[Any]):
     currency = serializers.CharField()
 
 
+class WorkLengthOut(serializers.Serializer[Any]):
+    """How long a kind of work takes on a class, and from what that follows."""
+
+    gpu_class = serializers.CharField()
+    seconds = serializers.IntegerField()
+    learnt = WorkRateOut(
+        source="rate",
+        allow_null=True,
+        help_text="What finished runs of the project have shown. Null: by the operator's table.",
+    )
+
+
 class QuoteOut(serializers.Serializer[Any]):
     """The options for a request, best first. Prices are valid until `expires`."""
 
@@ -160,6 +173,7 @@ class QuoteOut(serializers.Serializer[Any]):
         help_text="The last planned end of the bookings in `depends_on`: no option starts before."
         " Null if one of them has no planned end; the options then start without regard to them."
     )
+    lengths = WorkLengthOut(many=True, help_text="Of a kind of work on each class; empty for a fixed length.")
     budget = EffectOut(source="effect", allow_null=True)
     expires = serializers.DateTimeField()
     quote = serializers.CharField(

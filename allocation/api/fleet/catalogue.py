@@ -1,5 +1,6 @@
 """The catalogue: GPU classes, GPU models and the speeds of workloads."""
 
+from dataclasses import asdict
 from typing import Any
 
 from django.db.models import QuerySet
@@ -11,6 +12,7 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.models import GpuModel
+from allocation.points import work_rates
 from allocation.queries.fleet.catalogue import work_speeds
 from allocation.queries.fleet.reported import ReportedModel, reported_models
 from allocation.rules.site.known_models import KnownModel, known_catalogue
@@ -23,6 +25,8 @@ from allocation.services.operate.catalogue import (
 )
 from allocation.services.record.workloads import speeds_set
 from tenants.api.base import ApiView, list_response
+from tenants.lab_queries import labs_led, projects_seen
+from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 
@@ -137,6 +141,30 @@ class WorkloadOut(serializers.Serializer[Any]):
     speeds = serializers.DictField(child=serializers.IntegerField())
 
 
+class WorkRateOut(serializers.Serializer[Any]):
+    """Steps that a GPU did in an hour, in the finished runs of a project that said how far they were."""
+
+    unit = serializers.CharField()
+    per_gpu_hour = serializers.FloatField(help_text="The median of the runs.")
+    low = serializers.FloatField(help_text="A quarter of the runs did less.")
+    high = serializers.FloatField(help_text="A quarter of the runs did more.")
+    runs = serializers.IntegerField()
+    last = serializers.DateTimeField(help_text="The last report of the last of them.")
+
+
+class ClassProfileOut(WorkRateOut):
+    """The same with its project and class."""
+
+    project = serializers.CharField()
+    gpu_class = serializers.CharField()
+
+
+class WorkloadProfileOut(WorkloadOut):
+    """A kind of work with what your projects have learnt of it."""
+
+    profile = ClassProfileOut(many=True, help_text="Of each project and class with at least 3 runs.")
+
+
 class SpeedsIn(Strict):
     """Relative speeds by class. An empty object deletes the workload."""
 
@@ -247,6 +275,22 @@ class Workloads(ApiView):
 
 class WorkloadOne(OperatorView):
     """One workload."""
+
+    @described("get_workload", "Read a workload with what is learnt of it", answer=WorkloadProfileOut)
+    def get(self, request: Request, slug: str) -> Response:
+        """Returns its speeds, and the rates of finished runs of the projects that you may see."""
+        with self.tx():
+            speeds = work_speeds().get(slug, {})
+            projects = projects_seen(self.actor, labs_led(self.actor))
+            profile = [
+                {"project": project.slug, "gpu_class": name} | asdict(rate)
+                for project in projects
+                for name, rate in sorted(work_rates(project.id, slug).items())
+            ]
+            if not speeds and not profile:
+                raise missing("workload")
+            found = {"workload": slug, "speeds": speeds, "profile": profile}
+            return Response(WorkloadProfileOut(found).data)
 
     @described(
         "set_workload",

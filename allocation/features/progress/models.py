@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import PROTECT, F, Q
 
+from allocation.features.progress.rules import Pace
 from allocation.models import Booking
 from tenants.models import Tenant
 
@@ -38,3 +39,8 @@ class Progress(models.Model):
                 condition=Q(anchor_at__lte=F("mark_at"), mark_at__lte=F("at")), name="progress_in_order"
             ),
         ]
+
+    @property
+    def pace(self) -> Pace:
+        """The last report, and the points from which its rate is measured."""
+        return Pace(self.at, self.step, self.anchor_at, self.anchor_step, self.mark_at, self.mark_step)

@@ -11,9 +11,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.access import access_booking, may_change
+from allocation.features.progress.learning import before
 from allocation.features.progress.models import Progress
-from allocation.features.progress.points import cost_per_step, pace_of
-from allocation.features.progress.rules import misses_by
+from allocation.features.progress.points import cost_per_step
+from allocation.features.progress.rules import Pace, misses_by
 from allocation.models import Booking
 from allocation.points import BOOKING_CARDS, BookingCard
 from allocation.rules.states import State
@@ -35,7 +36,7 @@ def progress_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
     row = Progress.objects.filter(booking=booking).first()
     if row is None:
         return None
-    pace = pace_of(row)
+    pace = row.pace
     is_running = booking.state in (State.ACTIVE, State.PAUSING)
     cost, ends = cost_per_step(booking, row), pace.ends(row.of) if is_running else None
     card: dict[str, Any] = {
@@ -50,9 +51,22 @@ def progress_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
         "per_thousand": None if cost is None else money_text(cost * 1_000, booking.currency),
         "now": now,
     }
+    card |= _against_before(booking, pace)
     if ends is not None and booking.planned_ends is not None and not card["is_stale"]:
         card |= _advice(booking, ends, now, may=may_change(actor, booking))
     return BookingCard(TEMPLATE, card)
+
+
+def _against_before(booking: Booking, pace: Pace) -> dict[str, Any]:
+    """The rate of a GPU in earlier runs of this kind of work, and how this run compares with it."""
+    known = before(booking)
+    if known is None:
+        return {}
+    found: dict[str, Any] = {"before": known}
+    if pace.per_second is not None:
+        rate = pace.per_second * 3_600 / booking.ask["count"]
+        found["percent_of_before"] = 100 * rate / known.per_gpu_hour
+    return found
 
 
 def _advice(booking: Booking, ends: datetime, now: datetime, *, may: bool) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
+from allocation.features.progress.learning import work_rates_read
 from allocation.features.progress.models import Progress
-from allocation.features.progress.rules import Pace
 from allocation.models import Booking
-from allocation.points import BOOKING_PARTS, BookingPart
+from allocation.points import BOOKING_PARTS, WORK_RATES, BookingPart
 from allocation.words.refusals import sentences_add
 from tenants.platform.rest.body import Shape
 from tenants.platform.rest.fields import Money
@@ -35,20 +35,15 @@ class ProgressOut(Shape):
     )
 
 
-def pace_of(row: Progress) -> Pace:
-    """The pace of the last report."""
-    return Pace(row.at, row.step, row.anchor_at, row.anchor_step, row.mark_at, row.mark_step)
-
-
 def cost_per_step(booking: Booking, row: Progress) -> Decimal | None:
     """What a step costs at the last rate and the booking's price outside peak hours."""
-    rate = pace_of(row).per_second
+    rate = row.pace.per_second
     return None if rate is None else round(booking.price_per_hour / Decimal(rate * 3_600), 9)
 
 
 def progress_shown(booking: Booking, row: Progress) -> dict[str, Any]:
     """The progress as `ProgressOut` takes it."""
-    pace = pace_of(row)
+    pace = row.pace
     rate = pace.per_second
     ends: datetime | None = pace.ends(row.of)
     return {
@@ -63,6 +58,7 @@ def progress_shown(booking: Booking, row: Progress) -> dict[str, Any]:
     }
 
 
+WORK_RATES.append(work_rates_read)
 BOOKING_PARTS.append(BookingPart("progress", Progress, ProgressOut, progress_shown))
 sentences_add(
     {

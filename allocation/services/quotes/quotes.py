@@ -18,7 +18,7 @@ from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_options import Market, QuoteOption, estimated, quote_option
-from allocation.services.record.workloads import classes_by_cost, is_cheapest_first
+from allocation.services.record.workloads import WorkLength, classes_by_cost, is_cheapest_first, work_lengths
 from allocation.services.requirements.checks import requirement_missing
 from allocation.services.snapshot.demands import solver_ask
 from allocation.services.snapshot.published import published_snapshot
@@ -54,7 +54,7 @@ class Quote:
 
     `waits`: a booking would wait in the queue without a planned start. `asks_hook`: the policy hook
     of the organisation decides when it is booked. A booking with `lock` keeps these prices until
-    `expires`.
+    `expires`. `lengths`: of a kind of work on each class.
     """
 
     options: tuple[QuoteOption, ...]
@@ -64,6 +64,7 @@ class Quote:
     lock: str
     waits: bool = False
     asks_hook: bool = False
+    lengths: tuple[WorkLength, ...] = ()
 
 
 def quote_make(
@@ -118,6 +119,7 @@ def quote_make(
         price_lock(now),
         waits,
         asks_hook=without is None and hook_decides(actor.tenant_id),
+        lengths=tuple(work_lengths(admission.ask, project.id)),
     )
 
 

@@ -1,12 +1,15 @@
 """Kinds of work: their duration and cost on each GPU class."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from uuid import UUID
 
 from django.db import transaction
 
 from allocation.models import Booking, WorkSpeed
+from allocation.points import WorkRate, work_rates
 from allocation.rules.ask import MAX_DURATION_SECONDS, AskDocument
 from allocation.services.record.refusals import refusal
 from allocation.words.refusals import refusal_text
@@ -18,27 +21,56 @@ from tenants.services.input_values import slug_read
 Durations = Mapping[str, int]
 """Seconds by class."""
 
-MINUTE = 60
+MINUTE, THOUSAND = 60, 1_000
 MOST_SPEED = 1_000_000
 
 
-def durations_of(ask: AskDocument) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class WorkLength:
+    """How long the work takes on a class. `rate`: finished runs on it and on the first class have shown
+    this; None: it follows from the operator's table."""
+
+    gpu_class: str
+    seconds: int
+    rate: WorkRate | None = None
+
+
+def durations_of(ask: AskDocument, project_id: UUID) -> dict[str, int]:
     """Seconds that the work takes on every class with a known speed; empty for a fixed duration.
 
-    The request gives the duration on its first class. Whole minutes, rounded up.
+    Raises:
+        Refused: `no_speed`, as `work_lengths`.
+    """
+    return {each.gpu_class: each.seconds for each in work_lengths(ask, project_id)}
+
+
+def work_lengths(ask: AskDocument, project_id: UUID) -> list[WorkLength]:
+    """How long the work takes on each class, the first one first; empty for a fixed duration.
+
+    The request gives the duration on its first class. Where finished runs of the project have shown
+    the speed of both, it counts, else that of the operator's table. Whole minutes, rounded up.
 
     Raises:
         Refused: `no_speed`, if the first class has no speed for this work.
     """
     if ask.workload is None:
-        return {}
-    speeds = _speeds_of(ask.workload)
+        return []
+    stated, rates = _speeds_of(ask.workload), work_rates(project_id, ask.workload)
     first = ask.classes[0]
-    if first not in speeds:
+    if first not in stated and first not in rates:
         raise _unknown(ask.workload, first)
-    minutes = {name: -(-ask.duration * speeds[first] // (speed * MINUTE)) for name, speed in speeds.items()}
-    found = {name: most * MINUTE for name, most in minutes.items() if most * MINUTE <= MAX_DURATION_SECONDS}
-    return found | {first: ask.duration}
+    found = [WorkLength(first, ask.duration, rates.get(first) if len(rates) > 1 else None)]
+    for name in [*stated, *(each for each in rates if each not in stated)]:
+        rate = rates.get(name) if first in rates else None
+        if name == first or (rate is None and not {first, name} <= stated.keys()):
+            continue
+        mine, other = stated.get(first, 1), stated.get(name, 1)
+        if rate is not None:
+            mine, other = THOUSAND, max(1, round(THOUSAND * rate.per_gpu_hour / rates[first].per_gpu_hour))
+        seconds = -(-ask.duration * mine // (other * MINUTE)) * MINUTE
+        if seconds <= MAX_DURATION_SECONDS:
+            found.append(WorkLength(name, seconds, rate))
+    return found
 
 
 def classes_by_cost(ask: AskDocument, costs: Mapping[str, Decimal]) -> tuple[str, ...]:

@@ -88,9 +88,9 @@ def busy(lab: Lab, hours: float) -> None:
 
 def test_the_length_on_each_class_follows_from_its_speed(lab: Lab) -> None:
     with as_system():
-        assert durations_of(training()) == {"h100": 7200, "l40s": 21_660}, "up to the minute"
-        assert durations_of(training(classes=("l40s",))) == {"l40s": 7200, "h100": 2400}
-        assert durations_of(training(workload=None)) == {}
+        assert durations_of(training(), lab.project.id) == {"h100": 7200, "l40s": 21_660}, "up to the minute"
+        assert durations_of(training(classes=("l40s",)), lab.project.id) == {"l40s": 7200, "h100": 2400}
+        assert durations_of(training(workload=None), lab.project.id) == {}
 
 
 def test_work_goes_where_it_ends_first_and_costs_what_that_class_costs(lab: Lab) -> None:

@@ -173,7 +173,7 @@ def admitted(project: Project, tier_slug: str, ask: AskDocument, now: datetime, 
         classes=tuple(units),
         now=now,
     )
-    lengths = durations_of(ask)
+    lengths = durations_of(ask, project.id)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
     shortest = min(filter(None, seconds.values()), default=ask.duration)
     shortest_check(use, shortest)
@@ -252,7 +252,7 @@ def admission_at(
     longest = max(most, use.limits.longest.value or 0)
     if seconds is not None and seconds != ask.duration:
         ask = replace(ask, duration=seconds)
-        admission = replace(admission, lengths=durations_of(ask))
+        admission = replace(admission, lengths=durations_of(ask, use.project.id))
     dated = replace(admission, ask=ask)
     shortest = min(map(dated.seconds_on, dated.units))
     shortest_check(use, shortest)

@@ -44,7 +44,7 @@ def target_of(booking: Booking) -> Target:
 def weaker_terms(booking: Booking, target: Target, request_text: str) -> Terms:
     """The terms of a weaker change: what is left keeps its prices."""
     old, ask = terms_of(booking), target.ask
-    lengths = durations_of(ask)
+    lengths = durations_of(ask, booking.project_id)
     length = lengths.get(booking.planned_class) or min(
         (lengths.get(name, ask.duration) for name in ask.classes), default=ask.duration
     )

@@ -87,6 +87,7 @@ def options_context(
         "blocking": quote.blocking,
         "waits": quote.waits,
         "asks_hook": quote.asks_hook,
+        "learnt": _learnt(quote, labels),
         "price_until": quote.expires,
         "price_lock": quote.lock,
         "effect": _effect(quote, repeats),
@@ -95,6 +96,18 @@ def options_context(
         best = quote.options[0]
         found["quota"] = quota_at(project=project, gpu_class=best.gpu_class, at=max(best.starts, now))
     return found
+
+
+def _learnt(quote: Quote, labels: dict[str, str]) -> str:
+    """Returns what finished runs have shown of the lengths; empty where the operator's table counts."""
+    shown = [(each.gpu_class, each.rate) for each in quote.lengths if each.rate is not None]
+    if len(shown) < 2:
+        return ""
+    rates = ", ".join(
+        f"{rate.per_gpu_hour:,.4g} on {labels.get(name, name)} ({rate.runs} runs)" for name, rate in shown
+    )
+    unit = shown[0][1].unit
+    return f"Lengths by finished runs of this project, in {unit}s of a GPU in an hour: {rates}."
 
 
 def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> dict[str, Any]:
