@@ -34,6 +34,7 @@ from tests.builders_allocation import (
     a_model,
     a_node,
     a_policy,
+    all_priced,
     an_ask,
 )
 from tests.roles import as_system
@@ -48,7 +49,14 @@ def lab(real_db: Servers) -> Lab:
 
 
 def refused(lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = NOW) -> Refused:
-    """The refusal, of which each alternative is admitted."""
+    """The refusal, of which each alternative is admitted. Everything has a price."""
+    all_priced()
+    return refused_at_these_prices(lab, ask, tier, now)
+
+
+def refused_at_these_prices(
+    lab: Lab, ask: AskDocument, tier: str = "standard", now: datetime = NOW
+) -> Refused:
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as error:
         checked(lab, ask, tier, now)
     for each in error.value.alternatives:
@@ -94,6 +102,15 @@ def test_too_long_offers_the_longest_and_only_tiers_that_admit_it(lab: Lab) -> N
     assert found.code == "too_long"
     assert named(found, "duration") == [8 * 3600]
     assert named(found, "tier") == ["weeks"], "the other one allows an hour in this organisation"
+
+
+def test_no_tier_without_a_published_price_is_offered(lab: Lab) -> None:
+    a_tier("weeks", priority=10)
+    with as_system():
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
+        Tier.objects.filter(slug="weeks").update(max_duration_seconds=90 * 86_400)
+    assert named(refused_at_these_prices(lab, an_ask(hours=9)), "tier") == []
+    assert named(refused(lab, an_ask(hours=9)), "tier") == ["weeks"]
 
 
 def test_the_horizon_of_the_policy_refuses_at_once_whatever_the_tier_allows(lab: Lab) -> None:

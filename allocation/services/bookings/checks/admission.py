@@ -31,6 +31,7 @@ from allocation.services.snapshot.demands import solver_ask
 from allocation.services.snapshot.hardware import gpus_read, models_read
 from allocation.services.snapshot.snapshot import seconds as unix_seconds
 from allocation.words.refusals import refusal_text
+from billing.price_books import PriceShelf
 from solver import QuoteRequest
 from solver.fleet.pool import pools_of
 from tenants.models import GpuClass, Project, Tier
@@ -107,6 +108,7 @@ def admission_check(
                 found = admitted(project, tier, other, now, asker)
             except Refused as again:
                 raise planned(again, tier, other) from again
+            _price_check(found, now)
             if other.deadline is not None and not plan.fits(_question_of(found, project, asker)):
                 raise planned(_late(found), tier, other)
             return found
@@ -145,6 +147,13 @@ def _question_of(admission: Admission, project: Project, asker: Asker) -> QuoteR
         reference=document.classes[0],
         owner="" if asker.person_id is None else str(asker.person_id),
     )
+
+
+def _price_check(admission: Admission, now: datetime) -> None:
+    """Raises Refused `no_price`."""
+    shelf, day = PriceShelf.read(now), max(now, admission.not_before)
+    for gpu_class in admission.units:
+        shelf.price(gpu_class, admission.tier.slug, day)
 
 
 def _late(admission: Admission) -> Refused:
