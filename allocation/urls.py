@@ -4,7 +4,6 @@ from allocation.features import feature_urls
 from allocation.web.approvals import (
     inbox,
     overrides_page,
-    rules_page,
     tier_versions_page,
 )
 from allocation.web.bookings import (
@@ -72,7 +71,6 @@ urlpatterns = [
     *waitlist.urlpatterns,
     *series.urlpatterns,
     *arrays.urlpatterns,
-    *rules_page.urlpatterns,
     *labs_page.urlpatterns,
     *quota_pages.urlpatterns,
     *tier_versions_page.urlpatterns,

@@ -220,7 +220,7 @@ def acting_people(actor: Actor) -> list[tuple[str, str]]:
 
 def led_projects(actor: Actor) -> list[tuple[str, str]]:
     """The open projects that the actor may lead: slugs and names."""
-    rows = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True)
+    rows = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name", "id")
     return [(each.slug, each.name) for each in rows if actor.may_lead(each.id)]
 
 

@@ -73,6 +73,8 @@ _SENTENCES: dict[str, Promise] = {
     "gpus_most": gettext_lazy("At most %(max_gpus)s GPUs."),
     "bad_duration": gettext_lazy("Enter a duration like 30m, 6h, 7d or 1h 30m (s, m, h, d)."),
     "whole_number": gettext_lazy("Enter a whole number."),
+    "number_example": gettext_lazy("Enter a plain number, such as 100 or 2.5."),
+    "clock_form": gettext_lazy("Enter a time such as 08:00."),
     "lab_slug_taken": gettext_lazy("Another lab has this short name."),
     "lab_archived": gettext_lazy("%(target)s is archived."),
     "lab_lead_service_account": gettext_lazy("A service account leads no lab."),

@@ -22,7 +22,6 @@ from allocation.api.approvals.overrides import (
     Overrides,
     OverrideWithdraw,
 )
-from allocation.api.approvals.rules import ApprovalRuleEnd, ApprovalRules
 from allocation.api.bookings.acts import (
     BookingAcknowledge,
     BookingCancel,
@@ -311,12 +310,6 @@ urlpatterns = [
         "approvals/<uuid:approval_id>/alternative",
         ApprovalAlternative.as_view(),
         name="api-approval-alternative",
-    ),
-    path("approval-rules", ApprovalRules.as_view(), name="api-approval-rules"),
-    path(
-        "approval-rules/<uuid:rule_id>/end",
-        ApprovalRuleEnd.as_view(),
-        name="api-approval-rule-end",
     ),
     path("arrays/<array:array>", ArrayOne.as_view(), name="api-array"),
     path("arrays/<array:array>/cancel", ArrayCancel.as_view(), name="api-array-cancel"),

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from django.urls import URLPattern
 
-FEATURES = ("calendars", "insights", "progress", "stand_ins")
+FEATURES = ("approval_rules", "calendars", "insights", "progress", "stand_ins")
 
 
 def features_import(part: str) -> list[ModuleType]:

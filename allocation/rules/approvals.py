@@ -180,15 +180,13 @@ def _is_outside(hours: WorkingHours, windows: Iterable[tuple[datetime, datetime 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of an approval: how many people of a role decide, and within how many hours.
-
-    After these hours the step goes to the admins (`escalates`), or the request expires.
-    """
+    """A step: who decides, how many of them, and within how many hours."""
 
     role: Role
     needed: int = 1
     hours: int = 72
     escalates: bool = False
+    """After these hours it goes to the admins; else the request expires."""
 
 
 def steps_merged(rules: Iterable[Sequence[Step]]) -> tuple[Step, ...]:

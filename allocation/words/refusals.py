@@ -235,9 +235,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "approval_needed": gettext_lazy(
         "This needs an approval, by the rule %(rules)s. %(label)s stays as it is."
     ),
-    "approval_rule_admins_only": gettext_lazy(
-        "Only the organisation's admins may change a rule of the whole organisation."
-    ),
     "approval_own": gettext_lazy("You requested this booking, so another person decides."),
     "approval_admins_only": gettext_lazy("An admin of your organisation decides this step."),
     "approval_leads_only": gettext_lazy("Only leads of the project decide this."),

@@ -77,8 +77,6 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "no_mode": gettext_lazy("There is no %(mode)s to end."),
     "bad_policy": gettext_lazy("This policy is not valid. %(error)s"),
     "day_example": gettext_lazy("Enter a day such as 2026-12-31."),
-    "number_example": gettext_lazy("Enter a plain number, such as 100 or 2.5."),
-    "clock_example": gettext_lazy("Enter a time such as 08:00."),
     "extension_choice": gettext_lazy("Choose an extension from the list."),
     "option_choice": gettext_lazy("Choose one of the options shown."),
     "array_number": gettext_lazy("Enter a number from 1 to %(most)s."),

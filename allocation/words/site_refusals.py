@@ -29,18 +29,6 @@ _WHY_NOT = {
 }
 SENTENCES: dict[str, Promise] = {
     "decline_reason_missing": gettext_lazy("Say why you decline: the person reads it."),
-    "leads_only": gettext_lazy("Only leads of the project may do this."),
-    "hours_half": gettext_lazy("Enter both the first and the last hour."),
-    "hours_backward": gettext_lazy("The hours must end later than they begin."),
-    "hours_days_missing": gettext_lazy("Choose the days of these hours."),
-    "no_condition": gettext_lazy("State at least one condition."),
-    "bad_steps": gettext_lazy("A rule has one or two steps, each of another role."),
-    "too_many_rules": gettext_lazy("An organisation has at most %(most_rules)s rules. End one first."),
-    "condition_out_of_range": gettext_lazy("Enter a number above 0 and up to %(most)s."),
-    "hours_missing": gettext_lazy("Enter the hours of these days."),
-    "unknown_zone": gettext_lazy("There is no such time zone."),
-    "bad_step_people": gettext_lazy("A step needs 1 to 5 people."),
-    "bad_step_hours": gettext_lazy("A step takes 1 to %(most_hours)s hours."),
     "cheapest_of_what": gettext_lazy(
         "A booking can't choose the cheapest option. Create a quote and book its first option."
     ),

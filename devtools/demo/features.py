@@ -5,6 +5,7 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from uuid import UUID, uuid5
 
+from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
 from allocation.models import (
     Allocation,
     ApprovalRule,
@@ -15,7 +16,6 @@ from allocation.models import (
     Series,
 )
 from allocation.rules.approvals import Step
-from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_request
@@ -138,7 +138,7 @@ def approval_rule_made(now: datetime) -> None:
     actor = person("ada", "helix")
     if not ApprovalRule.objects.filter(tenant_id=actor.tenant_id).exists():
         steps = (Step("lead", hours=48, escalates=True),)
-        terms = RuleTerms(RULE, steps, min_seconds=86_400)
+        terms = ApprovalRuleTerms(name=RULE, steps=steps, min_seconds=86_400)
         approval_rule_set(actor=actor, terms=terms, now=now)
 
 

@@ -97,8 +97,6 @@ IN_PROJECT = {
     "api-approval-approve",
     "api-approval-counter",
     "api-approval-decline",
-    "api-approval-rule-end",
-    "api-approval-rules",
     "api-approvals",
     "api-array",
     "api-array-cancel",

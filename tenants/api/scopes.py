@@ -131,8 +131,6 @@ WRITES: dict[str, str] = {
     "api-counter-accept": Scope.BOOK,
     "api-counter-decline": Scope.BOOK,
     "api-approval-alternative": Scope.BOOK,
-    "api-approval-rules": Scope.PROJECT,
-    "api-approval-rule-end": Scope.PROJECT,
     "api-overrides": Scope.BOOK,
     "api-override-withdraw": Scope.BOOK,
     "api-override-grant": Scope.ADMIN,

@@ -1,14 +1,14 @@
 """Terms: what a command takes, declared once as a dataclass.
 
 A service takes the terms, REST reads them from a body (`tenants.platform.rest.terms`) and pages read
-them from a form (`tenants.platform.forms.terms`). A field says what people read next to it, and its
+them from a form (`tenants.web.terms_form`). A field says what people read next to it, and its
 limits.
 """
 
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, TypeVar, dataclass_transform
 
-Asks = Literal["text", "first_day", "last_day"]
+Asks = Literal["text", "first_day", "last_day", "length"]
 Declared = TypeVar("Declared")
 
 
@@ -17,12 +17,14 @@ class Said:
     """What a page says of a field: without a label it has no input.
 
     `asks`: how a form asks for it. Instants are asked for as days in the reader's zone: the first,
-    or the last, whose end is meant.
+    or the last, whose end is meant; seconds as a `length` such as `1h 30m`. `example` stands in an
+    empty input.
     """
 
     label: str = ""
     hint: str = ""
     asks: Asks = "text"
+    example: str = ""
 
 
 def term(
@@ -30,6 +32,7 @@ def term(
     hint: str = "",
     *,
     asks: Asks = "text",
+    example: str = "",
     says: str = "",
     default: Any = MISSING,  # noqa: ANN401 (of the field's type)
     **limits: Any,  # noqa: ANN401 (options of the REST field)
@@ -40,9 +43,7 @@ def term(
     a form knows `max_length`.
     """
     options = limits | ({"help_text": says} if says else {})
-    if isinstance(default, str):
-        options["default"] = default
-    metadata = {"said": Said(label, hint, asks), "serializer_kwargs": options}
+    metadata = {"said": Said(label, hint, asks, example), "serializer_kwargs": options}
     return field(default=default, metadata=metadata)
 
 

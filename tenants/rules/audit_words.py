@@ -22,10 +22,8 @@ ACTIONS = {
     "approval.countered": "offered something else for booking {object}",
     "approval.counter_accepted": "accepted a counter-offer for booking {object}",
     "approval.counter_declined": "declined a counter-offer for booking {object}",
-    "approval_rule.retired": "ended the approval rule {object}",
     "tier_version.set": "set the limits of the tier {object}",
     "tier_version.withdrawn": "withdrew the limits of the tier {object}",
-    "approval_rule.set": "set the approval rule {object}",
     "array.cancel": "cancelled elements of the array {object}",
     "array.request": "requested the array {object}",
     "audit.verified": "verified the chains of the log",
@@ -196,7 +194,6 @@ FIELDS = {
 }
 # By kind, the part of `detail` that names an object whose id means nothing to people.
 NAMED_BY = {
-    "approval_rule": ("name",),
     "array": ("label",),
     # Earlier entries of corrections and of acts on many bookings name it as `number`.
     "booking": ("label", "number"),

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Mapping
+from datetime import time
 from decimal import Decimal
 
 from tenants.platform.errors import invalid
@@ -108,6 +109,21 @@ def whole_read(text: str, *, param: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,9}", text.strip()):
         raise invalid("bad_number", refusal_text("whole_number"), param)
     return int(text.strip())
+
+
+def number_read(text: str, *, param: str) -> Decimal:
+    """A number in plain digits, with a point or without. Raises Refused `bad_number`."""
+    if not re.fullmatch(r"[0-9]*\.?[0-9]*", text) or not 1 <= len(text.strip(".")) <= 20:
+        raise invalid("bad_number", refusal_text("number_example"), param)
+    return Decimal(text)
+
+
+def clock_read(text: str, *, param: str) -> time:
+    """A time of day such as 08:00. Raises Refused `bad_hours`."""
+    try:
+        return time.fromisoformat(text)
+    except ValueError as error:
+        raise invalid("bad_hours", refusal_text("clock_form"), param) from error
 
 
 def whole_sent(form: Mapping[str, str], name: str) -> int | None:

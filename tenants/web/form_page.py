@@ -14,10 +14,9 @@ from django.views.decorators.http import require_http_methods
 from tenants.access import Actor
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, id_read
-from tenants.platform.forms.terms import Choices, TermsForm
 from tenants.web.frame import tenant_page
-from tenants.web.parts import Field
 from tenants.web.step_up import DANGEROUS
+from tenants.web.terms_form import Choices, TermsForm
 
 Command = Callable[..., Any]
 
@@ -69,7 +68,7 @@ def form_page(
     *acts: Act,
 ) -> URLPattern:
     """Returns the route of a page below `/t/<tenant>/`. `shown(actor, now)` is its context, next to
-    `refusal` and the inputs of each command by its name in `forms`.
+    `refusal` and in `forms` the inputs, by their names, of each command by its name.
 
     A command that succeeds leads back to the page. A refusal of input is shown at its field, or
     above the rows; missing rights and missing rows have a page of their own.
@@ -99,32 +98,9 @@ def form_page(
             "now": now,
             "refusal": refusal,
             "made": made,
-            "forms": {each: _inputs(form, refusal) for each, form in forms.items()},
+            "forms": {each: form.inputs(refusal) for each, form in forms.items()},
         }
         is_refused = request.method == "POST" and made is None
         return render(request, template, context, status=422 if is_refused else 200)
 
     return path(f"t/<slug:tenant>/{at}", page, name=name)
-
-
-def _inputs(form: TermsForm, refusal: Refused | None) -> list[Field]:
-    """Returns the inputs of a form, with its errors or that of the refusal."""
-    found = []
-    for bound in form:
-        fault = str(bound.errors[0]) if bound.errors else ""
-        if form.is_bound and refusal is not None and refusal.param == bound.name:
-            fault = refusal.sentence
-        found.append(
-            Field(
-                bound.name,
-                str(bound.label),
-                bound.value() or "",
-                hint=str(bound.help_text),
-                error=fault,
-                required=False,
-                type="date" if form.asks_day(bound.name) else "text",
-                id=f"new-{bound.name}",
-                choices=tuple(form.choices.get(bound.name, ())),
-            )
-        )
-    return found

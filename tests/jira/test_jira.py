@@ -13,11 +13,11 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
+from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
 from allocation.models import Approval, Booking, JiraConnection
 from allocation.rules.approvals import Step
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.jira.calls import COMMENT
 from allocation.services.jira.connections import (
@@ -361,7 +361,7 @@ APPROVED: dict[str, Any] = ASKED | {"status": {"name": "Approved"}}
 
 def awaiting(cloud: Connected, *keys: str) -> None:
     """Issues whose bookings wait for a lead, whose decisions can be made in Jira."""
-    rule = RuleTerms("Long", (Step("lead"),), min_seconds=1_200)
+    rule = ApprovalRuleTerms(name="Long", steps=[Step("lead")], min_seconds=1_200)
     with tenant_tx(cloud.admin.tenant_id):
         approval_rule_set(actor=cloud.admin, terms=rule, now=timezone.now())
     with pytest.raises(Refused) as refused:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet, Sum
 
-from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking
+from allocation.models import Approval, ApprovalAct, Booking
 from allocation.points import deputies_of, stood_in_by
 from allocation.queries.bookings.money.held_use import NO_HOURS, HeldHours, people_use
 from allocation.rules.states import State
@@ -144,12 +144,3 @@ def histories_of(approvals: Sequence[Approval], now: datetime) -> dict[tuple[UUI
         )
         for row in rows
     }
-
-
-def rules_in_force(actor: Actor) -> QuerySet[ApprovalRule]:
-    """The rules that the actor's projects have, the organisation's first."""
-    rows = ApprovalRule.objects.filter(tenant_id=actor.tenant_id, retired=None)
-    rows = rows.select_related("project", "created_by").order_by("project__name", "created", "id")
-    if actor.is_tenant_admin:
-        return rows
-    return rows.filter(Q(project=None) | Q(project__in=list(actor.roles)))

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
 from math import isfinite
@@ -24,6 +24,7 @@ WHOLE_NUMBER_MAX = 2**53 - 1
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?(?P<offset>[Zz]|[+-]\d\d:\d\d)?", re.ASCII
 )
+_CLOCK = r"\A([01][0-9]|2[0-3]):[0-5][0-9]\Z"
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MONEY = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _DURATION = re.compile(
@@ -196,6 +197,18 @@ class Day(serializers.DateField):
         if not EARLIEST_YEAR <= day.year <= LATEST_YEAR:
             raise _refused_time(refusal_text("day_range"), "out_of_range")
         return day
+
+
+class Clock(serializers.RegexField):
+    """A time of day, as in 08:00."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 (the framework's options)
+        super().__init__(_CLOCK, **options)
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:  # noqa: ANN401 (the framework's signature)
+        """The time of day. Raises ValidationError."""
+        text = super().run_validation(data)
+        return time.fromisoformat(text) if isinstance(text, str) else text
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "format": "duration"}, {"type": "integer", "minimum": 1}]})

@@ -1,6 +1,7 @@
 """Bodies of requests and rows of answers, from the declarations of terms and models."""
 
 import datetime as dt
+from dataclasses import is_dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -8,7 +9,18 @@ from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 from rest_framework_dataclasses.serializers import DataclassSerializer
 
-from tenants.platform.rest.fields import Day, Duration, Flag, Instant, Money, Number, Strict, Text, Whole
+from tenants.platform.rest.fields import (
+    Clock,
+    Day,
+    Duration,
+    Flag,
+    Instant,
+    Money,
+    Number,
+    Strict,
+    Text,
+    Whole,
+)
 
 
 class _Body(Strict, DataclassSerializer[Any]):
@@ -21,16 +33,38 @@ class _Body(Strict, DataclassSerializer[Any]):
         Decimal: Money,
         dt.datetime: Instant,
         dt.date: Day,
+        dt.time: Clock,
         dt.timedelta: Duration,
     }
 
+    def create_field(self, field_name: str, extra_kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        """The field, whose default is that of the dataclass."""
+        default = self.dataclass_definition.fields[field_name].default
+        shown = {"default": default} if isinstance(default, str | int) else {}
+        return super().create_field(field_name, shown | extra_kwargs)
 
-def body_of_terms(terms: type[object]) -> type[Strict]:
+    def build_dataclass_field(self, field_name: str, type_info: Any) -> Any:  # noqa: ANN401
+        """The body of nested terms, or of many."""
+        return body_of_terms(type_info.base_type), {"many": type_info.is_many}
+
+    def build_composite_field(self, field_name: str, type_info: Any, extra_kwargs: Any) -> Any:  # noqa: ANN401
+        """A list, or the body of many nested terms."""
+        if type_info.is_many and is_dataclass(type_info.base_type):
+            return self.build_dataclass_field(field_name, type_info)
+        return super().build_composite_field(field_name, type_info, extra_kwargs)
+
+
+_bodies: dict[type[Any], type[Strict]] = {}
+
+
+def body_of_terms(terms: type[Any]) -> type[Strict]:
     """The body that becomes an instance of the terms: `StandInIn` for `StandInTerms`."""
-    meta = type("Meta", (), {"dataclass": terms})
-    name = f"{terms.__name__.removesuffix('Terms')}In"
-    made: type[Strict] = type(name, (_Body,), {"Meta": meta, "__doc__": terms.__doc__})
-    return extend_schema_serializer(component_name=name)(made)
+    if terms not in _bodies:
+        meta = type("Meta", (), {"dataclass": terms})
+        name = f"{terms.__name__.removesuffix('Terms')}In"
+        made: type[Strict] = type(name, (_Body,), {"Meta": meta, "__doc__": terms.__doc__})
+        _bodies[terms] = extend_schema_serializer(component_name=name)(made)
+    return _bodies[terms]
 
 
 class Username(serializers.CharField):

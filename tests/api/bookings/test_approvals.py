@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Approval, Booking
+from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
+from allocation.models import Booking
 from allocation.rules.approvals import Step
-from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, row_counts, said
 from tests.roles import as_system
@@ -25,7 +25,7 @@ LONG = {"project": "folding", "request": "1 h100 for 20m"}
 def asked(site: Site) -> dict[str, Any]:
     """A booking that waits for a lead, as the lead reads it."""
     with tenant_tx(site.tenant.id):
-        terms = RuleTerms("Long runs", [Step("lead")], min_seconds=1_200)
+        terms = ApprovalRuleTerms(name="Long runs", steps=[Step("lead")], min_seconds=1_200)
         approval_rule_set(actor=site.actor("admin"), terms=terms, now=timezone.now())
     answer = site.researcher.post("bookings", LONG)
     assert (answer.status_code, said(answer)["state"]) == (201, "awaiting_approval")
@@ -123,46 +123,6 @@ def test_the_page_shows_what_a_lead_needs_and_get_changes_nothing(site: Site, as
     assert twice.status_code == 409
     assert "has approved this already" in shown(twice)
     assert re.search(r"Approved by .*today", shown(lead.get(one)))
-
-
-def test_rules_are_added_and_ended_on_their_page(site: Site) -> None:
-    admin, lead, member = (page(site, who) for who in ("admin", "lead", "researcher"))
-    address = "/t/helix/approvals/rules"
-    form = {
-        "act": "add",
-        "name": "Nights",
-        "project": "",
-        "min_cost": "12.50",
-        "classes": ["h100"],
-        "tiers": ["standard"],
-        "outside": "on",
-        "weekdays": ["Mon", "Tue"],
-        "hours_begin": "08:00",
-        "hours_end": "18:00",
-        "steps": "both",
-        "needed": "1",
-        "hours": "24",
-        "escalates": "on",
-    }
-    before = row_counts()
-    bad = {"min_cost": "1e5", "min_gpus": "-1", "hours_end": "07:00", "hours": "0", "name": ""}
-    for name, value in bad.items():
-        answer = admin.post(address, {**form, name: value})
-        assert answer.status_code == 422, name
-        assert "aria-invalid" in answer.content.decode(), name
-    assert member.post(address, form).status_code == 403
-    assert row_counts() == before
-
-    assert admin.post(address, form).status_code == 302
-    text = shown(admin.get(address))
-    assert "12.50 or more in 24 hours" in text
-    assert "can run outside Mon Tue 08:00–18:00" in text
-    with as_system():
-        assert not Approval.objects.exists()
-    (rule,) = re.findall(r'name="rule" value="([0-9a-f-]{36})"', admin.get(address).content.decode())
-    assert lead.post(address, {"act": "end", "rule": rule}).status_code == 403
-    assert admin.post(address, {"act": "end", "rule": rule}).status_code == 302
-    assert "No rules" in shown(admin.get(address))
 
 
 def test_an_approver_reads_the_effect_on_others_and_what_needs_no_approval(

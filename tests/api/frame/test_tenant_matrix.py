@@ -14,10 +14,10 @@ from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 from pytest_django import Settings
 
+from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
 from allocation.models import BookingEvent, WaitEntry, WaitOffer
 from allocation.rules.approvals import Step
 from allocation.rules.states import State
-from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from portal.api.urls import api_urlpatterns
 from tenants.models import Membership, Notification
 from tenants.platform.rest.schema import takes_body
@@ -182,7 +182,9 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         )
         rule = approval_rule_set(
             actor=site.actor("admin"),
-            terms=RuleTerms("Costly", [Step("lead")], project="folding", min_seconds=1_200),
+            terms=ApprovalRuleTerms(
+                name="Costly", steps=[Step("lead")], project="folding", min_seconds=1_200
+            ),
             now=timezone.now(),
         )
     site.researcher.post("bookings", GOOD | {"request": "1 h100 for 20m"})

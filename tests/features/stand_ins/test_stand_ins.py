@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 from django.db import IntegrityError, transaction
 
+from allocation.features.approval_rules.services import ApprovalRuleTerms
 from allocation.features.stand_ins.models import StandIn
 from allocation.features.stand_ins.services import StandInTerms, stand_in_end, stand_in_set
 from allocation.models import ApprovalAct
 from allocation.queries.bookings.approvals import approvals_to_decide, approvers_of
 from allocation.rules.approvals import Step
-from allocation.services.bookings.approval.rules import RuleTerms
 from tenants.access import Actor
 from tenants.models import AuditEntry, Role, User
 from tenants.platform.wall import tenant_tx
@@ -70,7 +70,7 @@ def test_a_stand_in_decides_in_time_and_never_for_who_asks(lab: Lab, lead: Actor
 
 def test_nobody_is_a_stand_in_for_their_own_request_or_decides_two_steps(lab: Lab, lead: Actor) -> None:
     admin = an_actor(a_tenant_admin(lab.tenant))
-    ruled(admin, RuleTerms("Two", (Step("lead"), Step("admin")), min_gpus=1))
+    ruled(admin, ApprovalRuleTerms(name="Two", steps=(Step("lead"), Step("admin")), min_gpus=1))
     second = an_actor(a_member(lab.project, Role.LEAD))
     named(lead, lab.actor)
     approval = asked(booked(lab))

@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from django.db import IntegrityError, transaction
 
+from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
 from allocation.models import Approval, Booking, BookingArray, BookingEvent
 from allocation.rules.approvals import Step
 from allocation.rules.ask import AskDocument
@@ -14,7 +15,6 @@ from allocation.rules.states import State
 from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
 from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approval.decisions import Decision, approval_decide
-from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.results import booking_result
 from allocation.services.decide.invariants import invariants_check
@@ -240,7 +240,7 @@ def test_one_approval_decides_the_whole_array(lab: Lab, verdict: str) -> None:
     with tenant_tx(lab.tenant_id):
         approval_rule_set(
             actor=an_actor(a_tenant_admin(lab.tenant)),
-            terms=RuleTerms("Costly", (Step("lead"),), min_cost=Decimal(100)),
+            terms=ApprovalRuleTerms(name="Costly", steps=[Step("lead")], min_cost=Decimal(100)),
             now=NOW,
         )
     small, array = arrayed(lab, 2), arrayed(lab, 30, 5)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from uuid import uuid4
 
@@ -10,6 +10,12 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from pytest_django.fixtures import Settings
 
+from allocation.features.approval_rules.services import (
+    ApprovalRuleTerms,
+    Hours,
+    approval_rule_retire,
+    approval_rule_set,
+)
 from allocation.models import Approval, ApprovalAct, ApprovalRule, Booking, BookingEvent
 from allocation.rules.approvals import PLACE_KEPT, Step
 from allocation.rules.recurrence import recurrence_read
@@ -19,11 +25,6 @@ from allocation.services.bookings.approval.decisions import (
     Verdict,
     approval_decide,
     approvals_expire,
-)
-from allocation.services.bookings.approval.rules import (
-    RuleTerms,
-    approval_rule_retire,
-    approval_rule_set,
 )
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
@@ -44,7 +45,7 @@ from tests.builders import a_member, a_tenant_admin, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_owner, as_role, as_system
 
-COSTLY = RuleTerms("Costly", (Step("lead", hours=2),), min_cost=Decimal(100))
+COSTLY = ApprovalRuleTerms(name="Costly", steps=[Step("lead", hours=2)], min_cost=Decimal(100))
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def lead(lab: Lab) -> Actor:
     return found
 
 
-def ruled(actor: Actor, terms: RuleTerms = COSTLY) -> ApprovalRule:
+def ruled(actor: Actor, terms: ApprovalRuleTerms = COSTLY) -> ApprovalRule:
     with tenant_tx(actor.tenant_id):
         return approval_rule_set(actor=actor, terms=terms, now=NOW)
 
@@ -361,7 +362,7 @@ BAD_TERMS = {
     "out_of_range": replace(COSTLY, min_cost=Decimal(0)),
     "unknown_class": replace(COSTLY, classes=("h900",)),
     "unknown_tier": replace(COSTLY, tiers=("gold",)),
-    "bad_hours": replace(COSTLY, weekdays=(0, 1)),
+    "bad_hours": replace(COSTLY, outside=Hours(weekdays=("Mon",), begins=time(8), ends=time(8))),
     "bad_steps": replace(COSTLY, steps=(Step("lead"), Step("lead"))),
     "bad_name": replace(COSTLY, name=" "),
 }

@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
+from allocation.features.approval_rules.services import ApprovalRuleTerms
 from allocation.models import Approval, Booking, BookingChange, Series
 from allocation.rules.approvals import Step
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.approval.decisions import Decision, approval_decide
-from allocation.services.bookings.approval.rules import RuleTerms
 from allocation.services.bookings.change.series import (
     DateAnswer,
     Scope,
@@ -276,7 +276,7 @@ def test_a_series_that_waits_for_its_approval_keeps_it_if_it_shrinks_and_asks_an
     lab: Lab,
 ) -> None:
     admin = an_actor(a_tenant_admin(lab.tenant))
-    ruled(admin, RuleTerms("All", (Step("lead"), Step("admin")), min_gpus=1))
+    ruled(admin, ApprovalRuleTerms(name="All", steps=(Step("lead"), Step("admin")), min_gpus=1))
     lead = an_actor(a_member(lab.project, Role.LEAD))
     series = a_series(lab)
     first, second, _ = dates(series)

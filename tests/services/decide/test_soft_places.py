@@ -4,11 +4,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
 from allocation.models import Approval, Booking, BookingEvent, EventCounter
 from allocation.rules.approvals import DECISION_TIME, PLACE_MARGIN, Step
 from allocation.rules.states import State
 from allocation.services.bookings.approval.decisions import Decision, approval_decide
-from allocation.services.bookings.approval.rules import RuleTerms, approval_rule_set
 from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
@@ -34,7 +34,7 @@ SECOND = timedelta(seconds=1)
 def lab(real_db: Servers) -> Lab:
     """One GPU, and a rule for bookings of four hours and more."""
     lab = a_lab("helix")
-    terms = RuleTerms("Long", (Step("lead", hours=48),), min_seconds=4 * 3600)
+    terms = ApprovalRuleTerms(name="Long", steps=[Step("lead", hours=48)], min_seconds=4 * 3600)
     with tenant_tx(lab.tenant_id):
         approval_rule_set(actor=an_actor(a_tenant_admin(lab.tenant)), terms=terms, now=NOW)
     return lab

@@ -1,79 +1,94 @@
-"""Rules that send bookings to an approver: leads set those of their project, admins all."""
+"""Adding rules that send bookings to an approver, and ending them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, time
 from decimal import Decimal
+from typing import Any, Literal
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from allocation.models import ApprovalRule
 from allocation.rules.approvals import Step
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import denied, invalid, missing
+from tenants.platform.terms import term, terms
 from tenants.services.input_values import name_read
 
+Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+CURRENCY = "EUR"
 MOST_RULES = 50
 MOST_HOURS = 30 * 24
-MOST_COST = Decimal(10) ** 9
-MOST_NUMBER = 10**6
+MOST = {"min_cost": 10**9, "min_gpu_hours": 10**6, "min_gpus": 10**6, "min_seconds": 366 * 86_400}
 
 
-@dataclass(frozen=True, slots=True)
-class RuleTerms:
-    """A rule as a person states it: a booking that meets all conditions needs its steps."""
+@terms
+class Hours:
+    """Hours of weekdays."""
 
-    name: str
-    steps: Sequence[Step]
-    project: str = ""
-    min_cost: Decimal | None = None
-    min_gpu_hours: Decimal | None = None
-    min_gpus: int | None = None
-    min_seconds: int | None = None
-    classes: Sequence[str] = ()
-    tiers: Sequence[str] = ()
-    hours_begin: time | None = None
-    hours_end: time | None = None
-    weekdays: Sequence[int] = ()
-    zone: str = "UTC"
-    is_first: bool = False
+    weekdays: Sequence[Day] = term(min_length=1, max_length=7)
+    begins: time = term(says="`08:00`")
+    ends: time = term()
+    zone: str = term(default="", max_length=64)
 
 
-def approval_rule_set(*, actor: Actor, terms: RuleTerms, now: datetime) -> ApprovalRule:
+@terms
+class RuleConditions:
+    """Conditions of a rule. Those that are left out do not matter."""
+
+    name: str = term("Name", "Shown to people who meet it.", max_length=80)
+    project: str = term("For bookings in", says="Without it: every one.", default="", max_length=40)
+    min_cost: Decimal | None = term(f"Costs at least ({CURRENCY})", default=None)
+    min_gpu_hours: Decimal | None = term("GPU-hours, at least", default=None, decimal_places=3)
+    min_gpus: int | None = term("GPUs at once, at least", default=None)
+    min_seconds: int | None = term("Length, at least", asks="length", example="24h", default=None)
+    classes: Sequence[str] = term("GPU classes", default=(), max_length=32, child_kwargs={"max_length": 40})
+    tiers: Sequence[str] = term("Tiers", default=(), max_length=32, child_kwargs={"max_length": 40})
+
+
+@terms
+class ApprovalRuleTerms(RuleConditions):
+    """A new rule. Conditions that are left out do not matter; at least one is needed."""
+
+    outside: Hours | None = term(default=None)
+    is_first: bool = term(default=False)
+    steps: Sequence[Step] = term()
+
+
+def approval_rule_set(*, actor: Actor, terms: ApprovalRuleTerms, now: datetime) -> ApprovalRule:
     """Adds a rule for new bookings. Bookings that exist are not asked for again.
 
     Raises:
         Refused: `not_allowed`, `bad_name`, `no_condition`, `out_of_range`, `unknown_class`,
             `unknown_tier`, `bad_hours`, `bad_steps`, `too_many_rules`.
     """
-    project = _project_read(actor, terms.project)
+    amounts = {name: getattr(terms, name) for name in MOST}
     rule = ApprovalRule(
         tenant_id=actor.tenant_id,
-        project=project,
+        project=_project_read(actor, terms.project),
         name=name_read(terms.name),
-        min_cost=terms.min_cost,
-        min_gpu_hours=terms.min_gpu_hours,
-        min_gpus=terms.min_gpus,
-        min_seconds=terms.min_seconds,
         classes=_known(terms.classes, GpuClass, "unknown_class", "classes"),
         tiers=_known(terms.tiers, Tier, "unknown_tier", "tiers"),
-        hours_begin=terms.hours_begin,
-        hours_end=terms.hours_end,
-        weekdays=sorted(set(terms.weekdays)),
-        zone=terms.zone,
         is_first=terms.is_first,
         steps=_steps_data(terms.steps),
         created=now,
         created_by_id=actor.user_id,
+        **amounts,
+        **_hours_data(terms.outside, actor.time_zone),
     )
-    _amounts_check(terms)
-    _hours_check(terms)
-    _states_something_check(rule)
+    for name, value in amounts.items():
+        if value is not None and not 0 < value <= MOST[name]:
+            sentence = refusal_text("condition_out_of_range", most=f"{MOST[name]:,}")
+            raise invalid("out_of_range", sentence, name)
+    others = (rule.classes, rule.tiers, terms.outside, rule.is_first)
+    if all(each is None for each in amounts.values()) and not any(others):
+        raise invalid("no_condition", refusal_text("no_condition"), "min_cost")
     with transaction.atomic():
         in_force = ApprovalRule.objects.filter(tenant_id=actor.tenant_id, retired=None)
         if in_force.count() >= MOST_RULES:
@@ -91,9 +106,9 @@ def approval_rule_retire(*, actor: Actor, rule_id: UUID, now: datetime) -> Appro
         Refused: `not_found` or `not_allowed`.
     """
     with transaction.atomic():
-        rows = ApprovalRule.objects.select_for_update(of=("self",)).select_related("project")
-        rule = rows.filter(tenant_id=actor.tenant_id, id=rule_id).first()
-        if rule is None or not _may_see(actor, rule):
+        rows = _rules(actor).select_for_update(of=("self",)).select_related("project")
+        rule = rows.filter(id=rule_id).first()
+        if rule is None:
             raise missing("approval rule")
         if not may_set_rule(actor, rule.project):
             raise denied(refusal_text("approval_rule_admins_only"))
@@ -104,13 +119,22 @@ def approval_rule_retire(*, actor: Actor, rule_id: UUID, now: datetime) -> Appro
     return rule
 
 
+def rules_shown(actor: Actor) -> QuerySet[ApprovalRule]:
+    """The rules in force that the actor's projects have, the organisation's first."""
+    rows = _rules(actor).filter(retired=None).select_related("project", "created_by")
+    return rows.order_by("project__name", "created", "id")
+
+
 def may_set_rule(actor: Actor, project: Project | None) -> bool:
     """Returns whether the actor may add or end a rule of the project, or of the organisation."""
     return actor.is_tenant_admin if project is None else actor.may_lead(project.id)
 
 
-def _may_see(actor: Actor, rule: ApprovalRule) -> bool:
-    return rule.project_id is None or actor.role_in(rule.project_id) is not None
+def _rules(actor: Actor) -> QuerySet[ApprovalRule]:
+    rows = ApprovalRule.objects.filter(tenant_id=actor.tenant_id)
+    if actor.is_tenant_admin:
+        return rows
+    return rows.filter(Q(project=None) | Q(project__in=list(actor.roles)))
 
 
 def _project_read(actor: Actor, slug: str) -> Project | None:
@@ -131,40 +155,20 @@ def _known(slugs: Sequence[str], model: type[GpuClass] | type[Tier], code: str, 
     return sorted(known)
 
 
-def _amounts_check(terms: RuleTerms) -> None:
-    amounts: tuple[tuple[str, Decimal | int | None, Decimal | int], ...] = (
-        ("min_cost", terms.min_cost, MOST_COST),
-        ("min_gpu_hours", terms.min_gpu_hours, MOST_NUMBER),
-        ("min_gpus", terms.min_gpus, MOST_NUMBER),
-        ("min_seconds", terms.min_seconds, 366 * 86_400),
-    )
-    for name, value, most in amounts:
-        if value is not None and not 0 < value <= most:
-            raise invalid("out_of_range", refusal_text("condition_out_of_range", most=f"{most:,}"), name)
-
-
-def _hours_check(terms: RuleTerms) -> None:
-    if terms.hours_begin is None and terms.hours_end is None:
-        if terms.weekdays:
-            raise invalid("bad_hours", refusal_text("hours_missing"), "hours_begin")
-        return
-    if terms.hours_begin is None or terms.hours_end is None:
-        raise invalid("bad_hours", refusal_text("hours_half"), "hours_begin")
-    if terms.hours_end <= terms.hours_begin:
+def _hours_data(outside: Hours | None, own_zone: str) -> dict[str, Any]:
+    if outside is None:
+        return {}
+    if outside.ends <= outside.begins:
         raise invalid("bad_hours", refusal_text("hours_backward"), "hours_end")
-    if not terms.weekdays or not set(terms.weekdays) <= set(range(7)):
+    if not outside.weekdays:
         raise invalid("bad_hours", refusal_text("hours_days_missing"), "weekdays")
+    zone = outside.zone or own_zone
     try:
-        ZoneInfo(terms.zone)
+        ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise invalid("bad_hours", refusal_text("unknown_zone"), "zone") from error
-
-
-def _states_something_check(rule: ApprovalRule) -> None:
-    stated = (rule.min_cost, rule.min_gpu_hours, rule.min_gpus, rule.min_seconds)
-    others = (rule.classes, rule.tiers, rule.hours_begin, rule.is_first)
-    if all(each is None for each in stated) and not any(others):
-        raise invalid("no_condition", refusal_text("no_condition"), "min_cost")
+    days = sorted({DAYS.index(each) for each in outside.weekdays})
+    return {"hours_begin": outside.begins, "hours_end": outside.ends, "weekdays": days, "zone": zone}
 
 
 def _steps_data(steps: Sequence[Step]) -> list[dict[str, object]]:
@@ -198,12 +202,6 @@ def _audit(actor: Actor, action: str, rule: ApprovalRule, now: datetime) -> None
         "tiers": ", ".join(rule.tiers),
         "outside": f"{rule.hours_begin:%H:%M}-{rule.hours_end:%H:%M}" if rule.hours_begin else "",
         "first": rule.is_first,
+        "steps": ", ".join(step.role for step in rule.step_list),
     }
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("approval_rule", rule.id),
-        now=now,
-        detail={**detail, "steps": ", ".join(step.role for step in rule.step_list)},
-    )
+    actor_record(actor, action, ("approval_rule", rule.id), now, detail)

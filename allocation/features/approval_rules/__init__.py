@@ -1,0 +1,1 @@
+"""Approval rules: which new bookings wait for an approval, and who decides them."""

@@ -1,0 +1,150 @@
+"""Forms of pages, from the declarations of terms."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from dataclasses import Field as Declared
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, get_args, get_origin, get_type_hints
+
+from django import forms
+from django.utils import timezone
+
+from tenants.platform.errors import Refused
+from tenants.platform.rest.fields import EARLIEST_YEAR, LATEST_YEAR
+from tenants.platform.terms import Said
+from tenants.platform.words import refusal_text
+from tenants.services.input_values import clock_read, number_read, seconds_read, whole_read
+from tenants.web.parts import Field
+
+Choices = Iterable[tuple[object, object]]
+_READ: dict[object, tuple[Callable[..., object], dict[str, str]]] = {
+    int: (whole_read, {"inputmode": "numeric"}),
+    Decimal: (number_read, {"inputmode": "decimal"}),
+    time: (clock_read, {"type": "time"}),
+    "length": (seconds_read, {}),
+}
+"""What reads a line of a type, and how its input looks."""
+
+
+class TermsForm(forms.Form):
+    """The form of one command. `choices`: what a field offers; the service decides what it takes.
+
+    Days are those of the reader's zone, in which pages are rendered.
+    """
+
+    def __init__(
+        self,
+        terms: type[Any],
+        choices: Mapping[str, Choices] | None = None,
+        sent: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(sent)
+        self.said = {each.name: said for each in fields(terms) if (said := _said(each)).label}
+        self.choices = choices or {}
+        self._terms = terms
+        types = get_type_hints(terms)
+        for each in fields(terms):
+            if each.name in self.said:
+                self.fields[each.name] = _input(each, types[each.name], self.said[each.name])
+
+    def terms(self) -> Any:  # noqa: ANN401 (an instance of the terms)
+        """The terms of a valid form; what is left empty is as by default."""
+        cleaned = {name: value for name, value in self.cleaned_data.items() if value is not None}
+        return self._terms(**{name: self._value(name, value) for name, value in cleaned.items()})
+
+    def inputs(self, refusal: Refused | None) -> dict[str, Field]:
+        """The inputs by their names, with the form's errors or that of the refusal."""
+        return {bound.name: self._shown(bound, refusal) for bound in self}
+
+    def _shown(self, bound: forms.BoundField, refusal: Refused | None) -> Field:
+        fault = str(bound.errors[0]) if bound.errors else ""
+        if self.is_bound and refusal is not None and refusal.param == bound.name:
+            fault = refusal.sentence
+        value = bound.value()
+        return Field(
+            bound.name,
+            str(bound.label),
+            f"{value:%H:%M}" if isinstance(value, time) else value or "",
+            hint=str(bound.help_text),
+            error=fault,
+            required=False,
+            id=f"new-{bound.name}",
+            placeholder=self.said[bound.name].example,
+            choices=tuple(self.choices.get(bound.name, ())),
+            **vars(bound.field).get("shown", {}),
+        )
+
+    def _value(self, name: str, value: Any) -> Any:  # noqa: ANN401 (a form's values)
+        if not isinstance(value, date):
+            return value
+        day = value + timedelta(days=1) if self.said[name].asks == "last_day" else value
+        return datetime.combine(day, time(), timezone.get_current_timezone())
+
+
+class _Read(forms.CharField):
+    """A line that a function reads; empty is None, but what is filled in beforehand may not be emptied."""
+
+    def __init__(self, read: Callable[[str], object], **options: Any) -> None:  # noqa: ANN401 (a field's)
+        super().__init__(**options)
+        self.read = read
+
+    def clean(self, value: Any) -> Any:  # noqa: ANN401 (a form's values)
+        """The value. Raises ValidationError."""
+        if value == "" and self.initial is not None:
+            raise forms.ValidationError(self.error_messages["required"])
+        text = super().clean(value)
+        try:
+            return self.read(text) if text else None
+        except Refused as refusal:
+            raise forms.ValidationError(refusal.sentence) from refusal
+
+
+class _Several(forms.MultipleChoiceField):
+    """Those that are ticked."""
+
+    def valid_value(self, value: str) -> bool:
+        """Takes any: the service decides."""
+        return True
+
+
+def _said(declared: "Declared[Any]") -> Said:
+    found: Said = declared.metadata.get("said", Said())
+    return found
+
+
+def _input(declared: "Declared[Any]", hint: object, said: Said) -> forms.Field:
+    """The field of a form; `shown` is how its input looks."""
+    has_default = declared.default is not MISSING
+    kind = next((each for each in get_args(hint) if each is not type(None)), hint)
+    options: dict[str, Any] = {
+        "required": not has_default and kind is not bool,
+        "initial": declared.default if has_default else None,
+        "label": said.label,
+        "help_text": said.hint,
+        "error_messages": {"required": refusal_text("value_missing"), "invalid": refusal_text("day_form")},
+    }
+    found: forms.Field
+    shown: dict[str, Any]
+    if get_origin(hint) is Sequence:
+        found, shown = _Several(**options), {"type": "checks"}
+    elif said.asks in ("first_day", "last_day"):
+        found = forms.DateField(**options, input_formats=["%Y-%m-%d"], validators=[_in_range])
+        shown = {"type": "date"}
+    elif kind is bool:
+        found, shown = forms.BooleanField(**options), {"type": "checkbox"}
+    elif (reads := "length" if said.asks == "length" else kind) in _READ:
+        read, shown = _READ[reads]
+        found = _Read(partial(read, param=declared.name), **options)
+    else:
+        longest = declared.metadata["serializer_kwargs"].get("max_length")
+        found, shown = forms.CharField(**options, max_length=longest), {"maxlength": longest}
+    vars(found)["shown"] = shown
+    return found
+
+
+def _in_range(day: date) -> None:
+    """Raises ValidationError for a year that nobody means; at its end the calendar has no next day."""
+    if not EARLIEST_YEAR <= day.year <= LATEST_YEAR:
+        raise forms.ValidationError(refusal_text("day_range"))
