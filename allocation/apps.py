@@ -2,7 +2,7 @@
 
 from django.apps import AppConfig
 
-from allocation.features import features_import
+from allocation.features import FEATURES
 
 
 class AllocationConfig(AppConfig):
@@ -13,8 +13,8 @@ class AllocationConfig(AppConfig):
     def import_models(self) -> None:
         """Imports the models of the core, and then those of features."""
         super().import_models()
-        features_import("models")
+        FEATURES.imported("models")
 
     def ready(self) -> None:
         """Lets features add themselves to the points of the core."""
-        features_import("points")
+        FEATURES.imported("points")

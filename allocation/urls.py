@@ -1,6 +1,6 @@
 """Addresses of the timeline, bookings, projects and the fleet: each module brings its own."""
 
-from allocation.features import feature_urls
+from allocation.features import FEATURES
 from allocation.web.approvals import (
     inbox,
     overrides_page,
@@ -104,5 +104,5 @@ urlpatterns = [
     *tenants.urlpatterns,
     *overrides.urlpatterns,
     *policy.urlpatterns,
-    *feature_urls("page"),
+    *FEATURES.urls("page"),
 ]

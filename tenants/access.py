@@ -53,6 +53,11 @@ class Actor:
         """True for leads and tenant admins."""
         return self.role_in(project_id) in (Role.LEAD, Role.TENANT_ADMIN)
 
+    @property
+    def leads_any(self) -> bool:
+        """True for tenant admins, and for leads of any project."""
+        return self.is_tenant_admin or Role.LEAD in self.roles.values()
+
 
 @dataclass(frozen=True, slots=True)
 class PlatformActor:
@@ -218,9 +223,10 @@ def acting_people(actor: Actor) -> list[tuple[str, str]]:
     return [(each.username, each.display_name) for each in people]
 
 
-def led_projects(actor: Actor) -> list[tuple[str, str]]:
-    """The open projects that the actor may lead: slugs and names."""
-    rows = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name", "id")
+def led_projects(actor: Actor, *, with_closed: bool = False) -> list[tuple[str, str]]:
+    """The open projects, or all, that the actor may lead: slugs and names."""
+    rows = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name", "id")
+    rows = rows if with_closed else rows.filter(is_open=True)
     return [(each.slug, each.name) for each in rows if actor.may_lead(each.id)]
 
 

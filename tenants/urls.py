@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from tenants.features import FEATURES
 from tenants.web.log import log, log_csv, ops_log, ops_log_csv
 from tenants.web.members.accounts import ops_accounts
 from tenants.web.members.operator_access import urlpatterns as access_urls
@@ -13,7 +14,6 @@ from tenants.web.outgoing.chat import urlpatterns as chat_urls
 from tenants.web.outgoing.notifications import urlpatterns as notification_urls
 from tenants.web.outgoing.operator_inbox import urlpatterns as operator_inbox_urls
 from tenants.web.outgoing.policy_hook import urlpatterns as policy_hook_urls
-from tenants.web.outgoing.webhooks import urlpatterns as webhook_urls
 from tenants.web.tiers import ops_tiers, tiers
 
 urlpatterns = [
@@ -27,7 +27,7 @@ urlpatterns = [
     *operator_inbox_urls,
     *service_account_urls,
     *policy_hook_urls,
-    *webhook_urls,
+    *FEATURES.urls("page"),
     path("t/<slug:tenant>/log", log, name="log"),
     path("t/<slug:tenant>/log.csv", log_csv, name="log-csv"),
     path("ops/log", ops_log, name="ops-log"),

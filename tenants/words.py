@@ -1,5 +1,6 @@
 """The sentences of refusals, by code."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils.functional import Promise
@@ -16,6 +17,11 @@ def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of a
 def fault_text(fault: CodedError) -> str:
     """Returns the sentence of an error of pure code. KeyError: no such sentence."""
     return refusal_text(fault.text.code, **fault.text.facts)
+
+
+def sentences_add(sentences: Mapping[str, Promise]) -> None:
+    """Adds the sentences of a feature."""
+    _SENTENCES.update(sentences)
 
 
 _SENTENCES: dict[str, Promise] = {
@@ -230,11 +236,6 @@ _SENTENCES: dict[str, Promise] = {
     "unknown_chat_event": gettext_lazy("There is no event %(event)s. Choose from: %(known)s."),
     "chat_url_incomplete": gettext_lazy("The address is not complete. Example: %(example)s"),
     "too_many_channels": gettext_lazy("At most %(most)s channels are possible. Delete one first."),
-    "too_many_webhooks": gettext_lazy("At most %(max_webhooks)s webhooks are possible. Delete one first."),
-    "too_many_messages": gettext_lazy("There are more than %(max_resent)s messages. Choose a later time."),
-    "webhook_disabled": gettext_lazy("This webhook is off. Switch it on first."),
-    "webhook_events": gettext_lazy("Choose 1 to %(max_patterns)s events."),
-    "webhook_admins_only": gettext_lazy("Only the tenant's admins can choose events of all projects."),
     "policy_hook_moved": gettext_lazy("The request changed while the policy hook checked it. Send it again."),
     "policy_hook_admins": gettext_lazy("Only the tenant's admins can see and change its policy hook."),
     "policy_hook_timeout": gettext_lazy(
@@ -250,9 +251,6 @@ _SENTENCES: dict[str, Promise] = {
     "bad_time": gettext_lazy("Enter a time such as 2026-11-25 18:00."),
     "mail_choice": gettext_lazy("Choose when mails are sent."),
     "milliseconds": gettext_lazy("Enter a whole number of milliseconds."),
-    "webhook_owners": gettext_lazy(
-        "Only the tenant's admins and the leads of its projects can have webhooks."
-    ),
     "share_weight": gettext_lazy("Enter a weight from 0 to 1000."),
     "share_number": gettext_lazy("Enter a whole number, or leave the field empty."),
     "tier_slug_taken": gettext_lazy("Another tier already has this short name."),

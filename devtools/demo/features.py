@@ -45,16 +45,16 @@ from devtools.demo.week import (
     text_parsed,
 )
 from tenants.access import Actor
-from tenants.models import ServiceAccount, User
-from tenants.platform.wall import tenant_tx
-from tenants.services.credentials.service_accounts import service_account_create
-from tenants.services.outgoing.webhooks import (
+from tenants.features.webhooks.services import (
     WebhookTerms,
     webhook_create,
     webhook_enabled_set,
     webhook_test,
     webhooks_of,
 )
+from tenants.models import ServiceAccount, User
+from tenants.platform.wall import tenant_tx
+from tenants.services.credentials.service_accounts import service_account_create
 from tenants.services.sign_in.sessions import temporary_session
 
 NAMESPACE = UUID("5b6f3a52-5f1b-5c4f-9a3c-1c7c1b0a6d4e")
@@ -147,7 +147,7 @@ def webhook_made(now: datetime) -> None:
     actor = person("ada", "helix")
     if webhooks_of(actor).exists():
         return
-    terms = WebhookTerms("Example receiver", "http://127.0.0.1:9/gpu", ["booking.*"])
+    terms = WebhookTerms(name="Example receiver", url="http://127.0.0.1:9/gpu", events=["booking.*"])
     webhook, _ = webhook_create(actor=actor, terms=terms, now=now)
     webhook_test(actor=actor, webhook_id=webhook.id, now=now)
     webhook_enabled_set(actor=actor, webhook_id=webhook.id, is_enabled=False, now=now)

@@ -5,9 +5,10 @@ from django.urls import URLPattern, include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 import allocation.api.urls
+import allocation.features
 import billing.api.urls
 import tenants.api.urls
-from allocation.features import feature_urls
+import tenants.features
 from portal.api.docs import Document, docs_page, docs_start
 from portal.api.errors import PROBLEM_JSON, problem
 from portal.api.health import healthz, readyz, statusz
@@ -26,8 +27,9 @@ def no_such_address(request: HttpRequest) -> JsonResponse:
 
 api_urlpatterns: list[URLPattern] = [
     *allocation.api.urls.urlpatterns,
-    *feature_urls("rest"),
+    *allocation.features.FEATURES.urls("rest"),
     *tenants.api.urls.urlpatterns,
+    *tenants.features.FEATURES.urls("rest"),
     *billing.api.urls.urlpatterns,
     path("schema/", Document.as_view(), name="api-schema"),
     path("docs/", docs_page, name="api-docs"),

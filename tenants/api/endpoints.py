@@ -1,14 +1,17 @@
 """Operations of REST, each declared by a function: path, input, answer, scope and reach.
 
-Handlers get the view, which has the actor, the clock and the parameters. A `get` runs in a
-transaction of the tenant, a `post` in one that is run once per idempotency key. What a handler
-returns is shown by the `answer`; a list is a query set, of which one page is shown.
+Handlers get the view, which has the actor, the clock and the parameters, then the terms, then what
+stands in the path. All but a `post` run in one transaction, which is of the tenant or of an
+operator; a `post` runs once per idempotency key. What a handler returns is shown by the `answer`; a
+list is a query set, of which one page is shown. An `operation` has the name of its handler, unless
+it says another.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
@@ -25,10 +28,32 @@ from tenants.platform.rest.fields import Strict
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.rest.terms import body_of_terms
+from tenants.platform.wall import operator_tx
 
 Out: TypeAlias = type[serializers.Serializer[Any]]
 Handler: TypeAlias = Callable[..., Any]
-_PARAMETER = re.compile(r"s?/<[^>]+>")
+Declare: TypeAlias = Callable[[Handler], Handler]
+_PARAMETER = re.compile(r"(ie)?s?/<[^>]+>")
+
+
+class Endpoint(ApiView):
+    """The operations at one path. `for_operators`: other callers are refused."""
+
+    for_operators: ClassVar[bool] = False
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        """Authenticates. Raises Refused."""
+        super().initial(request, *args, **kwargs)
+        if self.for_operators:
+            self.require_operator()
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Opens a transaction of the tenant, or of an operator."""
+        return operator_tx() if self.for_operators else self.tx()
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Makes the transaction of an idempotency key that of an operator."""
+        return operator_tx() if self.for_operators else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +66,8 @@ class Endpoints:
 
     scope: str
     in_project: bool = False
-    _views: dict[str, type[ApiView]] = field(default_factory=dict)
+    for_operators: bool = False
+    _views: dict[str, type[Endpoint]] = field(default_factory=dict)
 
     @property
     def urls(self) -> list[URLPattern]:
@@ -49,38 +75,45 @@ class Endpoints:
         return [path(at, view.as_view(), name=_name(at)) for at, view in self._views.items()]
 
     def list(
-        self, at: str, summary: str, out: Out, order: Sequence[str] = ()
-    ) -> Callable[[Handler], Handler]:
+        self,
+        at: str,
+        summary: str,
+        out: Out,
+        order: Sequence[str] = (),
+        *,
+        query: type[PageQuery] = PageQuery,
+        operation: str = "",
+    ) -> Declare:
         """Declares the GET of a list; `order` is a total one, as in order_by. Without it there are
         so few rows that all are one page."""
 
         def declare(handler: Handler) -> Handler:
-            @described(handler.__name__, summary, answer=page(out))
-            def get(view: ApiView, request: Request) -> Response:
-                with view.tx():
-                    rows: QuerySet[Any] = handler(view)
+            name, asked = operation or handler.__name__, query if order else None
+
+            @described(name, summary, answer=page(out), query=asked)
+            def get(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
+                with view.opened():
+                    rows: QuerySet[Any] = handler(view, **keys)
                     if not order:
                         return list_response(out(rows, many=True).data)
-                    scope = f"{at}:{view.actor.tenant_id}:{view.actor.user_id}"
+                    scope = f"{request.path}:{view.actor.tenant_id}:{view.actor.user_id}"
                     found, following = page_of(rows, keys=order, query=view.query, scope=scope)
                     return list_response(out(found, many=True).data, following)
 
             self._add(at, "get", get, handler)
-            if order:
-                self._views[at].queries = {**self._views[at].queries, "GET": PageQuery}
+            if asked is not None:
+                self._views[at].queries = {**self._views[at].queries, "GET": asked}
             return handler
 
         return declare
 
-    def rows(
-        self, at: str, summary: str, out: Out, *, query: type[Strict], kind: Kind
-    ) -> Callable[[Handler], Handler]:
+    def rows(self, at: str, summary: str, out: Out, *, query: type[Strict], kind: Kind) -> Declare:
         """Declares the costly GET of rows that are computed, all at once; `query` has the parameters.
         The handler opens its own transaction."""
 
         def declare(handler: Handler) -> Handler:
             @described(handler.__name__, summary, answer=page(out), query=query)
-            def get(view: ApiView, request: Request) -> Response:
+            def get(view: Endpoint, request: Request) -> Response:
                 return list_response(out(handler(view), many=True).data)
 
             self._add(at, "get", get, handler)
@@ -90,7 +123,20 @@ class Endpoints:
 
         return declare
 
-    def post(
+    def get(self, at: str, summary: str, out: Out, *, operation: str = "") -> Declare:
+        """Declares the GET of one thing."""
+
+        def declare(handler: Handler) -> Handler:
+            @described(operation or handler.__name__, summary, answer=out)
+            def get(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
+                with view.opened():
+                    return Response(out(handler(view, **keys)).data)
+
+            return self._add(at, "get", get, handler)
+
+        return declare
+
+    def post(  # noqa: PLR0913 (named parts of one declaration)
         self,
         at: str,
         summary: str,
@@ -99,56 +145,72 @@ class Endpoints:
         terms: type[Any] | None = None,
         status: int = 200,
         secret: Sequence[str] = (),
-    ) -> Callable[[Handler], Handler]:
-        """Declares a POST; with `terms`, the handler gets them after the view. A repetition with the
-        same key has null for `secret` fields."""
+        operation: str = "",
+    ) -> Declare:
+        """Declares a POST. A repetition with the same key has null for `secret` fields."""
 
         def declare(handler: Handler) -> Handler:
             body = None if terms is None else body_of_terms(terms)
-            name = handler.__name__
-            operation = name if name.startswith("create_") else f"act_{name}"
+            name = operation or handler.__name__
+            known = name if name.startswith("create_") else f"act_{name}"
 
-            @described(operation, summary, answer=out, request=body, status=status)
-            def post(view: ApiView, request: Request, **keys: Any) -> HttpResponseBase:  # noqa: ANN401
+            @described(known, summary, answer=out, request=body, status=status)
+            def post(view: Endpoint, request: Request, **keys: Any) -> HttpResponseBase:  # noqa: ANN401
                 sent = () if body is None else (view.sent(body),)
 
                 def work() -> Response:
-                    return Response(out(handler(view, *sent, **keys)).data, status=status)
+                    with view.inside():
+                        return Response(out(handler(view, *sent, **keys)).data, status=status)
 
                 return view.once(work, secret=secret)
 
-            self._add(at, "post", post, handler)
-            return handler
+            return self._add(at, "post", post, handler)
 
         return declare
 
-    def put(self, at: str, summary: str, out: Out, *, terms: type[Any]) -> Callable[[Handler], Handler]:
+    def put(self, at: str, summary: str, out: Out, *, terms: type[Any], operation: str = "") -> Declare:
         """Declares a PUT, which needs no key: a repetition changes nothing."""
 
         def declare(handler: Handler) -> Handler:
             body = body_of_terms(terms)
 
-            @described(handler.__name__, summary, answer=out, request=body)
-            def put(view: ApiView, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
+            @described(operation or handler.__name__, summary, answer=out, request=body)
+            def put(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
                 sent = view.sent(body)
-                with view.tx():
+                with view.opened():
                     return Response(out(handler(view, sent, **keys)).data)
 
-            self._add(at, "put", put, handler)
-            return handler
+            return self._add(at, "put", put, handler)
 
         return declare
 
-    def _add(self, at: str, method: str, act: Handler, handler: Handler) -> None:
+    def delete(self, at: str, summary: str, *, operation: str = "") -> Declare:
+        """Declares a DELETE."""
+
+        def declare(handler: Handler) -> Handler:
+            @described(operation or handler.__name__, summary, status=204)
+            def delete(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401
+                with view.opened():
+                    handler(view, **keys)
+                return Response(status=204)
+
+            return self._add(at, "delete", delete, handler)
+
+        return declare
+
+    def _add(self, at: str, method: str, act: Handler, handler: Handler) -> Handler:
         act.__doc__ = handler.__doc__
-        view = self._views.setdefault(at, type("Endpoint", (ApiView,), {"__doc__": ""}))
-        setattr(view, method, act)
+        if at not in self._views:
+            own = {"__doc__": "", "for_operators": self.for_operators}
+            self._views[at] = type("At", (Endpoint,), own)
+        setattr(self._views[at], method, act)
         if method != "get":
             WRITES[_name(at)] = self.scope
         if self.in_project:
             IN_PROJECT.add(_name(at))
+        return handler
 
 
 def _name(at: str) -> str:
     """`api-stand-in-end` for `stand-ins/<uuid:stand_in_id>/end`."""
-    return "api-" + _PARAMETER.sub("", at).replace("/", "-")
+    return "api-" + _PARAMETER.sub(lambda found: "y" if found[1] else "", at).replace("/", "-")

@@ -48,31 +48,11 @@ from tenants.api.outgoing.operator_notifications import (
     OperatorNotifications,
     OperatorNotificationsReadAll,
 )
-from tenants.api.outgoing.platform_webhooks import (
-    PlatformDeliveries,
-    PlatformDeliveriesResend,
-    PlatformDeliveryResend,
-    PlatformWebhookEnabled,
-    PlatformWebhookOne,
-    PlatformWebhooks,
-    PlatformWebhookSecret,
-    PlatformWebhookTest,
-)
 from tenants.api.outgoing.policy_hook import (
     PolicyHookCalls,
     PolicyHookOne,
     PolicyHookSecret,
     PolicyHookTest,
-)
-from tenants.api.outgoing.webhooks import (
-    Deliveries,
-    DeliveriesResend,
-    DeliveryResend,
-    WebhookEnabled,
-    WebhookOne,
-    Webhooks,
-    WebhookSecret,
-    WebhookTest,
 )
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas
@@ -173,58 +153,6 @@ urlpatterns = [
         "operator-access/<uuid:access_id>/end",
         OperatorAccessEnd.as_view(),
         name="api-operator-access-end",
-    ),
-    path("webhooks", Webhooks.as_view(), name="api-webhooks"),
-    path("webhooks/<uuid:webhook_id>", WebhookOne.as_view(), name="api-webhook"),
-    path("webhooks/<uuid:webhook_id>/enabled", WebhookEnabled.as_view(), name="api-webhook-on"),
-    path("webhooks/<uuid:webhook_id>/secret", WebhookSecret.as_view(), name="api-webhook-secret"),
-    path("webhooks/<uuid:webhook_id>/test", WebhookTest.as_view(), name="api-webhook-test"),
-    path("webhooks/<uuid:webhook_id>/deliveries", Deliveries.as_view(), name="api-webhook-deliveries"),
-    path(
-        "webhooks/<uuid:webhook_id>/resend",
-        DeliveriesResend.as_view(),
-        name="api-webhook-resend-all",
-    ),
-    path(
-        "webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",
-        DeliveryResend.as_view(),
-        name="api-webhook-resend",
-    ),
-    path("platform-webhooks", PlatformWebhooks.as_view(), name="api-platform-webhooks"),
-    path(
-        "platform-webhooks/<uuid:webhook_id>",
-        PlatformWebhookOne.as_view(),
-        name="api-platform-webhook",
-    ),
-    path(
-        "platform-webhooks/<uuid:webhook_id>/enabled",
-        PlatformWebhookEnabled.as_view(),
-        name="api-platform-webhook-on",
-    ),
-    path(
-        "platform-webhooks/<uuid:webhook_id>/secret",
-        PlatformWebhookSecret.as_view(),
-        name="api-platform-webhook-secret",
-    ),
-    path(
-        "platform-webhooks/<uuid:webhook_id>/test",
-        PlatformWebhookTest.as_view(),
-        name="api-platform-webhook-test",
-    ),
-    path(
-        "platform-webhooks/<uuid:webhook_id>/deliveries",
-        PlatformDeliveries.as_view(),
-        name="api-platform-webhook-deliveries",
-    ),
-    path(
-        "platform-webhooks/<uuid:webhook_id>/resend",
-        PlatformDeliveriesResend.as_view(),
-        name="api-platform-webhook-resend-all",
-    ),
-    path(
-        "platform-webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",
-        PlatformDeliveryResend.as_view(),
-        name="api-platform-webhook-resend",
     ),
     path("policy-hook", PolicyHookOne.as_view(), name="api-policy-hook"),
     path("policy-hook/secret", PolicyHookSecret.as_view(), name="api-policy-hook-secret"),

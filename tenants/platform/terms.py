@@ -8,7 +8,7 @@ limits.
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, TypeVar, dataclass_transform
 
-Asks = Literal["text", "first_day", "last_day", "length"]
+Asks = Literal["text", "first_day", "last_day", "length", "url"]
 Declared = TypeVar("Declared")
 
 
@@ -27,7 +27,7 @@ class Said:
     example: str = ""
 
 
-def term(
+def term(  # noqa: PLR0913 (named parts of one declaration)
     label: str = "",
     hint: str = "",
     *,
@@ -35,15 +35,18 @@ def term(
     example: str = "",
     says: str = "",
     default: Any = MISSING,  # noqa: ANN401 (of the field's type)
+    body: object = None,
     **limits: Any,  # noqa: ANN401 (options of the REST field)
 ) -> Any:  # noqa: ANN401 (as dataclasses.field)
     """Declares a field of terms; without a `default` it is required.
 
     `says` is its description in the OpenAPI document; `limits` are those of its REST field, of which
-    a form knows `max_length`.
+    a form knows `max_length`. `body` is a REST field in place of that of the type.
     """
     options = limits | ({"help_text": says} if says else {})
-    metadata = {"said": Said(label, hint, asks, example), "serializer_kwargs": options}
+    metadata: dict[str, object] = {"said": Said(label, hint, asks, example), "serializer_kwargs": options}
+    if body is not None:
+        metadata["serializer_field"] = body
     return field(default=default, metadata=metadata)
 
 

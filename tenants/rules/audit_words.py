@@ -175,13 +175,6 @@ ACTIONS = {
     "user.zone_set": "changed their time zone",
     "jira.project_removed": "removed the Jira project {object}",
     "jira.project_set": "mapped the Jira project {object}",
-    "webhook.changed": "changed the webhook {object}",
-    "webhook.created": "created the webhook {object}",
-    "webhook.deleted": "deleted the webhook {object}",
-    "webhook.disabled": "switched off the webhook {object}",
-    "webhook.enabled": "switched on the webhook {object}",
-    "webhook.resent": "sent messages of the webhook {object} again",
-    "webhook.rotated": "made a new secret for the webhook {object}",
     "workload.set": "set the speeds of {object}",
 }
 FIELDS = {
@@ -210,7 +203,6 @@ NAMED_BY = {
     "quota_window": ("of", "gpu_class"),
     "service_account": ("name",),
     "user": ("username",),
-    "webhook": ("name",),
     "jira": ("name", "key"),
 }
 NAMELESS = {

@@ -126,6 +126,11 @@ def clock_read(text: str, *, param: str) -> time:
         raise invalid("bad_hours", refusal_text("clock_form"), param) from error
 
 
+def names_read(text: str, *, param: str) -> list[str]:
+    """Names that are separated by commas or stand in lines."""
+    return [each.strip() for each in text.replace("\n", ",").split(",") if each.strip()]
+
+
 def whole_sent(form: Mapping[str, str], name: str) -> int | None:
     """The whole number of a form's field; None if it is empty. Raises Refused `bad_number`."""
     text = form.get(name, "").strip()

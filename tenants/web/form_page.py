@@ -3,18 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
+from tenants.models import User
 from tenants.platform.errors import Refused
-from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, id_read
-from tenants.web.frame import tenant_page
+from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, id_read, number_id_read
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.web.frame import operator_page, tenant_page
 from tenants.web.step_up import DANGEROUS
 from tenants.web.terms_form import Choices, TermsForm
 
@@ -25,82 +28,154 @@ Command = Callable[..., Any]
 class Act:
     """A command of a page, as the value of `act` in its form.
 
-    `done` is the sentence of success; `{row}` is what the command returned. It takes `terms`, with
-    what a form offers for a field by `choices`, or the row whose id the form has as `key`.
-    `is_dangerous`: it needs a fresh second factor. `is_shown_once`: the page has what it returned as
-    `made`, once, in place of a redirect.
+    `done` is the sentence of success; `{row}` is what the command returned. It takes the actor, the
+    instant, what stands in the path of the page, and `terms`, with what a form offers for a field by
+    `choices` and shows first by `initial`, or the row whose id, a `key_type`, the form has as `key`.
+    `asks` returns the question that a person must confirm first. `is_dangerous`: it needs a fresh
+    second factor. `is_shown_once`: the page has what it returned as `made`, once, in place of a
+    redirect; else it leads to the page `to`, or back to its own.
     """
 
     name: str
     command: Command
-    done: str
+    done: str | Callable[[Any], str]
     key: str = ""
+    key_type: type[UUID] | type[int] = UUID
     terms: type[Any] | None = None
-    choices: Mapping[str, Callable[[Actor], Choices]] = field(default_factory=dict)
+    choices: Mapping[str, Callable[[Any], Choices]] = field(default_factory=dict)
+    initial: Callable[..., Mapping[str, Any]] | None = None
+    asks: Callable[..., Confirmation | None] | None = None
     is_dangerous: bool = False
     is_shown_once: bool = False
+    to: str = ""
 
-    def form(self, actor: Actor, sent: Mapping[str, Any] | None = None) -> TermsForm:
-        """Returns the form of the terms, as sent or empty."""
+    def form(self, actor: Any, keys: Mapping[str, Any], sent: Mapping[str, Any] | None = None) -> TermsForm:  # noqa: ANN401
+        """Returns the form of the terms, as sent or as it is shown first."""
         if self.terms is None:
             raise TypeError(f"{self.name} takes no terms.")
-        return TermsForm(self.terms, {name: of(actor) for name, of in self.choices.items()}, sent)
+        initial = self.initial(actor, **keys) if self.initial is not None and sent is None else {}
+        return TermsForm(self.terms, {name: of(actor) for name, of in self.choices.items()}, sent, initial)
 
-    def run(self, request: HttpRequest, actor: Actor, form: TermsForm | None) -> Any:  # noqa: ANN401 (a row)
-        """Carries out the command; returns None if the form is invalid. Raises Refused."""
-        sent: dict[str, Any] = {}
+    def question(self, request: HttpRequest, actor: Any, keys: Mapping[str, Any]) -> Confirmation | None:  # noqa: ANN401
+        """Returns what a person has to confirm, unless they have."""
+        if self.asks is None or CONFIRMED_FIELD in request.POST:
+            return None
+        return self.asks(actor, **keys)
+
+    def run(
+        self,
+        request: HttpRequest,
+        actor: Any,  # noqa: ANN401 (who the page is for)
+        keys: Mapping[str, Any],
+        form: TermsForm | None,
+    ) -> tuple[bool, Any]:
+        """Carries out the command; returns whether the form was valid, and its row. Raises Refused."""
+        sent: dict[str, Any] = dict(keys)
         if form is not None:
             if not form.is_valid():
-                return None
+                return False, None
             sent["terms"] = form.terms()
         elif self.key:
-            sent[f"{self.key}_id"] = id_read(request.POST, self.key, self.key.replace("_", "-"))
+            read = id_read if self.key_type is UUID else number_id_read
+            sent[f"{self.key}_id"] = read(request.POST, self.key, self.key.replace("_", "-"))
         row = self.command(actor=actor, now=timezone.now(), **sent)
-        messages.success(request, self.done.format(row=row))
-        return row
+        messages.success(request, self.done.format(row=row) if isinstance(self.done, str) else self.done(row))
+        return True, row
 
 
 def form_page(
     at: str,
     name: str,
     template: str,
-    shown: Callable[[Actor, Any], dict[str, Any]],
+    shown: Callable[..., dict[str, Any]],
     *acts: Act,
+    queries: tuple[str, ...] = (),
 ) -> URLPattern:
     """Returns the route of a page below `/t/<tenant>/`. `shown(actor, now)` is its context, next to
-    `refusal` and in `forms` the inputs, by their names, of each command by its name.
+    `refusal` and in `forms` the inputs, by their names, of each command by its name; it also gets
+    what stands in the path, and the `queries` of the address.
 
     A command that succeeds leads back to the page. A refusal of input is shown at its field, or
     above the rows; missing rights and missing rows have a page of their own.
     """
-    by_name = {act.name: act for act in acts}
     DANGEROUS.update((name, act.name) for act in acts if act.is_dangerous)
+    carry = _carried(name, template, shown, acts, queries)
 
     @require_http_methods(["GET", "HEAD", "POST"])
     @tenant_page
-    def page(request: HttpRequest, actor: Actor) -> HttpResponse:
-        now = timezone.now()
-        forms = {act.name: act.form(actor) for act in acts if act.terms is not None}
-        refusal, made = None, None
+    def page(request: HttpRequest, actor: Actor, **keys: Any) -> HttpResponse:  # noqa: ANN401 (of the path)
+        return carry(request, actor, {"tenant": actor.tenant_slug}, keys)
+
+    return path(f"t/<slug:tenant>/{at}", page, name=name)
+
+
+def operator_form_page(
+    at: str,
+    name: str,
+    template: str,
+    shown: Callable[..., dict[str, Any]],
+    *acts: Act,
+    actor_of: Callable[[User], Any],
+    queries: tuple[str, ...] = (),
+) -> URLPattern:
+    """Returns the route of an operators' page below `/ops/`. Its commands get `actor_of(operator)`."""
+    carry = _carried(name, template, shown, acts, queries)
+
+    @require_http_methods(["GET", "HEAD", "POST"])
+    @operator_page
+    def page(request: HttpRequest, operator: User, **keys: Any) -> HttpResponse:  # noqa: ANN401 (of the path)
+        return carry(request, actor_of(operator), {}, keys)
+
+    return path(f"ops/{at}", page, name=name)
+
+
+def _carried(
+    name: str,
+    template: str,
+    shown: Callable[..., dict[str, Any]],
+    acts: tuple[Act, ...],
+    queries: tuple[str, ...],
+) -> Callable[[HttpRequest, Any, dict[str, str], dict[str, Any]], HttpResponse]:
+    by_name = {act.name: act for act in acts}
+
+    def carry(
+        request: HttpRequest,
+        actor: Any,  # noqa: ANN401 (who the page is for)
+        base: dict[str, str],
+        keys: dict[str, Any],
+    ) -> HttpResponse:
+        refusal, made, is_done, bound = None, None, False, {}
         if request.method == "POST":
             act = by_name[form_act_read(request, by_name)]
-            if act.terms is not None:
-                forms[act.name] = act.form(actor, request.POST)
+            if (question := act.question(request, actor, keys)) is not None:
+                return confirm_page(request, question)
+            form = act.form(actor, keys, request.POST) if act.terms is not None else None
             try:
-                made = act.run(request, actor, forms.get(act.name))
-                if made is not None and not act.is_shown_once:
-                    return redirect(name, tenant=actor.tenant_slug)
+                is_done, made = act.run(request, actor, keys, form)
             except Refused as found:
                 if found.kind not in SHOWN_ON_PAGE:
                     raise
                 refusal = found
-        context = shown(actor, now) | {
+            if is_done and not act.is_shown_once:
+                return redirect(reverse(act.to or name, kwargs=base if act.to else {**base, **keys}))
+            if form is not None and not is_done:
+                bound[act.name] = form
+        forms = {
+            each.name: bound.get(each.name) or each.form(actor, keys)
+            for each in acts
+            if each.terms is not None
+        }
+        now = timezone.now()
+        asked = {each: request.GET.get(each, "") for each in queries}
+        context = {
             "now": now,
             "refusal": refusal,
             "made": made,
+            "act": act.name if is_done else "",
             "forms": {each: form.inputs(refusal) for each, form in forms.items()},
         }
-        is_refused = request.method == "POST" and made is None
+        context |= shown(actor, now, **keys, **asked)
+        is_refused = request.method == "POST" and not is_done
         return render(request, template, context, status=422 if is_refused else 200)
 
-    return path(f"t/<slug:tenant>/{at}", page, name=name)
+    return carry

@@ -6,16 +6,24 @@ from dataclasses import Field as Declared
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from django import forms
 from django.utils import timezone
 
 from tenants.platform.errors import Refused
+from tenants.platform.labels import labels_read, labels_text
 from tenants.platform.rest.fields import EARLIEST_YEAR, LATEST_YEAR
 from tenants.platform.terms import Said
 from tenants.platform.words import refusal_text
-from tenants.services.input_values import clock_read, number_read, seconds_read, whole_read
+from tenants.services.input_values import (
+    clock_read,
+    names_read,
+    number_read,
+    seconds_read,
+    whole_read,
+)
 from tenants.web.parts import Field
 
 Choices = Iterable[tuple[object, object]]
@@ -23,6 +31,8 @@ _READ: dict[object, tuple[Callable[..., object], dict[str, str]]] = {
     int: (whole_read, {"inputmode": "numeric"}),
     Decimal: (number_read, {"inputmode": "decimal"}),
     time: (clock_read, {"type": "time"}),
+    Sequence: (names_read, {}),
+    Mapping: (labels_read, {}),
     "length": (seconds_read, {}),
 }
 """What reads a line of a type, and how its input looks."""
@@ -39,15 +49,18 @@ class TermsForm(forms.Form):
         terms: type[Any],
         choices: Mapping[str, Choices] | None = None,
         sent: Mapping[str, Any] | None = None,
+        initial: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(sent)
+        super().__init__(sent, initial=dict(initial or {}))
         self.said = {each.name: said for each in fields(terms) if (said := _said(each)).label}
         self.choices = choices or {}
         self._terms = terms
         types = get_type_hints(terms)
         for each in fields(terms):
             if each.name in self.said:
-                self.fields[each.name] = _input(each, types[each.name], self.said[each.name])
+                offers = each.name in self.choices
+                said = self.said[each.name]
+                self.fields[each.name] = _input(each, types[each.name], said, has_choices=offers)
 
     def terms(self) -> Any:  # noqa: ANN401 (an instance of the terms)
         """The terms of a valid form; what is left empty is as by default."""
@@ -62,11 +75,10 @@ class TermsForm(forms.Form):
         fault = str(bound.errors[0]) if bound.errors else ""
         if self.is_bound and refusal is not None and refusal.param == bound.name:
             fault = refusal.sentence
-        value = bound.value()
         return Field(
             bound.name,
             str(bound.label),
-            f"{value:%H:%M}" if isinstance(value, time) else value or "",
+            bound.value() or "",
             hint=str(bound.help_text),
             error=fault,
             required=False,
@@ -100,6 +112,14 @@ class _Read(forms.CharField):
         except Refused as refusal:
             raise forms.ValidationError(refusal.sentence) from refusal
 
+    def prepare_value(self, value: Any) -> Any:  # noqa: ANN401 (a form's values)
+        """The value as it is typed."""
+        if isinstance(value, Mapping):
+            return labels_text(value)
+        if isinstance(value, list | tuple):
+            return ", ".join(value)
+        return f"{value:%H:%M}" if isinstance(value, time) else value
+
 
 class _Several(forms.MultipleChoiceField):
     """Those that are ticked."""
@@ -114,10 +134,11 @@ def _said(declared: "Declared[Any]") -> Said:
     return found
 
 
-def _input(declared: "Declared[Any]", hint: object, said: Said) -> forms.Field:
+def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: bool) -> forms.Field:
     """The field of a form; `shown` is how its input looks."""
     has_default = declared.default is not MISSING
-    kind = next((each for each in get_args(hint) if each is not type(None)), hint)
+    members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kind = next(each for each in members if each is not type(None))
     options: dict[str, Any] = {
         "required": not has_default and kind is not bool,
         "initial": declared.default if has_default else None,
@@ -127,19 +148,20 @@ def _input(declared: "Declared[Any]", hint: object, said: Said) -> forms.Field:
     }
     found: forms.Field
     shown: dict[str, Any]
-    if get_origin(hint) is Sequence:
+    if get_origin(kind) is Sequence and has_choices:
         found, shown = _Several(**options), {"type": "checks"}
     elif said.asks in ("first_day", "last_day"):
         found = forms.DateField(**options, input_formats=["%Y-%m-%d"], validators=[_in_range])
         shown = {"type": "date"}
     elif kind is bool:
         found, shown = forms.BooleanField(**options), {"type": "checkbox"}
-    elif (reads := "length" if said.asks == "length" else kind) in _READ:
+    elif (reads := "length" if said.asks == "length" else get_origin(kind) or kind) in _READ:
         read, shown = _READ[reads]
         found = _Read(partial(read, param=declared.name), **options)
     else:
         longest = declared.metadata["serializer_kwargs"].get("max_length")
         found, shown = forms.CharField(**options, max_length=longest), {"maxlength": longest}
+        shown |= {"type": "url"} if said.asks == "url" else {}
     vars(found)["shown"] = shown
     return found
 

@@ -14,10 +14,10 @@ from typing import Any
 from tests.docs.pages import ROOT, module_file
 
 PAGE = ROOT / "docs" / "architecture.md"
-FEATURES = ROOT / "allocation" / "features"
+APPS = ("allocation", "tenants")
 TABLE = re.compile(r"^class (\w+)\((?:EndedRow|models\.Model)\)", re.MULTILINE)
-PAGE_ROUTE = re.compile(r"form_page\(\s*\"([^\"]+)\"")
-REST_ROUTE = re.compile(r"@rest\.(?:list|post)\(\s*\"([^\"]+)\"")
+PAGE_ROUTE = re.compile(r"(operator_)?form_page\(\s*\"([^\"]+)\"")
+REST_ROUTE = re.compile(r"@(?:rest|ops)\.\w+\(\s*\"([^\"]+)\"")
 
 
 def page_drawn(text: str) -> str:
@@ -31,15 +31,19 @@ def page_drawn(text: str) -> str:
 
 def _features() -> str:
     rows = ["| Folder | For | Tables | Pages | REST |", "| --- | --- | --- | --- | --- |"]
-    for folder in sorted(each.parent for each in FEATURES.glob("*/__init__.py")):
+    folders = [each.parent for app in APPS for each in ROOT.glob(f"{app}/features/*/__init__.py")]
+    for folder in sorted(folders):
         texts = {each.stem: each.read_text(encoding="utf-8") for each in folder.glob("*.py")}
         found = (
             [(ast.get_docstring(ast.parse(texts["__init__"])) or "").partition("\n")[0]],
             [f"`allocation_{each.lower()}`" for each in TABLE.findall(texts.get("models", ""))],
-            [f"`/t/…/{each}`" for each in PAGE_ROUTE.findall(texts.get("page", ""))],
+            [
+                f"`{'/ops' if ops else '/t/…'}/{each}`"
+                for ops, each in PAGE_ROUTE.findall(texts.get("page", ""))
+            ],
             [f"`{each}`" for each in dict.fromkeys(REST_ROUTE.findall(texts.get("rest", "")))],
         )
-        rows.append(f"| `{folder.name}/` | " + " | ".join(map(", ".join, found)) + " |")
+        rows.append(f"| `{folder.relative_to(ROOT)}/` | " + " | ".join(map(", ".join, found)) + " |")
     return "\n".join([*rows, ""])
 
 

@@ -15,8 +15,8 @@ from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from devtools.launch.processes import Program, start, stop
 from portal.integrations.relay import outbox_relay
+from tenants.features.webhooks.services import WebhookTerms, webhook_create
 from tenants.platform.wall import tenant_tx
-from tenants.services.outgoing.webhooks import WebhookTerms, webhook_create
 from tests.builders import a_tenant_admin, a_user, actor_now
 from tests.builders_allocation import a_booking, a_lab
 from tests.roles import as_system
@@ -35,7 +35,7 @@ def _published(urls: list[str], now: datetime) -> None:
     actor = actor_now(user.id, "helix")
     for url in urls:
         with tenant_tx(lab.tenant_id):
-            terms = WebhookTerms("CI", url, ["*"])
+            terms = WebhookTerms(name="CI", url=url, events=["*"])
             webhook_create(actor=actor, terms=terms, now=now)
     for _ in range(BOOKINGS):
         booking = a_booking(lab.project, lab.actor.user_id)

@@ -26,10 +26,10 @@ from allocation.services.jira.connections import (
 )
 from allocation.services.jira.dry_run import dry_run
 from allocation.services.jira.process import messages_process
+from tenants.features.webhooks.services import webhook_secret_rotate, webhook_test
 from tenants.models import WebhookDelivery
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tenants.services.outgoing.webhooks import webhook_secret_rotate, webhook_test
 from tests.api.builders import row_counts, said
 from tests.jira.connected import (
     DELIVERY,

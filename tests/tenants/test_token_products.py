@@ -7,6 +7,12 @@ import pytest
 from pytest_django import Settings
 
 from tenants.access import Actor
+from tenants.features.webhooks.services import (
+    WebhookTerms,
+    webhook_change,
+    webhook_create,
+    webhook_enabled_set,
+)
 from tenants.models import ApiToken, ChatChannel, Invitation, PolicyHook, User, Webhook
 from tenants.platform.wall import tenant_tx
 from tenants.queries import received_invitations
@@ -14,12 +20,6 @@ from tenants.services import invitation_create, token_create, token_revoke, toke
 from tenants.services.credentials.products import REASON, products_sweep
 from tenants.services.credentials.tokens import token_verify
 from tenants.services.outgoing.chat import ChatTerms, chat_channel_create
-from tenants.services.outgoing.webhooks import (
-    WebhookTerms,
-    webhook_change,
-    webhook_create,
-    webhook_enabled_set,
-)
 from tenants.services.policy_hooks.settings import HookTerms, hook_set
 from tests.builders import a_project, a_tenant_admin, a_user, an_actor, signed_in
 from tests.roles import as_owner, as_system
@@ -27,7 +27,7 @@ from tests.roles import as_owner, as_system
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
-TERMS = WebhookTerms("CI", "http://127.0.0.1:9/hook", ["*"])
+TERMS = WebhookTerms(name="CI", url="http://127.0.0.1:9/hook", events=["*"])
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ def test_a_webhook_that_a_token_sends_elsewhere_ends_with_it(admin: Actor) -> No
     token, acting = _token(admin)
     with tenant_tx(admin.tenant_id):
         webhook, _ = webhook_create(actor=admin, terms=TERMS, now=NOW)
-        moved = WebhookTerms("CI", "http://127.0.0.1:9/elsewhere", ["*"])
+        moved = WebhookTerms(name="CI", url="http://127.0.0.1:9/elsewhere", events=["*"])
         webhook_change(actor=acting, webhook_id=webhook.id, terms=moved, now=NOW)
         token_revoke(actor=admin, token_id=token.id, now=LATER)
         assert Webhook.objects.get().disabled_at == LATER

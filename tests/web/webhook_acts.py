@@ -4,14 +4,14 @@ from typing import Any
 
 from django.utils import timezone
 
-from tenants.models import WebhookDelivery
-from tenants.services.outgoing.webhooks import (
+from tenants.features.webhooks.services import (
     WebhookTerms,
     platform_actor,
     webhook_create,
     webhook_enabled_set,
     webhook_test,
 )
+from tenants.models import WebhookDelivery
 from tests.api.builders import Site
 from tests.web.acts import Act
 
@@ -20,7 +20,7 @@ _SENT = _TERMS | {"events": ["node.*", "gpu.*"]}
 
 
 def with_webhook(site: Site) -> dict[str, Any]:
-    terms = WebhookTerms("Tickets", "http://127.0.0.1:9/tickets", ["*"])
+    terms = WebhookTerms(name="Tickets", url="http://127.0.0.1:9/tickets", events=["*"])
     actor = platform_actor(site.people["operator"])
     made, _ = webhook_create(actor=actor, terms=terms, now=timezone.now())
     return {"webhook_id": str(made.id)}

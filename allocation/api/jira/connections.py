@@ -24,18 +24,20 @@ from allocation.services.jira.connections import (
 )
 from allocation.services.jira.dry_run import dry_run
 from tenants.api.base import ApiView, list_response
-from tenants.api.outgoing.webhooks import DeliveryOut, WebhookSwitch
-from tenants.platform.costly import costly
-from tenants.platform.labels import Labels
-from tenants.platform.rest.fields import Strict, Text, Whole
-from tenants.platform.rest.pagination import PageQuery, page_of
-from tenants.platform.rest.schema import described, page
-from tenants.services.outgoing.webhooks import (
+from tenants.features.webhooks.rest import DeliveryOut
+from tenants.features.webhooks.services import (
+    WebhookSwitchTerms,
     log_of,
     webhook_enabled_set,
     webhook_secret_rotate,
     webhook_test,
 )
+from tenants.platform.costly import costly
+from tenants.platform.labels import Labels
+from tenants.platform.rest.fields import Strict, Text, Whole
+from tenants.platform.rest.pagination import PageQuery, page_of
+from tenants.platform.rest.schema import described, page
+from tenants.platform.rest.terms import body_of_terms
 
 
 class JiraConnectionIn(Strict):
@@ -278,17 +280,17 @@ class JiraEnabled(ApiView):
         "set_jira_enabled",
         "Switch a connection to Jira on or off",
         answer=JiraConnectionOut,
-        request=WebhookSwitch,
+        request=body_of_terms(WebhookSwitchTerms),
     )
     def put(self, request: Request, connection_id: UUID) -> Response:
         """Switches it on or off. Calls that wait are dropped when it goes off."""
-        sent = self.sent(WebhookSwitch)
+        sent = self.sent(body_of_terms(WebhookSwitchTerms))
         with self.tx():
             found = connection_one(self.actor, connection_id)
             webhook_enabled_set(
                 actor=self.actor,
                 webhook_id=found.receiver_id,
-                is_enabled=sent["is_enabled"],
+                is_enabled=sent.is_enabled,
                 now=self.now,
                 kind=JIRA,
             )

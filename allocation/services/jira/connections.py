@@ -15,17 +15,17 @@ from allocation.rules.states import State
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import actor_record
-from tenants.models import Membership, Role, Tier, Webhook
-from tenants.platform.errors import Refused, invalid, missing
-from tenants.platform.labels import labels_check
-from tenants.rules.event_types import EVENT_TYPES
-from tenants.services.credentials.seals import token_seal
-from tenants.services.outgoing.webhooks import (
+from tenants.features.webhooks.services import (
     WebhookTerms,
     webhook_change,
     webhook_create,
     webhook_delete,
 )
+from tenants.models import Membership, Role, Tier, Webhook
+from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.labels import labels_check
+from tenants.rules.event_types import EVENT_TYPES
+from tenants.services.credentials.seals import token_seal
 
 JIRA = Webhook.Kind.JIRA
 MAX_PROJECTS = 100
@@ -110,7 +110,7 @@ def connection_create(*, actor: Actor, terms: ConnectionTerms, now: datetime) ->
     """
     require_tenant_admin(actor)
     _check(terms, has_token=False)
-    receiver, secret = webhook_create(actor=actor, terms=_receiver(terms), now=now)
+    receiver, secret = webhook_create(actor=actor, terms=_receiver(terms), now=now, kind=JIRA)
     connection = JiraConnection.objects.create(
         tenant_id=actor.tenant_id,
         receiver=receiver,
@@ -135,7 +135,7 @@ def connection_change(
     is_same = connection.receiver.url == _receiver(terms).url
     _check(terms, has_token=is_same)
     connection.receiver = webhook_change(
-        actor=actor, webhook_id=connection.receiver_id, terms=_receiver(terms), now=now
+        actor=actor, webhook_id=connection.receiver_id, terms=_receiver(terms), now=now, kind=JIRA
     )
     connection.flavour, connection.account = terms.flavour, _account(terms)
     if terms.token:
@@ -185,9 +185,7 @@ def project_remove(*, actor: Actor, connection_id: UUID, key: str, now: datetime
 
 
 def _receiver(terms: ConnectionTerms) -> WebhookTerms:
-    return WebhookTerms(
-        name=terms.name, url=terms.url.rstrip("/"), events=terms.events or COMMENTED, kind=JIRA
-    )
+    return WebhookTerms(name=terms.name, url=terms.url.rstrip("/"), events=terms.events or COMMENTED)
 
 
 def _account(terms: ConnectionTerms) -> str:

@@ -29,20 +29,20 @@ from allocation.services.jira.connections import (
 from allocation.services.jira.dry_run import DryRun, dry_run, sample_read, sample_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
+from tenants.features.webhooks.page import delivery_log, webhook_state
+from tenants.features.webhooks.services import (
+    delivery_resend,
+    webhook_enabled_set,
+    webhook_secret_rotate,
+    webhook_test,
+)
 from tenants.models import Project, Tier
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.forms.actions import FormAction, form_action_run
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.labels import labels_read, labels_text
 from tenants.rules.event_types import EVENT_TYPES
-from tenants.services.outgoing.webhooks import (
-    delivery_resend,
-    webhook_enabled_set,
-    webhook_secret_rotate,
-    webhook_test,
-)
 from tenants.web.frame import tenant_page
-from tenants.web.outgoing.webhooks import delivery_log, webhook_state
 
 SHOWN_MESSAGES = 30
 NEW_CONNECTION = {"name": "Jira", "flavour": "cloud"}
@@ -87,7 +87,7 @@ def connection(request: HttpRequest, actor: Actor, connection_id: UUID) -> HttpR
             return redirect("jira-one", tenant=actor.tenant_slug, connection_id=connection_id)
         shown = connection_one(actor, connection_id)
     context = {
-        **delivery_log(shown.receiver, request.GET),
+        **delivery_log(shown.receiver, request.GET.get("state", ""), request.GET.get("before", "")),
         **_forms(actor, shown, request, refusal),
         "connection": shown,
         "webhook": shown.receiver,

@@ -21,13 +21,13 @@ from portal.integrations.answers import Answer
 from portal.integrations.jira.call import jira_call
 from portal.integrations.webhooks.message import Message, message_of
 from tenants.failures import FailureLog
+from tenants.features.webhooks.services import webhook_disable
 from tenants.models import Webhook, WebhookDelivery
 from tenants.platform.watchdog.pulses import pulse
 from tenants.rules.event_types import TEST
 from tenants.rules.webhooks import RETRY_PERIOD, BadTarget, next_try, retry_after
 from tenants.services.members.messages import PeopleMessage, people_message_put
 from tenants.services.outgoing.pinned import SECONDS, fault_sentence, pinned
-from tenants.services.outgoing.webhooks import webhook_disable
 from tenants.words import fault_text
 
 GONE = 410

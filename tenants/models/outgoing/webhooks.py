@@ -79,6 +79,8 @@ class Webhook(models.Model):
     )
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    secret: str | None = None
+    """That of one whose secret was just made; it is not stored."""
     made_with = models.ForeignKey(
         ApiToken,
         on_delete=models.PROTECT,

@@ -13,6 +13,8 @@ from tenants.platform.words import refusal_text
 FormAction = Callable[[QueryDict], str]
 """Carries out a posted form and returns the sentence that reports success."""
 
+MOST_DIGITS = 18
+"""Of a number that the database can have as an id."""
 SHOWN_ON_PAGE = frozenset({"invalid", "conflict", "quota", "budget"})
 
 
@@ -51,6 +53,19 @@ def id_read(form: QueryDict, key: str, noun: str) -> UUID:
         return UUID(form.get(key, ""))
     except ValueError:
         raise missing(noun, key) from None
+
+
+def number_id_read(form: QueryDict, key: str, noun: str) -> int:
+    """The number of a row under `key`. Raises Refused `not_found`, also for what is no number."""
+    number = number_text_read(form.get(key, ""))
+    if number is None:
+        raise missing(noun, key)
+    return number
+
+
+def number_text_read(text: str) -> int | None:
+    """The number of a row in plain digits; None for other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
 def ids_read(form: QueryDict, key: str, noun: str) -> list[UUID]:

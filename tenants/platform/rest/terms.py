@@ -40,7 +40,9 @@ class _Body(Strict, DataclassSerializer[Any]):
     def create_field(self, field_name: str, extra_kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
         """The field, whose default is that of the dataclass."""
         default = self.dataclass_definition.fields[field_name].default
-        shown = {"default": default} if isinstance(default, str | int) else {}
+        if isinstance(default, tuple):
+            default = list(default) or None
+        shown = {"default": default} if isinstance(default, str | int | list) else {}
         return super().create_field(field_name, shown | extra_kwargs)
 
     def build_dataclass_field(self, field_name: str, type_info: Any) -> Any:  # noqa: ANN401
@@ -58,10 +60,10 @@ _bodies: dict[type[Any], type[Strict]] = {}
 
 
 def body_of_terms(terms: type[Any]) -> type[Strict]:
-    """The body that becomes an instance of the terms: `StandInIn` for `StandInTerms`."""
+    """The body that becomes an instance of the terms: `StandInIn` for `StandInTerms`, or `body_name`."""
     if terms not in _bodies:
         meta = type("Meta", (), {"dataclass": terms})
-        name = f"{terms.__name__.removesuffix('Terms')}In"
+        name = getattr(terms, "body_name", f"{terms.__name__.removesuffix('Terms')}In")
         made: type[Strict] = type(name, (_Body,), {"Meta": meta, "__doc__": terms.__doc__})
         _bodies[terms] = extend_schema_serializer(component_name=name)(made)
     return _bodies[terms]

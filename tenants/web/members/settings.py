@@ -25,7 +25,6 @@ from tenants.services import (
     whole_read,
 )
 from tenants.services.credentials.service_accounts import may_have_service_accounts
-from tenants.services.outgoing.webhooks import may_have_webhooks
 from tenants.web.frame import tenant_page
 from tenants.web.parts import counted
 from tenants.web.sessions import sessions_shown
@@ -76,7 +75,7 @@ def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: st
         "sessions": sessions_shown(request),
         "clear": clear,
         "has_service_accounts": may_have_service_accounts(actor),
-        "has_webhooks": may_have_webhooks(actor),
+        "has_webhooks": actor.leads_any,
         "refusal": refusal,
         "example": "CI of folding",
         "name": typed.get("name", ""),

@@ -37,13 +37,8 @@ from portal.integrations.webhooks.queue import (
     deliveries_claim,
     post,
 )
-from tenants.models import Mail, Notification, PublishedEvent, User, Webhook, WebhookDelivery
-from tenants.outbox import outbox_add
-from tenants.platform.errors import Refused
-from tenants.platform.wall import tenant_tx
-from tenants.queries import webhooks_lag
-from tenants.rules.event_types import EVENT_TYPES, event_type
-from tenants.services.outgoing.webhooks import (
+from tenants.features.webhooks.services import (
+    ResendTerms,
     WebhookTerms,
     deliveries_resend,
     delivery_resend,
@@ -52,6 +47,12 @@ from tenants.services.outgoing.webhooks import (
     webhook_secret_rotate,
     webhook_test,
 )
+from tenants.models import Mail, Notification, PublishedEvent, User, Webhook, WebhookDelivery
+from tenants.outbox import outbox_add
+from tenants.platform.errors import Refused
+from tenants.platform.wall import tenant_tx
+from tenants.queries import webhooks_lag
+from tenants.rules.event_types import EVENT_TYPES, event_type
 from tests.builders import a_tenant_admin, a_user, actor_now, an_operator
 from tests.builders_allocation import NOW, Lab, a_booking, a_lab
 from tests.roles import as_system
@@ -77,7 +78,7 @@ class Hook:
         with as_system():
             a_tenant_admin(lab.project.tenant, user=user)
         self.actor = actor_now(user.id, lab.project.tenant.slug)
-        terms = WebhookTerms("CI", url, events or ("booking.*",), project)
+        terms = WebhookTerms(name="CI", url=url, events=events or ("booking.*",), project=project)
         with tenant_tx(lab.tenant_id):
             self.row, self.secret = webhook_create(actor=self.actor, terms=terms, now=NOW)
 
@@ -240,13 +241,8 @@ def test_lost_messages_are_sent_again_together(lab: Lab, receiver: Receiver) -> 
 
     def again(since: datetime) -> int:
         with tenant_tx(lab.tenant_id):
-            return deliveries_resend(
-                actor=hook.actor,
-                webhook_id=hook.row.id,
-                since=since,
-                now=NOW,
-                states=[STATES.FAILED],
-            )
+            terms = ResendTerms(since=since, states=["failed"])
+            return deliveries_resend(actor=hook.actor, webhook_id=hook.row.id, terms=terms, now=NOW)
 
     assert again(NOW + DAY) == 0
     assert again(NOW) == 3
@@ -444,7 +440,7 @@ def test_webhooks_of_the_platform_get_the_site_s_events_once_and_no_tenant_sees_
     whole = Hook(lab, "http://127.0.0.1:9/whole", "*")
     with as_system():
         operator = an_operator()
-        actor, terms = platform_actor(operator), WebhookTerms("Pager", receiver.url, ["*"])
+        actor, terms = platform_actor(operator), WebhookTerms(name="Pager", url=receiver.url, events=["*"])
         row, secret = webhook_create(actor=actor, terms=terms, now=NOW)
         node = Gpu.objects.select_related("node").get().node
         maintained(operator, node.name)
@@ -474,7 +470,7 @@ def test_webhooks_of_the_platform_get_the_site_s_events_once_and_no_tenant_sees_
 def test_operators_hear_of_a_failing_webhook_of_the_platform(lab: Lab, receiver: Receiver) -> None:
     with as_system():
         operator = an_operator()
-        terms = WebhookTerms("Pager", receiver.url, ["gpu.*"])
+        terms = WebhookTerms(name="Pager", url=receiver.url, events=["gpu.*"])
         row, _ = webhook_create(actor=platform_actor(operator), terms=terms, now=NOW)
         gpus_lost(list(Gpu.objects.all()), NOW)
         outbox_relay(NOW)

@@ -2,9 +2,9 @@
 platform."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
 from django.db import transaction
@@ -14,7 +14,8 @@ from tenants.access import Actor, PlatformActor, access_project
 from tenants.audit import audit_record, platform_record
 from tenants.models import Project, User, Webhook, WebhookDelivery
 from tenants.platform.errors import Refused, denied, invalid, missing
-from tenants.platform.labels import labels_check
+from tenants.platform.labels import Labels, labels_check
+from tenants.platform.terms import term, terms
 from tenants.rules.event_types import EVENT_TYPES, SITE_TYPES, TEST, patterns_unknown
 from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.input_values import name_read
@@ -33,26 +34,86 @@ Holder = Actor | PlatformActor
 """Who acts for the webhooks: a member of a tenant, or an operator for the platform."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookTerms:
-    """What a person chooses. Without a project the webhook receives the whole tenant's events."""
+@terms
+class PlatformWebhookTerms:
+    """What a webhook of the platform receives, and where."""
 
-    name: str
-    url: str
-    events: Sequence[str]
-    project: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    kind: str = Webhook.Kind.WEBHOOK
+    name: str = term("Name", default="Webhook", max_length=80)
+    url: str = term(
+        "Address",
+        "HTTPS on port 443 or 8443, and a public address unless the setting WEBHOOK_ALLOW has its network.",
+        asks="url",
+        says="`https://…`, port 443 or 8443.",
+        max_length=500,
+    )
+    events: Sequence[str] = term(
+        "Events",
+        "Names or groups, separated by commas: node.unreachable, gpu.*, maintenance.*, or * for all.",
+        says="Names such as `node.unreachable`, groups such as `maintenance.*`, or `*`.",
+        min_length=1,
+        max_length=40,
+        child_kwargs={"max_length": 60},
+    )
+
+
+@terms
+class WebhookTerms(PlatformWebhookTerms):
+    """What a webhook receives, and where."""
+
+    url: str = term(
+        "Address",
+        "HTTPS on port 443 or 8443, and a public address unless your operator allows others.",
+        asks="url",
+        says="`https://…`, port 443 or 8443.",
+        max_length=500,
+    )
+    events: Sequence[str] = term(
+        "Events",
+        "Names or groups, separated by commas: booking.started, booking.ended, or booking.* for all.",
+        says="Names such as `booking.started`, groups such as `booking.*`, or `*`.",
+        min_length=1,
+        max_length=40,
+        child_kwargs={"max_length": 60},
+    )
+    labels: Mapping[str, str] | None = term(
+        "Labels",
+        "Optional: only events of bookings that have all of these labels, such as team=vision, run=7.",
+        default=None,
+        body=Labels(
+            required=False,
+            default=dict,
+            help_text="Only events of bookings that have all of these labels.",
+        ),
+    )
+    project: str | None = term(
+        "Events of",
+        says="Null: events of all projects, for the tenant's admins only.",
+        default=None,
+        max_length=40,
+    )
+
+
+@terms
+class WebhookSwitchTerms:
+    """Whether messages are sent."""
+
+    body_name = "WebhookSwitch"
+    is_enabled: bool = term()
+
+
+@terms
+class ResendTerms:
+    """Which messages to send again."""
+
+    since: datetime = term(says="Messages that were queued at this time or later.")
+    states: Sequence[Literal["failed", "dropped"]] = term(
+        says="`failed`, `dropped` or both.", default=("failed", "dropped"), allow_empty=False
+    )
 
 
 def platform_actor(operator: User, token_id: UUID | None = None) -> PlatformActor:
     """Returns the operator as the one who acts for the platform's webhooks."""
     return PlatformActor(operator.pk, operator.display_name, token_id)
-
-
-def may_have_webhooks(actor: Actor) -> bool:
-    """Returns whether the actor administers the tenant or leads a project."""
-    return actor.is_tenant_admin or any(actor.may_lead(each) for each in actor.roles)
 
 
 def webhooks_of(actor: Holder, kind: str = Webhook.Kind.WEBHOOK) -> QuerySet[Webhook]:
@@ -86,7 +147,9 @@ def webhook_one(
 
 
 @transaction.atomic
-def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tuple[Webhook, str]:
+def webhook_create(
+    *, actor: Holder, terms: PlatformWebhookTerms, now: datetime, kind: str = Webhook.Kind.WEBHOOK
+) -> tuple[Webhook, str]:
     """Creates a webhook; returns it with its secret, which is not stored. Made with a token, it
     ends with the token.
 
@@ -99,7 +162,7 @@ def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tupl
         raise Refused("too_many_webhooks", refusal_text("too_many_webhooks", max_webhooks=MAX_WEBHOOKS))
     webhook = Webhook.objects.create(
         tenant_id=actor.tenant_id,
-        kind=terms.kind,
+        kind=kind,
         created=now,
         created_by_id=actor.user_id,
         made_with_id=actor.token_id,
@@ -111,13 +174,20 @@ def webhook_create(*, actor: Holder, terms: WebhookTerms, now: datetime) -> tupl
 
 
 @transaction.atomic
-def webhook_change(*, actor: Holder, webhook_id: UUID, terms: WebhookTerms, now: datetime) -> Webhook:
+def webhook_change(
+    *,
+    actor: Holder,
+    webhook_id: UUID,
+    terms: PlatformWebhookTerms,
+    now: datetime,
+    kind: str = Webhook.Kind.WEBHOOK,
+) -> Webhook:
     """Changes a webhook. Messages that wait go to the new address.
 
     Raises:
         Refused: As for `webhook_create`.
     """
-    webhook = webhook_one(actor, webhook_id, kind=terms.kind, is_locked=True)
+    webhook = webhook_one(actor, webhook_id, kind=kind, is_locked=True)
     before = _facts(webhook)
     if actor.token_id is not None and terms.url != webhook.url:
         webhook.made_with_id = actor.token_id
@@ -242,9 +312,7 @@ def delivery_resend(
 
 
 @transaction.atomic
-def deliveries_resend(
-    *, actor: Holder, webhook_id: UUID, since: datetime, states: Collection[str], now: datetime
-) -> int:
+def deliveries_resend(*, actor: Holder, webhook_id: UUID, terms: ResendTerms, now: datetime) -> int:
     """Sends all failed or dropped messages since a time again, in their order; returns how many.
 
     A message that was sent again already, and waits or was delivered, is left out.
@@ -254,7 +322,7 @@ def deliveries_resend(
     """
     webhook = _enabled(actor, webhook_id, Webhook.Kind.WEBHOOK)
     later = webhook.deliveries.filter(key=OuterRef("key"), id__gt=OuterRef("id"))
-    found = webhook.deliveries.filter(state__in=states, created__gte=since).exclude(type=TEST)
+    found = webhook.deliveries.filter(state__in=terms.states, created__gte=terms.since).exclude(type=TEST)
     rows = list(found.filter(~Exists(later)).order_by("id")[: MAX_RESENT + 1])
     if len(rows) > MAX_RESENT:
         raise Refused(
@@ -297,7 +365,7 @@ def _enabled(actor: Holder, webhook_id: UUID, kind: str) -> Webhook:
     return webhook
 
 
-def _values(actor: Holder, terms: WebhookTerms) -> dict[str, object]:
+def _values(actor: Holder, terms: PlatformWebhookTerms) -> dict[str, object]:
     """Returns the checked fields of the row. Raises Refused."""
     patterns = list(dict.fromkeys(terms.events))
     if not 1 <= len(patterns) <= MAX_PATTERNS:
@@ -305,18 +373,13 @@ def _values(actor: Holder, terms: WebhookTerms) -> dict[str, object]:
     names = EVENT_TYPES if isinstance(actor, Actor) else SITE_TYPES
     if unknown := patterns_unknown(patterns, names):
         raise invalid("unknown_event", refusal_text("unknown_event", event=f"{unknown[0][:60]!r}"), "events")
-    return {
-        "name": name_read(terms.name),
-        "project": _project(actor, terms.project),
-        "url": _url(terms.url),
-        "events": patterns,
-        "labels": labels_check(terms.labels),
-    }
+    values: dict[str, object] = {"name": name_read(terms.name), "url": _url(terms.url), "events": patterns}
+    if isinstance(actor, Actor) and isinstance(terms, WebhookTerms):
+        values |= {"project": _project(actor, terms.project), "labels": labels_check(terms.labels or {})}
+    return values
 
 
-def _project(actor: Holder, slug: str | None) -> Project | None:
-    if isinstance(actor, PlatformActor):
-        return None
+def _project(actor: Actor, slug: str | None) -> Project | None:
     if not slug:
         if not actor.is_tenant_admin:
             raise denied(refusal_text("webhook_admins_only"))

@@ -1,0 +1,1 @@
+"""Webhooks: addresses of a tenant, of a project or of the platform that are called at events."""
