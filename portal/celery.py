@@ -7,7 +7,7 @@ kombu's default restore intervals that took a minute and a half longer, and once
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery, Task
 from celery.signals import (
@@ -19,7 +19,7 @@ from celery.signals import (
 )
 from kombu import Queue
 
-from allocation.words.class_names import class_names
+from allocation.words.amounts import class_names
 from tenants.platform.broker import broker_transport_register
 from tenants.platform.watchdog.pulses import watchdog_start, watchdog_stop
 from tenants.platform.watchdog.workers import QUEUE, QueuePulse
@@ -33,7 +33,13 @@ SOFT_TIME_LIMIT = 40
 broker_transport_register()
 
 
-class NamingTask(Task):  # type: ignore[type-arg]  # generic in its stubs only
+if TYPE_CHECKING:
+    AnyTask = Task[Any, Any]
+else:
+    AnyTask = Task  # It is generic in its stubs only.
+
+
+class NamingTask(AnyTask):
     """A task whose sentences, such as those of mails, name GPU classes by their labels."""
 
     def __call__(self, *args: object, **kwargs: object) -> object:

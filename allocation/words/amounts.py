@@ -1,12 +1,19 @@
-"""Facts as text: `2 h100`, `16 cores and 64 GiB`, `GPU 2 of n0003`."""
+"""Facts as text: `2 h100`, `16 cores and 64 GiB`, `GPU 2 of n0003`, and the names of GPU classes.
 
-from collections.abc import Iterable, Mapping
+Who answers people opens `class_names`: then sentences have the labels that pages show. Elsewhere, as
+in a cycle of the solver, they have the slugs of requests. What is stored keeps the slug, so a label
+that changes is in old sentences, too.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from allocation.rules.ask.words.times import duration_words
-from allocation.words.class_names import class_name
 from solver.reasons.reason import Fact
 
 UNITS_PER_GPU = 56_000
@@ -17,6 +24,26 @@ LEVELS = {
     "rack": gettext_lazy("rack"),
     "any": gettext_lazy("class"),
 }
+
+Read = Callable[[], Mapping[str, str]]
+
+_read: ContextVar[Read] = ContextVar("class_names", default=dict)
+
+
+@contextmanager
+def class_names(read: Read) -> Iterator[None]:
+    """Sentences have the labels by slug that `read` returns. It is called once, by the first
+    sentence that names a class."""
+    token = _read.set(cache(read))
+    try:
+        yield
+    finally:
+        _read.reset(token)
+
+
+def class_name(slug: str) -> str:
+    """Returns the label of a class; without one its slug."""
+    return _read.get()().get(slug, slug)
 
 
 class Facts(dict[str, Fact]):

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy
 
 from allocation.rules.ask.line.text import shape_text
 from allocation.rules.ask.words.times import duration_words
-from allocation.words.class_names import class_name
+from allocation.words.amounts import class_name
 from tenants.platform.labels import labels_text
 
 NAMES = {

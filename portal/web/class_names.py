@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 
 from allocation.queries.fleet.catalogue import class_labels
-from allocation.words.class_names import class_names
+from allocation.words.amounts import class_names
 
 
 class ClassNamesMiddleware:

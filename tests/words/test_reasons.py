@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.utils.translation import override, trans_real
 
+from allocation.words.amounts import class_names
 from allocation.words.changes import differences_text
-from allocation.words.class_names import class_names
 from allocation.words.events import event_sentence
 from allocation.words.queue import change_text
 from allocation.words.reasons import reason_shown, sentence, stored_sentence

@@ -53,7 +53,7 @@ from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.creation import booking_create
 from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.quotes.changes import change_quote
-from allocation.words.class_names import class_names
+from allocation.words.amounts import class_names
 from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id

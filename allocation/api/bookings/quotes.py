@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.bookings.requests import BookingIn, ParentIn, booking_request_of, with_array
-from allocation.api.fleet.catalogue import WorkRateOut
+from allocation.api.work_rates import WorkRateOut
 from allocation.models import PlannedStrength
 from allocation.queries.bookings.after_parents import estimated_end
 from allocation.services.arrays.arrays import array_bounds_check, parallel_usual

@@ -8,12 +8,12 @@ from rest_framework import serializers
 from allocation.api.bookings.shapes import ESTIMATED_START
 from allocation.models import Booking
 from allocation.queries.bookings.after_parents import estimated_starts
-from allocation.queries.bookings.checks import CHECKS, StartCheck, start_checks
 from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
 from allocation.rules.states import TERMINAL
 from allocation.services.overrides.waiting import more_for
+from allocation.services.quotes.start_checks import CHECKS, StartCheck, start_checks
 from allocation.services.quotes.why_waiting import why_waiting
 from allocation.words.reasons import reason_shown
 

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
+from allocation.api.work_rates import WorkRateOut
 from allocation.models import GpuModel
 from allocation.points import work_rates
 from allocation.queries.fleet.catalogue import work_speeds
@@ -139,17 +140,6 @@ class WorkloadOut(serializers.Serializer[Any]):
 
     workload = serializers.CharField()
     speeds = serializers.DictField(child=serializers.IntegerField())
-
-
-class WorkRateOut(serializers.Serializer[Any]):
-    """Steps that a GPU did in an hour, in the finished runs of a project that said how far they were."""
-
-    unit = serializers.CharField()
-    per_gpu_hour = serializers.FloatField(help_text="The median of the runs.")
-    low = serializers.FloatField(help_text="A quarter of the runs did less.")
-    high = serializers.FloatField(help_text="A quarter of the runs did more.")
-    runs = serializers.IntegerField()
-    last = serializers.DateTimeField(help_text="The last report of the last of them.")
 
 
 class ClassProfileOut(WorkRateOut):

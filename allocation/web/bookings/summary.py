@@ -8,7 +8,6 @@ from urllib.parse import quote, urlencode
 
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import NodePlace
-from allocation.queries.bookings.checks import StartCheck, is_delay, start_checks
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
     alternative_text,
@@ -22,6 +21,7 @@ from allocation.rules.ask.line.text import (
 )
 from allocation.rules.states import ON_HARDWARE, ON_WAITLIST, OPEN, State
 from allocation.services.overrides.waiting import more_for
+from allocation.services.quotes.start_checks import StartCheck, is_delay, start_checks
 from allocation.services.record.costs import booking_cost, rate_of
 from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
 from allocation.web.bookings.page_context import PageContext

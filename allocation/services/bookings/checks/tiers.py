@@ -13,7 +13,7 @@ from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.tiers.limits import limits_by, start_hours, version_in_force
 from allocation.services.tiers.versions import start_hours_text
-from allocation.words.class_names import class_name
+from allocation.words.amounts import class_name
 from allocation.words.refusals import refusal_text
 from tenants.models import Membership, Project, Role, Tier, User
 from tenants.platform.errors import Refused
