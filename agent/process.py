@@ -263,7 +263,8 @@ class Agent:
     def _telemetry(self, sender: Outbox) -> None:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
-        self._reports.telemetry(sender, samples, self._machine_time())
+        progress = reports.progress_of(self._store.held, self._node.bookings.progress_lines())
+        self._reports.telemetry(sender, samples, self._machine_time(), progress)
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
 

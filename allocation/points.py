@@ -62,6 +62,19 @@ def work_rates(project_id: UUID, workload: str) -> dict[str, WorkRate]:
     return {name: rate for read in WORK_RATES for name, rate in read(project_id, workload).items()}
 
 
+ProgramLines: TypeAlias = Callable[[Iterable[tuple[Any, str]], datetime], None]
+
+PROGRAM_LINES: list[ProgramLines] = []
+"""Each gets what programs of running bookings have said on nodes: allocations with a line of text."""
+
+
+def program_lines_keep(lines: Iterable[tuple[Any, str]], now: datetime) -> None:
+    """Gives lines of programs to the features. What a line is worth is theirs to find out."""
+    said = list(lines)
+    for keep in PROGRAM_LINES if said else ():
+        keep(said, now)
+
+
 @dataclass(frozen=True, slots=True)
 class BookingPart:
     """What a feature shows of a booking from a table of its own, which has at most one row of it.

@@ -27,6 +27,11 @@ _UNSAFE = "\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff"
 LINE_MAX_LENGTH = 300
 Line = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,{LINE_MAX_LENGTH}}}")]
 """One line of text for pages, without control characters or changes of text direction."""
+PROGRESS_LENGTH = 1_000
+PROGRESS_MAX = 64
+"""The number of lines of progress in one Telemetry at most."""
+ProgressText = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,{PROGRESS_LENGTH}}}")]
+"""A line of JSON that a program has written; empty: it can't be sent as it is."""
 Label = Annotated[str, re.compile(f"[^{_UNSAFE}]{{0,24}}")]
 """A short Line, such as the name of a profile."""
 

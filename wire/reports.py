@@ -18,6 +18,7 @@ from wire.fields import (
     PciePath,
     PciId,
     Plain,
+    ProgressText,
     Recovery,
     SlotOffset,
     Small,
@@ -249,11 +250,22 @@ class Sample:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressLine:
+    """What the program of a booking said last of its progress; `allocation` is one of the booking's."""
+
+    allocation: Name
+    line: ProgressText
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
+    """Measurements, and the progress that programs have said since the last message."""
+
     kind: ClassVar[str] = "telemetry"
     sent_at: int
     samples: tuple[Sample, ...] = ()
     seq: int = dataclasses.field(default=0, metadata=ADDED)
+    progress: tuple[ProgressLine, ...] = dataclasses.field(default=(), metadata=ADDED)
     version: int = VERSION
 
 

@@ -10,16 +10,20 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+import wire
 from agent.owner.cdi import Cdi
 from agent.owner.cgroups import Cgroups
 from agent.owner.device_acls import DeviceAcls
 from agent.owner.hooks import Hooks
-from agent.owner.shares import NOTICE, SAVED, ActiveBooking, environment, files
+from agent.owner.shares import NOTICE, PROGRESS, SAVED, ActiveBooking, environment, files
 from agent.ports.handover import write_atomic
 from agent.ports.programs import account_uid
 from agent.ports.readable import folder_readable
 
 log = logging.getLogger(__name__)
+
+# More than the longest line, whose characters have up to four bytes.
+_READ_BYTES = 5 * wire.PROGRESS_LENGTH
 
 
 class BookingFiles:
@@ -45,6 +49,8 @@ class BookingFiles:
         # The first `sync` rewrites or removes the files of an earlier process.
         folders = root.iterdir() if root.is_dir() else ()
         self._written: dict[str, ActiveBooking | None] = {folder.name: None for folder in folders}
+        # When the progress of each booking was written that has been read.
+        self._progress: dict[str, int] = {}
 
     def open(self, parts: Mapping[str, ActiveBooking]) -> list[str]:
         """Opens the devices of these bookings and closes all others. Returns the problems."""
@@ -97,6 +103,19 @@ class BookingFiles:
                 found[name] = int(at)
         return found
 
+    def progress_lines(self) -> dict[str, str]:
+        """Returns the last line of progress of each booking whose program has written one since the
+        last call; empty text where it can't be sent. Only the end of a file is read."""
+        found = {}
+        for name in self._written:
+            try:
+                changed, data = _end_of(self._root / name / PROGRESS, self._progress.get(name, 0))
+            except OSError:
+                continue
+            if data is not None:
+                self._progress[name], found[name] = changed, _last_line(data)
+        return found
+
     def _write(self, part: ActiveBooking) -> None:
         folder = self._root / part.name
         folder_readable(folder)
@@ -106,9 +125,10 @@ class BookingFiles:
         for name in {NOTICE} - wanted.keys():
             (folder / name).unlink(missing_ok=True)
         old = self._written.get(part.name)
-        if not (folder / SAVED).exists() or (old is not None and old.account != part.account):
-            uid = self.uid_of(part.account) if part.account else None
-            _make_saved(folder / SAVED, part, uid)
+        for name in (SAVED, PROGRESS):
+            if not (folder / name).exists() or (old is not None and old.account != part.account):
+                uid = self.uid_of(part.account) if part.account else None
+                _make_owned(folder / name, part, uid)
         self._written[part.name] = part
 
     def _remove(self, name: str) -> None:
@@ -119,21 +139,48 @@ class BookingFiles:
         if folder.exists() and not any(folder.iterdir()):
             folder.rmdir()
         del self._written[name]
+        self._progress.pop(name, None)
 
 
-def _make_saved(path: Path, part: ActiveBooking, account: int | None) -> None:
-    """Creates the one file that its owner may touch, to report that everything is saved. Only its
-    time is read. Its folder belongs to the agent, so nobody can replace it. Raises OSError."""
+def _make_owned(path: Path, part: ActiveBooking, account: int | None) -> None:
+    """Creates a file that its owner may write: to report that everything is saved, or how far a
+    program is. Its folder belongs to the agent, so nobody can replace it. Raises OSError."""
     fresh = path.with_suffix(".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.close(descriptor)
     try:
         if account is None:
             who = part.account or f"for {part.owner}"
-            log.info("no account %s here: nobody can report that %s is saved", who, path.parent)
+            log.info("no account %s here: nobody can report from %s", who, path.parent)
         elif account != os.geteuid():
             os.chown(fresh, account, -1)
     except PermissionError:
         log.warning("the agent may not give %s to %s", path, part.account)
     os.utime(fresh, (0, 0))
     os.replace(fresh, path)
+
+
+def _end_of(path: Path, seen: int) -> tuple[int, bytes | None]:
+    """When a file was written, in nanoseconds, and its last bytes; None: not since `seen`.
+
+    Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        facts = os.fstat(descriptor)
+        if facts.st_mtime_ns in (0, seen) or not facts.st_size:
+            return seen, None
+        return facts.st_mtime_ns, os.pread(descriptor, _READ_BYTES, max(0, facts.st_size - _READ_BYTES))
+    finally:
+        os.close(descriptor)
+
+
+def _last_line(data: bytes) -> str:
+    """The last line that is complete, or the only one; empty if it is too long or not plain text."""
+    whole, end, rest = data.rpartition(b"\n")
+    line = (whole if end else rest).rpartition(b"\n")[2].strip()
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return ""
+    return text if len(text) <= wire.PROGRESS_LENGTH and text.isprintable() else ""

@@ -14,7 +14,7 @@ from agent.host.network import Network
 from agent.ports.handover import booking_full_name, exports, host_environment
 from agent.ports.host_cores import CoreTopology, cores_text
 
-SAVED, NOTICE = "saved", "notice.json"
+SAVED, PROGRESS, NOTICE = "saved", "progress", "notice.json"
 HOSTS, MACHINES = "hosts", "machines"
 _FIRST_PORT = 20_000
 _PORTS = 12_000
@@ -336,6 +336,7 @@ def _file_variables(folder: str) -> dict[str, str]:
     return {
         "GPU_BOOKING_FOLDER": folder,
         "GPU_BOOKING_SAVED": f"{folder}/{SAVED}",
+        "GPU_BOOKING_PROGRESS": f"{folder}/{PROGRESS}",
         # Open MPI 4 and 5, MPICH, Intel MPI.
         "OMPI_MCA_orte_default_hostfile": hosts,
         "PRTE_MCA_prte_default_hostfile": hosts,

@@ -12,6 +12,7 @@ from agent.owner.notices import saved_at
 from agent.plan.targets import Record, place_of
 from agent.ports import link as links
 from agent.ports.gpu import GpuError, GpuPort, Place, Reading, Truth
+from agent.ports.handover import booking_full_name
 from agent.report.watch import NO_OBSERVATIONS, Observations
 from agent.state.documents import Keys
 from agent.state.store import Store
@@ -91,6 +92,16 @@ def reported_allocations(
         if name in held
     ]
     return tuple(sorted(found, key=lambda allocation: allocation.id))
+
+
+def progress_of(held: Mapping[str, Record], lines: Mapping[str, str]) -> tuple[wire.ProgressLine, ...]:
+    """The lines by booking as lines by an allocation of it, the first by id."""
+    first: dict[str, str] = {}
+    for record in sorted(held.values(), key=lambda each: each.allocation.id):
+        allocation = record.allocation
+        first.setdefault(booking_full_name(allocation), allocation.id)
+    found = [wire.ProgressLine(allocation=first[n], line=lines[n]) for n in sorted(lines) if n in first]
+    return tuple(found[: wire.PROGRESS_MAX])
 
 
 def samples_take(port: GpuPort, gpus: Iterable[str], owners: Owners) -> tuple[wire.Sample, ...]:
@@ -223,9 +234,16 @@ class ReportSender:
         message = wire.Examination(at=at, checks=checks, seq=self._store.next_seq())
         self.send(sender, "examination", message)
 
-    def telemetry(self, sender: Outbox, samples: tuple[wire.Sample, ...], wall_now: float) -> None:
-        """Sends the samples."""
-        message = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=self._store.next_seq())
+    def telemetry(
+        self,
+        sender: Outbox,
+        samples: tuple[wire.Sample, ...],
+        wall_now: float,
+        progress: tuple[wire.ProgressLine, ...] = (),
+    ) -> None:
+        """Sends the samples, and what programs have said of their progress."""
+        seq = self._store.next_seq()
+        message = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=seq, progress=progress)
         self.send(sender, "telemetry", message)
 
     def send(self, sender: Outbox, kind: links.Kind, message: wire.FromAgent, seq: int | None = None) -> None:

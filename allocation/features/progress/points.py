@@ -8,9 +8,10 @@ from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
 from allocation.features.progress.learning import work_rates_read
+from allocation.features.progress.lines import lines_keep
 from allocation.features.progress.models import Progress
 from allocation.models import Booking
-from allocation.points import BOOKING_PARTS, WORK_RATES, BookingPart
+from allocation.points import BOOKING_PARTS, PROGRAM_LINES, WORK_RATES, BookingPart
 from allocation.words.refusals import sentences_add
 from tenants.platform.rest.body import Shape
 from tenants.platform.rest.fields import Money
@@ -58,6 +59,7 @@ def progress_shown(booking: Booking, row: Progress) -> dict[str, Any]:
     }
 
 
+PROGRAM_LINES.append(lines_keep)
 WORK_RATES.append(work_rates_read)
 BOOKING_PARTS.append(BookingPart("progress", Progress, ProgressOut, progress_shown))
 sentences_add(

@@ -43,6 +43,15 @@ def progress_set(*, actor: Actor, reference: str, terms: ProgressTerms, now: dat
     booking = access_booking(actor, reference)
     if booking.owner_id != actor.user_id:
         raise denied(refusal_text("progress_owner"))
+    return report_keep(booking, terms, now)
+
+
+def report_keep(booking: Booking, terms: ProgressTerms, now: datetime) -> Progress:
+    """Keeps a report of a program of the booking.
+
+    Raises:
+        Refused: `progress_not_running`, `progress_number`, `progress_backwards` or `progress_metrics`.
+    """
     ready = booking.ready_at
     if ready is None or booking.state not in (State.ACTIVE, State.PAUSING):
         raise Refused("progress_not_running", refusal_text("progress_not_running", label=booking.label))

@@ -61,6 +61,10 @@ _TALLIES = {
         "gpu_portal_unbooked_processes_killed_total",
         "Processes without a booking that were killed.",
     ),
+    "progress_refused": (
+        "gpu_portal_progress_refused_total",
+        "Lines of progress from nodes that changed nothing: late, backwards, or not readable.",
+    ),
     "telemetry_absurd": (
         "gpu_portal_telemetry_absurd_total",
         "Impossible values of readings, dropped.",

@@ -1,7 +1,7 @@
 """Telemetry: readings are bounded and stored once, then kept as five-minute rows for 90 days."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from django.db.models import F, Max, Min
 
 import wire
 from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Node
+from allocation.points import program_lines_keep
 from allocation.queries.fleet.telemetry import (
     ROLLUP_STEP,
     SAMPLES_KEPT,
@@ -77,6 +78,19 @@ def samples_store(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime
         Node.objects.filter(id=node_id).update(implausible=F("implausible") + count)
     counter_add("telemetry_too_many", too_many)
     counter_add("telemetry_absurd", impossible)
+    program_lines_keep(_lines(readings, tenants), now)
+
+
+def _lines(
+    readings: Sequence[tuple[UUID, wire.Telemetry]], running: Container[tuple[UUID, str]]
+) -> list[tuple[UUID, str]]:
+    """The lines of programs, each with an allocation that is active on the node that sent it."""
+    return [
+        (UUID(said.allocation), said.line)
+        for node_id, telemetry in readings
+        for said in telemetry.progress[: wire.PROGRESS_MAX]
+        if (node_id, said.allocation) in running
+    ]
 
 
 def usage_roll_up(now: datetime) -> int:

@@ -103,14 +103,18 @@ class Whole(serializers.IntegerField):
         return data
 
 
+# Less than the largest float, so that each number up to it is one.
+MOST_NUMBER = 10**300
+
+
 class Number(serializers.FloatField):
     """A finite JSON number: no text, no boolean."""
 
     def to_internal_value(self, data: Any) -> float:  # noqa: ANN401 (the framework's signature)
         """The number. Raises ValidationError."""
-        if type(data) not in (int, Decimal) or not isfinite(found := float(data)):
+        if type(data) not in (int, Decimal) or abs(data) > MOST_NUMBER or not isfinite(data):
             self.fail("invalid")
-        return found
+        return float(data)
 
 
 class Flag(serializers.BooleanField):

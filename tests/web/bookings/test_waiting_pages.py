@@ -24,7 +24,7 @@ def test_what_is_out_of_service_can_be_waited_for() -> None:
     client.force_login(member.user)
     address = f"/t/{member.tenant.slug}/book"
     page = client.get(address, {"q": "1 h100 6h"}).content.decode()
-    assert "4 of 4 H100 80 GB are out of service or do not answer" in page
+    assert "4 of 4 H100 are out of service or do not answer" in page
     (form,) = re.findall(r'<form id="wait-form".*?</form>', page, re.S)
     assert '<button class="btn wide" form="wait-form">Join the queue instead</button>' in page
     answer = client.post(address, dict(FIELD.findall(form)))
