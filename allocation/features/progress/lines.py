@@ -32,7 +32,7 @@ def lines_keep(lines: Iterable[tuple[UUID, str]], now: datetime) -> None:
         try:
             terms = terms_read(line)
             with transaction.atomic():
-                report_keep(places[place].booking, terms, now)
+                report_keep(places[place].booking, terms, now.replace(microsecond=0))
         except (Refused, ValueError):
             refused += 1
     if refused:

@@ -175,15 +175,12 @@ def shown_of(figures: Figures) -> tuple[object, ...]:
         figures.unused_gpu_hours,
         figures.kwh,
         figures.energy_gpu_hours,
+        figures.rated,
+        figures.busy,
         figures.spend or Decimal(0),
     )
     numbers = tuple(round(each, 6) for each in sums)
-    return (
-        *numbers,
-        figures.utilisation,
-        tuple(sorted(round(each) for each in figures.waits)),
-        figures.spend_per_busy_gpu_hour,
-    )
+    return (*numbers, tuple(sorted(round(each) for each in figures.waits)))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -318,6 +315,32 @@ def test_an_organisation_without_runs_has_a_page_that_says_so(site: Site) -> Non
     client.force_login(site.people["outsider"])
     page = client.get(f"/t/{site.other_project.tenant.slug}/insights")
     assert "Nothing ran in this time." in flat(page.content.decode())
+
+
+def test_what_is_said_of_the_sums() -> None:
+    none = Figures()
+    assert (none.utilisation, none.coverage, none.wait_p50_seconds, none.is_enough) == (
+        None,
+        None,
+        None,
+        False,
+    )
+    some = Figures(
+        gpu_hours=Decimal(40),
+        measured_gpu_hours=Decimal(30),
+        rated=Decimal(20),
+        busy=Decimal(20 * 25),
+        waits=[60.0 * number for number in range(1, 21)],
+        spend=Decimal(30),
+    )
+    assert (some.utilisation, some.coverage, some.is_enough) == (25, 75, True)
+    assert (some.began, some.wait_p50_seconds, some.wait_p95_seconds) == (20, 600, 1140)
+    # A quarter of 40 GPU-hours was busy, for 30.
+    assert some.spend_per_busy_gpu_hour == 3
+    some.rated = Decimal("19.9")
+    assert some.spend_per_busy_gpu_hour is None, "less than half was measured"
+    some.measured_gpu_hours = Decimal("1.9")
+    assert not some.is_enough
 
 
 def test_bars_reach_the_top_at_a_round_number_and_say_their_parts() -> None:
