@@ -28,7 +28,6 @@ from allocation.web.fleet import (
     unbooked_processes,
 )
 from allocation.web.home import personal_steps, projects, search, start_page
-from allocation.web.jira import pages as jira_pages
 from allocation.web.limits import labs_page, quota_pages
 from allocation.web.money import (
     budget_page,
@@ -76,7 +75,6 @@ urlpatterns = [
     *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
     *overrides_page.urlpatterns,
-    *jira_pages.urlpatterns,
     *requirements.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,

@@ -11,7 +11,8 @@ from datetime import datetime
 
 from django.db import DatabaseError, connections
 
-from allocation.models import JiraMessage, StatementExport
+from allocation.features.jira.models import JiraMessage
+from allocation.models import StatementExport
 from allocation.services.decide.cycle import tick_has_work
 from allocation.services.publish.publish import nodes_unpublished
 from billing.queries import rungs_to_mark

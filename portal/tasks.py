@@ -8,7 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 from redis.exceptions import RedisError
 
-from allocation.services.jira.process import messages_process, messages_sweep
+from allocation.features.jira.process import messages_process, messages_sweep
 from allocation.services.record.liveness import program_seen
 from portal.integrations.chat.send import chat_send as chats_send
 from portal.integrations.live.push import beat

@@ -106,18 +106,6 @@ from allocation.api.fleet.requirements import (
 from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
 from allocation.api.fleet.tenants import TenantUse
 from allocation.api.fleet.tiers import TierOne, Tiers
-from allocation.api.jira.connections import (
-    JiraCalls,
-    JiraConnectionOne,
-    JiraConnections,
-    JiraDryRun,
-    JiraEnabled,
-    JiraLog,
-    JiraProjectOne,
-    JiraSecret,
-    JiraTest,
-)
-from allocation.api.jira.messages import JiraMessages
 from allocation.api.money.bookings import FocusExport, StatementCsv, StatementPdf, Statements
 from allocation.api.money.disputes import (
     DisputeAnswers,
@@ -432,24 +420,6 @@ urlpatterns = [
     path("stops/<uuid:stop_id>/end", StopEnd.as_view(), name="api-stop-end"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
-    path("jira", JiraConnections.as_view(), name="api-jira"),
-    path("jira/<uuid:connection_id>", JiraConnectionOne.as_view(), name="api-jira-one"),
-    path("jira/<uuid:connection_id>/enabled", JiraEnabled.as_view(), name="api-jira-enabled"),
-    path("jira/<uuid:connection_id>/secret", JiraSecret.as_view(), name="api-jira-secret"),
-    path("jira/<uuid:connection_id>/test", JiraTest.as_view(), name="api-jira-test"),
-    path("jira/<uuid:connection_id>/dry-run", JiraDryRun.as_view(), name="api-jira-dry-run"),
-    path("jira/<uuid:connection_id>/messages", JiraLog.as_view(), name="api-jira-log"),
-    path("jira/<uuid:connection_id>/calls", JiraCalls.as_view(), name="api-jira-calls"),
-    path(
-        "jira/<uuid:connection_id>/projects/<str:jira_key>",
-        JiraProjectOne.as_view(),
-        name="api-jira-project",
-    ),
-    path(
-        "jira/<uuid:tenant_id>/<uuid:connection_id>/messages",
-        JiraMessages.as_view(),
-        name="api-jira-messages",
-    ),
     path("tiers", Tiers.as_view(), name="api-tiers"),
     path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
 ]

@@ -39,7 +39,6 @@ from allocation.models.governance.counters import CounterOffer
 from allocation.models.governance.overrides import Override
 from allocation.models.governance.requirements import Acceptance, Requirement
 from allocation.models.governance.tier_versions import TierVersion
-from allocation.models.jira import JiraConnection, JiraMessage, JiraProject
 from allocation.models.labels import BookingLabel
 from allocation.models.money.charges import ChargeSum
 from allocation.models.money.disputes import StatementDispute
@@ -75,9 +74,6 @@ __all__ = [
     "GpuModel",
     "GpuSample",
     "GpuUse",
-    "JiraConnection",
-    "JiraMessage",
-    "JiraProject",
     "MachineClock",
     "Maintenance",
     "MigPlacement",

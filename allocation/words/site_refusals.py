@@ -40,26 +40,7 @@ SENTENCES: dict[str, Promise] = {
     "approval_changed_since": gettext_lazy(
         "%(booking)s has changed since. It waits for a decision on what it asks for now."
     ),
-    "jira_person_missing": gettext_lazy("This person can't book in the project."),
-    "too_many_projects": gettext_lazy("At most %(max_projects)s projects are possible."),
-    "board_taken": gettext_lazy("Another project has this board."),
-    "jira_edition": gettext_lazy("Choose Cloud or Data Center."),
-    "jira_url_query": gettext_lazy("The address of a Jira site has no query."),
-    "jira_mail_missing": gettext_lazy("Jira Cloud needs the e-mail address of the account that comments."),
-    "jira_token_missing": gettext_lazy("Give the API token of the account."),
-    "jira_project_key": gettext_lazy("The key of a Jira project is like GPU."),
-    "jira_action": gettext_lazy("Choose to book or to quote."),
-    "no_such_tier": gettext_lazy("There is no such tier."),
-    "jira_board_missing": gettext_lazy("Give both a board and what its sprints ask for."),
-    "not_an_approver": gettext_lazy("This person decides no approvals."),
-    "own_approver": gettext_lazy("Bookings are made in the name of this person, so another person decides."),
-    "jira_decline_status": gettext_lazy("Choose another status to decline."),
-    "jira_request_missing": gettext_lazy("Write a request such as 2 h100 6h or {customfield_10050}."),
-    "jira_transition": gettext_lazy("Write state=status, such as active=In Progress. States: %(names)s."),
-    "jira_decider_missing": gettext_lazy("Say in whose name these statuses decide."),
     "bad_message": gettext_lazy("Paste a JSON object, as Jira sends it."),
-    "old_message": gettext_lazy("The message is of %(at)s, and it is %(now)s. Check the clocks."),
-    "jira_person_left": gettext_lazy("%(name)s, in whose name Jira acts, has left."),
     "clock_not_in_doubt": gettext_lazy("No clock has jumped: there is nothing to accept."),
     "enrolment_refused": gettext_lazy(
         "This enrolment token is unknown, used or older than 15 minutes. Ask the operator for a new one."

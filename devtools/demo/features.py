@@ -6,12 +6,19 @@ from functools import partial
 from uuid import UUID, uuid5
 
 from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
+from allocation.features.jira.models import JiraConnection
+from allocation.features.jira.services import (
+    JIRA,
+    JiraConnectionTerms,
+    JiraProjectTerms,
+    connection_create,
+    project_set,
+)
 from allocation.models import (
     Allocation,
     ApprovalRule,
     Booking,
     Gpu,
-    JiraConnection,
     Maintenance,
     Series,
 )
@@ -19,13 +26,6 @@ from allocation.rules.approvals import Step
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, series_request
-from allocation.services.jira.connections import (
-    JIRA,
-    ConnectionTerms,
-    ProjectTerms,
-    connection_create,
-    project_set,
-)
 from allocation.services.operate.drain import gpu_return
 from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
 from allocation.services.runs.pause_choices import booking_saved
@@ -175,10 +175,14 @@ def jira_connected(now: datetime) -> None:
     actor = person("ada", "helix")
     if JiraConnection.objects.filter(tenant_id=actor.tenant_id).exists():
         return
-    terms = ConnectionTerms("Helix Jira", "http://127.0.0.1:9", "data_center", token="none")  # noqa: S106 (of no site)
+    terms = JiraConnectionTerms(
+        name="Helix Jira",
+        url="http://127.0.0.1:9",
+        flavour="data_center",
+        token="none",  # noqa: S106 (of no site)
+    )
     connection, _ = connection_create(actor=actor, terms=terms, now=now)
-    project = ProjectTerms(
-        key="GPU",
+    project = JiraProjectTerms(
         project="protein-folding",
         owner="mara",
         tier="standard",
@@ -188,7 +192,7 @@ def jira_connected(now: datetime) -> None:
         board=3,
         sprint_request="2 h100 {remaining}",
     )
-    project_set(actor=actor, connection_id=connection.id, terms=project, now=now)
+    project_set(actor=actor, connection_id=connection.id, key="GPU", terms=project, now=now)
     webhook_enabled_set(actor=actor, webhook_id=connection.receiver_id, is_enabled=False, now=now, kind=JIRA)
 
 

@@ -5,10 +5,11 @@ them from a form (`tenants.web.terms_form`). A field says what people read next 
 limits.
 """
 
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, TypeVar, dataclass_transform
 
-Asks = Literal["text", "first_day", "last_day", "length", "url"]
+Asks = Literal["text", "first_day", "last_day", "length", "url", "secret"]
 Declared = TypeVar("Declared")
 
 
@@ -18,13 +19,16 @@ class Said:
 
     `asks`: how a form asks for it. Instants are asked for as days in the reader's zone: the first,
     or the last, whose end is meant; seconds as a `length` such as `1h 30m`. `example` stands in an
-    empty input.
+    empty input. `name` is that of the input, without it the field's; `reads(text, param=name)` reads
+    what is typed.
     """
 
     label: str = ""
     hint: str = ""
     asks: Asks = "text"
     example: str = ""
+    name: str = ""
+    reads: Callable[..., object] | None = None
 
 
 def term(  # noqa: PLR0913 (named parts of one declaration)
@@ -33,6 +37,8 @@ def term(  # noqa: PLR0913 (named parts of one declaration)
     *,
     asks: Asks = "text",
     example: str = "",
+    name: str = "",
+    reads: Callable[..., object] | None = None,
     says: str = "",
     default: Any = MISSING,  # noqa: ANN401 (of the field's type)
     body: object = None,
@@ -44,7 +50,10 @@ def term(  # noqa: PLR0913 (named parts of one declaration)
     a form knows `max_length`. `body` is a REST field in place of that of the type.
     """
     options = limits | ({"help_text": says} if says else {})
-    metadata: dict[str, object] = {"said": Said(label, hint, asks, example), "serializer_kwargs": options}
+    metadata: dict[str, object] = {
+        "said": Said(label, hint, asks, example, name, reads),
+        "serializer_kwargs": options,
+    }
     if body is not None:
         metadata["serializer_field"] = body
     return field(default=default, metadata=metadata)
@@ -53,4 +62,4 @@ def term(  # noqa: PLR0913 (named parts of one declaration)
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(term,))
 def terms(declared: type[Declared]) -> type[Declared]:
     """Makes a class the terms of a command: a frozen dataclass whose fields are keywords."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(declared)
+    return dataclass(frozen=True, kw_only=True)(declared)

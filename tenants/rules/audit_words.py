@@ -173,8 +173,6 @@ ACTIONS = {
     "user.password_reset": "set a new password by a mailed link",
     "user.password_set": "changed their password",
     "user.zone_set": "changed their time zone",
-    "jira.project_removed": "removed the Jira project {object}",
-    "jira.project_set": "mapped the Jira project {object}",
     "workload.set": "set the speeds of {object}",
 }
 FIELDS = {
@@ -203,7 +201,6 @@ NAMED_BY = {
     "quota_window": ("of", "gpu_class"),
     "service_account": ("name",),
     "user": ("username",),
-    "jira": ("name", "key"),
 }
 NAMELESS = {
     "budget": "a budget",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -49,7 +50,12 @@ class Act:
     is_shown_once: bool = False
     to: str = ""
 
-    def form(self, actor: Any, keys: Mapping[str, Any], sent: Mapping[str, Any] | None = None) -> TermsForm:  # noqa: ANN401
+    def form(
+        self,
+        actor: Any,  # noqa: ANN401 (who the page is for)
+        sent: Mapping[str, Any] | None = None,
+        keys: Mapping[str, Any] = MappingProxyType({}),
+    ) -> TermsForm:
         """Returns the form of the terms, as sent or as it is shown first."""
         if self.terms is None:
             raise TypeError(f"{self.name} takes no terms.")
@@ -144,12 +150,13 @@ def _carried(
         base: dict[str, str],
         keys: dict[str, Any],
     ) -> HttpResponse:
-        refusal, made, is_done, bound = None, None, False, {}
+        refusal, made, is_done, acted, bound = None, None, False, "", {}
+        asked = {each: request.GET.get(each, "") for each in queries}
         if request.method == "POST":
-            act = by_name[form_act_read(request, by_name)]
+            act = by_name[acted := form_act_read(request, by_name)]
             if (question := act.question(request, actor, keys)) is not None:
                 return confirm_page(request, question)
-            form = act.form(actor, keys, request.POST) if act.terms is not None else None
+            form = act.form(actor, request.POST) if act.terms is not None else None
             try:
                 is_done, made = act.run(request, actor, keys, form)
             except Refused as found:
@@ -161,21 +168,20 @@ def _carried(
             if form is not None and not is_done:
                 bound[act.name] = form
         forms = {
-            each.name: bound.get(each.name) or each.form(actor, keys)
+            each.name: bound.get(each.name) or each.form(actor, keys=keys | asked)
             for each in acts
             if each.terms is not None
         }
         now = timezone.now()
-        asked = {each: request.GET.get(each, "") for each in queries}
         context = {
             "now": now,
             "refusal": refusal,
             "made": made,
-            "act": act.name if is_done else "",
-            "forms": {each: form.inputs(refusal) for each, form in forms.items()},
+            "act": acted if is_done else "",
+            "refused": "" if is_done else acted,
+            "forms": {each.replace("-", "_"): form.inputs(refusal) for each, form in forms.items()},
         }
         context |= shown(actor, now, **keys, **asked)
-        is_refused = request.method == "POST" and not is_done
-        return render(request, template, context, status=422 if is_refused else 200)
+        return render(request, template, context, status=422 if context["refused"] else 200)
 
     return carry

@@ -52,20 +52,21 @@ class TermsForm(forms.Form):
         initial: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(sent, initial=dict(initial or {}))
-        self.said = {each.name: said for each in fields(terms) if (said := _said(each)).label}
         self.choices = choices or {}
         self._terms = terms
+        self._asked: dict[str, tuple[str, Said]] = {}
         types = get_type_hints(terms)
         for each in fields(terms):
-            if each.name in self.said:
-                offers = each.name in self.choices
-                said = self.said[each.name]
-                self.fields[each.name] = _input(each, types[each.name], said, has_choices=offers)
+            said = _said(each)
+            if said.label:
+                name, offers = said.name or each.name, each.name in self.choices
+                self._asked[name] = each.name, said
+                self.fields[name] = _input(each, types[each.name], said, has_choices=offers)
 
     def terms(self) -> Any:  # noqa: ANN401 (an instance of the terms)
         """The terms of a valid form; what is left empty is as by default."""
         cleaned = {name: value for name, value in self.cleaned_data.items() if value is not None}
-        return self._terms(**{name: self._value(name, value) for name, value in cleaned.items()})
+        return self._terms(**{self._asked[name][0]: self._value(name, cleaned[name]) for name in cleaned})
 
     def inputs(self, refusal: Refused | None) -> dict[str, Field]:
         """The inputs by their names, with the form's errors or that of the refusal."""
@@ -73,7 +74,8 @@ class TermsForm(forms.Form):
 
     def _shown(self, bound: forms.BoundField, refusal: Refused | None) -> Field:
         fault = str(bound.errors[0]) if bound.errors else ""
-        if self.is_bound and refusal is not None and refusal.param == bound.name:
+        name, said = self._asked[bound.name]
+        if self.is_bound and refusal is not None and refusal.param in (bound.name, name):
             fault = refusal.sentence
         return Field(
             bound.name,
@@ -83,32 +85,40 @@ class TermsForm(forms.Form):
             error=fault,
             required=False,
             id=f"new-{bound.name}",
-            placeholder=self.said[bound.name].example,
-            choices=tuple(self.choices.get(bound.name, ())),
+            placeholder=said.example,
+            choices=tuple(self.choices.get(name, ())),
             **vars(bound.field).get("shown", {}),
         )
 
     def _value(self, name: str, value: Any) -> Any:  # noqa: ANN401 (a form's values)
         if not isinstance(value, date):
             return value
-        day = value + timedelta(days=1) if self.said[name].asks == "last_day" else value
+        day = value + timedelta(days=1) if self._asked[name][1].asks == "last_day" else value
         return datetime.combine(day, time(), timezone.get_current_timezone())
 
 
 class _Read(forms.CharField):
     """A line that a function reads; empty is None, but what is filled in beforehand may not be emptied."""
 
-    def __init__(self, read: Callable[[str], object], **options: Any) -> None:  # noqa: ANN401 (a field's)
+    def __init__(
+        self,
+        read: Callable[[str], object],
+        *,
+        reads_empty: bool = False,
+        **options: Any,  # noqa: ANN401 (a field's)
+    ) -> None:
         super().__init__(**options)
         self.read = read
+        self.reads_empty = reads_empty and self.required
+        self.required = self.required and not reads_empty
 
     def clean(self, value: Any) -> Any:  # noqa: ANN401 (a form's values)
         """The value. Raises ValidationError."""
-        if value == "" and self.initial is not None:
+        if value == "" and isinstance(self.initial, int | time):
             raise forms.ValidationError(self.error_messages["required"])
         text = super().clean(value)
         try:
-            return self.read(text) if text else None
+            return self.read(text) if text or self.reads_empty else None
         except Refused as refusal:
             raise forms.ValidationError(refusal.sentence) from refusal
 
@@ -119,6 +129,14 @@ class _Read(forms.CharField):
         if isinstance(value, list | tuple):
             return ", ".join(value)
         return f"{value:%H:%M}" if isinstance(value, time) else value
+
+
+class _Secret(forms.CharField):
+    """A text that no page shows again."""
+
+    def prepare_value(self, value: Any) -> str:  # noqa: ANN401 (a form's values)
+        """Nothing."""
+        return ""
 
 
 class _Several(forms.MultipleChoiceField):
@@ -138,6 +156,7 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
     """The field of a form; `shown` is how its input looks."""
     has_default = declared.default is not MISSING
     members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    longest = declared.metadata["serializer_kwargs"].get("max_length")
     kind = next(each for each in members if each is not type(None))
     options: dict[str, Any] = {
         "required": not has_default and kind is not bool,
@@ -155,11 +174,15 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
         shown = {"type": "date"}
     elif kind is bool:
         found, shown = forms.BooleanField(**options), {"type": "checkbox"}
+    elif said.reads is not None:
+        reads_own = partial(said.reads, param=said.name or declared.name)
+        found, shown = _Read(reads_own, reads_empty=True, **options), {"maxlength": longest}
+    elif said.asks == "secret":
+        found, shown = _Secret(**options), {"type": "password"}
     elif (reads := "length" if said.asks == "length" else get_origin(kind) or kind) in _READ:
         read, shown = _READ[reads]
-        found = _Read(partial(read, param=declared.name), **options)
+        found = _Read(partial(read, param=declared.name), reads_empty=reads is Sequence, **options)
     else:
-        longest = declared.metadata["serializer_kwargs"].get("max_length")
         found, shown = forms.CharField(**options, max_length=longest), {"maxlength": longest}
         shown |= {"type": "url"} if said.asks == "url" else {}
     vars(found)["shown"] = shown

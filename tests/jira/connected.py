@@ -10,14 +10,15 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Booking, JiraMessage
-from allocation.services.jira.connections import (
-    ConnectionTerms,
-    ProjectTerms,
+from allocation.features.jira.models import JiraMessage
+from allocation.features.jira.process import messages_process
+from allocation.features.jira.services import (
+    JiraConnectionTerms,
+    JiraProjectTerms,
     connection_create,
     project_set,
 )
-from allocation.services.jira.process import messages_process
+from allocation.models import Booking
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from portal.integrations.relay import outbox_relay
@@ -51,15 +52,19 @@ class Connected:
         self.site: Site = a_site()
         self.admin = self.site.actor("admin")
         flavour = "cloud" if jira.is_cloud else "data_center"
-        self.terms = ConnectionTerms("Helix Jira", jira.url, flavour, ACCOUNT, TOKEN)
+        self.terms = JiraConnectionTerms(
+            name="Helix Jira", url=jira.url, flavour=flavour, account=ACCOUNT, token=TOKEN
+        )
         with tenant_tx(self.admin.tenant_id):
             self.row, self.secret = connection_create(actor=self.admin, terms=self.terms, now=timezone.now())
         self.map()
 
     def map(self, **changes: object) -> None:
-        terms = ProjectTerms(**{**TERMS, **changes})
+        sent = {**TERMS, **changes}
+        key = sent.pop("key")
+        terms = JiraProjectTerms(**sent)
         with tenant_tx(self.admin.tenant_id):
-            project_set(actor=self.admin, connection_id=self.row.id, terms=terms, now=timezone.now())
+            project_set(actor=self.admin, connection_id=self.row.id, key=key, terms=terms, now=timezone.now())
 
     def send(self, body: object, tenant: object = None, **headers: str) -> Any:  # noqa: ANN401 (the client's)
         """Posts what Jira posts, with its signature unless `headers` says something else."""

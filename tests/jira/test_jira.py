@@ -14,18 +14,19 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
-from allocation.models import Approval, Booking, JiraConnection
+from allocation.features.jira.calls import COMMENT
+from allocation.features.jira.dry_run import JiraDryRunTerms, dry_run
+from allocation.features.jira.models import JiraConnection
+from allocation.features.jira.process import messages_process
+from allocation.features.jira.services import (
+    JiraConnectionTerms,
+    connection_change,
+)
+from allocation.models import Approval, Booking
 from allocation.rules.approvals import Step
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import Patch, booking_patch
-from allocation.services.jira.calls import COMMENT
-from allocation.services.jira.connections import (
-    ConnectionTerms,
-    connection_change,
-)
-from allocation.services.jira.dry_run import dry_run
-from allocation.services.jira.process import messages_process
 from tenants.features.webhooks.services import webhook_secret_rotate, webhook_test
 from tenants.models import WebhookDelivery
 from tenants.platform.errors import Refused
@@ -345,7 +346,7 @@ def test_the_token_is_encrypted_and_never_sent_to_another_address(cloud: Connect
     assert TOKEN not in stored
     for changes, param in (({"url": "http://127.0.0.1:9"}, "token"), ({"account": ""}, "account")):
         changed = {"url": cloud.jira.url, "account": ACCOUNT, **changes}
-        terms = ConnectionTerms("J", changed["url"], "cloud", changed["account"])
+        terms = JiraConnectionTerms(name="J", url=changed["url"], flavour="cloud", account=changed["account"])
         with tenant_tx(cloud.admin.tenant_id), pytest.raises(Refused) as refused:
             connection_change(actor=cloud.admin, connection_id=cloud.row.id, terms=terms, now=timezone.now())
         assert refused.value.param == param
@@ -378,7 +379,12 @@ def test_a_status_of_the_issue_decides_an_approval_once(cloud: Connected) -> Non
     awaiting(cloud, "GPU-7")
     before = row_counts()
     with tenant_tx(cloud.admin.tenant_id):
-        tried = dry_run(cloud.row, webhook_of("GPU-7", ms(), fields=APPROVED), timezone.now())
+        tried = dry_run(
+            actor=cloud.admin,
+            connection_id=cloud.row.id,
+            terms=JiraDryRunTerms(message=webhook_of("GPU-7", ms(), fields=APPROVED)),
+            now=timezone.now(),
+        )
     assert (tried.state, tried.answer) == ("done", "Approved BK-1 for jonas.")
     assert row_counts() == before
     cloud.issue("GPU-7", **APPROVED)

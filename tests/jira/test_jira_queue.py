@@ -11,10 +11,11 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from allocation.models import Booking, JiraConnection, JiraMessage
+from allocation.features.jira import process
+from allocation.features.jira.models import JiraConnection, JiraMessage
+from allocation.models import Booking
 from allocation.services.bookings.creation import booking_create
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.jira import process
 from billing.services import Rung, ladder_set
 from tenants.access import Actor
 from tenants.platform.wall import tenant_tx

@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from allocation.models import Booking, JiraConnection, JiraProject
+from allocation.features.jira.models import JiraConnection, JiraProject
+from allocation.models import Booking
 from tests.api.builders import Site, a_site
 from tests.jira.connected import ms
 from tests.jira.stub import ACCOUNT, TOKEN, webhook_of

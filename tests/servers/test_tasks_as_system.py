@@ -15,7 +15,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from allocation.models import Booking, JiraMessage, ReportSubscription
+from allocation.features.jira.models import JiraMessage
+from allocation.models import Booking, ReportSubscription
 from billing.models import Budget
 from billing.services import Rung, ladder_set
 from portal.celery import PERIODS

@@ -42,7 +42,7 @@ class Hours:
 class RuleConditions:
     """Conditions of a rule. Those that are left out do not matter."""
 
-    name: str = term("Name", "Shown to people who meet it.", max_length=80)
+    name: str = term("Name", "Shown to people who meet it.", reads=name_read, max_length=80)
     project: str = term("For bookings in", says="Without it: every one.", default="", max_length=40)
     min_cost: Decimal | None = term(f"Costs at least ({CURRENCY})", default=None)
     min_gpu_hours: Decimal | None = term("GPU-hours, at least", default=None, decimal_places=3)

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from django.db import connection
 
+from allocation.features.jira.calls import calls_of_events
 from allocation.models import BookingEvent
-from allocation.services.jira.calls import calls_of_events
 from tenants.models import OutboxMessage, PublishedEvent, Webhook, WebhookDelivery
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.rows import rows_insert

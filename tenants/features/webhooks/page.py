@@ -103,7 +103,7 @@ def _row(delivery: WebhookDelivery) -> dict[str, Any]:
     }
 
 
-def _stored(actor: Holder, webhook_id: UUID) -> dict[str, Any]:
+def _stored(actor: Holder, webhook_id: UUID, **_: str) -> dict[str, Any]:
     webhook = webhook_one(actor, webhook_id)
     project = webhook.project.slug if webhook.project else ""
     return {name: getattr(webhook, name) for name in ("name", "url", "events", "labels")} | {

@@ -59,7 +59,7 @@ def test_rules_are_added_and_ended(site: Site) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
-        ("name", "", "This is needed."),
+        ("name", "", "A name has 1 to 80 characters."),
         ("min_cost", "1e5", "Enter a plain number, such as 100 or 2.5."),
         ("min_cost", "..", "Enter a plain number, such as 100 or 2.5."),
         ("min_cost", "0", "Enter a number above 0 and up to 1,000,000,000."),

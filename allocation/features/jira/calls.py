@@ -7,10 +7,11 @@ from uuid import uuid4, uuid5
 
 from django.conf import settings
 
-from allocation.models import Booking, JiraConnection, JiraProject
+from allocation.features.jira.models import JiraConnection, JiraProject
+from allocation.features.jira.rules import issue_key
+from allocation.models import Booking
 from allocation.queries.bookings.bookings import node_places_of
 from allocation.rules.ask.words.times import duration_words
-from allocation.rules.jira import issue_key
 from allocation.rules.states import State
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quotes import Quote

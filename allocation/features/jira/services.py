@@ -1,16 +1,17 @@
 """Connections to Jira and the mapping of their projects. Tenant admins make them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, Literal
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
+from rest_framework import serializers
 
-from allocation.models import JiraConnection, JiraProject
+from allocation.features.jira.models import JiraConnection, JiraProject
+from allocation.features.jira.rules import PROJECT_KEY
 from allocation.rules.ask import MAX_TEXT_LENGTH
-from allocation.rules.jira import PROJECT_KEY
 from allocation.rules.states import State
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, require_tenant_admin
@@ -23,7 +24,10 @@ from tenants.features.webhooks.services import (
 )
 from tenants.models import Membership, Role, Tier, Webhook
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.platform.labels import labels_check
+from tenants.platform.forms.actions import number_text_read
+from tenants.platform.labels import Labels, labels_check
+from tenants.platform.rest.fields import Text
+from tenants.platform.terms import term, terms
 from tenants.rules.event_types import EVENT_TYPES
 from tenants.services.credentials.seals import token_seal
 
@@ -51,35 +55,140 @@ COMMENTED = tuple(name for each in _COMMENTED.split() if (name := f"booking.{eac
 """Events that issues get comments about, unless the connection names others."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionTerms:
-    """What an admin chooses. An empty token keeps the one that is stored."""
-
-    name: str
-    url: str
-    flavour: str
-    account: str = ""
-    token: str = ""
-    events: tuple[str, ...] = COMMENTED
+def _request(text: str, *, param: str) -> str:
+    if not 1 <= len(text) <= MAX_TEXT_LENGTH:
+        raise invalid("missing_field", refusal_text("jira_request_missing"), param)
+    return text
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectTerms:
-    """What issues and sprints of a Jira project ask for. `owner` is a person's sign-in name."""
+def _pairs(text: str, *, param: str) -> dict[str, str]:
+    parts = (each.partition("=") for each in text.split(",") if each.strip())
+    return {key.strip(): value.strip() for key, _, value in parts}
 
-    key: str
-    project: str
-    owner: str
-    tier: str
-    act: str
-    request: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    transitions: Mapping[str, str] = field(default_factory=dict)
-    board: int | None = None
-    sprint_request: str = ""
-    approver: str = ""
-    approve_status: str = ""
-    decline_status: str = ""
+
+def _board(text: str, *, param: str) -> int:
+    number = number_text_read(text)
+    if number is None:
+        raise invalid("not_a_number", refusal_text("board_number"), param)
+    return number
+
+
+@terms
+class JiraConnectionTerms:
+    """A Jira site and the account that comments."""
+
+    name: str = term("Name", max_length=80)
+    url: str = term(
+        "Address",
+        "Of the site, such as https://example.atlassian.net, or https://issues.example.org/jira.",
+        asks="url",
+        says="`https://example.atlassian.net`.",
+        max_length=300,
+    )
+    flavour: str = term("Jira", body=serializers.ChoiceField(JiraConnection.Flavour.values))
+    account: str = term(
+        "Account",
+        "E-mail address of the account that comments. Cloud only.",
+        says="Cloud only.",
+        default="",
+        max_length=254,
+        allow_blank=True,
+    )
+    token: str = term(
+        "Token",
+        asks="secret",
+        says="Without one a change keeps the stored token, unless the address changes.",
+        default="",
+        max_length=1000,
+        allow_blank=True,
+    )
+    events: Sequence[str] = term(
+        "Comments about",
+        "Names of events, separated by commas.",
+        says="Events that issues get comments about.",
+        default=COMMENTED,
+        min_length=1,
+        max_length=40,
+        child_kwargs={"max_length": 60},
+    )
+
+
+@terms
+class JiraProjectTerms:
+    """What issues and sprints of a Jira project ask for."""
+
+    project: str = term("In project", max_length=40)
+    owner: str = term(
+        "As",
+        "Sign-in name of the person whose bookings they are. "
+        "Quota, budget and rights are those of this person.",
+        says="Sign-in name of the person whose bookings they are.",
+        max_length=150,
+    )
+    tier: str = term("Tier", max_length=40)
+    act: Literal["book", "quote"] = term("An issue", name="act_of")
+    request: str = term(
+        "Request",
+        "As in the search field, with fields of the issue in braces: 2 h100 6h, or {customfield_10050}.",
+        reads=_request,
+        says="`2 h100 6h`, or `{customfield_10050}`.",
+        max_length=200,
+    )
+    labels: Mapping[str, str] | None = term(
+        "Labels",
+        "Optional: labels of the bookings, such as team=vision.",
+        default=None,
+        body=Labels(required=False, default=dict),
+    )
+    transitions: Mapping[str, str] | None = term(
+        "Statuses",
+        f"Optional: active=In Progress, ended=Done. States: {', '.join(FOLLOWED)}.",
+        reads=_pairs,
+        default=None,
+        body=serializers.DictField(
+            child=Text(max_length=60),
+            required=False,
+            default=dict,
+            help_text="State of the booking to status of the issue: `active` to `In Progress`.",
+        ),
+    )
+    board: int | None = term(
+        "Board",
+        "Optional: its number, to book for sprints.",
+        reads=_board,
+        default=None,
+    )
+    sprint_request: str = term(
+        "A sprint",
+        "Such as 4 h100 {remaining}, until the end of the sprint.",
+        name="sprint",
+        default="",
+        max_length=200,
+        allow_blank=True,
+    )
+    approver: str = term(
+        "Decides",
+        "Optional: sign-in name of the lead or admin in whose name the statuses decide approvals.",
+        says="Sign-in name of the lead or admin in whose name Jira decides approvals.",
+        default="",
+        max_length=150,
+        allow_blank=True,
+    )
+    approve_status: str = term(
+        "Approves",
+        "Optional: the status of an issue that approves its booking, such as Approved.",
+        says="The status of an issue that approves its booking.",
+        default="",
+        max_length=60,
+        allow_blank=True,
+    )
+    decline_status: str = term(
+        "Declines",
+        "Optional: the status that declines it, such as Rejected.",
+        default="",
+        max_length=60,
+        allow_blank=True,
+    )
 
 
 def connections_of(actor: Actor) -> QuerySet[JiraConnection]:
@@ -101,7 +210,9 @@ def connection_one(actor: Actor, connection_id: UUID, *, is_locked: bool = False
 
 
 @transaction.atomic
-def connection_create(*, actor: Actor, terms: ConnectionTerms, now: datetime) -> tuple[JiraConnection, str]:
+def connection_create(
+    *, actor: Actor, terms: JiraConnectionTerms, now: datetime
+) -> tuple[JiraConnection, str]:
     """Creates a connection; returns it with the secret of its messages, which is not stored.
 
     Raises:
@@ -123,7 +234,7 @@ def connection_create(*, actor: Actor, terms: ConnectionTerms, now: datetime) ->
 
 @transaction.atomic
 def connection_change(
-    *, actor: Actor, connection_id: UUID, terms: ConnectionTerms, now: datetime
+    *, actor: Actor, connection_id: UUID, terms: JiraConnectionTerms, now: datetime
 ) -> JiraConnection:
     """Changes a connection. Without a token it keeps its own, unless the address is another one.
 
@@ -152,7 +263,9 @@ def connection_delete(*, actor: Actor, connection_id: UUID, now: datetime) -> No
 
 
 @transaction.atomic
-def project_set(*, actor: Actor, connection_id: UUID, terms: ProjectTerms, now: datetime) -> JiraProject:
+def project_set(
+    *, actor: Actor, connection_id: UUID, key: str, terms: JiraProjectTerms, now: datetime
+) -> JiraProject:
     """Creates or replaces the mapping of a Jira project.
 
     Raises:
@@ -160,14 +273,14 @@ def project_set(*, actor: Actor, connection_id: UUID, terms: ProjectTerms, now: 
             `too_many_projects`; `param` names the field.
     """
     connection = connection_one(actor, connection_id, is_locked=True)
-    values = _project_values(actor, terms)
-    others = connection.projects.exclude(key=terms.key)
+    values = _project_values(actor, key, terms)
+    others = connection.projects.exclude(key=key)
     if others.count() >= MAX_PROJECTS:
         raise Refused("too_many_projects", refusal_text("too_many_projects", max_projects=MAX_PROJECTS))
     if terms.board is not None and others.filter(board=terms.board).exists():
         raise invalid("board_taken", refusal_text("board_taken"), "board")
     found, _ = JiraProject.objects.update_or_create(
-        tenant_id=actor.tenant_id, connection=connection, key=terms.key, defaults=values
+        tenant_id=actor.tenant_id, connection=connection, key=key, defaults=values
     )
     _record(actor, "jira.project_set", connection, found, now)
     return found
@@ -184,15 +297,25 @@ def project_remove(*, actor: Actor, connection_id: UUID, key: str, now: datetime
     found.delete()
 
 
-def _receiver(terms: ConnectionTerms) -> WebhookTerms:
+def of_receiver(command: Callable[..., Any], **more: object) -> Callable[..., Any]:
+    """Makes a command of webhooks one of the connection's receiver."""
+
+    def run(*, actor: Actor, connection_id: UUID, **sent: object) -> object:
+        receiver = connection_one(actor, connection_id).receiver_id
+        return command(actor=actor, webhook_id=receiver, kind=JIRA, **more, **sent)
+
+    return run
+
+
+def _receiver(terms: JiraConnectionTerms) -> WebhookTerms:
     return WebhookTerms(name=terms.name, url=terms.url.rstrip("/"), events=terms.events or COMMENTED)
 
 
-def _account(terms: ConnectionTerms) -> str:
+def _account(terms: JiraConnectionTerms) -> str:
     return terms.account if terms.flavour == JiraConnection.Flavour.CLOUD else ""
 
 
-def _check(terms: ConnectionTerms, *, has_token: bool) -> None:
+def _check(terms: JiraConnectionTerms, *, has_token: bool) -> None:
     if terms.flavour not in JiraConnection.Flavour.values:
         raise invalid("unknown_choice", refusal_text("jira_edition"), "flavour")
     if "?" in terms.url:
@@ -203,8 +326,8 @@ def _check(terms: ConnectionTerms, *, has_token: bool) -> None:
         raise invalid("missing_field", refusal_text("jira_token_missing"), "token")
 
 
-def _project_values(actor: Actor, terms: ProjectTerms) -> dict[str, object]:
-    if not PROJECT_KEY.fullmatch(terms.key):
+def _project_values(actor: Actor, key: str, terms: JiraProjectTerms) -> dict[str, object]:
+    if not PROJECT_KEY.fullmatch(key):
         raise invalid("unknown_choice", refusal_text("jira_project_key"), "key")
     if terms.act not in JiraProject.Act.values:
         raise invalid("unknown_choice", refusal_text("jira_action"), "act")
@@ -221,15 +344,15 @@ def _project_values(actor: Actor, terms: ProjectTerms) -> dict[str, object]:
         "owner_id": owner_id,
         "tier": tier,
         "act": terms.act,
-        "request": _request(terms.request, "request"),
-        "labels": labels_check(terms.labels),
-        "transitions": _transitions(terms.transitions),
+        "request": _request(terms.request, param="request"),
+        "labels": labels_check(terms.labels or {}),
+        "transitions": _transitions(terms.transitions or {}),
         "board": terms.board,
-        "sprint_request": _request(terms.sprint_request, "sprint") if terms.board else "",
+        "sprint_request": _request(terms.sprint_request, param="sprint") if terms.board else "",
     }
 
 
-def _decisions(actor: Actor, terms: ProjectTerms, owner_id: int) -> dict[str, object]:
+def _decisions(actor: Actor, terms: JiraProjectTerms, owner_id: int) -> dict[str, object]:
     """In whose name statuses of issues decide approvals, and which do."""
     statuses = (terms.approve_status, terms.decline_status)
     if not terms.approver:
@@ -265,12 +388,6 @@ def _owner(actor: Actor, username: str, project_id: UUID) -> int:
         if row.project_id in (None, project_id) and row.role != "viewer":
             return row.user_id
     raise invalid("not_found", refusal_text("jira_person_missing"), "owner")
-
-
-def _request(text: str, param: str) -> str:
-    if not 1 <= len(text) <= MAX_TEXT_LENGTH:
-        raise invalid("missing_field", refusal_text("jira_request_missing"), param)
-    return text
 
 
 def _transitions(given: Mapping[str, str]) -> dict[str, str]:

@@ -5,17 +5,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
+from rest_framework import serializers
 
-from allocation.models import JiraConnection
-from allocation.rules.jira import BadMessage, Said, message_read
-from allocation.services.jira.outcome import Outcome
-from allocation.services.jira.process import outcome_of
+from allocation.features.jira.process import Outcome, outcome_of
+from allocation.features.jira.rules import BadMessage, Said, message_read
+from allocation.features.jira.services import connection_one
 from allocation.words.refusals import coded_text, refusal_text
+from tenants.access import Actor
 from tenants.platform.errors import invalid
 from tenants.platform.rows import rows_in_turn
+from tenants.platform.terms import term, terms
 from tenants.services.policy_hooks.questions import hook_unasked
+
+
+def sample_read(text: str, *, param: str) -> dict[str, Any]:
+    """Returns the object of a JSON text. Raises Refused `bad_message`."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise invalid("bad_message", refusal_text("bad_message"), param)
+    return found
+
+
+@terms
+class JiraDryRunTerms:
+    """A message as Jira sends it, without its signature."""
+
+    message: Mapping[str, Any] = term(
+        "Message",
+        "The body of a webhook or of a web request, without its signature.",
+        name="sample",
+        reads=sample_read,
+        body=serializers.DictField(),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +55,13 @@ class DryRun:
     comment: str
 
 
-def dry_run(connection: JiraConnection, data: Mapping[str, Any], now: datetime) -> DryRun:
+def dry_run(*, actor: Actor, connection_id: UUID, terms: JiraDryRunTerms, now: datetime) -> DryRun:
     """Reads a message without signature and acts on it in a transaction that is undone.
 
     Raises:
-        Refused: `bad_message`.
+        Refused: `not_found` or `bad_message`.
     """
+    connection, data = connection_one(actor, connection_id), terms.message
     try:
         said = message_read({"timestamp": int(now.timestamp() * 1000), **data})
     except BadMessage as fault:
@@ -42,17 +70,6 @@ def dry_run(connection: JiraConnection, data: Mapping[str, Any], now: datetime) 
         outcome: Outcome = outcome_of(connection, said, now)
         transaction.set_rollback(True)
     return DryRun(said, outcome.state, outcome.answer, outcome.comment)
-
-
-def sample_read(text: str) -> dict[str, Any]:
-    """Returns the object of a JSON text. Raises Refused `bad_message`."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise invalid("bad_message", refusal_text("bad_message"), "sample")
-    return found
 
 
 def sample_text(key: str) -> str:

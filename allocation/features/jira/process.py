@@ -4,6 +4,7 @@ For system programs.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID, uuid4
@@ -12,25 +13,18 @@ from django.db import transaction
 from django.db.models import Q, Window
 from django.db.models.functions import RowNumber
 
-from allocation.models import (
-    Approval,
-    Booking,
-    BookingChange,
-    JiraConnection,
-    JiraMessage,
-    JiraProject,
-)
+from allocation.features.jira.calls import comment_queue, quote_text, refusal_comment
+from allocation.features.jira.intake import TASK, said_of
+from allocation.features.jira.models import JiraConnection, JiraMessage, JiraProject
+from allocation.features.jira.rules import BadMessage, Said, issue_url, request_text, sprint_url
+from allocation.models import Approval, Booking, BookingChange
 from allocation.rules.ask import MAX_TEXT_LENGTH
-from allocation.rules.jira import BadMessage, Said, issue_url, request_text, sprint_url
 from allocation.rules.states import OPEN
 from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
 from allocation.services.bookings.creation import booking_create
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.jira.calls import comment_queue, quote_text, refusal_comment
-from allocation.services.jira.intake import TASK, said_of
-from allocation.services.jira.outcome import Outcome
 from allocation.services.quotes.quotes import quote_make
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor, acting_members, actor_of
@@ -49,6 +43,16 @@ ANSWER_LENGTH_MAX = 500
 QUEUE = "jira"
 FAILED = "The portal failed on this message. The operators see it; it is tried again."
 State = JiraMessage.State
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a message, and the comment for its issue, if any."""
+
+    state: str
+    answer: str
+    booking: Booking | None = None
+    comment: str = ""
 
 
 def messages_process(now: datetime) -> int:

@@ -1,4 +1,4 @@
-"""Connections to Jira, their projects, and the messages that Jira sent."""
+"""The tables of connections to Jira, their projects, and the messages that Jira sent."""
 
 import uuid
 
@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from allocation.models.bookings import Booking
+from allocation.models import Booking
 from tenants.models import Project, Tenant, Tier, Webhook
 
 

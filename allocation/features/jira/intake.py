@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from allocation.models import JiraConnection, JiraMessage
-from allocation.rules.jira import BadMessage, Said, is_fresh, message_read, signature_is_right
+from allocation.features.jira.models import JiraConnection, JiraMessage
+from allocation.features.jira.rules import BadMessage, Said, is_fresh, message_read, signature_is_right
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.models import Webhook, set_by_valid_token
 from tenants.outbox import task_request

@@ -1,1 +1,0 @@
-"""Connections to Jira over REST."""
