@@ -23,6 +23,7 @@ from gpu_client.output import (
     table_print,
 )
 from gpu_client.problems import REFUSED, USAGE, WAITING, Problem
+from gpu_client.progress import progress_write
 from gpu_client.session import Json, Zone, clock_of, portal
 from gpu_client.states import NOT_STARTED, OVER, decided_status
 from gpu_client.watching import Reference, hook_app, watch
@@ -227,7 +228,10 @@ def result(
 @app.command()
 def progress(
     done: Annotated[str, typer.Argument(help="1200, or 1200/10000 of all.", show_default=False)],
-    reference: Annotated[str, typer.Option("--booking", "-b", envvar="GPU_BOOKING")],
+    reference: Annotated[
+        str,
+        typer.Option("--booking", "-b", help="Without it the node's agent sends it, which needs no token."),
+    ] = "",
     unit: Annotated[str | None, typer.Option(help="What a step is, such as epoch.")] = None,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", "-m", help="name=number; repeatable.")
@@ -237,10 +241,16 @@ def progress(
 ) -> None:
     """Say how far the program of a running booking is: gpu progress 1200/10000 -m loss=0.31"""
     step, _, of = done.partition("/")
+    with errors_shown(is_json=is_json):
+        named = {name: _number(value) for name, value in _labels(metrics or []).items()} or None
+        steps, whole = _number(step), _number(of) if of else None
+        if not reference and progress_write(steps, whole, unit, named):
+            return
+        booking = reference or os.environ.get("GPU_BOOKING", "")
+        if not booking:
+            raise Problem({"status": 422, "detail": "Say of which booking: --booking BK-12."})
     with portal(is_json=is_json) as client:
-        named = {name: _number(value) for name, value in _labels(metrics or []).items()}
-        whole = _number(of) if of else None
-        found = client.progress(reference, _number(step), whole, unit, named or None)
+        found = client.progress(booking, steps, whole, unit, named)
         if is_json:
             json_print(found)
             return

@@ -17,6 +17,7 @@ from allocation.rules.states import State
 from gpu_client import commands, node, session, watching
 from gpu_client.api import Client
 from gpu_client.node import motd_lines
+from gpu_client.progress import progress_write
 from gpu_client.words import Clock, iso_length
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_booking, an_allocation
@@ -337,6 +338,25 @@ def test_progress_is_said_by_the_command_and_needs_numbers(mara: Terminal, site:
     said = mara.run("progress", "3/10", "-b", number, "-m", "loss=0.5", "--unit", "epoch")
     assert "no end is known yet" in said.stdout
     assert mara.json("progress", "4", "-b", number)["of"] == 10
+
+
+def test_on_a_node_progress_needs_no_token_and_no_portal(
+    mara: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "progress"
+    file.write_text("earlier and longer than what follows, much longer than it, in one line\n")
+    assert not progress_write(3)
+    assert "Say of which booking" in mara.run("progress", "3", status=2).stderr
+    monkeypatch.setenv("GPU_BOOKING_PROGRESS", str(file))
+    assert mara.run("progress", "3/10", "-m", "loss=0.5", "--unit", "epoch").stdout == ""
+    assert json.loads(file.read_text()) == {"step": 3, "of": 10, "unit": "epoch", "metrics": {"loss": 0.5}}
+    assert progress_write(4)
+    assert file.read_text() == '{"step": 4}\n'
+    with pytest.raises(ValueError, match="Out of range"):
+        progress_write(float("nan"))
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        progress_write(5)
 
 
 def test_insights_are_a_table_of_what_gpus_did(mara: Terminal, site: Site) -> None:

@@ -179,7 +179,7 @@ def shown_of(figures: Figures) -> tuple[object, ...]:
         figures.busy,
         figures.spend or Decimal(0),
     )
-    # Tenths of eighths of seconds: of these all sums are whole numbers, so none lies on an edge of rounding.
+    # Tenths of eighths of seconds: of these all sums are whole numbers, so none is on an edge of rounding.
     numbers = tuple(round(each * 3600 * 80) for each in sums)
     return (*numbers, tuple(sorted(round(each) for each in figures.waits)))
 
