@@ -19,9 +19,9 @@ from portal.integrations.relay import outbox_sweep as sweep
 from portal.integrations.webhooks.publish import events_sweep
 from portal.storage.audit_sources import audit_seal_all
 from tenants.failures import steps_apart
+from tenants.features.chat.services import chat_sweep
 from tenants.outbox import task_request_clear
 from tenants.services.notifications import notifications_sweep
-from tenants.services.outgoing.chat import chat_sweep
 
 logger = logging.getLogger(__name__)
 

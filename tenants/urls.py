@@ -10,7 +10,6 @@ from tenants.web.members.people import people
 from tenants.web.members.service_accounts import urlpatterns as service_account_urls
 from tenants.web.members.settings import settings
 from tenants.web.outgoing.announcements import urlpatterns as announcement_urls
-from tenants.web.outgoing.chat import urlpatterns as chat_urls
 from tenants.web.outgoing.notifications import urlpatterns as notification_urls
 from tenants.web.outgoing.operator_inbox import urlpatterns as operator_inbox_urls
 from tenants.web.outgoing.policy_hook import urlpatterns as policy_hook_urls
@@ -21,7 +20,6 @@ urlpatterns = [
     path("t/<slug:tenant>/tiers", tiers, name="tiers"),
     path("t/<slug:tenant>/settings", settings, name="settings"),
     *announcement_urls,
-    *chat_urls,
     *access_urls,
     *notification_urls,
     *operator_inbox_urls,

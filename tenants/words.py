@@ -233,9 +233,6 @@ _SENTENCES: dict[str, Promise] = {
     "limit_twice": gettext_lazy("Send either `borrow_limit_units` or `limit_units`."),
     "limit_below_guarantee": gettext_lazy("The limit is less than the guarantee."),
     "scope_missing": gettext_lazy("This needs a token with the scope %(needed)s. This one has: %(held)s."),
-    "unknown_chat_event": gettext_lazy("There is no event %(event)s. Choose from: %(known)s."),
-    "chat_url_incomplete": gettext_lazy("The address is not complete. Example: %(example)s"),
-    "too_many_channels": gettext_lazy("At most %(most)s channels are possible. Delete one first."),
     "policy_hook_moved": gettext_lazy("The request changed while the policy hook checked it. Send it again."),
     "policy_hook_admins": gettext_lazy("Only the tenant's admins can see and change its policy hook."),
     "policy_hook_timeout": gettext_lazy(

@@ -33,10 +33,6 @@ OPEN = frozenset(
 # Operations that are declared as endpoints add themselves.
 IN_PROJECT = {
     # The token's own project, its people, programs and messages
-    "api-chat-channel",
-    "api-chat-channels",
-    "api-chat-messages",
-    "api-chat-test",
     "api-events",
     "api-invitation",
     "api-invitations",

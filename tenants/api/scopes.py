@@ -41,9 +41,6 @@ WRITES: dict[str, str] = {
     "api-service-tokens": Scope.PROJECT,
     "api-service-token": Scope.PROJECT,
     "api-service-token-rotate": Scope.PROJECT,
-    "api-chat-channels": Scope.PROJECT,
-    "api-chat-channel": Scope.PROJECT,
-    "api-chat-test": Scope.PROJECT,
     # Rules of the tenant and the platform
     "api-policy-hook": Scope.ADMIN,
     "api-policy-hook-secret": Scope.ADMIN,

@@ -28,7 +28,6 @@ from tenants.api.outgoing.announcements import (
     Announcements,
     AnnouncementWithdraw,
 )
-from tenants.api.outgoing.chat import ChatChannelOne, ChatChannels, ChatChannelTest, ChatMessages
 from tenants.api.outgoing.events import Events
 from tenants.api.outgoing.failed_messages import (
     FailedMessageDismiss,
@@ -139,14 +138,6 @@ urlpatterns = [
         "failed-messages/<int:failed_id>/dismiss",
         FailedMessageDismiss.as_view(),
         name="api-failed-message-dismiss",
-    ),
-    path("chat-channels", ChatChannels.as_view(), name="api-chat-channels"),
-    path("chat-channels/<uuid:channel_id>", ChatChannelOne.as_view(), name="api-chat-channel"),
-    path("chat-channels/<uuid:channel_id>/test", ChatChannelTest.as_view(), name="api-chat-test"),
-    path(
-        "chat-channels/<uuid:channel_id>/messages",
-        ChatMessages.as_view(),
-        name="api-chat-messages",
     ),
     path("operator-access", OperatorAccesses.as_view(), name="api-operator-access"),
     path(

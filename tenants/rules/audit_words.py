@@ -50,8 +50,6 @@ ACTIONS = {
     "campaign.match": "set what belongs to {object}",
     "project.labels_set": "set labels of {object}",
     "budget.variance_rule_set": "set when spend of {object} is unusual",
-    "chat_channel.created": "added the chat channel {object}",
-    "chat_channel.deleted": "deleted the chat channel {object}",
     "clock.accepted": "accepted the portal's clock as it is",
     "compaction.order": "ordered running work to move, with booking {object}",
     "compaction.ordered": "ordered running work to move for {object}",

@@ -13,11 +13,11 @@ from django.conf import settings
 from django.db import transaction
 
 from tenants.failures import FailureLog
+from tenants.features.chat.services import TASK, TEST
 from tenants.models import ChatChannel, ChatMessage
 from tenants.outbox import task_request
 from tenants.rules.chat import next_chat_try
 from tenants.services.credentials.seals import token_open
-from tenants.services.outgoing.chat import TASK, TEST
 from tenants.words import refusal_text
 
 logger = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ from allocation.services.record.variances import VARIANCE
 from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
 from portal.integrations.notifications.recipients import Recipient, recipients_of
 from portal.integrations.notifications.words_of_payloads import BUDGET, words_of
+from tenants.features.chat.services import TASK as CHAT_TASK
 from tenants.models import (
     ChatChannel,
     ChatMessage,
@@ -38,7 +39,6 @@ from tenants.rules.notifications import (
     choice_of,
     mail_due,
 )
-from tenants.services.outgoing.chat import TASK as CHAT_TASK
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
 

@@ -13,12 +13,12 @@ from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from portal.integrations.chat.send import chat_send
 from portal.integrations.relay import outbox_relay
+from tenants.features.chat.services import ChatChannelTerms, chat_channel_create, chat_channel_test
 from tenants.models import ChatChannel, ChatMessage, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.rules.notifications import Choice
 from tenants.services.notifications import NotificationTerms, notification_settings_set
-from tenants.services.outgoing.chat import ChatTerms, chat_channel_create, chat_channel_test
 from tests.builders import a_tenant_admin, actor_now
 from tests.builders_allocation import NOW, Lab, a_booking
 from tests.roles import as_system
@@ -42,7 +42,7 @@ def address(receiver: Receiver) -> str:
 
 
 def channel(lab: Lab, url: str) -> ChatChannel:
-    terms = ChatTerms(name="Chat", url=url)
+    terms = ChatChannelTerms(name="Chat", url=url)
     with tenant_tx(lab.tenant_id):
         return chat_channel_create(actor=lab.actor, terms=terms, now=NOW)
 
@@ -68,7 +68,9 @@ def test_a_person_gets_what_they_chose_and_a_project_what_its_lead_chose(
     with tenant_tx(lab.tenant_id):
         shared = chat_channel_create(
             actor=lead,
-            terms=ChatTerms("Team", address(receiver), lab.project.slug, ["hardware"]),
+            terms=ChatChannelTerms(
+                name="Team", url=address(receiver), project=lab.project.slug, events=["hardware"]
+            ),
             now=NOW,
         )
         quiet = Choice(in_app=True, mail="never", chat=False)

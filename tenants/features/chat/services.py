@@ -1,20 +1,21 @@
 """Chat channels: a person's own, and those of projects for their leads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from rest_framework import serializers
 
 from tenants.access import Actor, access_project, require_in_reach
 from tenants.audit import actor_record
 from tenants.models import ChatChannel, ChatMessage, Project
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, denied, invalid, missing
-from tenants.rules.chat import SERVICES, BadChatUrl, scheme_read
+from tenants.platform.terms import term, terms
+from tenants.rules.chat import SERVICES, URL_LENGTH_MAX, BadChatUrl, scheme_read
 from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.credentials.seals import token_seal
 from tenants.services.input_values import name_read
@@ -41,14 +42,31 @@ PROJECT_TYPES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChatTerms:
-    """What a person enters. Without a project it is the person's own channel."""
+@terms
+class ChatChannelTerms:
+    """A channel of a chat service."""
 
-    name: str
-    url: str
-    project: str | None = None
-    events: Sequence[str] = ()
+    name: str = term("Name", "Optional", default="", max_length=80, allow_blank=True)
+    url: str = term(
+        "Address",
+        "It is stored encrypted and not shown again.",
+        example="slack://A/B/C/#channel",
+        says="As `slack://TokenA/TokenB/TokenC/#channel`.",
+        max_length=URL_LENGTH_MAX,
+    )
+    project: str | None = term(
+        "For", says="A project that you lead; null: your own channel.", default=None, max_length=40
+    )
+    events: Sequence[str] = term(
+        "Events of a project's channel",
+        default=(),
+        body=serializers.ListField(
+            child=serializers.ChoiceField(choices=PROJECT_TYPES),
+            required=False,
+            default=list,
+            help_text="What a project's channel gets; your own gets what you chose.",
+        ),
+    )
 
 
 def chat_channels_of(actor: Actor) -> QuerySet[ChatChannel]:
@@ -70,7 +88,7 @@ def chat_channel_one(actor: Actor, channel_id: UUID) -> ChatChannel:
 
 
 @transaction.atomic
-def chat_channel_create(*, actor: Actor, terms: ChatTerms, now: datetime) -> ChatChannel:
+def chat_channel_create(*, actor: Actor, terms: ChatChannelTerms, now: datetime) -> ChatChannel:
     """Creates a channel. Its address is stored encrypted and never shown again. Made with a token,
     it ends with the token.
 

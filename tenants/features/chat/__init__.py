@@ -1,0 +1,1 @@
+"""Chat channels: notifications of a person or of a project in Slack, Teams, Mattermost and others."""
