@@ -48,9 +48,13 @@ _WHOSE = """(%(tenant)s::uuid IS NULL OR b.tenant_id = %(tenant)s)
 _RUNS = "a.state IN ('active', 'releasing', 'ended') AND a.period && w.span"
 # A slice has `size` of eight slots, a share so many thousandths of its GPU.
 _WHOLE = "coalesce(a.share / 1000.0, a.size / 8.0)"
+# The price of a booking is that of all its GPUs together.
+_PRICE = """b.price_per_hour / greatest(1, coalesce(
+  (SELECT sum((g->>'count')::int) FROM jsonb_array_elements(b.ask->'groups') g), (b.ask->>'count')::int))"""
 _HOURS = f"""
 SELECT {{name}}, {{bucket}},
-  sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_WHOLE})
+  sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_WHOLE}),
+  sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_PRICE})
 FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
 JOIN allocation_allocation a ON {_RUNS} AND NOT a.abandoned
 JOIN allocation_gpu g ON g.id = a.gpu_id
@@ -114,9 +118,13 @@ class Whose:
 
 @dataclass(slots=True)
 class Figures:
-    """The figures of one noun in one time. Hours are of whole GPUs; a slice counts by its size."""
+    """The figures of one noun in one time. Hours are of whole GPUs; a slice counts by its size.
+
+    `price` is the plain price of the hours, without surcharges of peak hours.
+    """
 
     gpu_hours: Decimal = Decimal(0)
+    price: Decimal = Decimal(0)
     measured_gpu_hours: Decimal = Decimal(0)
     unused_gpu_hours: Decimal = Decimal(0)
     rated: Decimal = Decimal(0)
@@ -161,11 +169,12 @@ class Figures:
         return _rank(self.waits, 0.95)
 
     @property
-    def spend_per_busy_gpu_hour(self) -> Decimal | None:
-        """Spend for each hour of a GPU that was fully busy; None where less than half was measured."""
-        if not self.spend or not self.busy or self.rated < ENOUGH * self.gpu_hours:
+    def price_per_busy_gpu_hour(self) -> Decimal | None:
+        """The plain price of these hours for each hour of a GPU that was fully busy; None where less
+        than half was measured. Spend is of runs that ended, so it is of other hours."""
+        if not self.price or not self.busy or self.rated < ENOUGH * self.gpu_hours:
             return None
-        return (self.spend / (self.gpu_hours * self.busy / self.rated / 100)).quantize(Decimal("0.01"))
+        return (self.price / (self.gpu_hours * self.busy / self.rated / 100)).quantize(Decimal("0.01"))
 
     def add(self, other: "Figures") -> None:
         """Adds the figures of another noun or time."""
@@ -178,6 +187,7 @@ class Figures:
 
 _SUMS = (
     "gpu_hours",
+    "price",
     "measured_gpu_hours",
     "unused_gpu_hours",
     "rated",
@@ -200,8 +210,12 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
     facts = whose.facts | _window(days, now) | {"idle": IDLE_PERCENT}
     place, booking = _OF_PLACE[by], _OF_BOOKING[by]
     hours = _HOURS.format(name=place, step="day", bucket="(s.at AT TIME ZONE 'UTC')::date")
-    for name, day, seconds in _rows(hours, facts):
-        at(day, name).gpu_hours += seconds / 3600
+    for name, day, seconds, price in _rows(hours, facts):
+        row = at(day, name)
+        row.gpu_hours += seconds / 3600
+        if whose.tenant_id is not None or by == "tenant":
+            # Organisations have currencies of their own.
+            row.price += price / 3600
     for name, day, seconds, unused, rated, busy, millijoules, with_energy in _rows(
         _USE.format(name=place), facts
     ):
@@ -228,7 +242,7 @@ def busy_by_hour(whose: Whose, days: Period, now: datetime) -> list[list[float |
     """GPUs that bookings had on average, by weekday (Monday first) and hour of UTC; None: not yet."""
     facts = whose.facts | _window(days, now)
     hours = _HOURS.format(name="1", step="hour", bucket="s.at")
-    seconds = {at: float(found) for _, at, found in _rows(hours, facts)}
+    seconds = {at: float(found) for _, at, found, _ in _rows(hours, facts)}
     sums: list[list[list[float]]] = [[[] for _ in range(24)] for _ in range(7)]
     at = facts["starts"]
     while at < facts["ends"]:

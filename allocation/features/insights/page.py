@@ -65,7 +65,7 @@ COLUMNS = (
     "pauses",
     "lost_hours",
     "spend",
-    "spend_per_busy_gpu_hour",
+    "price_per_busy_gpu_hour",
 )
 Row = tuple[date, str, Figures]
 USE_KEYS = (("in use", "p-use"), ("unused", "p-unused"), ("not measured", "p-unknown"))
@@ -195,10 +195,10 @@ def _tiles(total: Figures, before: Figures, currency: str) -> list[tuple[str, st
     within = f"19 of 20 within {_length(total.wait_p95_seconds)}" if total.began else "nothing began"
     last = ("Pauses", str(total.pauses), f"{total.lost_hours:,.1f} h of work repeated")
     if currency:
-        per_hour = total.spend_per_busy_gpu_hour
+        per_hour = total.price_per_busy_gpu_hour
         note = "too little measured for a price of busy hours"
         if per_hour is not None:
-            note = f"{money_text(per_hour, currency)} for a fully busy GPU-hour"
+            note = f"a fully busy GPU-hour cost {money_text(per_hour, currency)}"
         last = ("Spend", money_text(total.spend or Decimal(0), currency), note)
     return [
         ("GPU-hours", f"{total.gpu_hours:,.1f}", _change(total.gpu_hours, before.gpu_hours)),
@@ -280,11 +280,18 @@ def _length(seconds: int | None) -> str:
     return length_words(seconds) if seconds else "none"
 
 
+def _exactly(value: Decimal | int | None) -> str:
+    """A figure as in REST: hours and energy in thousandths."""
+    if value is None:
+        return ""
+    return str(value.quantize(Decimal("0.001")) if isinstance(value, Decimal) else value)
+
+
 def _csv(rows: Iterable[Row]) -> HttpResponse:
     lines = [csv_row(COLUMNS)]
     for starts, name, found in rows:
-        values = [getattr(found, each) for each in COLUMNS[2:]]
-        lines.append(csv_row([str(starts), name, *("" if each is None else str(each) for each in values)]))
+        values = [_exactly(getattr(found, each)) for each in COLUMNS[2:]]
+        lines.append(csv_row([str(starts), name, *values]))
     response = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="insights.csv"'
     return response

@@ -67,12 +67,14 @@ class KpiOut(serializers.Serializer[Any]):
         max_digits=20,
         min_value=None,
         allow_null=True,
-        help_text="What was charged, with corrections. Null: nothing, or of several currencies.",
+        help_text="What was charged, with corrections, for runs that ended in the step. Null: nothing, or"
+        " of several currencies.",
     )
-    spend_per_busy_gpu_hour = Money(
+    price_per_busy_gpu_hour = Money(
         max_digits=20,
         allow_null=True,
-        help_text="For each hour of a GPU that was fully busy. Null where less than half was measured.",
+        help_text="The plain price of the hours for each hour of a GPU that was fully busy. Null where less"
+        " than half was measured.",
     )
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from random import Random
@@ -133,7 +134,9 @@ def _hours_by_hand(found: Table, place: Allocation, days: Period, now: datetime)
         until = min(midnight(at + timedelta(days=1)), place.period.upper, now)
         if since < until:
             hours = Decimal(str((until - since).total_seconds())) / 3600
-            found[at, place.booking.project.slug].gpu_hours += hours * whole(place)
+            each = found[at, place.booking.project.slug]
+            each.gpu_hours += hours * whole(place)
+            each.price += hours * place.booking.price_per_hour / place.booking.ask["count"]
         at += timedelta(days=1)
 
 
@@ -171,6 +174,7 @@ def shown_of(figures: Figures) -> tuple[object, ...]:
     """All that is shown of them."""
     sums = (
         figures.gpu_hours,
+        figures.price,
         figures.measured_gpu_hours,
         figures.unused_gpu_hours,
         figures.kwh,
@@ -332,16 +336,14 @@ def test_what_is_said_of_the_sums() -> None:
         rated=Decimal(20),
         busy=Decimal(20 * 25),
         waits=[60.0 * number for number in range(1, 21)],
-        spend=Decimal(30),
+        price=Decimal(30),
     )
     assert (some.utilisation, some.coverage, some.is_enough) == (25, 75, True)
     assert (some.began, some.wait_p50_seconds, some.wait_p95_seconds) == (20, 600, 1140)
     # A quarter of 40 GPU-hours was busy, for 30.
-    assert some.spend_per_busy_gpu_hour == 3
-    some.rated = Decimal("19.9")
-    assert some.spend_per_busy_gpu_hour is None, "less than half was measured"
-    some.measured_gpu_hours = Decimal("1.9")
-    assert not some.is_enough
+    assert some.price_per_busy_gpu_hour == 3
+    less = replace(some, rated=Decimal("19.9"), measured_gpu_hours=Decimal("1.9"))
+    assert (less.price_per_busy_gpu_hour, less.is_enough) == (None, False), "less than half was measured"
 
 
 def test_bars_reach_the_top_at_a_round_number_and_say_their_parts() -> None:
