@@ -12,7 +12,6 @@ from tenants.web.members.settings import settings
 from tenants.web.outgoing.announcements import urlpatterns as announcement_urls
 from tenants.web.outgoing.notifications import urlpatterns as notification_urls
 from tenants.web.outgoing.operator_inbox import urlpatterns as operator_inbox_urls
-from tenants.web.outgoing.policy_hook import urlpatterns as policy_hook_urls
 from tenants.web.tiers import ops_tiers, tiers
 
 urlpatterns = [
@@ -24,7 +23,6 @@ urlpatterns = [
     *notification_urls,
     *operator_inbox_urls,
     *service_account_urls,
-    *policy_hook_urls,
     *FEATURES.urls("page"),
     path("t/<slug:tenant>/log", log, name="log"),
     path("t/<slug:tenant>/log.csv", log_csv, name="log-csv"),

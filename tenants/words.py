@@ -234,11 +234,6 @@ _SENTENCES: dict[str, Promise] = {
     "limit_below_guarantee": gettext_lazy("The limit is less than the guarantee."),
     "scope_missing": gettext_lazy("This needs a token with the scope %(needed)s. This one has: %(held)s."),
     "policy_hook_moved": gettext_lazy("The request changed while the policy hook checked it. Send it again."),
-    "policy_hook_admins": gettext_lazy("Only the tenant's admins can see and change its policy hook."),
-    "policy_hook_timeout": gettext_lazy(
-        "Enter a time limit of %(timeout_least_ms)s to %(timeout_most_ms)s milliseconds."
-    ),
-    "policy_hook_busy": gettext_lazy("The policy hook can't be tested by this program."),
     "read_only_access": gettext_lazy(
         "You see this organisation's pages as %(person)s, and can change nothing there. End the access first."
     ),
@@ -247,7 +242,6 @@ _SENTENCES: dict[str, Promise] = {
     ),
     "bad_time": gettext_lazy("Enter a time such as 2026-11-25 18:00."),
     "mail_choice": gettext_lazy("Choose when mails are sent."),
-    "milliseconds": gettext_lazy("Enter a whole number of milliseconds."),
     "share_weight": gettext_lazy("Enter a weight from 0 to 1000."),
     "share_number": gettext_lazy("Enter a whole number, or leave the field empty."),
     "tier_slug_taken": gettext_lazy("Another tier already has this short name."),

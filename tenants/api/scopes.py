@@ -42,9 +42,6 @@ WRITES: dict[str, str] = {
     "api-service-token": Scope.PROJECT,
     "api-service-token-rotate": Scope.PROJECT,
     # Rules of the tenant and the platform
-    "api-policy-hook": Scope.ADMIN,
-    "api-policy-hook-secret": Scope.ADMIN,
-    "api-policy-hook-test": Scope.ADMIN,
     "api-tenants": Scope.ADMIN,
     "api-person": Scope.ADMIN,
     "api-tier": Scope.ADMIN,

@@ -47,12 +47,6 @@ from tenants.api.outgoing.operator_notifications import (
     OperatorNotifications,
     OperatorNotificationsReadAll,
 )
-from tenants.api.outgoing.policy_hook import (
-    PolicyHookCalls,
-    PolicyHookOne,
-    PolicyHookSecret,
-    PolicyHookTest,
-)
 from tenants.api.projects import MemberOne, ProjectMembers, ProjectOne, Projects
 from tenants.api.rules import Quotas
 from tenants.api.tenants import Tenants
@@ -145,10 +139,6 @@ urlpatterns = [
         OperatorAccessEnd.as_view(),
         name="api-operator-access-end",
     ),
-    path("policy-hook", PolicyHookOne.as_view(), name="api-policy-hook"),
-    path("policy-hook/secret", PolicyHookSecret.as_view(), name="api-policy-hook-secret"),
-    path("policy-hook/test", PolicyHookTest.as_view(), name="api-policy-hook-test"),
-    path("policy-hook/calls", PolicyHookCalls.as_view(), name="api-policy-hook-calls"),
     path("service-accounts", ServiceAccounts.as_view(), name="api-service-accounts"),
     path(
         "service-accounts/<uuid:account_id>",

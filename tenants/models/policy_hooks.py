@@ -29,6 +29,8 @@ class PolicyHook(models.Model):
     is_dry_run = models.BooleanField(help_text="Whether answers are only logged.")
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    secret: str | None = None
+    """That of one whose secret was just made; it is not stored."""
     made_with = models.ForeignKey(
         ApiToken,
         on_delete=models.PROTECT,

@@ -47,7 +47,7 @@ class Act:
     initial: Callable[..., Mapping[str, Any]] | None = None
     asks: Callable[..., Confirmation | None] | None = None
     is_dangerous: bool = False
-    is_shown_once: bool = False
+    is_shown_once: bool | Callable[[Any], bool] = False
     to: str = ""
 
     def form(
@@ -67,6 +67,10 @@ class Act:
         if self.asks is None or CONFIRMED_FIELD in request.POST:
             return None
         return self.asks(actor, **keys)
+
+    def shows(self, row: Any) -> bool:  # noqa: ANN401 (what the command returned)
+        """Returns whether the page shows once what was returned."""
+        return self.is_shown_once if isinstance(self.is_shown_once, bool) else self.is_shown_once(row)
 
     def run(
         self,
@@ -163,7 +167,7 @@ def _carried(
                 if found.kind not in SHOWN_ON_PAGE:
                     raise
                 refusal = found
-            if is_done and not act.is_shown_once:
+            if is_done and not act.shows(made):
                 return redirect(reverse(act.to or name, kwargs=base if act.to else {**base, **keys}))
             if form is not None and not is_done:
                 bound[act.name] = form

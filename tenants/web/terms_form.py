@@ -109,12 +109,12 @@ class _Read(forms.CharField):
     ) -> None:
         super().__init__(**options)
         self.read = read
-        self.reads_empty = reads_empty and self.required
+        self.reads_empty = reads_empty and (self.required or self.initial is not None)
         self.required = self.required and not reads_empty
 
     def clean(self, value: Any) -> Any:  # noqa: ANN401 (a form's values)
         """The value. Raises ValidationError."""
-        if value == "" and isinstance(self.initial, int | time):
+        if value == "" and isinstance(self.initial, int | time) and not self.reads_empty:
             raise forms.ValidationError(self.error_messages["required"])
         text = super().clean(value)
         try:

@@ -8,6 +8,7 @@ from pytest_django import Settings
 
 from tenants.access import Actor
 from tenants.features.chat.services import ChatChannelTerms, chat_channel_create
+from tenants.features.policy_hook.services import PolicyHookTerms, hook_set
 from tenants.features.webhooks.services import (
     WebhookTerms,
     webhook_change,
@@ -20,7 +21,6 @@ from tenants.queries import received_invitations
 from tenants.services import invitation_create, token_create, token_revoke, token_rotate
 from tenants.services.credentials.products import REASON, products_sweep
 from tenants.services.credentials.tokens import token_verify
-from tenants.services.policy_hooks.settings import HookTerms, hook_set
 from tests.builders import a_project, a_tenant_admin, a_user, an_actor, signed_in
 from tests.roles import as_owner, as_system
 
@@ -54,7 +54,9 @@ def _token(admin: Actor, made_with: ApiToken | None = None) -> tuple[ApiToken, A
 def _set_up(actor: Actor) -> User:
     """One of everything that a token can set up; returns who is invited."""
     invited = signed_in(a_user())
-    hook = HookTerms("http://127.0.0.1:9/", 500, is_on=True, is_fail_open=True, is_dry_run=False)
+    hook = PolicyHookTerms(
+        url="http://127.0.0.1:9/", timeout_ms=500, is_on=True, is_fail_open=True, is_dry_run=False
+    )
     chat = ChatChannelTerms(name="Ops", url="discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js")
     with tenant_tx(actor.tenant_id):
         webhook_create(actor=actor, terms=TERMS, now=NOW)

@@ -1,16 +1,17 @@
 """Writes the policy hook of an organisation, by its admins."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import QuerySet
 
 from tenants.access import Actor
-from tenants.audit import audit_record
+from tenants.audit import actor_record
 from tenants.models import PolicyHook, PolicyHookCall, PolicyHookHealth, Tier
 from tenants.models.policy_hooks import TIMEOUT_LEAST_MS, TIMEOUT_MOST_MS
 from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.platform.forms.actions import number_text_read
+from tenants.platform.terms import term, terms
 from tenants.rules.policy_hooks import Decision
 from tenants.rules.webhooks import BadTarget, target_read
 from tenants.services.outgoing.secrets import salt_new, secret_of
@@ -39,15 +40,42 @@ SAMPLE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HookTerms:
-    """What an admin chooses."""
+def _milliseconds(text: str, *, param: str) -> int:
+    number = number_text_read(text)
+    if number is None:
+        raise invalid("bad_timeout", refusal_text("milliseconds"), param)
+    return number
 
-    url: str
-    timeout_ms: int
-    is_on: bool
-    is_fail_open: bool
-    is_dry_run: bool
+
+@terms
+class HookAddress:
+    """Which address is asked, and how long."""
+
+    url: str = term(
+        "Address",
+        "HTTPS on port 443 or 8443, and a public address unless your operator allows others.",
+        asks="url",
+        says="`https://…`, port 443 or 8443.",
+        max_length=500,
+    )
+    timeout_ms: int = term(
+        "Time limit (ms)",
+        "100 to 2000. People wait for the answer, so keep it short.",
+        reads=_milliseconds,
+        says=f"Milliseconds that a call may take: {TIMEOUT_LEAST_MS} to {TIMEOUT_MOST_MS}.",
+        default=1_000,
+    )
+
+
+@terms
+class PolicyHookTerms(HookAddress):
+    """Which address is asked, and what happens without a valid answer."""
+
+    is_on: bool = term(default=True)
+    is_fail_open: bool = term(
+        says="True: a request without a valid answer is admitted. False: it is refused.", default=False
+    )
+    is_dry_run: bool = term(says="True: answers are logged and change nothing.", default=False)
 
 
 def hook_check(actor: Actor) -> None:
@@ -72,7 +100,7 @@ def hook_one(actor: Actor) -> PolicyHook:
 
 
 @transaction.atomic
-def hook_set(*, actor: Actor, terms: HookTerms, now: datetime) -> tuple[PolicyHook, str]:
+def hook_set(*, actor: Actor, terms: PolicyHookTerms, now: datetime) -> tuple[PolicyHook, str]:
     """Creates or changes the hook; returns it with its secret, which is empty for a changed one.
 
     Raises:
@@ -177,11 +205,5 @@ def _values(hook: PolicyHook) -> dict[str, object]:
 
 
 def _record(actor: Actor, action: str, hook: PolicyHook, now: datetime, detail: dict[str, object]) -> None:
-    audit_record(
-        tenant_id=actor.tenant_id,
-        actor_id=actor.user_id,
-        action=action,
-        target=("policy_hook", hook.id),
-        now=now,
-        detail={"url": hook.url.partition("?")[0], **detail},
-    )
+    about = {"url": hook.url.partition("?")[0], **detail}
+    actor_record(actor, action, ("policy_hook", hook.id), now, about)

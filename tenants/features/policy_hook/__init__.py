@@ -1,0 +1,1 @@
+"""Policy hook: an address of an organisation that admits, changes or denies its requests."""
