@@ -1,4 +1,4 @@
-"""The page of chat channels: added with a test message, tried and deleted by those who may."""
+"""The page of chat channels: added with a test message, tried and deleted."""
 
 import re
 
