@@ -66,6 +66,7 @@ _SENTENCES: dict[str, Promise] = {
         "%(user)s is the last admin of %(tenant)s, by this group. Make somebody else an admin first."
     ),
     "directory_person_taken": gettext_lazy("There is a person %(user_name)s already."),
+    "directory_id_taken": gettext_lazy("Another one has the `externalId` %(external_id)s already."),
     "directory_name": gettext_lazy("A name has 1 to %(longest_name)s characters."),
     "directory_name_invisible": gettext_lazy("A name has no invisible characters."),
     "name_invisible": gettext_lazy("A name has no control or invisible characters."),

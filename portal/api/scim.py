@@ -6,6 +6,7 @@ is sent is applied or refused: an answer of 200 never hides that something was l
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from django.views.decorators.csrf import csrf_exempt
 from portal.api.scim_frame import MOST, Answer, body_of, listed, served
 from portal.words import refusal_text
 from tenants.models import DirectoryPerson, Tenant, User
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import invalid
 from tenants.platform.text import first_invisible
 from tenants.services.directory.people import (
     PersonTerms,
@@ -108,15 +109,19 @@ def _get(_: HttpRequest, tenant: Tenant, user: User) -> Answer:
 
 
 def _replace(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
-    """Sets what is stated. Without `active` the person stays enabled or disabled."""
+    """Sets what is stated. What is left out stays as it is."""
     from portal.api.scim_resources import Person, resource_read  # noqa: PLC0415 (see there)
 
+    before = _shown(tenant, user)
     stated = resource_read(Person, body_of(request))
-    shown = _changed(tenant, user, _terms(stated, is_active=is_active_in(tenant, user)))
-    made = getattr(user, "directory_person", None)
-    if made is not None and stated.external_id not in (None, shown.get("externalId")):
-        raise _left_out("externalId")
-    return shown, HTTPStatus.OK
+    terms = _terms(stated, is_active=is_active_in(tenant, user))
+    kept = {
+        each: before["name"][key]
+        for each, key in (("given", "givenName"), ("family", "familyName"))
+        if stated.name is None or getattr(stated.name, f"{each}_name") is None
+    }
+    sent = {name: value for name, value in _values(stated.model_dump()).items() if value is not None}
+    return _changed(tenant, user, replace(terms, **kept), sent), HTTPStatus.OK
 
 
 def _patch(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
@@ -127,28 +132,34 @@ def _patch(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
     wanted = resource_patched(Person, before, body_of(request))
     if wanted.active is None:
         raise invalid("invalidValue", refusal_text("scim_active"), "active")
-    shown = _changed(tenant, user, _terms(wanted, is_active=wanted.active))
-    for name, value in _values(wanted.model_dump()).items():
-        if value not in (_values(before).get(name, ""), _values(shown).get(name, "")):
-            raise _left_out(name)
-    return shown, HTTPStatus.OK
+    terms = _terms(wanted, is_active=wanted.active)
+    return _changed(tenant, user, terms, _values(wanted.model_dump())), HTTPStatus.OK
 
 
 def _values(shown: Mapping[str, Any]) -> dict[str, Any]:
     """What can be stated of a person, flat. A formatted name is the name that is shown."""
     name = {"formatted": shown.get("displayName"), **(shown.get("name") or {})}
     kept = {key: shown.get(key) for key in ("userName", "externalId", "displayName", "active")}
-    flat = kept | {f"name.{key}": value for key, value in name.items()}
-    return {key: "" if value is None else value for key, value in flat.items()}
+    return kept | {f"name.{key}": value for key, value in name.items()}
 
 
-def _left_out(name: str) -> Refused:
-    return invalid("mutability", refusal_text("scim_kept", name=name), name)
-
-
-def _changed(tenant: Tenant, user: User, terms: PersonTerms) -> dict[str, Any]:
+def _changed(tenant: Tenant, user: User, terms: PersonTerms, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes the person. Raises Refused if a value that is wanted was neither there nor is now."""
+    before = _values(_shown(tenant, user))
     directory_person_change(tenant=tenant, user=user, terms=terms, now=timezone.now())
-    return _shown(tenant, directory_person(tenant, user.username))
+    shown = _shown(tenant, directory_person(tenant, user.username))
+    after = _values(shown)
+    for name, value in wanted.items():
+        if not any(_is_same(name, value, each.get(name)) for each in (before, after)):
+            raise invalid("mutability", refusal_text("scim_kept", name=name), name)
+    return shown
+
+
+def _is_same(name: str, one: object, other: object) -> bool:
+    if name == "userName":
+        # Its case does not count (RFC 7643, 4.1.1).
+        return str(one).casefold() == str(other).casefold()
+    return (one or "") == (other or "") if name != "active" else one == other
 
 
 def _remove(_: HttpRequest, tenant: Tenant, user: User) -> Answer:

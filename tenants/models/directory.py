@@ -22,6 +22,13 @@ class DirectoryToken(models.Model):
     last_address = models.GenericIPAddressField(null=True, blank=True)
 
 
+def _external_id_once(name: str) -> models.UniqueConstraint:
+    """A directory finds people and groups by it; two would be found, and one switched off."""
+    return models.UniqueConstraint(
+        fields=["tenant", "external_id"], condition=~models.Q(external_id=""), name=name
+    )
+
+
 class DirectoryGroup(models.Model):
     """A group that the tenant's directory keeps. Its name is mapped to roles as for sign-on."""
 
@@ -35,6 +42,7 @@ class DirectoryGroup(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(Lower("name"), "tenant", name="directory_group_once"),
+            _external_id_once("directory_group_external_id_once"),
             models.UniqueConstraint(fields=["tenant", "id"], name="directory_group_id_in_tenant"),
         ]
 
@@ -57,4 +65,5 @@ class DirectoryPerson(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(Lower("user_name"), "tenant", name="directory_user_name_once"),
+            _external_id_once("directory_external_id_once"),
         ]

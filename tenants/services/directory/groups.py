@@ -148,6 +148,8 @@ def _check(group: DirectoryGroup, terms: GroupTerms) -> None:
     others = directory_groups(group.tenant).exclude(id=group.id)
     if others.filter(name__iexact=name).exists():
         raise Refused("uniqueness", refusal_text("directory_group_taken", name=name))
+    if terms.external_id and others.filter(external_id=terms.external_id).exists():
+        raise Refused("uniqueness", refusal_text("directory_id_taken", external_id=terms.external_id))
 
 
 def _lock(tenant: Tenant) -> None:

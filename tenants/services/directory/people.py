@@ -91,7 +91,8 @@ def directory_person_create(*, tenant: Tenant, terms: PersonTerms, now: datetime
     """Creates an account without a password, with the roles that everybody's group gives.
 
     Raises:
-        Refused: `bad_name`, or `uniqueness` if somebody in the tenant has this `userName`.
+        Refused: `bad_name`, or `uniqueness` if somebody in the tenant has this `userName` or
+            `externalId`.
     """
     _check(terms)
     # One after the other, so that the same person gets one account.
@@ -103,6 +104,7 @@ def directory_person_create(*, tenant: Tenant, terms: PersonTerms, now: datetime
         identity = SignOnIdentity.objects.filter(
             tenant=tenant, issuer=provider.issuer, subject=terms.external_id
         )
+    _external_id_check(tenant, None, terms)
     if same.exists() or (identity is not None and identity.exists()):
         raise Refused("uniqueness", refusal_text("directory_person_taken", user_name=terms.user_name))
     user = account_named(terms.user_name, f"{terms.given} {terms.family}", tenant)
@@ -143,6 +145,8 @@ def directory_person_change(*, tenant: Tenant, user: User, terms: PersonTerms, n
         Refused: `bad_name`, `uniqueness`, `last_admin`.
     """
     _check(terms)
+    Tenant.objects.select_for_update().get(id=tenant.id)
+    _external_id_check(tenant, user, terms)
     made = DirectoryPerson.objects.filter(tenant=tenant, user=user).first()
     if made is not None:
         if directory_people_named(tenant, terms.user_name).exclude(id=user.id).exists():
@@ -216,6 +220,12 @@ def _check(terms: PersonTerms) -> None:
         raise invalid("bad_name", refusal_text("directory_id_long", longest_id=LONGEST_ID), "externalId")
     if any(first_invisible(each) for each in (*texts, terms.external_id)):
         raise invalid("bad_name", refusal_text("directory_name_invisible"), "userName")
+
+
+def _external_id_check(tenant: Tenant, user: User | None, terms: PersonTerms) -> None:
+    made = DirectoryPerson.objects.filter(tenant=tenant, external_id=terms.external_id)
+    if terms.external_id and made.exclude(user=user).exists():
+        raise Refused("uniqueness", refusal_text("directory_id_taken", external_id=terms.external_id))
 
 
 def _note(tenant: Tenant, user: User, action: str, now: datetime, detail: dict[str, object]) -> None:

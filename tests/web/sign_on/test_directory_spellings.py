@@ -203,10 +203,65 @@ def test_the_name_of_an_invited_person_is_their_own_and_active_is_not(
     one = f"{USERS}/{member.username}"
     renamed = directory.patch(one, {"op": "replace", "path": "name.givenName", "value": "X"})
     assert (renamed.status_code, renamed.said["scimType"]) == (400, "mutability")
-    off = directory.send("PUT", one, person("else", externalId="x", active=False))
-    assert (off.status_code, off.said["active"]) == (200, False)
-    off = directory.send("PUT", one, person("else", externalId="x"))
-    assert (off.status_code, off.said["active"]) == (200, False)
+    shown = directory.send("GET", one).said
+    for other in OTHERS:
+        for body in ({"userName": member.username, **other}, {**shown, **other}):
+            answer = directory.send("PUT", one, {**body, "active": False})
+            assert (answer.status_code, answer.said["scimType"]) == (400, "mutability"), body
+            assert directory.send("GET", one).said == shown
+    same = {"userName": member.username.upper()}
+    for body in (same, {**shown}, {**same, "displayName": shown["displayName"]}):
+        off = directory.send("PUT", one, {**body, "active": False})
+        assert (off.status_code, off.said["active"]) == (200, False), body
+        silent = {name: value for name, value in body.items() if name != "active"}
+        assert directory.send("PUT", one, silent).said["active"] is False
+
+
+OTHERS: list[dict[str, object]] = [
+    {"userName": "else"},
+    {"externalId": "sub-else"},
+    {"name": {"givenName": "Else"}},
+    {"name": {"familyName": "Else"}},
+    {"name": {"formatted": "Somebody Else"}},
+    {"displayName": "Somebody Else"},
+]
+
+
+def test_a_put_of_a_created_person_changes_what_it_names_and_nothing_else(directory: Directory) -> None:
+    before = directory.send("GET", ADA).said
+    assert directory.send("PUT", ADA, {"userName": "ada"}).said == before
+    renamed = directory.send("PUT", ADA, {**before, "name": {"givenName": "Eda"}})
+    assert renamed.said["name"] == {"givenName": "Eda", "familyName": "L"}
+    for other in ({"displayName": "Somebody"}, {"externalId": "sub-else"}, {"name": {"formatted": "X"}}):
+        answer = directory.send("PUT", ADA, {"userName": "ada", "active": False, **other})
+        assert (answer.status_code, answer.said["scimType"]) == (400, "mutability"), other
+    assert directory.send("GET", ADA).said == renamed.said
+
+
+def test_two_people_or_groups_never_have_one_external_id(directory: Directory) -> None:
+    """Else a directory that looks for it finds two, and switches off one of them."""
+    bob = directory.send("GET", f"{USERS}/bob@helix").said
+    groups = [
+        directory.send("POST", GROUPS, {"displayName": name, "externalId": f"g-{name}"}).said
+        for name in ("a", "b")
+    ]
+    one = f"{GROUPS}/{groups[0]['id']}"
+    value = {"op": "replace", "path": "externalId"}
+    taken = (
+        directory.send("POST", USERS, person("eve", externalId="sub-bob")),
+        directory.send("PUT", ADA, {"userName": "ada", "externalId": "sub-bob"}),
+        directory.patch(ADA, {**value, "value": "sub-bob"}),
+        directory.send("POST", GROUPS, {"displayName": "c", "externalId": "g-b"}),
+        directory.send("PUT", one, {"displayName": "a", "externalId": "g-b"}),
+        directory.patch(one, {**value, "value": "g-b"}),
+    )
+    for answer in taken:
+        assert (answer.status_code, answer.said.get("scimType")) == (409, "uniqueness"), answer.content
+    found = directory.send("GET", f'{USERS}?filter=externalId eq "sub-bob"').said["Resources"]
+    assert found == [bob]
+    for name in ("eve", "frida"):
+        assert directory.send("POST", USERS, person(name)).status_code == 201, "none has an id"
+        assert directory.send("POST", GROUPS, {"displayName": name}).status_code == 201
 
 
 def _is_lead(directory: Directory, name: str) -> bool:
