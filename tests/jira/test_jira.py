@@ -8,8 +8,10 @@ from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any
+from uuid import UUID
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -27,13 +29,16 @@ from allocation.rules.approvals import Step
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import Patch, booking_patch
+from tenants.access import Actor
 from tenants.features.webhooks.services import webhook_secret_rotate, webhook_test
 from tenants.models import WebhookDelivery
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
+from tenants.services import token_create, token_revoke
 from tests.api.builders import row_counts, said
 from tests.jira.connected import (
     DELIVERY,
+    TERMS,
     Connected,
     happened,
     ms,
@@ -401,6 +406,70 @@ def test_a_status_of_the_issue_decides_an_approval_once(cloud: Connected) -> Non
         rows = WebhookDelivery.objects.filter(type=COMMENT)
         texts = list(rows.values_list("content__text", flat=True))
     assert "does not change that" in texts[-1]
+
+
+def test_a_decision_that_nobody_asked_for_says_so(cloud: Connected) -> None:
+    decides: dict[str, Any] = {"approver": "jonas", "approve_status": "Approved"}
+    bearer = {"authorization": f"Bearer {cloud.secret}"}
+
+    def verdict(key: str, word: str) -> None:
+        body = webhook_of(key, ms(), fields={"summary": "Train"}) | {"approval": word}
+        cloud.send(body, **bearer)
+        processed()
+
+    verdict("GPU-7", "approve")
+    cloud.map(**decides)
+    cloud.issue("GPU-7")
+    processed()
+    verdict("GPU-7", "approve")
+    verdict("GPU-7", "decline")
+    verdict("GPU-9", "approve")
+    cloud.issue("GPU-7", status={"name": "Approved"})
+    processed()
+    label = cloud.bookings()[0].label
+    waits = ("ignored", f"{label} waits for no approval.")
+    found = cloud.answers()
+    assert found[0] == ("ignored", "Nobody is named who decides for GPU in Jira.")
+    assert found[2:] == [waits, waits, ("ignored", "No booking of GPU-9 waits for an approval."), waits]
+    assert len(cloud.bookings()) == 1
+
+
+def test_a_mapping_ends_with_the_token_that_set_it(cloud: Connected) -> None:
+    token_id, clear = a_token_of(cloud.admin)
+    sent = {name: value for name, value in TERMS.items() if name != "key"}
+    path = f"/api/v1/jira/{cloud.row.id}/projects/GPU"
+    put = Client().put(
+        path,
+        json.dumps({**sent, "labels": {"from": "token"}}),
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {clear}"},
+    )
+    assert put.status_code == 200, put.content
+    cloud.issue("GPU-7")
+    assert (processed(), cloud.answers()[0][0]) == (1, "done")
+    (booking,) = cloud.bookings()
+    happened(booking, "started", State.ACTIVE)
+    relayed()
+    before = cloud.deliveries()
+    assert before, "a comment, as long as the token is valid"
+    with tenant_tx(cloud.admin.tenant_id):
+        token_revoke(actor=cloud.admin, token_id=token_id, now=timezone.now())
+    happened(booking, "started", State.ACTIVE)
+    relayed()
+    assert cloud.deliveries() == before
+    cloud.issue("GPU-8")
+    processed()
+    assert cloud.answers()[-1] == ("ignored", "The token that mapped GPU has ended. Map it again.")
+    cloud.map()
+    cloud.issue("GPU-8")
+    processed()
+    assert cloud.answers()[-1][0] == "done", "a browser's mapping stays"
+
+
+def a_token_of(actor: Actor) -> tuple[UUID, str]:
+    with tenant_tx(actor.tenant_id):
+        token, clear = token_create(actor=actor, name="leaked", days=9, now=timezone.now())
+    return token.id, clear
 
 
 def test_an_automation_declines_and_an_old_message_decides_nothing(cloud: Connected) -> None:

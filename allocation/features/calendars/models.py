@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from tenants.models import GpuClass, Project, Tenant
+from tenants.models import ApiToken, GpuClass, Project, Tenant
 
 
 class CalendarFeed(models.Model):
@@ -22,6 +22,15 @@ class CalendarFeed(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT, null=True, blank=True)
     digest = models.BinaryField(max_length=32, unique=True)
+    made_with = models.ForeignKey(
+        ApiToken,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that made it, with which it ends; null: a browser.",
+    )
     created = models.DateTimeField()
     revoked = models.DateTimeField(null=True, blank=True)
     address: str | None = None

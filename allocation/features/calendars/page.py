@@ -38,18 +38,19 @@ _KEPT = "private, max-age=300"
 
 def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
     """The person's calendars; the address of a new one is shown once."""
-    return {"rows": feeds_of(actor)}
+    return {"rows": feeds_of(actor, now)}
 
 
 @costly("calendar")
 @require_safe
 def calendar(request: HttpRequest, token: str) -> HttpResponseBase:
     """Returns the calendar of an address, or a 404 without details."""
-    found = feed_find(token)
+    now = timezone.now()
+    found = feed_find(token, now)
     if found is None:
         return HttpResponse("No such calendar.\n", status=404, content_type="text/plain")
     with tenant_tx(found.actor.tenant_id):
-        body = _file(found)
+        body = _file(found, now)
     etag = f'"{hashlib.sha256(body).hexdigest()}"'
     whole = HttpResponse(body, content_type=CONTENT_TYPE)
     whole["Content-Disposition"] = 'inline; filename="gpus.ics"'
@@ -59,8 +60,8 @@ def calendar(request: HttpRequest, token: str) -> HttpResponseBase:
     return response
 
 
-def _file(found: FeedFound) -> bytes:
-    now, actor = timezone.now(), found.actor
+def _file(found: FeedFound, now: datetime) -> bytes:
+    actor = found.actor
     events = bookings_in_calendar(actor, found.project_id, found.gpu_class, now)
     if found.gpu_class is not None:
         events += tuple(maintenance_in_calendar(found.gpu_class, now))

@@ -37,14 +37,15 @@ class NewCalendarOut(CalendarOut):
 @rest.list("calendars", "List calendars", CalendarOut, order=("created", "id"))
 def list_calendars(call: ApiView) -> QuerySet[CalendarFeed]:
     """Returns yours that are in force."""
-    return feeds_of(call.actor)
+    return feeds_of(call.actor, call.now)
 
 
 @rest.post(
     "calendars", "Create a calendar", NewCalendarOut, terms=CalendarTerms, status=201, secret=("address",)
 )
 def create_calendar(call: ApiView, terms: CalendarTerms) -> CalendarFeed:
-    """Anybody who has its address reads what you may see, until you revoke it."""
+    """Anybody who has its address reads what you may see, until you revoke it or the token
+    that makes it ends."""
     return feed_make(actor=call.actor, terms=terms, now=call.now)
 
 

@@ -15,7 +15,7 @@ from allocation.features.calendars.models import CalendarFeed
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, actor_of
 from tenants.audit import audited
-from tenants.models import GpuClass
+from tenants.models import GpuClass, set_by_valid_token
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.terms import term, terms
 
@@ -45,10 +45,10 @@ class CalendarTerms:
     )
 
 
-def feeds_of(actor: Actor) -> QuerySet[CalendarFeed]:
+def feeds_of(actor: Actor, now: datetime) -> QuerySet[CalendarFeed]:
     """Returns the actor's calendars in force."""
     rows = CalendarFeed.objects.filter(tenant_id=actor.tenant_id, owner_id=actor.user_id, revoked=None)
-    return rows.select_related("project", "gpu_class")
+    return rows.filter(set_by_valid_token(now)).select_related("project", "gpu_class")
 
 
 def feed_make(*, actor: Actor, terms: CalendarTerms, now: datetime) -> CalendarFeed:
@@ -62,7 +62,7 @@ def feed_make(*, actor: Actor, terms: CalendarTerms, now: datetime) -> CalendarF
     gpu_class = GpuClass.objects.filter(slug=name).first() if kind == "pool" else None
     if (kind == "pool" and gpu_class is None) or kind not in ("mine", "project", "pool"):
         raise invalid("unknown_calendar", refusal_text("unknown_calendar"), "what")
-    if feeds_of(actor).count() >= MOST_FEEDS:
+    if feeds_of(actor, now).count() >= MOST_FEEDS:
         raise Refused("too_many_calendars", refusal_text("too_many_calendars", most_feeds=MOST_FEEDS))
     clear = secrets.token_urlsafe(_BYTES)
     feed = CalendarFeed.objects.create(
@@ -71,6 +71,7 @@ def feed_make(*, actor: Actor, terms: CalendarTerms, now: datetime) -> CalendarF
         project=project,
         gpu_class=gpu_class,
         digest=_digest(clear),
+        made_with_id=actor.token_id,
         created=now,
     )
     audited(actor, "calendar.made", feed, now)
@@ -95,8 +96,9 @@ def feed_revoke(*, actor: Actor, calendar_id: UUID, now: datetime) -> CalendarFe
     return feed
 
 
-def feed_find(token: str) -> FeedFound | None:
-    """The feed of a token; None if it is unknown or revoked, or its owner has lost access.
+def feed_find(token: str, now: datetime) -> FeedFound | None:
+    """The feed of a token; None if it is unknown or revoked, if its owner has lost access, or if the
+    API token that made it has ended.
 
     Works without a tenant in the session.
     """
@@ -105,8 +107,8 @@ def feed_find(token: str) -> FeedFound | None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT owner_id, tenant_slug, feed_project_id, gpu_class,"
-            " tenant_id, project_id, role, person, time_zone FROM portal_feed(%s)",
-            [_digest(token)],
+            " tenant_id, project_id, role, person, time_zone FROM portal_feed(%s, %s)",
+            [_digest(token), now],
         )
         rows = cursor.fetchall()
     if not rows:

@@ -17,7 +17,7 @@ from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quotes import Quote
 from billing.rules import money_text
 from tenants.access import Actor
-from tenants.models import PublishedEvent, Webhook, WebhookDelivery
+from tenants.models import PublishedEvent, Webhook, WebhookDelivery, set_by_valid_token
 from tenants.platform.errors import Refused
 from tenants.rules.event_types import is_wanted
 
@@ -52,7 +52,8 @@ def calls_of_events(
     The issue's project has to be mapped to the project of the booking, so nobody can have comments
     written in others' issues.
     """
-    known = {row.key: row for row in JiraProject.objects.filter(connection__receiver=receiver)}
+    mapped = JiraProject.objects.filter(set_by_valid_token(now), connection__receiver=receiver)
+    known = {row.key: row for row in mapped}
     about = [
         (event, key, mapping)
         for event in events

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models import Booking
-from tenants.models import Project, Tenant, Tier, Webhook
+from tenants.models import ApiToken, Project, Tenant, Tier, Webhook
 
 
 class JiraConnection(models.Model):
@@ -79,6 +79,15 @@ class JiraProject(models.Model):
     )
     board = models.BigIntegerField(null=True, blank=True, help_text="Whose sprints are booked.")
     sprint_request = models.CharField(max_length=200, blank=True)
+    made_with = models.ForeignKey(
+        ApiToken,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that set it, with which it ends; null: a browser.",
+    )
 
     class Meta:
         constraints = [

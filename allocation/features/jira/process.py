@@ -29,7 +29,7 @@ from allocation.services.quotes.quotes import quote_make
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor, acting_members, actor_of
 from tenants.failures import FailureLog
-from tenants.models import User
+from tenants.models import User, set_by_valid_token
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.rows import with_last_rows
@@ -103,6 +103,8 @@ def outcome_of(connection: JiraConnection, said: Said, now: datetime) -> Outcome
     mapping = _mapping(connection, said)
     if mapping is None:
         return Outcome(State.IGNORED, "Neither its project nor its board is mapped.")
+    if not connection.projects.filter(set_by_valid_token(now), id=mapping.id).exists():
+        return Outcome(State.IGNORED, f"The token that mapped {mapping.key} has ended. Map it again.")
     try:
         return _acted(connection, mapping, said, now)
     except BadMessage as fault:
@@ -126,6 +128,8 @@ def _acted(connection: JiraConnection, mapping: JiraProject, said: Said, now: da
 def _decided(connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime) -> Outcome | None:
     """Decides an approval if the message does; None if it does not."""
     verdict = verdict_of(mapping, said)
+    if said.verdict and mapping.approver is None:
+        return Outcome(State.IGNORED, f"Nobody is named who decides for {mapping.key} in Jira.")
     if verdict is None or mapping.approver is None:
         return None
     actor = _person(connection, mapping, mapping.approver)
@@ -291,7 +295,7 @@ def decision_take(
     now: datetime,
 ) -> Outcome | None:
     """Decides the request of the issue's booking for the mapped approver, who is the actor; None
-    if the issue has no booking that ever asked for an approval.
+    if a status decides and the issue has no booking yet.
 
     Raises:
         Refused: as `approval_decide`, or `jira_decided` and `approval_changed`.
@@ -302,7 +306,7 @@ def decision_take(
     ).select_related("booking", "decided_by")
     latest = asked.order_by("-asked", "-id").first()
     if latest is None:
-        return None
+        return _unasked(mapping, said, reference)
     booking = latest.booking
     if latest.state != Approval.State.OPEN:
         return _over(latest, verdict)
@@ -314,6 +318,17 @@ def decision_take(
     approval_decide(actor=actor, approval_id=latest.id, decision=decision, now=now)
     done = "Approved" if verdict == "approve" else "Declined"
     return Outcome(State.DONE, f"{done} {booking.label} for {actor.name}.", booking)
+
+
+def _unasked(mapping: JiraProject, said: Said, reference: str) -> Outcome | None:
+    """What a decision leads to that nobody asked for."""
+    rows = Booking.objects.filter(tenant_id=mapping.tenant_id, project=mapping.project)
+    booking = rows.filter(external_ref=reference, state__in=OPEN).first()
+    if booking is not None:
+        return Outcome(State.IGNORED, f"{booking.label} waits for no approval.", booking)
+    if said.verdict:
+        return Outcome(State.IGNORED, f"No booking of {said.subject} waits for an approval.")
+    return None
 
 
 def _has_changed_since(booking: Booking, approval: Approval, at: datetime) -> bool:

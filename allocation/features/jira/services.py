@@ -266,14 +266,14 @@ def connection_delete(*, actor: Actor, connection_id: UUID, now: datetime) -> No
 def project_set(
     *, actor: Actor, connection_id: UUID, key: str, terms: JiraProjectTerms, now: datetime
 ) -> JiraProject:
-    """Creates or replaces the mapping of a Jira project.
+    """Creates or replaces the mapping of a Jira project. Ends with the token that set it.
 
     Raises:
         Refused: `not_found`, `unknown_choice`, `missing_field`, `bad_label`, `board_taken` or
             `too_many_projects`; `param` names the field.
     """
     connection = connection_one(actor, connection_id, is_locked=True)
-    values = _project_values(actor, key, terms)
+    values = {**_project_values(actor, key, terms), "made_with_id": actor.token_id}
     others = connection.projects.exclude(key=key)
     if others.count() >= MAX_PROJECTS:
         raise Refused("too_many_projects", refusal_text("too_many_projects", max_projects=MAX_PROJECTS))

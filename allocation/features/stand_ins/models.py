@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import PROTECT, F, Q
 
-from tenants.models import Project
+from tenants.models import ApiToken, Project, set_by_valid_token
 from tenants.models.rows import ENDED_BY_SOMEBODY, EndedRow
 
 PERSON = settings.AUTH_USER_MODEL
@@ -28,6 +28,15 @@ class StandIn(EndedRow):
         db_constraint=False,
         help_text="Requests of this project only; null: all that the approver decides.",
     )
+    made_with = models.ForeignKey(
+        ApiToken,
+        PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that named them, with which it ends; null: a browser.",
+    )
     starts = models.DateTimeField()
     until = models.DateTimeField()
 
@@ -47,4 +56,9 @@ class StandIn(EndedRow):
     @staticmethod
     def in_force(now: datetime) -> Q:
         """Returns the filter of those that count at this instant."""
-        return Q(starts__lte=now, until__gt=now, ended=None)
+        return Q(starts__lte=now) & StandIn.still_open(now)
+
+    @staticmethod
+    def still_open(now: datetime) -> Q:
+        """Returns the filter of those that count now or later."""
+        return Q(until__gt=now, ended=None) & set_by_valid_token(now)

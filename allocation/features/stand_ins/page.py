@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from allocation.features.stand_ins.models import StandIn
 from allocation.features.stand_ins.services import (
     StandInTerms,
     may_name,
@@ -18,7 +19,7 @@ MOST_SHOWN = 50
 
 def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
     """Those in force or to come. Approvers name and end them."""
-    rows = stand_ins_visible(actor).filter(ended=None, until__gt=now)
+    rows = stand_ins_visible(actor).filter(StandIn.still_open(now))
     return {"rows": rows.order_by("starts", "id")[:MOST_SHOWN], "may_name": may_name(actor)}
 
 

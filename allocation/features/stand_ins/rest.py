@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from rest_framework import serializers
 
 from allocation.features.stand_ins.models import StandIn
@@ -35,13 +35,15 @@ class StandInOut(serializers.Serializer[Any]):
 
 @rest.list("stand-ins", "List stand-ins", StandInOut, order=("-starts", "-id"))
 def list_stand_ins(call: ApiView) -> QuerySet[StandIn]:
-    """Returns those that you named or are; tenant admins see all."""
-    return stand_ins_visible(call.actor)
+    """Returns those that you named or are; tenant admins see all. None whose token has ended."""
+    over = Q(until__lte=call.now) | Q(ended__isnull=False)
+    return stand_ins_visible(call.actor).filter(StandIn.still_open(call.now) | over)
 
 
 @rest.post("stand-ins", "Name who decides for you", StandInOut, terms=StandInTerms, status=201)
 def create_stand_in(call: ApiView, terms: StandInTerms) -> StandIn:
-    """The person decides what you may decide, but neither their own requests nor yours."""
+    """The person decides what you may decide, but neither their own requests nor yours, and as long
+    as the token that names them is valid."""
     return stand_in_set(actor=call.actor, terms=terms, now=call.now)
 
 

@@ -37,7 +37,7 @@ class StandInTerms:
 
 def stand_in_set(*, actor: Actor, terms: StandInTerms, now: datetime) -> StandIn:
     """Names a member of the organisation who decides for the actor. Rights that the actor loses
-    meanwhile are lost for the stand-in, too.
+    meanwhile are lost for the stand-in, too. Ends with the token that named them.
 
     Raises:
         Refused: `not_allowed`, `not_found`, `stand_in_self`, `bad_until` or `too_many_stand_ins`.
@@ -53,9 +53,8 @@ def stand_in_set(*, actor: Actor, terms: StandInTerms, now: datetime) -> StandIn
     if member.user_id == actor.user_id:
         raise invalid("stand_in_self", refusal_text("stand_in_self"), "person")
     with transaction.atomic():
-        mine = StandIn.objects.filter(
-            tenant_id=actor.tenant_id, approver=actor.user_id, ended=None, until__gt=now
-        )
+        named = StandIn.objects.filter(tenant_id=actor.tenant_id, approver=actor.user_id)
+        mine = named.filter(StandIn.still_open(now))
         if mine.count() >= MOST_OPEN:
             raise Refused("too_many_stand_ins", refusal_text("too_many_stand_ins", most=MOST_OPEN))
         row = StandIn.objects.create(
@@ -63,6 +62,7 @@ def stand_in_set(*, actor: Actor, terms: StandInTerms, now: datetime) -> StandIn
             approver_id=actor.user_id,
             person=member.user,
             project=project,
+            made_with_id=actor.token_id,
             starts=starts,
             until=terms.until,
             created=now,

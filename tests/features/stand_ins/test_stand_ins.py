@@ -15,6 +15,8 @@ from allocation.rules.approvals import Step
 from tenants.access import Actor
 from tenants.models import AuditEntry, Role, User
 from tenants.platform.wall import tenant_tx
+from tenants.services import token_create, token_revoke
+from tenants.services.credentials.tokens import token_verify
 from tests.builders import a_member, a_tenant_admin, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab
 from tests.roles import as_system
@@ -66,6 +68,36 @@ def test_a_stand_in_decides_in_time_and_never_for_who_asks(lab: Lab, lead: Actor
     with tenant_tx(lab.tenant_id):
         stand_in_end(actor=lead, stand_in_id=row.id, now=NOW + HOUR)
         assert not approvals_to_decide(colleague, NOW + HOUR).exists()
+
+
+def test_a_stand_in_that_a_token_named_ends_with_it(lab: Lab, lead: Actor) -> None:
+    colleague = an_actor(a_member(lab.project, Role.VIEWER))
+    with tenant_tx(lab.tenant_id):
+        parent, _ = token_create(actor=lead, name="leaked", days=9, now=NOW)
+        child, clear = token_create(actor=lead, name="child", days=9, now=NOW, made_with=parent.id)
+    holder = token_verify(clear, now=NOW)
+    assert holder is not None
+    assert holder.actor is not None
+    row = named(holder.actor, colleague)
+    approval = asked(booked(lab))
+    with tenant_tx(lab.tenant_id):
+        assert [each.id for each in approvals_to_decide(colleague, NOW)] == [approval.id]
+        token_revoke(actor=lead, token_id=parent.id, now=NOW)
+        assert not approvals_to_decide(colleague, NOW).exists()
+    assert refusal_of(lambda: decided(colleague, approval)) == "not_found"
+    with as_system(), pytest.raises(IntegrityError, match="nobody has named"), transaction.atomic():
+        ApprovalAct.objects.create(
+            tenant_id=lab.tenant_id,
+            approval=approval,
+            step=1,
+            person_id=colleague.user_id,
+            principal_id=lead.user_id,
+            verdict="approve",
+            at=NOW,
+        )
+    assert row.made_with_id == child.id
+    named(lead, colleague)
+    decided(colleague, approval)
 
 
 def test_nobody_is_a_stand_in_for_their_own_request_or_decides_two_steps(lab: Lab, lead: Actor) -> None:
