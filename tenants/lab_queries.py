@@ -48,6 +48,12 @@ def labs_of(tenant_id: UUID) -> QuerySet[Lab]:
     return Lab.objects.filter(tenant_id=tenant_id, is_open=True)
 
 
+def labs_read(actor: Actor) -> QuerySet[Lab]:
+    """Those whose figures the person may read: the open ones that they lead; all for admins. By name."""
+    labs = labs_of(actor.tenant_id)
+    return labs if actor.is_tenant_admin else labs.filter(id__in=labs_led(actor))
+
+
 def person_quotas_seen(actor: Actor) -> QuerySet[PersonQuota]:
     """The person's limits, those of everybody, and those in the projects that they lead."""
     rows = PersonQuota.objects.filter(tenant_id=actor.tenant_id)

@@ -22,9 +22,11 @@ from allocation.queries.bookings.money.statements import (
     group_check,
     statement_of,
 )
+from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView
 from tenants.models import Tenant
 from tenants.platform.costly import costly
+from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.rest.schema import described
 
@@ -55,11 +57,11 @@ class StatementOut(serializers.Serializer[Any]):
 
 
 class FileQuery(Strict):
-    """A month, of one project or of the whole organisation (tenant admins)."""
+    """A month, of one project, of one lab, or of the whole organisation (tenant admins)."""
 
     month = Text(max_length=7, help_text="`2026-11`.")
     project = Text(max_length=40, required=False, default="")
-    lab = Text(max_length=40, required=False, default="", help_text="By tenant admins.")
+    lab = Text(max_length=40, required=False, default="", help_text="By its leads and tenant admins.")
 
 
 class FocusQuery(FileQuery):
@@ -84,7 +86,7 @@ class Statements(ApiView):
     def get(self, request: Request) -> Response:
         """Describes the statement and its sums by person, project, ticket, label and so on."""
         with self.tx():
-            of = _which(self)
+            of = statement_asked(self)
             statement = statement_of(of, group_check(self.query["by"]))
             sums = [
                 {"name": name, "lines": each.lines, "amount": each.amount} for name, each in statement.groups
@@ -124,7 +126,7 @@ class FileView(ApiView):
         """The file of a kind in `FILES`."""
         with self.tx():
             tenant = Tenant.objects.get(id=self.actor.tenant_id)
-            return statement_file_make(_which(self), tenant, kind).response()
+            return statement_file_make(statement_asked(self), tenant, kind).response()
 
 
 class StatementCsv(FileView):
@@ -176,7 +178,14 @@ class FocusExport(FileView):
         return self.file(f"focus.{self.query.get('format', accepted)}")
 
 
-def _which(view: ApiView) -> StatementOf:
+def statement_asked(view: ApiView) -> StatementOf:
+    """Whose month a `FileQuery` asks for.
+
+    Raises:
+        Refused: `bad_month`, `bad_value` (a project and a lab), `not_found` or `not_allowed`.
+    """
     month = month_read(view.query["month"])
-    lab = view.query["lab"]
-    return statement_read(view.actor, month, f"{LAB}{lab}" if lab else view.query["project"])
+    project, lab = view.query["project"], view.query["lab"]
+    if project and lab:
+        raise invalid("bad_value", refusal_text("project_or_lab"), "lab")
+    return statement_read(view.actor, month, f"{LAB}{lab}" if lab else project)

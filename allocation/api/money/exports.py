@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from allocation.api.money.bookings import FileView
 from allocation.models import ReportSubscription, StatementExport
-from allocation.queries.bookings.money.statement_files import month_read
+from allocation.queries.bookings.money.statement_files import month_read, project_read
 from allocation.services.operate.exports import (
     KEPT,
     export_request,
@@ -20,7 +20,6 @@ from allocation.services.operate.exports import (
     export_seen,
     exports_seen,
 )
-from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.schema import described, page
@@ -84,7 +83,7 @@ class Exports(ApiView):
 
         def work() -> Response:
             slug = sent["project"]
-            project = access_project(self.actor, slug, "project") if slug else None
+            project = project_read(self.actor, slug) if slug else None
             row = export_request(
                 actor=self.actor,
                 project=project,

@@ -7,10 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.money.bookings import FileQuery
+from allocation.api.money.bookings import FileQuery, statement_asked
 from allocation.queries.bookings.money.held_use import held_use_of
-from allocation.queries.bookings.money.statement_files import month_read, project_read
-from allocation.queries.bookings.money.statements import StatementOf
 from tenants.api.base import ApiView
 from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Money
@@ -25,7 +23,8 @@ class HeldUseOut(serializers.Serializer[Any]):
     """The use of a month from telemetry. Hours are of whole GPUs; slices count by their size."""
 
     month = serializers.CharField()
-    project = serializers.CharField(allow_null=True)
+    project = serializers.CharField(allow_null=True, help_text="Null: all projects.")
+    lab = serializers.CharField(allow_null=True, help_text="Whose projects it has.")
     held_hours = _amount("Of all bookings until now, by the portal's record.")
     hours = _amount("Of them measured: nodes have sent readings. All that follows is about these.")
     unused_hours = _amount("Of them without a process, or less than 5 % busy.")
@@ -48,12 +47,14 @@ class HeldUseView(ApiView):
         query=FileQuery,
     )
     def get(self, request: Request) -> Response:
-        """Describes the use of a project, or of the whole organisation (tenant admins)."""
-        month = month_read(self.query["month"])
+        """Describes the use of a project, of a lab, or of the whole organisation (tenant admins)."""
         with self.tx():
-            project = project_read(self.actor, self.query["project"])
-            of = StatementOf(self.actor.tenant_id, month, project)
+            of = statement_asked(self)
             use = held_use_of(of, settings.CARBON_GRAMS_PER_KWH, self.now)
         found = {name: getattr(use, name) for name in use.__slots__}
-        found |= {"month": f"{month.starts:%Y-%m}", "project": project.slug if project else None}
+        found |= {
+            "month": f"{of.month.starts:%Y-%m}",
+            "project": of.project.slug if of.project else None,
+            "lab": of.lab.slug if of.lab else None,
+        }
         return Response(dict(HeldUseOut(found).data))

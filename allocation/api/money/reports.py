@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import ReportSubscription
+from allocation.queries.bookings.money.statement_files import lab_read, project_read
 from allocation.services.operate.reports import (
     ReportTerms,
     report_subscribe,
@@ -16,12 +17,10 @@ from allocation.services.operate.reports import (
     reports_managed,
 )
 from allocation.words.refusals import refusal_text
-from tenants.access import access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.schema import described, page
-from tenants.services.labs.labs import lab_read
 from tenants.services.notifications import clock_read
 
 
@@ -45,7 +44,7 @@ class ReportNew(Strict):
     """Which statement, how often and as which file."""
 
     project = Text(max_length=40, required=False, default="", help_text="Left out: all projects.")
-    lab = Text(max_length=40, required=False, default="", help_text="By tenant admins.")
+    lab = Text(max_length=40, required=False, default="", help_text="By its leads and tenant admins.")
     cadence = serializers.ChoiceField(choices=ReportSubscription.Cadence.values)
     format = serializers.ChoiceField(choices=ReportSubscription.Format.values, required=False, default="pdf")
     at = Text(max_length=5, required=False, default="08:00", help_text="In the person's time zone.")
@@ -73,7 +72,7 @@ class Reports(ApiView):
 
     @described(
         "create_report",
-        "Get the statement of a project, or of the organisation (tenant admins), by mail",
+        "Get the statement of a project, of a lab, or of the organisation (tenant admins), by mail",
         answer=ReportOut,
         status=201,
         request=ReportNew,
@@ -88,8 +87,8 @@ class Reports(ApiView):
                 raise invalid("bad_clock", refusal_text("bad_clock"), "at")
             if slug and sent["lab"]:
                 raise invalid("bad_value", refusal_text("project_or_lab"), "lab")
-            project = access_project(self.actor, slug, "project") if slug else None
-            lab = lab_read(self.actor, sent["lab"], "lab") if sent["lab"] else None
+            project = project_read(self.actor, slug) if slug else None
+            lab = lab_read(self.actor, sent["lab"]) if sent["lab"] else None
             terms = ReportTerms(project, sent["cadence"], sent["format"], at, sent["person"], lab)
             row = report_subscribe(actor=self.actor, terms=terms, now=self.now)
             return Response(dict(ReportOut(row).data), status=201)

@@ -6,13 +6,12 @@ from uuid import UUID
 
 from allocation.features.insights.figures import STEPS, Figures, Table, Whose, figures_of, steps_of, sum_of
 from allocation.queries.bookings.money.statement_files import statement_read
-from allocation.queries.bookings.money.statements import LAB, StatementOf
+from allocation.queries.bookings.money.statements import LAB
 from allocation.words.refusals import refusal_text
 from billing.models import Account
 from billing.rules import Period
 from tenants.access import Actor
-from tenants.lab_queries import labs_led, labs_of, projects_seen
-from tenants.models import Lab
+from tenants.lab_queries import labs_led, labs_read, projects_seen
 from tenants.platform.errors import invalid
 
 OWN_NOUNS = ("class", "project", "person", "tier")
@@ -58,27 +57,21 @@ def question_read(
 
 
 def own_figures(actor: Actor, owner: str, question: Question) -> Whose:
-    """Whose figures a member gets: of a project, of a lab as `lab:physics` (its heads and tenant
+    """Whose figures a member gets: of a project, of a lab as `lab:physics` (its leads and tenant
     admins), or of all (tenant admins; for others their first project).
 
     Raises:
         Refused: `not_found` or `not_allowed`.
     """
-    lab = Lab.objects.filter(id__in=labs_led(actor), slug=owner.removeprefix(LAB)).first()
-    if owner.startswith(LAB) and lab is not None:
-        return Whose(actor.tenant_id, StatementOf(actor.tenant_id, question.days, lab=lab))
     return Whose(actor.tenant_id, statement_read(actor, question.days, owner))
 
 
 def owners_of(actor: Actor) -> list[tuple[str, str]]:
     """Whose figures the person may choose, with their names."""
-    led = labs_led(actor)
-    labs = labs_of(actor.tenant_id) if actor.is_tenant_admin else labs_of(actor.tenant_id).filter(id__in=led)
-    projects = projects_seen(actor, ())
     return [
         *([("", "The whole organisation")] if actor.is_tenant_admin else []),
-        *((f"{LAB}{each.slug}", f"{each.name} (lab)") for each in labs),
-        *((each.slug, each.name) for each in projects),
+        *((f"{LAB}{each.slug}", f"{each.name} (lab)") for each in labs_read(actor)),
+        *((each.slug, each.name) for each in projects_seen(actor, labs_led(actor))),
     ]
 
 

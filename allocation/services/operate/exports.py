@@ -13,12 +13,13 @@ from django.db.models.functions import Greatest
 from django.http import StreamingHttpResponse
 
 from allocation.models import StatementExport
-from allocation.queries.bookings.money.statement_files import FILES, statement_file_make
+from allocation.queries.bookings.money.statement_files import FILES, project_read, statement_file_make
 from allocation.queries.bookings.money.statements import StatementOf, statement_of
 from allocation.words.refusals import refusal_text
 from billing.rules import month_of
-from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.access import Actor, require_tenant_admin
 from tenants.failures import FailureLog
+from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import Project
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid, missing
@@ -42,7 +43,7 @@ def exports_seen(actor: Actor) -> QuerySet[StatementExport]:
     """The actor's own files, without their contents, as far as the actor may still see them."""
     rows = StatementExport.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)
     if not actor.is_tenant_admin:
-        rows = rows.filter(project__in=list(actor.roles))
+        rows = rows.filter(project__in=projects_seen(actor, labs_led(actor)))
     return rows.select_related("project").defer("content")
 
 
@@ -67,7 +68,7 @@ def export_request(
     if project is None:
         require_tenant_admin(actor)
     else:
-        access_project(actor, project.slug, "project")
+        project_read(actor, project.slug)
     if kind not in FILES:
         raise invalid("unknown_choice", refusal_text("unknown_file", files=", ".join(FILES)), "file")
     own = StatementExport.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)

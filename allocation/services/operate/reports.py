@@ -18,7 +18,8 @@ from billing.rules import Period, period_text
 from tenants.access import Actor, acting_members, require_tenant_admin
 from tenants.audit import audit_record
 from tenants.failures import FailureLog
-from tenants.models import Lab, Project, Role, User
+from tenants.lab_queries import labs_led
+from tenants.models import Lab, LabLead, Project, Role, User
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import tenant_tx
@@ -110,13 +111,13 @@ def reports_managed(actor: Actor) -> QuerySet[ReportSubscription]:
 
 def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> ReportSubscription:
     """Makes a subscription of the actor, or of a member: leads for their projects, admins for all.
-    Only admins get the statements of the organisation and of labs.
+    Only admins get the statement of the organisation, and only they and its leads that of a lab.
 
     Raises:
         Refused: `not_allowed`, `not_found`, `unknown_choice`, `too_many_reports` or
             `report_exists`.
     """
-    if terms.project is None:
+    if terms.project is None and (terms.lab is None or terms.lab.id not in labs_led(actor)):
         require_tenant_admin(actor)
     person = _recipient(actor, terms)
     cadence = _cadence(terms.cadence)
@@ -158,11 +159,13 @@ def _recipient(actor: Actor, terms: ReportTerms) -> User:
         return User.objects.get(id=actor.user_id)
     if terms.project is not None and not actor.may_lead(terms.project.id):
         raise denied(refusal_text("report_recipients"))
-    found = acting_members(actor.tenant_id).filter(
-        Q(project=terms.project) | Q(role=Role.TENANT_ADMIN), user__username=terms.person
-    )
-    if terms.project is None:
-        found = found.filter(role=Role.TENANT_ADMIN)
+    readers = Q(role=Role.TENANT_ADMIN)
+    if terms.project is not None:
+        readers |= Q(project=terms.project)
+    lab_id = terms.project.lab_id if terms.project else terms.lab.id if terms.lab else None
+    if lab_id is not None:
+        readers |= Q(user__in=LabLead.objects.filter(lab=lab_id).values("user"))
+    found = acting_members(actor.tenant_id).filter(readers, user__username=terms.person)
     member = found.select_related("user").first()
     if member is None:
         raise missing("member who may read this statement", "person")

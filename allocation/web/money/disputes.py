@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.models import StatementDispute
 from allocation.queries.bookings.money.statement_files import project_read
+from allocation.queries.bookings.money.statements import StatementOf
 from allocation.services.operate.disputes import (
     DisputeNote,
     dispute_answer,
@@ -20,7 +21,7 @@ from allocation.services.operate.disputes import (
 )
 from billing.rules import Period
 from tenants.access import Actor
-from tenants.models import Project, User
+from tenants.models import User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_action_run
 from tenants.web.frame import operator_page
@@ -28,20 +29,21 @@ from tenants.web.frame import operator_page
 SHOWN = 50
 
 
-def disputes_shown(actor: Actor, month: Period, project: Project | None) -> dict[str, object]:
+def disputes_shown(actor: Actor, of: StatementOf) -> dict[str, object]:
     """What the page of a statement says about disputes."""
-    rows = StatementDispute.objects.filter(tenant_id=actor.tenant_id, month=month.starts)
-    if project is not None:
-        rows = rows.filter(project=project)
+    rows = StatementDispute.objects.filter(tenant_id=actor.tenant_id, month=of.month.starts)
+    project, projects = of.project, of.projects
+    if projects is not None:
+        rows = rows.filter(project__in=projects)
     may = actor.is_tenant_admin or (project is not None and actor.may_lead(project.id))
-    has_begun = month.starts <= timezone.now().astimezone(UTC).date()
+    has_begun = of.month.starts <= timezone.now().astimezone(UTC).date()
     found = rows.select_related("project", "booking", "raised_by", "answered_by")
     return {
         "disputes": [
             (row, row.state == row.State.OPEN and (may or row.raised_by_id == actor.user_id))
             for row in found[:SHOWN]
         ],
-        "may_dispute": may and has_begun,
+        "may_dispute": may and has_begun and of.lab is None,
     }
 
 

@@ -12,7 +12,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import ReportSubscription
-from allocation.queries.bookings.money.statement_files import project_read
+from allocation.queries.bookings.money.statement_files import lab_read, project_read
 from allocation.queries.bookings.money.statements import LAB
 from allocation.services.operate.reports import (
     ReportTerms,
@@ -24,10 +24,9 @@ from allocation.services.operate.reports import (
 )
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
-from tenants.lab_queries import labs_of
-from tenants.models import Membership, Project
+from tenants.lab_queries import labs_led, labs_read, projects_seen
+from tenants.models import Membership
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.services.labs.labs import lab_read
 from tenants.services.notifications import clock_read
 from tenants.web.frame import tenant_page
 
@@ -46,18 +45,15 @@ def reports(request: HttpRequest, actor: Actor) -> HttpResponse:
             refusal = error
         else:
             return redirect("reports", tenant=actor.tenant_slug)
-    projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
-    if not actor.is_tenant_admin:
-        projects = projects.filter(id__in=list(actor.roles))
     rows = reports_managed(actor).select_related("project", "lab", "user")
     typed = request.POST if refusal else {"at": "08:00", "project": request.GET.get("project", "")}
     context = {
         "rows": [row for row in rows if row.user_id == actor.user_id],
         "others": [row for row in rows if row.user_id != actor.user_id],
         "people": _people(actor),
-        "all_projects": projects,
+        "all_projects": projects_seen(actor, labs_led(actor)),
         "is_admin": actor.is_tenant_admin,
-        "all_labs": labs_of(actor.tenant_id) if actor.is_tenant_admin else (),
+        "all_labs": labs_read(actor),
         "cadences": ReportSubscription.Cadence.choices,
         "formats": ReportSubscription.Format.choices,
         "typed": typed,

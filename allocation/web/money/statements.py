@@ -41,7 +41,7 @@ from billing.focus import csv_row
 from billing.rules import Period, money_text, month_of, period_text
 from billing.services import month_close
 from tenants.access import Actor
-from tenants.lab_queries import labs_of
+from tenants.lab_queries import labs_led, labs_read, projects_seen
 from tenants.models import GpuClass, Project, Tenant, Tier, User
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, missing
@@ -92,10 +92,9 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
             return dispute_act(request, actor, month)
         return _close(request, actor, month)
     of = statement_read(actor, month, form.get("project", ""))
-    project = of.project
     by = form.get("by", "")
     if not is_group(by):
-        by = "person" if project is not None else "project"
+        by = "person" if of.project is not None else "project"
     statement = statement_of(of, by)
     only = dict(statement.groups).get(form["only"]) if "only" in form else None
     chosen = form["only"] if only is not None else None
@@ -103,7 +102,7 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     number = _page_read(form.get("page", ""), count)
     context = _context(actor, statement, by, chosen)
     context |= _lines_page(statement, by, number, chosen, count)
-    context |= disputes_shown(actor, month, project)
+    context |= disputes_shown(actor, of)
     context["use"] = _use_words(statement)
     return render(request, "allocation/statements.html", context)
 
@@ -170,9 +169,6 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
     of = statement.of
     slug = of.owner
     names = GROUP_NAMES | {LABEL + key: key for key in label_keys(of)}
-    projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name")
-    if not actor.is_tenant_admin:
-        projects = projects.filter(id__in=list(actor.roles))
     month, currency = of.month, statement.currency
     before = month_of(month.starts - timedelta(days=1))
     return {
@@ -203,9 +199,9 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "exports": exports_seen(actor).filter(month=month.starts, project=of.project)
         if of.lab is None
         else (),
-        "all_labs": labs_of(actor.tenant_id) if actor.is_tenant_admin else (),
+        "all_labs": labs_read(actor),
         "project_slug": slug,
-        "all_projects": projects,
+        "all_projects": projects_seen(actor, labs_led(actor)),
         "is_admin": actor.is_tenant_admin,
         "may_close": actor.is_tenant_admin and statement.closed is None and not slug,
     }

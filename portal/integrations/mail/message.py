@@ -36,6 +36,7 @@ from portal.integrations.notifications.override_people import note_of
 from portal.integrations.notifications.recipients import APPROVAL, OFFERED, SCHEDULED
 from portal.integrations.notifications.words_of_payloads import words_of
 from tenants.access import Actor, actor_by_id
+from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import GpuClass, Mail, OutboxMessage
 from tenants.platform.errors import Refused
 from tenants.queries import invitation_offer, invitations_by_id
@@ -376,9 +377,10 @@ def _may_see(row: ReportSubscription, user_id: int) -> bool:
         actor: Actor = actor_by_id(user_id, row.tenant.slug)
     except Refused:
         return False
-    if row.project_id is None:
-        return actor.is_tenant_admin
-    return actor.role_in(row.project_id) is not None
+    led = labs_led(actor)
+    if row.project_id is not None:
+        return projects_seen(actor, led).filter(id=row.project_id).exists()
+    return actor.is_tenant_admin or row.lab_id in led
 
 
 def _attached(file: StatementFile) -> tuple[Attached, ...]:

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from django.core import mail as outbound
+from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -12,9 +13,13 @@ from allocation.models import ReportSubscription
 from allocation.services.operate.reports import reports_send
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
-from tenants.models import Mail, Membership, Notification, OutboxMessage, User
+from tenants.models import LabLead, Mail, Membership, Notification, OutboxMessage, User
+from tenants.platform.wall import tenant_tx
+from tenants.services import TokenLimits, token_create
 from tests.api.bookings.test_spend import charged
-from tests.api.builders import Site, said
+from tests.api.bookings.test_use import a_busy_booking
+from tests.api.builders import Api, Site, a_token, said
+from tests.api.frame.test_labs import a_lab
 from tests.roles import as_owner, as_system
 
 WEEKLY = {"project": "folding", "cadence": "weekly", "format": "csv", "at": "07:30"}
@@ -145,6 +150,106 @@ def test_admins_get_the_statement_of_a_lab(site: Site) -> None:
     assert '<option value="lab:physics" selected>' in shown
     assert "€7.00" in shown
     assert client.get(page, {"month": month, "project": "lab:no"}).status_code in (404, 422)
+
+
+ROUTES = ("statements", "statements.csv", "statements.pdf", "exports/focus", "held-use")
+FOLDINGS = ({"lab": "physics"}, {"project": "folding"})
+LAB_WEEKLY = {"cadence": "weekly", "format": "csv"}
+
+
+def _limited(site: Site, who: str, project: str) -> Api:
+    """The person with a token of one project."""
+    actor, limits = site.actor(who), TokenLimits(project=project)
+    with tenant_tx(actor.tenant_id):
+        return Api(token_create(actor=actor, name="t", days=1, now=timezone.now(), limits=limits)[1])
+
+
+def _asked(api: Api, route: str, **query: str) -> HttpResponse:
+    """The answer about this month, whose file is read to its end."""
+    answer = api.get(route, month=f"{timezone.now():%Y-%m}", **query)
+    if answer.streaming:
+        answer.getvalue()
+    return answer
+
+
+def _codes(api: Api, **query: str) -> set[int]:
+    return {_asked(api, route, **query).status_code for route in ROUTES}
+
+
+def _a_viewer_of_hidden(site: Site) -> Api:
+    """Folding is in the lab physics and was charged; the person sees the project hidden only."""
+    a_lab(site)
+    charged(site, 7, 0)
+    with as_owner():
+        Membership.objects.filter(user=site.people["viewer"]).update(project=site.hidden)
+    return Api(a_token(site.actor("viewer")))
+
+
+def test_leads_of_a_lab_read_its_statement_its_use_and_the_files(site: Site) -> None:
+    viewer = _a_viewer_of_hidden(site)
+    assert [_codes(viewer, **query) for query in FOLDINGS] == [{403}, {422}]
+    assert site.admin.post("labs/physics/leads", {"username": "vera"}).status_code < 300
+    for query in FOLDINGS:
+        assert _codes(viewer, **query) == {200}, query
+        for route in ("statements", "held-use"):
+            assert said(_asked(viewer, route, **query)) == said(_asked(site.admin, route, **query))
+    export = {"month": f"{timezone.now():%Y-%m}", "project": "folding", "file": "csv"}
+    assert viewer.post("exports", export).status_code == 202
+    assert len(said(viewer.get("exports"))["items"]) == 1
+    client = Client()
+    client.force_login(site.people["viewer"])
+    shown = client.get("/t/helix/statements", {"project": "lab:physics"}).content.decode()
+    assert "€7.00" in shown
+    assert '<option value="lab:physics" selected>' in shown
+    # Neither other labs nor the organisation, and with a token of one project no lab.
+    site.admin.post("labs", {"slug": "empty", "name": "Empty"})
+    assert [_codes(viewer, lab=lab) for lab in ("empty", "nope")] == [{403}, {403}]
+    limited = _limited(site, "viewer", "hidden")
+    assert [_codes(limited, **query) for query in FOLDINGS] == [{403}, {422}]
+
+
+def test_leads_of_a_lab_get_its_statement_by_mail_as_long_as_they_lead_it(
+    site: Site, settings: Settings
+) -> None:
+    settings.MAIL_ON = True
+    viewer = _a_viewer_of_hidden(site)
+    assert [viewer.post("reports", LAB_WEEKLY | query).status_code for query in FOLDINGS] == [403, 422]
+    assert site.admin.post("labs/physics/leads", {"username": "vera"}).status_code < 300
+    refused = [{"lab": "nope"}, {}, {"lab": "physics", "person": "mara"}]
+    codes = [viewer.post("reports", LAB_WEEKLY | body).status_code for body in refused]
+    assert codes == [403, 403, 422]
+    assert [viewer.post("reports", LAB_WEEKLY | query).status_code for query in FOLDINGS] == [201, 201]
+    client = Client()
+    client.force_login(site.people["viewer"])
+    assert "Physics (lab)" in client.get("/t/helix/reports").content.decode()
+    limited = _limited(site, "viewer", "hidden")
+    assert all(limited.post("reports", LAB_WEEKLY | query).status_code >= 400 for query in FOLDINGS)
+    with as_system():
+        address_set(site, "viewer", "vera@example.org")
+        due = max(ReportSubscription.objects.values_list("due", flat=True))
+        for later, sent in ((timedelta(0), 2), (timedelta(days=7), 0)):
+            assert reports_send(due + later) == 2
+            outbox_relay(due + later)
+            assert mails_send(due + later + timedelta(hours=1)) == sent
+            with as_owner():
+                LabLead.objects.all().delete()
+    assert len(outbound.outbox) == 2
+
+
+def test_held_use_is_that_of_the_lab_or_refused_as_statements_are(site: Site) -> None:
+    a_lab(site)
+    a_busy_booking(site, 50)
+    site.admin.post("labs", {"slug": "empty", "name": "Empty"})
+    names = ("lab", "project")
+    of_lab = said(_asked(site.admin, "held-use", lab="physics"))
+    assert [of_lab[name] for name in names] == ["physics", None]
+    empty = said(_asked(site.admin, "held-use", lab="empty"))
+    assert [empty["lab"], empty["held_hours"]] == ["empty", "0.000"]
+    assert _codes(site.admin, lab="nope") == {422}
+    assert [_codes(site.lead, lab=lab) for lab in ("nope", "physics")] == [{403}, {403}]
+    # One of the two would be ignored.
+    for who in (site.admin, site.lead):
+        assert _codes(who, lab="physics", project="folding") == {422}
 
 
 def test_admins_get_the_statement_of_a_lab_by_mail(site: Site, settings: Settings) -> None:

@@ -22,7 +22,8 @@ from allocation.words.refusals import refusal_text
 from billing.focus import StatementLine, Uses, focus_csv, statement_csv
 from billing.rules import Period, money_text, month_of, period_text
 from billing.web.statement_pdf import statement_pdf
-from tenants.access import Actor, access_project, require_tenant_admin
+from tenants.access import Actor, require_tenant_admin
+from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import Lab, Project, Tenant
 from tenants.platform.errors import invalid, missing
 
@@ -98,34 +99,46 @@ def month_read(text: str) -> Period:
 
 
 def statement_read(actor: Actor, month: Period, owner: str) -> StatementOf:
-    """The statement of a project, of a lab as `lab:physics` (tenant admins), or of all projects.
+    """The statement of a project, of a lab as `lab:physics`, or of all projects (tenant admins; for
+    others their first project).
 
     Raises:
         Refused: `not_found` or `not_allowed`.
     """
-    if not owner.startswith(LAB):
-        return StatementOf(actor.tenant_id, month, project_read(actor, owner))
-    require_tenant_admin(actor)
-    lab = Lab.objects.filter(tenant_id=actor.tenant_id, slug=owner.removeprefix(LAB)).first()
+    if owner.startswith(LAB):
+        return StatementOf(actor.tenant_id, month, lab=lab_read(actor, owner.removeprefix(LAB)))
+    return StatementOf(actor.tenant_id, month, project_read(actor, owner))
+
+
+def lab_read(actor: Actor, slug: str, param: str = "lab") -> Lab:
+    """The lab of a statement, which its leads and tenant admins may see.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    lab = Lab.objects.filter(tenant_id=actor.tenant_id, slug=slug).first()
+    if lab is None or lab.id not in labs_led(actor):
+        # Others do not learn which labs there are.
+        require_tenant_admin(actor)
     if lab is None:
-        raise missing("lab", "lab")
-    return StatementOf(actor.tenant_id, month, lab=lab)
+        raise missing("lab", param)
+    return lab
 
 
 def project_read(actor: Actor, slug: str) -> Project | None:
-    """The project of a statement; None for the whole organisation, which its admins may see.
+    """The project of a statement: one of the person or of a lab that they lead. None for the whole
+    organisation, which its admins may see.
 
     Raises:
         Refused: `not_found`.
     """
-    if slug:
-        return access_project(actor, slug, "project")
-    if actor.is_tenant_admin:
+    if not slug and actor.is_tenant_admin:
         return None
-    own = Project.objects.filter(id__in=list(actor.roles)).order_by("name").first()
-    if own is None:
-        raise missing("project")
-    return own
+    seen = projects_seen(actor, labs_led(actor))
+    project = (seen.filter(slug=slug) if slug else seen).first()
+    if project is None:
+        raise missing("project", "project" if slug else None)
+    return project
 
 
 def _lines(of: StatementOf, progress: Progress | None) -> Iterator[StatementLine]:
