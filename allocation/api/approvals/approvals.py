@@ -106,8 +106,8 @@ class AlternativeOut(serializers.Serializer[Any]):
 class HistoryOut(serializers.Serializer[Any]):
     """The asker's last 90 days in the project."""
 
-    bookings = serializers.IntegerField()
-    charged = Money(max_digits=20)
+    bookings = serializers.IntegerField(help_text="That ran, of those submitted in these days.")
+    charged = Money(max_digits=20, help_text="With corrections and refunds, also of what runs now.")
     gpu_hours = serializers.DecimalField(
         source="use.hours",
         max_digits=20,

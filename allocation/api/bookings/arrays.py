@@ -100,7 +100,7 @@ class ArrayOut(serializers.Serializer[Any]):
     )
     currency = serializers.CharField()
     held = Money(max_digits=20)
-    charged = Money(max_digits=20)
+    charged = Money(max_digits=20, help_text="With corrections and refunds.")
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
 

@@ -15,6 +15,7 @@ from allocation.rules.ask.words.times import duration_words
 from allocation.rules.states import State
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.quotes.quotes import Quote
+from allocation.services.record.costs import paid_for
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import PublishedEvent, Webhook, WebhookDelivery, set_by_valid_token
@@ -147,7 +148,7 @@ def _comment(event: PublishedEvent, booking: Booking, url: str) -> str:
     if where := _place(booking):
         facts.append(f"GPUs: {where}.")
     if booking.charged is not None:
-        facts.append(f"Charged: {money_text(booking.charged, booking.currency)}.")
+        facts.append(f"Charged: {money_text(paid_for(booking), booking.currency)}.")
     else:
         held = money_text(booking.hold_amount, booking.currency)
         facts.append(f"At most {held} for {duration_words(booking.duration_seconds)}.")

@@ -7,22 +7,26 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
 
-from allocation.models import Approval, ApprovalAct, Booking
+from allocation.models import Allocation, Approval, ApprovalAct, Booking
 from allocation.points import deputies_of, stood_in_by
 from allocation.queries.bookings.money.held_use import NO_HOURS, HeldHours, people_use
+from allocation.queries.bookings.money.spending import PAID
 from allocation.rules.states import State
 from tenants.access import Actor, acting_members
 from tenants.models import Role
 
 HISTORY = timedelta(days=90)
+_RUNS = Allocation.objects.filter(
+    booking=OuterRef("pk"), state__in=("active", "releasing", "ended"), abandoned=False
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PersonHistory:
-    """What a person did in a project in the last 90 days: the bookings of these days, what they
-    were charged, and the GPU time that they had."""
+    """What a person did in a project in the last 90 days: how many bookings of these days ran, what
+    all of them were charged with corrections, and the GPU time that they had."""
 
     bookings: int = 0
     charged: Decimal = Decimal(0)
@@ -127,8 +131,8 @@ def histories_of(approvals: Sequence[Approval], now: datetime) -> dict[tuple[UUI
         .order_by()
         .values("project_id", "owner_id")
         .annotate(
-            bookings=Count("id"),
-            charged=Sum("charged"),
+            bookings=Count("id", filter=Exists(_RUNS)),
+            charged=Sum(PAID),
             no_shows=Count("id", filter=Q(outcome="no_show")),
             declined=Count("id", filter=Q(state=State.REJECTED)),
         )

@@ -10,6 +10,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 
 from allocation.models import Booking, BookingArray
 from allocation.queries.bookings.booking_list import COUNTED
+from allocation.queries.bookings.money.spending import PAID
 from allocation.rules.states import OPEN, State
 
 _FAILED = Q(state=State.FAILED) | Q(state=State.ENDED, result="failure")
@@ -53,7 +54,7 @@ def array_shown(array: BookingArray) -> ArrayShown:
     """The array with its counts. Runs inside a transaction of its tenant."""
     counts = array_counts([array])[array.id]
     rows = Booking.objects.filter(array=array)
-    money = rows.aggregate(held=Sum("hold_amount", filter=Q(state__in=OPEN)), charged=Sum("charged"))
+    money = rows.aggregate(held=Sum("hold_amount", filter=Q(state__in=OPEN)), charged=Sum(PAID))
     held = money["held"] or Decimal(0)
     if array.holds_all and not array.outcome:
         held += Decimal(array.terms["hold_amount"]) * counts.later

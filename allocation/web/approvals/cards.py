@@ -287,11 +287,10 @@ def _when(booking: Booking, ctx: PageContext) -> str:
 
 
 def _history(history: PersonHistory, currency: str) -> str:
-    if not history.bookings:
-        return "No earlier booking in this project in the last 90 days"
-    word = "booking" if history.bookings == 1 else "bookings"
+    if not (history.bookings or history.charged or history.declined):
+        return "No earlier booking that ran in this project in the last 90 days"
     parts = [
-        f"{history.bookings} {word} in the last 90 days",
+        f"{counted(history.bookings, 'booking')} ran in the last 90 days",
         f"{money_text(history.charged, currency)} charged",
         counted(history.no_shows, "no-show"),
     ]

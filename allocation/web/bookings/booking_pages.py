@@ -32,7 +32,7 @@ from allocation.rules.states import BEFORE_RUN, RUNNING, State
 from allocation.services.bookings.change.sooner import is_sooner_possible
 from allocation.services.quotes.changes import later_ends
 from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
-from allocation.web.bookings.costs import spent_so_far
+from allocation.services.record.costs import paid_for
 from allocation.web.bookings.dependencies import parents_card
 from allocation.web.bookings.earlier_options import outlook_of
 from allocation.web.bookings.page_context import PageContext
@@ -84,9 +84,7 @@ def booking_row(booking: Booking, ctx: PageContext) -> dict[str, Any]:
         "what": booking_what(booking, ctx.labels),
         "when": state_words(booking, ctx),
         "cost": money_text(
-            spent_so_far(booking, ctx.now)
-            if booking.charged is not None
-            else booking.hold_amount - booking.settled,
+            paid_for(booking) if booking.charged is not None else booking.hold_amount - booking.settled,
             booking.currency,
         ),
         "is_final": booking.charged is not None,

@@ -23,8 +23,8 @@ from allocation.queries.bookings.booking_list import (
     bookings_export,
     bookings_page,
 )
+from allocation.services.record.costs import paid_for
 from allocation.web.bookings.booking_pages import booking_rows, page_context
-from allocation.web.bookings.costs import spent_so_far
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.summary import booking_what
@@ -147,7 +147,7 @@ def bookings_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 def _cells(row: Booking, ctx: PageContext) -> Iterator[str]:
     held = row.hold_amount - row.settled
-    cost = held if row.charged is None else spent_so_far(row, ctx.now)
+    cost = held if row.charged is None else paid_for(row)
     yield from (row.label, row.name, row.state)
     for moment in (row.planned_starts, row.planned_ends):
         yield moment.astimezone(ctx.zone).isoformat(timespec="minutes") if moment else ""

@@ -9,7 +9,9 @@ from django.db import DatabaseError, IntegrityError, transaction
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Booking
+from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
+from allocation.models import Booking, Gpu
+from allocation.rules.approvals import Step
 from allocation.services.decide.invariants import _CHECKS, _violations
 from allocation.services.operate.corrections import Correction, booking_correct
 from billing.models import Transfer
@@ -19,7 +21,7 @@ from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx, tenant_tx
 from tests.api.builders import Site, said
-from tests.builders_allocation import a_booking
+from tests.builders_allocation import a_booking, an_allocation
 from tests.roles import as_system
 
 CHARGED = Decimal("2.000001")
@@ -63,6 +65,19 @@ def fresh(booking: Booking) -> Booking:
         return Booking.objects.get(id=booking.id)
 
 
+def an_approval(site: Site) -> str:
+    """A booking of the researcher that waits for its lead, after one that never ran."""
+    ask = {"project": "folding", "tier": "standard", "request": "1 h100 for 20m"}
+    never = said(site.researcher.post("bookings", ask))
+    assert site.researcher.post(f"bookings/{never['number']}/cancel").status_code < 300
+    with tenant_tx(site.tenant.id):
+        terms = ApprovalRuleTerms(name="Long runs", steps=[Step("lead")], min_seconds=1_200)
+        approval_rule_set(actor=site.actor("admin"), terms=terms, now=timezone.now())
+    assert said(site.researcher.post("bookings", ask))["state"] == "awaiting_approval"
+    (found,) = said(site.lead.get("approvals", show="to_decide"))["items"]
+    return str(found["id"])
+
+
 def all_adds_up() -> bool:
     (check,) = (each for each in _CHECKS if each.name == "a correction that is not in the ledger")
     with as_system():
@@ -104,6 +119,27 @@ def test_what_is_given_back_stands_in_ledger_receipt_and_log(
     )
     assert (line.amount, line.note) == (Decimal("1.25"), "The node lied.")
     assert all_adds_up()
+
+
+def test_an_approver_reads_what_budgets_say_and_of_bookings_that_ran(
+    site: Site, ended: Booking, client: Client
+) -> None:
+    with as_system():
+        an_allocation(ended, Gpu.objects.all()[0], state="ended")
+    ask = an_approval(site)
+    assert site.operator.post("corrections", asked(ended, "refund", "1.25")).status_code == 201
+    history = said(site.lead.get(f"approvals/{ask}"))["history"]
+    assert (Decimal(history["charged"]), history["bookings"]) == (Decimal("0.750001"), 1)
+    client.force_login(site.people["lead"])
+    card = client.get(f"/t/helix/approvals/{ask}").content.decode()
+    assert "1 booking ran in the last 90 days" in card
+    assert "€0.75 charged" in card
+    (row,) = (
+        line
+        for line in client.get("/t/helix/bookings.csv").getvalue().decode().splitlines()
+        if ended.label in line
+    )
+    assert "0.750001" in row
 
 
 def test_nobody_else_corrects_and_nothing_beyond_its_bounds(site: Site, ended: Booking) -> None:

@@ -8,13 +8,17 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db.models import Q, Sum
+from django.db.models import F, Q, Sum
+from django.db.models.functions import Coalesce
 
 from allocation.models import ChargeSum
 from billing.models import Budget
 from tenants.models import Project, Tier, User
 
 ZERO = Decimal(0)
+PAID = Coalesce(F("charged"), F("settled")) + F("corrected") - F("late_refunded")
+"""What budgets count as spent of a booking: its charges, also before it is over, with corrections and
+refunds."""
 
 
 @dataclass(frozen=True, slots=True)
