@@ -18,7 +18,7 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """Paid GPU-hours, and what was charged for them."""
+    """Paid hours of whole GPUs, a slice by its size, and what was charged for them."""
 
     hours: Decimal
     amount: Decimal

@@ -17,7 +17,7 @@ from django.db import connection
 from django.db.models import Sum
 
 from allocation.models import ChargeSum
-from allocation.queries.bookings.money.held_use import IDLE_PERCENT, MILLIJOULES_PER_KWH
+from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT, MILLIJOULES_PER_KWH, WHOLE
 from allocation.queries.bookings.money.statements import StatementOf, spend_of
 from billing.rules import Period
 
@@ -46,14 +46,11 @@ JOIN tenants_tenant t ON t.id = b.tenant_id
 _WHOSE = """(%(tenant)s::uuid IS NULL OR b.tenant_id = %(tenant)s)
   AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))"""
 _RUNS = "a.state IN ('active', 'releasing', 'ended') AND a.period && w.span"
-# A slice has `size` of eight slots, a share so many thousandths of its GPU.
-_WHOLE = "coalesce(a.share / 1000.0, a.size / 8.0)"
 # The price of a booking is that of all its GPUs together.
-_PRICE = """b.price_per_hour / greatest(1, coalesce(
-  (SELECT sum((g->>'count')::int) FROM jsonb_array_elements(b.ask->'groups') g), (b.ask->>'count')::int))"""
+_PRICE = f"b.price_per_hour / {DEVICES}"
 _HOURS = f"""
 SELECT {{name}}, {{bucket}},
-  sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_WHOLE}),
+  sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {WHOLE}),
   sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_PRICE})
 FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
 JOIN allocation_allocation a ON {_RUNS} AND NOT a.abandoned
@@ -67,12 +64,12 @@ WHERE NOT isempty(d.span) AND {_WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
 _USE = f"""
-SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {_WHOLE}),
-  coalesce(sum(r.seconds * {_WHOLE}) FILTER (WHERE r.processes_max = 0 OR r.busy_avg < %(idle)s), 0),
-  coalesce(sum(r.measured * {_WHOLE}), 0),
-  coalesce(sum(r.measured * r.busy_avg::numeric * {_WHOLE}), 0),
+SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {WHOLE}),
+  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.processes_max = 0 OR r.busy_avg < %(idle)s), 0),
+  coalesce(sum(r.measured * {WHOLE}), 0),
+  coalesce(sum(r.measured * r.busy_avg::numeric * {WHOLE}), 0),
   coalesce(sum(r.energy_mj), 0),
-  coalesce(sum(r.seconds * {_WHOLE}) FILTER (WHERE r.energy_mj IS NOT NULL), 0)
+  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.energy_mj IS NOT NULL), 0)
 FROM allocation_gpuuse r
 JOIN allocation_allocation a ON a.id = r.allocation_id
 JOIN allocation_gpu g ON g.id = a.gpu_id

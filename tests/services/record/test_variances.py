@@ -2,12 +2,13 @@
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from allocation.models import Booking, SpendVariance
+from allocation.models import Booking, Gpu, SpendVariance
 from allocation.services.record.variances import variances_store
 from billing.models import Budget
 from billing.rules import BudgetOwner, BudgetTerms, Period
@@ -32,8 +33,9 @@ from tests.builders import (
     actor_now,
     an_operator,
 )
+from tests.builders_allocation import an_allocation
 from tests.roles import as_owner, as_system
-from tests.web.fleet_builders import a_booking
+from tests.web.fleet_builders import a_booking, a_node
 
 pytestmark = pytest.mark.turn
 
@@ -132,6 +134,31 @@ def test_an_unusual_day_is_announced_once_with_causes_that_add_up(lab: Lab, sett
     assert f"More GPU-hours €70.00 ({big.label}, {dear.label})" in section.sentences[1]
     assert event.data["budget"]["expected"] == "10.000000"
     assert event.project_id == lab.project.id
+
+
+def test_hours_are_of_whole_gpus_and_a_slice_counts_by_its_size(lab: Lab) -> None:
+    gpu = Gpu.objects.filter(node=a_node(now=NOW)).first()
+    assert gpu is not None
+    quarter = "2g.20gb"
+    mixed = [{"count": 1, "gpu_class": "h100"}, {"count": 2, "gpu_class": "h100", "profile": quarter}]
+    asks: list[tuple[dict[str, Any], str, tuple[str | None, ...]]] = [
+        ({"count": 2, "classes": ["h100"], "profile": quarter}, "40", (quarter, quarter)),
+        ({"groups": mixed}, "12", (None, quarter, quarter)),
+    ]
+    starts = NOW
+    with as_system():
+        for ask, amount, profiles in asks:
+            booking = lab.run(amount, hour=11)
+            Booking.objects.filter(id=booking.id).update(ask=ask)
+            for profile in profiles:
+                starts += timedelta(hours=2)
+                an_allocation(booking, gpu, profile=profile, starts=starts, state="ended")
+        lab.run("10")
+        variances_store(NOW)
+        day = SpendVariance.objects.get(against="weekday")
+    (volume,) = (part for part in day.parts if part["cause"] == "volume")
+    # 20 hours of two quarters, 6 of one GPU and two quarters, and 5 of one GPU.
+    assert volume["facts"] == {"before": "5.0", "after": "24.0"}
 
 
 def test_thresholds_say_what_is_unusual_and_a_plan_is_announced_once(lab: Lab) -> None:

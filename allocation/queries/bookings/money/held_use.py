@@ -33,14 +33,23 @@ TDP_WATTS = {
 OTHER_WATTS = 400
 MILLIJOULES_PER_KWH = 3_600_000_000
 
-# A slice has `size` of eight slots, a share so many thousandths of its GPU.
-_USE = """
-SELECT {name}, coalesce(b.planned_class, ''),
+WHOLE = "coalesce(a.share / 1000.0, a.size / 8.0)"
+"""The whole GPUs of an allocation `a` in SQL: a slice has `size` of eight slots, a share so many
+thousandths of its GPU."""
+DEVICES = """greatest(1, coalesce(
+  (SELECT sum((g->>'count')::int) FROM jsonb_array_elements(b.ask->'groups') g),
+  (b.ask->>'count')::int))"""
+"""The GPUs, slices and shares that a booking `b` asks for at once, in SQL."""
+GPUS = f"""{DEVICES} * coalesce((
+  SELECT avg({WHOLE}) FROM allocation_allocation a
+  WHERE a.booking_id = b.id AND a.state IN ('active', 'releasing', 'ended') AND NOT a.abandoned), 1)"""  # noqa: S608 (constants)
+"""The whole GPUs that a booking `b` has at once, in SQL."""
+
+_USE = f"""
+SELECT {{name}}, coalesce(b.planned_class, ''),
        sum(u.seconds * part.whole),
        coalesce(sum(u.seconds * part.whole) FILTER (WHERE unused), 0),
-       coalesce(sum(u.seconds * b.price_per_hour / 3600 / greatest(1, coalesce(
-           (SELECT sum((g->>'count')::int) FROM jsonb_array_elements(b.ask->'groups') g),
-           (b.ask->>'count')::int)))
+       coalesce(sum(u.seconds * b.price_per_hour / 3600 / {DEVICES})
          FILTER (WHERE unused), 0),
        coalesce(sum(u.energy_mj), 0),
        coalesce(sum(u.seconds * part.whole) FILTER (WHERE u.energy_mj IS NULL), 0)
@@ -48,27 +57,27 @@ FROM allocation_gpuuse u
 JOIN allocation_allocation a ON a.id = u.allocation_id
 JOIN allocation_booking b ON b.id = a.booking_id
 CROSS JOIN LATERAL (
-  SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole,
+  SELECT {WHOLE} AS whole,
          u.processes_max = 0 OR u.busy_avg < %(idle)s AS unused) part
 WHERE u.tenant_id = %(tenant)s AND u.at >= %(starts)s AND u.at < %(ends)s
   AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
 GROUP BY 1, 2
-"""
+"""  # noqa: S608 (constants)
 _LABEL = "'BK-' || b.number || coalesce('[' || b.array_index || ']', '')"
 
 
 # What bookings had by the portal's own record, whether nodes sent readings of it or not.
-_HELD = """
-SELECT {columns}
+_HELD = f"""
+SELECT {{columns}}
        sum(extract(epoch FROM upper(w.span) - lower(w.span)) * part.whole)
 FROM allocation_booking b
 JOIN allocation_allocation a ON a.booking_id = b.id
-CROSS JOIN LATERAL (SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole) part
+CROSS JOIN LATERAL (SELECT {WHOLE} AS whole) part
 CROSS JOIN LATERAL (SELECT a.period * tstzrange(%(starts)s, %(ends)s) AS span) w
 WHERE a.state IN ('active', 'releasing', 'ended') AND NOT a.abandoned
   AND a.period && tstzrange(%(starts)s, %(ends)s)
-  AND (b.ended_at IS NULL OR b.ended_at >= %(starts)s) AND {which}
-"""
+  AND (b.ended_at IS NULL OR b.ended_at >= %(starts)s) AND {{which}}
+"""  # noqa: S608
 _OF_DAYS = """
 b.tenant_id = %(tenant)s AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
 """
@@ -82,7 +91,7 @@ SELECT b.project_id, b.owner_id, sum(u.seconds * part.whole),
 FROM allocation_gpuuse u
 JOIN allocation_allocation a ON a.id = u.allocation_id
 JOIN allocation_booking b ON b.id = a.booking_id
-CROSS JOIN LATERAL (SELECT coalesce(a.share / 1000.0, a.size / 8.0) AS whole) part
+CROSS JOIN LATERAL (SELECT {WHOLE} AS whole) part
 WHERE u.at >= %(starts)s AND {_OF_PEOPLE}
 GROUP BY 1, 2
 """  # noqa: S608 (constants)

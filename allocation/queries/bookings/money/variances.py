@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import connection
 
+from allocation.queries.bookings.money.held_use import GPUS
 from allocation.queries.bookings.timelines.timeline import bookings_visible
 from allocation.rules.variance import ZERO, Cell, Metered, Spend
 from billing.models import Budget
@@ -16,8 +17,8 @@ from billing.rules import midnight
 from tenants.access import Actor
 
 # Paid hours follow from the plain price of a booking, so they count all of its GPUs.
-_ROWS = """
-SELECT {booking}, what.kind, what.gpu_class, what.tier,
+_ROWS = f"""
+SELECT {{booking}}, what.kind, what.gpu_class, what.tier,
        sum(CASE WHEN what.kind = 'use' AND b.price_per_hour > 0
            THEN (x.amount - t.surcharge) / b.price_per_hour * part.gpus ELSE 0 END),
        sum(x.amount)
@@ -27,7 +28,7 @@ JOIN billing_budget own
 LEFT JOIN allocation_booking b ON b.id = t.reference
 CROSS JOIN LATERAL (
   SELECT CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END AS amount) x
-CROSS JOIN LATERAL (SELECT greatest(1, (b.ask->>'count')::int) AS gpus) part
+CROSS JOIN LATERAL (SELECT {GPUS} AS gpus) part
 CROSS JOIN LATERAL (
   SELECT CASE WHEN t.kind <> 'settle' THEN 'corrections' WHEN t.fee <> '' THEN 'fees'
          ELSE 'use' END AS kind,
@@ -42,7 +43,7 @@ WHERE (%(tenant)s::uuid IS NULL OR t.tenant_id = %(tenant)s)
   AND (%(campaign)s::uuid IS NULL OR b.campaign_id = %(campaign)s)
   AND (%(person)s::int IS NULL OR b.owner_id = %(person)s)
 GROUP BY 1, 2, 3, 4
-"""
+"""  # noqa: S608 (our own text)
 # Each organisation numbers its own bookings.
 _LABEL_OF_SITE = (
     "coalesce((SELECT o.slug FROM tenants_tenant o WHERE o.id = b.tenant_id) || '/BK-' || b.number"
