@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
+from allocation.rules.recurrence import dates_of
 from tests.rings import holds_for
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -30,6 +31,11 @@ LINES = {
     "every day 9:00-10:00 from february 1st until february 6th 2027": DAILY,
     "every day 9am-10am from 1.2.2027 until 6.2.2027": DAILY,
     "every day at 9 for 1h from 1 feb until 6 feb": DAILY,
+    "every tue and thu at 14:00 for 2h in december": "12-01 14:00 2h FREQ=WEEKLY;BYDAY=TU,TH;UNTIL=20261231",
+    "daily next week at 9 for 2h": "11-30 09:00 2h FREQ=DAILY;UNTIL=20261206",
+    "2h every day next week at 9": "11-30 09:00 2h FREQ=DAILY;UNTIL=20261206",
+    "at 9 daily for 2h next week": "11-30 09:00 2h FREQ=DAILY;UNTIL=20261206",
+    "weekdays at 10:00 for 3h in january": "01-01 10:00 3h FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20270131",
     "1h every day at 9 from 2027-02-01 until 2027-02-06": DAILY,
     "every day from 1 feb 9:00 until 6 feb 10:00": DAILY,
     "every day from 2027-02-01T09:00 until 2027-02-06 for 1h": DAILY,
@@ -270,3 +276,20 @@ def test_a_line_that_is_offered_is_a_request(line: str) -> None:
         again = parse_ask(text, catalogue=CLASSES, now=LATE, zone=BERLIN)
         assert not again.problems, text
         assert again.missing is None, text
+
+
+@pytest.mark.parametrize(
+    ("today", "line", "first"),
+    [
+        (datetime(2026, 11, 29, 2, tzinfo=UTC), "biweekly fri 9-10 5 times", "12-04"),
+        (datetime(2026, 11, 29, 2, tzinfo=UTC), "every 3 weeks on mon 9-10 5 times", "11-30"),
+        (datetime(2026, 11, 28, 12, tzinfo=UTC), "every other tue 9-10 5 times", "12-01"),
+        (datetime(2026, 11, 27, 12, tzinfo=UTC), "every other fri 9-10 5 times", "12-04"),
+    ],
+)
+def test_every_other_week_begins_with_the_next_such_day(today: datetime, line: str, first: str) -> None:
+    found = parse_ask(f"1 l40s {line}", catalogue=CLASSES, now=today, zone=BERLIN)
+    assert found.starts is not None
+    assert found.repeat is not None
+    dates = dates_of(found.repeat, found.starts, BERLIN).starts
+    assert f"{dates[0].astimezone(BERLIN):%m-%d}" == first

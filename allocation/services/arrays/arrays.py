@@ -18,7 +18,8 @@ from allocation.services.arrays.elements import (
     array_stop,
     element_id,
 )
-from allocation.services.bookings.checks.admission import Asker, admission_check
+from allocation.services.bookings.checks.admission import Asker
+from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.creation import AdmittedRequest, bookings_create

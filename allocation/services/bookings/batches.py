@@ -10,7 +10,8 @@ from django.db import transaction
 
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
+from allocation.services.bookings.checks.admission import Admission, Asker
+from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.policy_hook import requests_ask
 from allocation.services.bookings.creation import AdmittedRequest, bookings_create

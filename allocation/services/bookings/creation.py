@@ -25,8 +25,9 @@ from allocation.services.bookings.approval.requests import (
     rules_in_force,
     rules_met,
 )
-from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
+from allocation.services.bookings.checks.admission import Admission, Asker
 from allocation.services.bookings.checks.admission import admitted as admitted_by_rules
+from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
 from allocation.services.bookings.checks.persons import open_refusals, with_open_remedies
 from allocation.services.bookings.checks.policy_hook import request_ask

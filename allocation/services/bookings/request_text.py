@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from allocation.errors import AskError
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, Parsed, parse_ask
-from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.platform.errors import Refused, invalid
 
@@ -57,7 +57,7 @@ class QuoteReader:
         catalogue = ask_catalogue([(project, project)])
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
         if parsed.unknown:
-            raise _not_understood(text, parsed)
+            raise _not_understood(text, parsed, lines_that_work(parsed, catalogue, now, zone))
         self.is_cheapest = parsed.cheapest
         try:
             if parsed.is_late:
@@ -65,11 +65,21 @@ class QuoteReader:
             return parsed.document(first=first, many=many), parsed.tier
         except AskError as error:
             refused = invalid(error.code, coded_text(error.text), error.param)
-            alternatives = [{"request": each.text} for each in parsed.repairs] or error.alternatives
+            alternatives = lines_that_work(parsed, catalogue, now, zone) or error.alternatives
             raise replace(refused, alternatives=alternatives) from error
 
 
-def _not_understood(text: str, parsed: Parsed) -> Refused:
+def lines_that_work(parsed: Parsed, catalogue: Catalogue, now: datetime, zone: str) -> list[dict[str, str]]:
+    """The corrected lines that are whole requests. Others, which leave a problem, are for people who
+    read on as they type."""
+    again = (
+        (each, parse_ask(each.text, catalogue=catalogue, now=now, zone=ZoneInfo(zone)))
+        for each in parsed.repairs
+    )
+    return [{"request": each.text} for each, found in again if not found.problems and not found.missing]
+
+
+def _not_understood(text: str, parsed: Parsed, lines: list[dict[str, str]]) -> Refused:
     """A refusal with the spans that were not understood and corrected requests."""
     unknown = [each for each in parsed.problems if each.code == NOT_UNDERSTOOD]
     words = ", ".join(f"“{text[each.start : each.end]}”" for each in unknown)
@@ -79,5 +89,5 @@ def _not_understood(text: str, parsed: Parsed) -> Refused:
         "invalid",
         param="request",
         numbers={"spans": [list(span) for span in parsed.unknown]},
-        alternatives=[{"request": each.text} for each in parsed.repairs],
+        alternatives=lines,
     )

@@ -16,7 +16,8 @@ from allocation.errors import AskError
 from allocation.models import Series
 from allocation.rules.recurrence import MAX_DATES, Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
-from allocation.services.bookings.checks.admission import Asker, admission_at, admission_check
+from allocation.services.bookings.checks.admission import Asker, admission_at
+from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.checks.remedies import request_of

@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 from allocation.models import Booking, PolicyVersion
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
+from allocation.services.bookings.checks.admission import Admission, Asker
+from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import most_of, priced_from, rate_for
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest

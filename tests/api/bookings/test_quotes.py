@@ -42,3 +42,24 @@ def test_a_risk_that_nobody_knows_is_no_number(site: Site) -> None:
     page = flat(client.get("/t/helix/book", address).content.decode())
     assert "pause risk unknown" in page
     assert "assuming" not in page
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1 h100 3h by yesterday",
+        "1 h100 every day 9-10 until yesterday",
+        "1 h100 every day 9-10 from 6 feb until 1 feb",
+        "1 h100 every 15th 9-10 until june",
+        "1 h100 every mon,wed,fri 9-10 x 6",
+        "1 h100 6h tomorow",
+        "1 h10 3h",
+    ],
+)
+def test_each_corrected_line_is_a_request_that_is_understood(site: Site, line: str) -> None:
+    answer = site.researcher.post("quotes", {"project": site.project.slug, "request": line})
+    assert answer.status_code == 422
+    for each in said(answer)["alternatives"]:
+        again = site.researcher.post("quotes", {"project": site.project.slug, **each})
+        code = said(again).get("code", "")
+        assert code not in ("not_understood", "window_past", "ends_first", "no_end", "said_twice"), each

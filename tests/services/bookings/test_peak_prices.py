@@ -7,7 +7,8 @@ from operator import itemgetter
 import pytest
 
 from allocation.queries.bookings.money.statements import StatementOf, statement_lines
-from allocation.services.bookings.checks.admission import Asker, admission_check
+from allocation.services.bookings.checks.admission import Asker
+from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.terms import longer_terms, shorter_terms
 from allocation.services.bookings.creation import booking_request

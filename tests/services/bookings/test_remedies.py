@@ -12,7 +12,9 @@ from django.db import transaction
 from allocation.models import Gpu, Node, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.document import AskGroup
-from allocation.services.bookings.checks.admission import Asker, admission_check
+from allocation.services.bookings.checks.admission import Admission, Asker
+from allocation.services.bookings.checks.admission_check import admission_check
+from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.remedies import request_of
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
@@ -20,6 +22,7 @@ from allocation.services.bookings.request_text import request_read
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
+from billing.price_books import PriceShelf
 from billing.services.prices import price_book_publish
 from tenants.models import Quota, Role, Tier
 from tenants.platform.errors import Refused
@@ -65,8 +68,10 @@ def refused_at_these_prices(
     return error.value
 
 
-def checked(lab: Lab, ask: AskDocument, tier: str, now: datetime = NOW) -> None:
-    admission_check(project=lab.project, tier_slug=tier, ask=ask, now=now, asker=Asker(lab.actor.user_id))
+def checked(lab: Lab, ask: AskDocument, tier: str, now: datetime = NOW) -> Admission:
+    return admission_check(
+        project=lab.project, tier_slug=tier, ask=ask, now=now, asker=Asker(lab.actor.user_id)
+    )
 
 
 def named(refusal: Refused, name: str) -> list[Any]:
@@ -111,6 +116,23 @@ def test_no_tier_without_a_published_price_is_offered(lab: Lab) -> None:
         Tier.objects.filter(slug="weeks").update(max_duration_seconds=90 * 86_400)
     assert named(refused_at_these_prices(lab, an_ask(hours=9)), "tier") == []
     assert named(refused(lab, an_ask(hours=9)), "tier") == ["weeks"]
+
+
+def test_what_the_money_does_not_allow_is_not_offered(lab: Lab) -> None:
+    """Of a tier's longest booking, and of another tier, only what the budget can pay."""
+    a_tier("weeks", priority=10)
+    with as_system():
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=100 * 3600)
+        Tier.objects.filter(slug="weeks").update(max_duration_seconds=90 * 86_400)
+    all_priced()
+    found = refused(lab, an_ask(4, hours=400))
+    assert found.code == "too_long"
+    assert named(found, "tier") == []
+    for each in found.alternatives:
+        with tenant_tx(lab.tenant_id):
+            admission = checked(lab, request_of(each, an_ask(4, hours=400)), "standard")
+            assert offer_price(admission, PriceShelf.read(NOW)).most <= 1_000, "the budget of the lab"
+    assert found.alternatives, "a shorter one is affordable"
 
 
 def test_the_horizon_of_the_policy_refuses_at_once_whatever_the_tier_allows(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.models import PolicyVersion
-from allocation.services.bookings.checks.admission import admission_check
+from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.policy.policies import (
     LEAST,
     LISTS,

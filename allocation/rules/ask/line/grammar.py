@@ -204,10 +204,12 @@ def _parsed(reading: Reading) -> Parsed:
     if deadline is None and "start_by" in values and "starts" not in values:
         # A day limits the start: the deadline is the end of that day plus the duration.
         deadline = values["start_by"] + timedelta(seconds=values.get("duration", 0))
-    starts, not_before = values.get("starts"), values.get("not_before")
+    not_before = values.get("not_before")
     _check_window(reading, deadline)
     array_check(reading)
+    # A series may begin later than its words say.
     repeat = series_of(reading)
+    starts = values.get("starts")
     parsed = Parsed(
         count=values.get("count"),
         classes=classes,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import cast
 
 from lark import Token
@@ -151,6 +151,23 @@ def _last(reading: Reading, until: Moment) -> date | None:
     return day if until.day or until.ends else None
 
 
+def _begin_on_a_date(reading: Reading, rule: Recurrence) -> None:
+    """Begins a series of every other week in the week of its first date: `biweekly fri` on a Sunday is
+    next Friday, and not the one after it. Rules of calendars keep their own weeks."""
+    starts = reading.values.get("starts")
+    is_rule = reading.words(reading.spans["repeat"]).lower().startswith("rrule")
+    if rule.interval == 1 or not rule.days or is_rule or not isinstance(starts, datetime):
+        return
+    local = starts.astimezone(reading.zone)
+    days = min((day - local.weekday()) % 7 for day in rule.days)
+    if local.weekday() + days > 6:
+        for name in ("starts", "ends"):
+            at = reading.values.get(name)
+            if isinstance(at, datetime):
+                moved = at.astimezone(reading.zone).replace(tzinfo=None) + timedelta(days=days)
+                reading.values[name] = moved.replace(tzinfo=reading.zone).astimezone(UTC)
+
+
 def _with_end(reading: Reading, rule: Recurrence, until: object) -> Recurrence:
     """The rule with its last day, or with the last time if there is no start yet."""
     starts, lasts = reading.values.get("starts"), reading.values.get("lasts")
@@ -209,6 +226,7 @@ def series_of(reading: Reading) -> Recurrence | None:
         reading.add_problem("end_twice", why, span)
         return None
     rule = replace(rule, times=times if isinstance(times, int) else None)
+    _begin_on_a_date(reading, rule)
     rule = _with_end(reading, rule, until)
     try:
         recurrence_check(rule, "request")

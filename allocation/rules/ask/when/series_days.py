@@ -62,7 +62,7 @@ def _window_of_each_day(reading: Reading, when: When) -> None:
 def _days_are_both(reading: Reading, when: When) -> None:
     """Reads days in which the series is, `in february`, as its first and its last day."""
     plain = when.plain
-    if plain is None or plain.days is None or plain.has_time or when.whole:
+    if plain is None or plain.days is None or when.whole:
         return
     first, last = plain.days
     if when.earliest is None and "earliest" not in when.seen:
@@ -70,7 +70,8 @@ def _days_are_both(reading: Reading, when: When) -> None:
         when.earliest, when.lead = Moment(plain.span, day=day), "from"
     if when.until is None and "until" not in reading.values and "times" not in reading.values:
         when.until = Moment(plain.span, day=Day(last - ONE_DAY))
-    if plain.part:
+    if plain.part or plain.has_time:
+        # `at 9 for 2h next week`: the time is that of each date.
         when.plain = replace(plain, days=None)
     else:
         _drop_plain(when)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from allocation.rules.ask import AskDocument
@@ -143,6 +144,12 @@ def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
 
 def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterator[Remedy]:
     """Yields fewer GPUs or another length, by the limit that a refusal names."""
+    if code in _OF_MONEY and 0 < (left := Decimal(numbers.get("left", 0))) < (
+        needs := Decimal(numbers.get("needs", 0))
+    ):
+        yield {"duration": int(ask.duration * left / needs) // _MINUTE * _MINUTE}
+        if not ask.groups and int(ask.count * left / needs):
+            yield {"count": int(ask.count * left / needs)}
     limit, asked = numbers.get("limit"), numbers.get("asked")
     if not limit or not asked:
         return

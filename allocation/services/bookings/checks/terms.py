@@ -9,7 +9,8 @@ from allocation.models import Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Target
-from allocation.services.bookings.checks.admission import Admission, Asker, admission_check
+from allocation.services.bookings.checks.admission import Admission, Asker
+from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import (
     most_of,
     offer_price,
