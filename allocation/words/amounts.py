@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import cache
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from allocation.rules.ask.words.times import duration_words
 from solver.reasons.reason import Fact
@@ -89,6 +89,20 @@ def _shape(facts: Mapping[str, Fact]) -> str:
     return f"{facts['asked']} {facts['gpu_class']}"
 
 
+def _some(facts: Mapping[str, Fact], fact: str) -> str:
+    """So many of the kind that is asked for: `1 h100`, `0 × 3g.40gb on h100`, or `2 shares of 0.25
+    h100`."""
+    if "share" in facts:
+        words = {**facts, "many": facts[fact], "share": thousandths(int(facts["share"]))}
+        text = ngettext(
+            "%(many)s share of %(share)s %(gpu_class)s",
+            "%(many)s shares of %(share)s %(gpu_class)s",
+            int(facts[fact]),
+        )
+        return text % words
+    return _shape({**facts, "asked": facts[fact]})
+
+
 def _host(facts: Mapping[str, Fact]) -> str:
     """`16 cores and 64 GiB`."""
     cores, memory = int(facts["cores"]), int(facts["memory"])
@@ -118,6 +132,8 @@ _TEXTS = {
     "borrow_length": lambda facts: duration_words(int(facts["borrow_seconds"])),
     "group": lambda facts: str(LEVELS[str(facts["level"])]),
     "host": _host,
+    "left_shape": lambda facts: _some(facts, "left"),
+    "most_shape": lambda facts: _some(facts, "most"),
     "kind": lambda facts: str(facts.get("profile", facts["gpu_class"])),
     "on_nodes": _nodes,
     "pins": _pins,

@@ -30,23 +30,29 @@ def _unknown_class(facts: Facts) -> str:
 def _impossible_together(facts: Facts) -> str:
     if "profile" in facts and facts["level"] == "domain":
         return _("Slices have no NVLink: ask for one node, or for whole GPUs.")
-    return _("No %(group)s has room for more than %(most)s of %(shape)s.") % facts
+    found = _("No %(group)s has room for more than %(most_shape)s") % facts
+    return _and_needed(found, facts)
 
 
 def _gpus_busy(facts: Facts) -> str:
     if facts["level"] != "any":
         return _("No %(group)s has %(shape)s free for that long.") % facts
     if "planned" not in facts:
-        text = _(
-            "Running and scheduled bookings leave %(left)s of %(shape)s for that long; %(asked)s are needed."
+        found = _("Running and scheduled bookings leave %(left_shape)s for that long") % facts
+    else:
+        text = ngettext(
+            "%(left_shape)s is free for that long",
+            "%(left_shape)s are free for that long",
+            int(facts["left"]),
         )
-        return text % facts
-    text = ngettext(
-        "%(left)s of %(shape)s is free for that long; %(asked)s are needed.",
-        "%(left)s of %(shape)s are free for that long; %(asked)s are needed.",
-        int(facts["left"]),
-    )
-    return text % facts
+        found = text % facts
+    return _and_needed(found, facts)
+
+
+def _and_needed(found: str, facts: Facts) -> str:
+    """What there is, then how many are needed: "1 of 2" would read as a part of all that exist."""
+    needs = ngettext("%(asked)s is needed", "%(asked)s are needed", int(facts["asked"])) % facts
+    return _("%(found)s; %(needs)s.") % {"found": found, "needs": needs}
 
 
 def _quota(whose: str) -> Callable[[Facts], str]:
@@ -260,8 +266,8 @@ def _host_too_small(facts: Facts) -> str:
 
 def _pin_too_small(facts: Facts) -> str:
     if facts["level"] == "any":
-        return _("%(pins)s has room for %(most)s of %(shape)s.") % facts
-    return _("%(pins)s has room for %(most)s of %(shape)s in one %(group)s.") % facts
+        return _and_needed(_("%(pins)s has room for %(most_shape)s") % facts, facts)
+    return _and_needed(_("%(pins)s has room for %(most_shape)s in one %(group)s") % facts, facts)
 
 
 def _pinned(facts: Facts) -> str:

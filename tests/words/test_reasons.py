@@ -26,7 +26,22 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     (
         "gpus_busy",
         {"left": 1, "asked": 2, "gpu_class": "h100", "level": "any", "planned": 1},
-        "1 of 2 h100 is free for that long; 2 are needed.",
+        "1 h100 is free for that long; 2 are needed.",
+    ),
+    (
+        "gpus_busy",
+        {"left": 0, "asked": 2, "gpu_class": "h100", "level": "any"},
+        "Running and scheduled bookings leave 0 h100 for that long; 2 are needed.",
+    ),
+    (
+        "gpus_busy",
+        {"left": 2, "asked": 3, "gpu_class": "h100", "level": "any", "planned": 1, "profile": "1g.10gb"},
+        "2 × 1g.10gb on h100 are free for that long; 3 are needed.",
+    ),
+    (
+        "gpus_busy",
+        {"left": 0, "asked": 1, "gpu_class": "h100", "level": "any", "planned": 1, "share": 250},
+        "0 shares of 0.25 h100 are free for that long; 1 is needed.",
     ),
     (
         "gpus_busy",

@@ -249,4 +249,5 @@ def _one_too_many(world: World, ask: AskDocument, free: int) -> None:
     assert not _as_asked(quote, ask.starts)
     said = quote.blocking or ""
     if "free for that long" in said:
-        assert said.startswith(f"{free} of {ask.count} ")
+        assert said.startswith(f"{free} ")
+        assert said.endswith(f"; {ask.count} are needed." if ask.count > 1 else "; 1 is needed.")
