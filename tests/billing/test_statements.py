@@ -39,9 +39,11 @@ from billing.services import (
 )
 from tenants.models import Project, Role, Tenant
 from tenants.platform.errors import Refused
+from tests.api.builders import Api, a_token, said
 from tests.billing.builders import NOVEMBER, NOW
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, actor_now
 from tests.roles import as_system
+from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_model
 
 pytestmark = pytest.mark.turn
@@ -280,6 +282,22 @@ def test_the_total_is_what_the_budgets_show(site: Site) -> None:
         assert f'aria-label="{label}: 100 %"' in sums
     assert figures is not None
     assert money_text(figures.spent, "EUR") == "€15.36"
+
+
+def test_a_sum_that_differs_from_the_ledgers_by_a_cent_says_so(site: Site) -> None:
+    """12.345678 and 1.007 are 13.35 in all, and rounded one by one 13.36."""
+    api = Api(a_token(actor_now(site.admin.user_id, "helix")))
+    with as_system():
+        site.booking = a_booking(site.member, now=NOW, tier="spot")
+        site.charge("1.007")
+    for by, amounts in (("tier", ["12.34", "1.01"]), ("project", ["13.35"])):
+        found = said(api.get("statements", month="2026-11", by=by))
+        exact = [Decimal(each["exact"]) for each in found["sums"]]
+        assert [each["amount"] for each in found["sums"]] == amounts
+        assert sum(map(Decimal, amounts)) == Decimal(found["amount"])
+        assert sum(exact) == Decimal(found["exact"]) == Decimal("13.352678")
+        page = site.client(admin=True).get("/t/helix/statements", {"month": "2026-11", "by": by})
+        assert ("a cent more or less than on other pages" in flat(page.content.decode())) == (by == "tier")
 
 
 def test_a_closed_month_takes_no_transfer_and_is_closed_by_admins_only(site: Site) -> None:

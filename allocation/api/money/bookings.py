@@ -38,11 +38,18 @@ class SumOut(serializers.Serializer[Any]):
 
     name = serializers.CharField(help_text="Empty for lines without a campaign.")
     lines = serializers.IntegerField()
-    amount = Money(max_digits=20, decimal_places=2, min_value=None)
+    amount = Money(
+        max_digits=20,
+        decimal_places=2,
+        min_value=None,
+        help_text="In cents that add up to the statement's `amount`, except by project: those are "
+        "what budgets show.",
+    )
+    exact = Money(max_digits=20, min_value=None, help_text="What the ledger, `/spend` and `/kpis` have.")
 
 
 class StatementOut(serializers.Serializer[Any]):
-    """A statement: `amount` is the sum of its lines, each rounded half-even to cents."""
+    """A statement: `amount` is the ledger's sum, rounded half-even to cents."""
 
     month = serializers.CharField(help_text="`2026-11`, in UTC.")
     project = serializers.CharField(allow_null=True, help_text="Null: all projects.")
@@ -51,7 +58,7 @@ class StatementOut(serializers.Serializer[Any]):
     currency = serializers.CharField()
     lines = serializers.IntegerField()
     amount = Money(max_digits=20, decimal_places=2, min_value=None)
-    exact = Money(max_digits=20, min_value=None, help_text="Without rounding of the lines.")
+    exact = Money(max_digits=20, min_value=None, help_text="Without rounding.")
     by = serializers.CharField(help_text=GROUPING)
     sums = SumOut(many=True)
 
@@ -89,7 +96,8 @@ class Statements(ApiView):
             of = statement_asked(self)
             statement = statement_of(of, group_check(self.query["by"]))
             sums = [
-                {"name": name, "lines": each.lines, "amount": each.amount} for name, each in statement.groups
+                {"name": name, "lines": each.lines, "amount": each.amount, "exact": each.exact}
+                for name, each in statement.groups
             ]
             shown = StatementOut(
                 {

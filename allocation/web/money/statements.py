@@ -182,6 +182,7 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "exact": f"{statement.totals.exact:f} {currency}",
         "in_budgets": money_text(statement.totals.exact, currency),
         "groups": _group_rows(statement, by, chosen),
+        "is_spread": any(each.amount != each.rounded for _, each in statement.groups),
         "chosen": None if chosen is None else chosen or "none",
         "all_url": "?" + urlencode(_query(month, slug) | {"by": by}) + "#lines",
         "sums_url": reverse("statement-sums", args=[actor.tenant_slug, f"{month.starts:%Y-%m}"])
