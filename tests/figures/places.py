@@ -272,6 +272,7 @@ def _in_use(world: World) -> list[Places]:
         "/ops/tenants": world.on("/ops/tenants", "in-use", tenant=world.tenant.slug),
         "REST fleet/tenants": Decimal(str(world.of_operator["gpus_used"])),
         labs: total,
+        f"{world.base}/fleet": world.on(f"{world.base}/fleet", "in-use"),
     }
     return [*found, of_all]
 

@@ -23,7 +23,9 @@ class TenantUseOut(serializers.Serializer[Any]):
     gpus_guaranteed = serializers.FloatField(
         source="guaranteed_gpus", help_text="Over all classes; a slice is a fraction."
     )
-    gpus_used = serializers.FloatField(source="used_gpus")
+    gpus_used = serializers.FloatField(
+        source="used_gpus", help_text="As quotas count them, in thousandths of a GPU."
+    )
     running = serializers.IntegerField(source="phases.running", help_text="Bookings that have GPUs.")
     paused = serializers.IntegerField(source="phases.paused")
     scheduled = serializers.IntegerField(

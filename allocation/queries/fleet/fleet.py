@@ -16,6 +16,7 @@ from django.db.models import Max, Min
 from allocation.models import Allocation, Gpu, GpuSample, MigPlacement, Node
 from allocation.queries.fleet.nodes import no_new_work_reason
 from allocation.queries.fleet.telemetry import FRESH
+from billing.rules import UNITS_PER_GPU
 
 SLOTS = 8
 UNREACHABLE_AFTER = timedelta(seconds=30)
@@ -52,6 +53,8 @@ class Block:
     busy: int | None = None
     unused: bool = False
     thousandths: int | None = None
+    units: int = 0
+    """What quotas count, 0 where the reader may not see it."""
 
     @property
     def share(self) -> float:
@@ -143,7 +146,8 @@ class NodeNow:
 @dataclass(frozen=True, slots=True)
 class Totals:
     """The figures of the fleet, in GPUs by memory slots. `busy` is in percent, None if not
-    measured.
+    measured. `counted` is in GPUs by units, as quotas count what the reader may see: a slice of three
+    sevenths of the compute has four eighths of the memory.
 
     `free_whole` can be booked now as whole GPUs. `idle` have no booking now, but are reserved for
     one soon, under maintenance, or pinned to slices.
@@ -154,7 +158,7 @@ class Totals:
     gpus: int
     in_service: int
     booked: float
-    mine: float
+    counted: float
     free_whole: int
     idle: int
     free_slots: int
@@ -169,9 +173,9 @@ class Totals:
         return gpus_text(self.booked)
 
     @property
-    def mine_text(self) -> str:
-        """What the reader's tenant has booked of it."""
-        return gpus_text(self.mine)
+    def counted_text(self) -> str:
+        """What quotas count of it: of all tenants for operators, else of the reader's."""
+        return gpus_text(self.counted)
 
     @property
     def known_text(self) -> str:
@@ -242,7 +246,7 @@ def totals_of(nodes: Iterable[NodeNow], free: Collection[UUID]) -> Totals:
         gpus=len(everything),
         in_service=len(serving),
         booked=sum(node.booked for node in nodes),
-        mine=sum(block.share for block in blocks if block.mine),
+        counted=sum(block.units for block in blocks) / UNITS_PER_GPU,
         free_whole=sum(gpu.id in free for gpu in serving),
         idle=sum(not gpu.blocks and gpu.id not in free for gpu in serving),
         free_slots=sum(gpu.free_slots for gpu in serving if gpu.blocks),
@@ -312,6 +316,7 @@ def _blocks(
                 profile=row.profile,
                 whole=row.mode != Gpu.Mode.SLICED,
                 thousandths=row.share,
+                units=row.units,
                 compute=whole[row.model_id] if row.profile is None else legal.get(row.profile),
                 starts=row.period.lower,
                 ends=row.period.upper,

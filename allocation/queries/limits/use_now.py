@@ -56,13 +56,13 @@ class TenantSummary:
 
     @property
     def guaranteed_gpus(self) -> float:
-        """The guarantee in GPUs."""
-        return self.guaranteed / UNITS_PER_GPU
+        """The guarantee in GPUs, with as many places as pages show."""
+        return round(self.guaranteed / UNITS_PER_GPU, 3)
 
     @property
     def used_gpus(self) -> float:
-        """The use in GPUs."""
-        return self.used / UNITS_PER_GPU
+        """The use in GPUs, with as many places as pages show."""
+        return round(self.used / UNITS_PER_GPU, 3)
 
 
 def use_now(owner: Owner, now: datetime, tenant_id: UUID | None = None) -> dict[ClassKey, UseNow]:

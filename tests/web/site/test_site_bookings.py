@@ -22,7 +22,9 @@ from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Mail, Membership, OutboxMessage, Quota, Tenant, User
 from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import Lab, a_booking, a_lab, an_allocation
+from tests.figures.shown import figures_of
 from tests.roles import as_owner, as_system
+from tests.web.flat import flat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 PAGE = "/ops/bookings"
@@ -120,12 +122,23 @@ def _three_guaranteed(tenant: Tenant) -> Quota:
     return quota
 
 
+def _fleet_of(lab: Lab) -> str:
+    """The fleet page of a tenant."""
+    with as_system():
+        person = User.objects.get(id=lab.actor.user_id)
+    client = Client()
+    client.force_login(person)
+    return client.get(f"/t/{lab.tenant.slug}/fleet").content.decode()
+
+
 def test_operators_see_what_each_tenant_has_and_uses(two: Two) -> None:
     tenant, now = two.other.project.tenant, timezone.now()
     _three_guaranteed(tenant)
     with as_system():
         hour = timedelta(hours=1)
-        an_allocation(two.foreign, Gpu.objects.all()[0], starts=now - hour, ends=now + hour)
+        whole, sliced, *_ = Gpu.objects.all()
+        an_allocation(two.foreign, whole, starts=now - hour, ends=now + hour)
+        an_allocation(two.foreign, sliced, profile="1g.10gb", starts=now - hour, ends=now + hour)
         AuditEntry.objects.create(
             tenant=tenant,
             at=now + hour,
@@ -140,7 +153,11 @@ def test_operators_see_what_each_tenant_has_and_uses(two: Two) -> None:
     answer = two.site.operator.get("fleet/tenants")
     (row,) = [each for each in said(answer)["items"] if each["slug"] == tenant.slug]
     own = two.other.project.tenant
-    assert (row["gpus_guaranteed"], row["gpus_used"], row["is_open"]) == (3, 1, True)
+    assert (row["gpus_guaranteed"], row["gpus_used"], row["is_open"]) == (3, 1.143, True)
+    # An eighth of the memory, and a seventh of a GPU in quotas: pages say the same.
+    fleet = _fleet_of(two.other)
+    assert figures_of(fleet)["in-use", "", ""] == "1.143"
+    assert "by memory, of all tenants; your quotas count" in flat(fleet)
     with as_system():
         held = Transfer.objects.filter(tenant=own, kind="hold", end=None)
         total = held.aggregate(sum=Sum("amount"))["sum"]
@@ -149,10 +166,10 @@ def test_operators_see_what_each_tenant_has_and_uses(two: Two) -> None:
     assert datetime.fromisoformat(row["last_activity"]) == now + hour
     assert two.site.researcher.get("fleet/tenants").status_code == 403
     page = two.operator.get("/ops/tenants").content.decode()
-    assert "1 of 3 guaranteed" in page
+    assert "1.143 of 3 guaranteed" in page
     assert f'<span data-figure="held">{money_text(total, "EUR")}</span> held, all months' in page
     quotas = two.operator.get("/ops/quotas").content.decode()
-    assert re.search(r'data-figure="in-use"[^>]*data-value="1">', quotas)
+    assert re.search(r'data-figure="in-use"[^>]*data-value="1.143">', quotas)
 
 
 def test_a_quota_that_is_in_use_is_lowered_only_after_a_question(two: Two) -> None:
