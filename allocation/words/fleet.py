@@ -38,6 +38,11 @@ def fleet_text(code: str, /, **facts: Any) -> FleetText:  # noqa: ANN401 (facts 
     return FleetText(code, facts)
 
 
+def locked_out_text(reason: str) -> FleetText:
+    """The reason of a drain of a node whose agent is locked out."""
+    return fleet_text("drained_locked_out", reason=reason)
+
+
 def fleet_sentence(stored: Mapping[str, Any] | str) -> str:
     """Returns the sentence of a stored text. A string is the sentence of an older row."""
     if isinstance(stored, str):
@@ -185,6 +190,7 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
     ),
     "drained": gettext_lazy("%(reason)s (%(operator)s, %(at)s UTC)"),
     "drained_by": gettext_lazy("%(reason)s (%(operator)s, %(at)s UTC; empty by %(by)s UTC)"),
+    "drained_locked_out": gettext_lazy("Its agent is locked out; enrol it again. Drained: %(reason)s"),
     "maintenance_planned": gettext_lazy("%(operator)s planned maintenance: %(reason)s%(repeated)s."),
     "maintenance_changed": gettext_lazy(
         "%(operator)s changed maintenance: %(reason)s, %(starts)s to %(ends)s UTC."

@@ -17,6 +17,7 @@ from allocation.words.fleet import (
     escalation_words,
     fleet_sentence,
     fleet_text,
+    locked_out_text,
     mode_text,
 )
 
@@ -44,7 +45,7 @@ def test_each_code_has_a_sentence_and_each_sentence_is_used() -> None:
     leases = {f"lease_{state}" for state in get_args(LeaseState)}
     causes = {each.cause for table in (XIDS, RECOVERIES, ECCS) for each in table.values()}
     causes |= {UNKNOWN.cause, mode_text("whole").code, mode_text("sliced").code}
-    causes |= {escalation_text(None, None).code}
+    causes |= {escalation_text(None, None).code, locked_out_text("").code}
     assert leases <= SENTENCES.keys()
     assert SENTENCES.keys() - leases - causes <= words
     used = {call.args[0].value for call in calls() if isinstance(call.args[0], ast.Constant)}

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q
 
-from allocation.words.fleet import FleetText, fleet_sentence
+from allocation.words.fleet import FleetText, fleet_sentence, locked_out_text
 from tenants.models import ApiToken, GpuClass
 
 HARDWARE_MODES = [("whole", "Whole"), ("sliced", "Sliced")]
@@ -192,8 +192,11 @@ class Node(models.Model):
 
     @property
     def state_words(self) -> str:
-        """The reason of the state in the reader's language."""
-        return fleet_sentence(self.state_text or self.state_reason)
+        """The reason of the state in the reader's language. A drain does not hide a lock-out."""
+        reason = fleet_sentence(self.state_text or self.state_reason)
+        if self.is_locked_out and self.state == Node.State.DRAINING:
+            return str(locked_out_text(reason))
+        return reason
 
     @property
     def was_enrolled(self) -> bool:

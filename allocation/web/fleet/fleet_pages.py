@@ -251,7 +251,7 @@ def _fleet(
     alarms = alarms_read(watch, now) if watch is not None else Alarms()
     trouble = [tile for tile in tiles if tile.tone in ("risk", "wait")]
     if alarms.is_deaf:
-        trouble = [tile for tile in trouble if not tile.node.is_unreachable]
+        trouble = [each for each in trouble if each.node.is_locked_out or not each.node.is_unreachable]
     context = {
         "racks": racks,
         "tiles": tiles,

@@ -183,7 +183,9 @@ def _state(node: NodeNow) -> tuple[str, str, str]:
     out = sum(not gpu.usable for gpu in node.gpus)
     states = {
         Node.State.EXPECTED: ("wait", "clock", "Waiting for agent"),
-        Node.State.DRAINING: ("info", "wrench", "Draining"),
+        Node.State.DRAINING: ("risk", "shield", "Draining, locked out")
+        if node.is_locked_out
+        else ("info", "wrench", "Draining"),
         Node.State.QUARANTINED: ("risk", "shield", "Quarantined"),
     }
     found = states.get(Node.State(node.state))
@@ -215,7 +217,7 @@ def _problem(node: NodeNow, now: datetime) -> str:
     if node.unreachable_since is not None:
         zone = timezone.get_current_timezone()
         since = f"No answer since {moment_words(node.unreachable_since, zone, now)}. "
-    if node.is_locked_out and node.state != Node.State.QUARANTINED:
+    if node.is_locked_out and node.state not in (Node.State.QUARANTINED, Node.State.DRAINING):
         return node.no_new_work_reason
     if node.state_reason and node.state != Node.State.READY:
         return f"{since}{node.state_reason}"

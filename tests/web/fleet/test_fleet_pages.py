@@ -169,23 +169,6 @@ def test_an_operator_locks_an_agent_out_from_its_nodes_page(operator: Client) ->
     assert f"--name {node.name} --enrol-again" in operator.post("/ops/install", sent).content.decode()
 
 
-def test_a_node_that_was_returned_while_locked_out_takes_no_work_and_says_why(
-    operator: Client,
-) -> None:
-    """An earlier version could return it."""
-    node = a_node(now=timezone.now())
-    with as_system():
-        Node.objects.filter(id=node.id).update(
-            key_version=3, key_confirmed=3, unreachable_since=timezone.now()
-        )
-    node.refresh_from_db()
-    assert not node.takes_work
-    page = flat(_page(operator, f"/ops/fleet/{node.name}"))
-    assert "locked out" in page
-    assert "no account with which to end or report" in page
-    assert "its network" not in page
-
-
 def test_an_operator_rotates_a_key_and_sees_that_it_is_on_its_way(operator: Client) -> None:
     node = a_node(now=timezone.now())
     with as_system():
