@@ -53,6 +53,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "array_twice": gettext_lazy("`request` has another number, %(value)s. Send only one of them."),
     "recurrence_once": gettext_lazy("Send the recurrence either in `request` or in `repeat`."),
     "tier_twice": gettext_lazy("`request` names another tier, %(named)s. Send only one of them."),
+    "project_twice": gettext_lazy("`request` names another project, %(named)s. Send only one of them."),
     "until_after_from": gettext_lazy("`until` must be after `from`."),
     "span_too_long": gettext_lazy("The period can be at most %(days)s days long."),
     "series_conflict": gettext_lazy(

@@ -233,14 +233,15 @@ def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     array_bounds_check(given.get("array"), given.get("parallel"))
     read = QuoteReader()
     wanted = booking_request_of(actor, given, now, read=read)
+    asked, tier = wanted.ask, wanted.tier if "tier" in given or read.names_tier else None
     if read.is_cheapest:
-        wanted = replace(wanted, ask=cheapest_class(wanted.ask, now))
+        wanted = replace(wanted, ask=cheapest_class(asked, tier, now))
     if "array" in given and wanted.ask.starts is not None:
         raise invalid("array_fixed", refusal_text("array_fixed"), "request")
     after = _after(actor, given, wanted, now)
     quote = quote_make(actor=actor, request=wanted, now=now, after=after, runs=_runs(given))
     if read.is_cheapest:
-        quote = cheapest_first(quote)
+        quote = cheapest_first(quote, asked, tier)
     context = {"ask": wanted.ask.to_json(), "given": given, "after": after}
     return dict(QuoteOut(quote, context=context).data)
 

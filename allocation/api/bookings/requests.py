@@ -16,7 +16,7 @@ from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.recurrence import recurrence_read
 from allocation.services.bookings.price_lock import price_lock_read
-from allocation.services.bookings.request_text import request_read
+from allocation.services.bookings.request_text import project_named, request_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat
 from allocation.services.bookings.wait_entries import Windows
@@ -146,7 +146,7 @@ def booking_request_of(
     if "ask" in given:
         ask, named_tier = _read_document(given["ask"]), None
     else:
-        facts = {"project": given["project"], "zone": zone, "now": now}
+        facts = {"project": project_named(actor, given["project"]), "zone": zone, "now": now}
         ask, named_tier = read(given["request"], **facts, first=first, many="array" in given)
     waits, windows = offered or (WaitMode.AUTO if given["if_full"] == "wait" else "", ())
     return BookingRequest(

@@ -1,6 +1,7 @@
 """Requests as one line of text, for a project."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -9,13 +10,34 @@ from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, Parsed, parse_ask
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue
 from allocation.words.refusals import coded_text, refusal_text
+from tenants.access import Actor
+from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectNamed:
+    """The project of a request whose text may name it, and by mistake another one of the actor."""
+
+    slug: str
+    user_id: int
+    actor: Actor = field(compare=False)
+
+    def known(self) -> Sequence[tuple[str, str]]:
+        """Returns slugs and names of the projects in which the actor may book."""
+        rows = Project.objects.filter(tenant_id=self.actor.tenant_id, is_open=True).order_by("name")
+        return [(each.slug, each.name) for each in rows if self.actor.may_book(each.id)]
+
+
+def project_named(actor: Actor, slug: str) -> ProjectNamed:
+    """The project of a request of the actor. Equal ones are one key of a cache."""
+    return ProjectNamed(slug, actor.user_id, actor)
 
 
 def request_read(
     text: str,
     *,
-    project: str,
+    project: str | ProjectNamed,
     zone: str,
     now: datetime,
     first: bool = False,
@@ -25,9 +47,11 @@ def request_read(
 
     With `first` a repeating request is allowed, and the result is its first date.
     With `many` an array is allowed, and the result is one run of it.
+    A text may name a `ProjectNamed` by its name, too.
 
     Raises:
-        Refused: The text can't be read; `param` is `request`.
+        Refused: The text can't be read; `param` is `request`. `project_twice`: it names another
+            project.
     """
     reader = QuoteReader()
     found = reader(text, project=project, zone=zone, now=now, first=first, many=many)
@@ -38,27 +62,36 @@ def request_read(
 
 @dataclass(slots=True)
 class QuoteReader:
-    """Reads a text as `request_read` does, and notes whether it asks for the cheapest: a quote
-    answers that, and nothing else."""
+    """Reads a text as `request_read` does, and notes whether it names a tier, and whether it
+    asks for the cheapest: a quote answers that, and nothing else."""
 
     is_cheapest: bool = False
+    names_tier: bool = False
 
     def __call__(
         self,
         text: str,
         *,
-        project: str,
+        project: str | ProjectNamed,
         zone: str,
         now: datetime,
         first: bool = False,
         many: bool = False,
     ) -> tuple[AskDocument, str | None]:
         """Returns the structured request of the text, and the tier that it names."""
-        catalogue = ask_catalogue([(project, project)])
+        named = project if isinstance(project, ProjectNamed) else None
+        slug = named.slug if named else str(project)
+        catalogue = ask_catalogue([(slug, slug)])
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
+        if parsed.unknown and named:
+            # Only such a text costs the query.
+            catalogue = ask_catalogue(named.known())
+            parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
         if parsed.unknown:
             raise _not_understood(text, parsed, lines_that_work(parsed, catalogue, now, zone))
-        self.is_cheapest = parsed.cheapest
+        if parsed.project not in (None, slug):
+            raise invalid("project_twice", refusal_text("project_twice", named=parsed.project), "project")
+        self.is_cheapest, self.names_tier = parsed.cheapest, parsed.tier is not None
         try:
             if parsed.is_late:
                 return parsed.late_document(first=first, many=many), parsed.tier

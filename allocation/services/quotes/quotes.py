@@ -200,19 +200,28 @@ def _with_missing(option: QuoteOption, actor: Actor, project: str, now: datetime
     return replace(option, notes=(missing.sentence, *option.notes), to_accept=missing.to_accept)
 
 
-def cheapest_first(quote: Quote) -> Quote:
-    """Returns the quote with the lowest price first, for a request on its `cheapest_class`."""
-    return replace(quote, options=tuple(sorted(quote.options, key=lambda each: each.price)))
+def cheapest_first(quote: Quote, ask: AskDocument, tier: str | None) -> Quote:
+    """Returns the quote with the lowest price of what is asked first, then other offers by price.
+
+    `ask` is the request before its `cheapest_class`, `tier` the one that it names, if it does.
+    """
+    asked = ask.all_classes
+
+    def place(each: QuoteOption) -> tuple[bool, bool, bool, Decimal]:
+        is_less = each.kind not in ("as_asked", "later")
+        return each.gpu_class not in asked, tier not in (None, each.tier), is_less, each.price
+
+    return replace(quote, options=tuple(sorted(quote.options, key=place)))
 
 
-def cheapest_class(ask: AskDocument, now: datetime) -> AskDocument:
-    """Returns the ask on its cheapest class in any tier; the first of equals."""
+def cheapest_class(ask: AskDocument, tier: str | None, now: datetime) -> AskDocument:
+    """Returns the ask on its cheapest class in the tier, or in any; the first of equals."""
     if ask.groups:
         return ask
     units = ask_units(ask)
     costs: dict[str, Decimal] = {}
-    for (gpu_class, _), price in PriceShelf.read(now).on(priced_from(ask, now)).items():
-        if gpu_class in units:
+    for (gpu_class, of_tier), price in PriceShelf.read(now).on(priced_from(ask, now)).items():
+        if gpu_class in units and tier in (None, of_tier):
             rate = rate_for(price, ask, units[gpu_class])
             cost = most_of(rate, ask.starts, ask.duration)
             costs[gpu_class] = min(cost, costs.get(gpu_class, cost))

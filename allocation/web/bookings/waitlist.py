@@ -30,7 +30,7 @@ from allocation.rules.states import State
 from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.change.waiting import entry_wake
 from allocation.services.bookings.creation import booking_request
-from allocation.services.bookings.request_text import request_read
+from allocation.services.bookings.request_text import project_named, request_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_entries import Windows
 from allocation.services.bookings.waiting.groups import entries_exclude
@@ -89,7 +89,8 @@ def offer_ask(actor: Actor, form: QueryDict) -> str:
     """
     now, text = timezone.now(), form.get("request", "").strip()
     project = form.get("project", "")
-    ask, tier = request_read(text, project=project, zone=actor.time_zone, now=now)
+    named = project_named(actor, project)
+    ask, tier = request_read(text, project=named, zone=actor.time_zone, now=now)
     wanted = BookingRequest(
         project=project,
         tier=tier or _TIER,

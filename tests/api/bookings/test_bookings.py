@@ -17,8 +17,10 @@ from allocation.api.bookings import requests
 from allocation.api.bookings.decisions import WAIT_MAX, preferences_of
 from allocation.api.bookings.requests import zone_check
 from allocation.models import Allocation, Booking, Gpu
+from tenants.models import Project
 from tenants.platform.deferred import DeferredResponse
 from tests.api.builders import Site, awaited, row_counts, said
+from tests.builders import a_member, a_project
 from tests.roles import as_system
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -132,6 +134,36 @@ def test_a_line_and_a_field_that_name_different_tiers_are_refused(site: Site) ->
     response = site.researcher.post("bookings", LINE | {"request": "1 h100 for 10m spot"})
     problem = said(response)
     assert (response.status_code, problem["code"], problem["param"]) == (422, "tier_twice", "tier")
+
+
+@pytest.mark.parametrize("path", ["quotes", "bookings", "bookings/batch", "series", "waitlist"])
+def test_a_line_and_the_field_that_name_different_projects_are_refused(site: Site, path: str) -> None:
+    with as_system():
+        second = a_project(site.tenant, "models")
+        Project.objects.filter(id=second.id).update(name="Language models")
+        Project.objects.filter(id=site.project.id).update(name="Protein folding")
+        a_member(second, user=site.people["researcher"])
+    often = " every day 9-10 for 3 days" if path == "series" else " 10m"
+
+    def sent(named: str) -> Any:  # noqa: ANN401 (the client's)
+        body: dict[str, Any] = LINE | {"request": f"1 h100{often} for {named}"}
+        if path == "waitlist":
+            start = NOW + timedelta(days=3)
+            ends = start + timedelta(hours=1)
+            body["windows"] = [{"since": start.isoformat(), "until": ends.isoformat()}]
+        answer = site.researcher.post(path, {"items": [body]} if path == "bookings/batch" else body)
+        return answer, said(answer)
+
+    for named in ("language models", "models", "project models"):
+        answer, problem = sent(named)
+        found = problem["numbers"]["items"][0] if path == "bookings/batch" else problem
+        assert (found["code"], found["param"]) == ("project_twice", "project"), (named, problem)
+        assert "models" in found["detail"]
+    for named in ("protein folding", "folding", "project folding"):
+        answer, done = sent(named)
+        assert answer.status_code < 300, (named, done)
+    _, unknown = sent("hidden")
+    assert "not_understood" in str(unknown)
 
 
 def test_waiting_answers_with_the_decision(site: Site) -> None:

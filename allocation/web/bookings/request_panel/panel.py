@@ -123,6 +123,9 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         context |= _campaigns(project, fields)
         tier = _by_slug(tiers, context["said"].tier) or tier
         context |= _chosen(project, tier)
+        # The tier that was selected before is no demand.
+        is_asked = fields.is_chosen or context["said"].tier
+        context["tier_asked"] = tier.slug if is_asked else None
         if "ask" in context:
             context |= _priced(actor, (project, tier, tiers), context, now)
     except AskError as error:
@@ -191,7 +194,7 @@ def _priced(
     project, tier, tiers = chosen
     ask, rule = context["ask"], context["rule"]
     if context["said"].cheapest:
-        ask = cheapest_class(ask, now)
+        ask = cheapest_class(ask, context["tier_asked"], now)
     terms = BookingRequest(
         project.slug,
         tier.slug,
@@ -217,7 +220,7 @@ def _priced(
             raise
         raise of_all_dates(refusal, actor, terms, repeat, now) from refusal
     if context["said"].cheapest:
-        quote = cheapest_first(quote)
+        quote = cheapest_first(quote, context["ask"], context["tier_asked"])
     found |= options_context(actor, project, tiers, quote, now, repeats)
     # A full window can be waited for.
     found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
