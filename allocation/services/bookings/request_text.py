@@ -88,7 +88,9 @@ class QuoteReader:
             catalogue = ask_catalogue(named.known())
             parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
         if parsed.unknown:
-            raise _not_understood(text, parsed, lines_that_work(parsed, catalogue, now, zone))
+            names = [each for each in catalogue.projects if each[0] == slug]
+            lines = lines_that_work(parsed, replace(catalogue, projects=tuple(names)), now, zone)
+            raise _not_understood(text, parsed, lines)
         if parsed.project not in (None, slug):
             raise invalid("project_twice", refusal_text("project_twice", named=parsed.project), "project")
         self.is_cheapest, self.names_tier = parsed.cheapest, parsed.tier is not None

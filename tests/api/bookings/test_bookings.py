@@ -162,6 +162,8 @@ def test_a_line_and_the_field_that_name_different_projects_are_refused(site: Sit
     for named in ("protein folding", "folding", "project folding"):
         answer, done = sent(named)
         assert answer.status_code < 300, (named, done)
+    _, mistyped = sent("modles")
+    assert "models" not in str(mistyped.get("alternatives")), "the field names another one"
     _, unknown = sent("hidden")
     assert "not_understood" in str(unknown)
 
