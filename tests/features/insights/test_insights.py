@@ -338,7 +338,8 @@ def test_what_is_said_of_the_sums() -> None:
         waits=[60.0 * number for number in range(1, 21)],
         price=Decimal(30),
     )
-    assert (some.utilisation, some.coverage, some.is_enough) == (25, 75, True)
+    assert (some.utilisation, some.coverage) == (Decimal(25), Decimal(75))
+    assert some.is_enough
     assert (some.began, some.wait_p50_seconds, some.wait_p95_seconds) == (20, 600, 1140)
     # A quarter of 40 GPU-hours was busy, for 30.
     assert some.price_per_busy_gpu_hour == 3
