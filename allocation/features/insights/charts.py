@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
 from allocation.web.parts.burndown import Mark
 
 WIDTH, HEIGHT = 720, 220
@@ -22,6 +25,11 @@ class Part:
     y: str
     height: str
     css: str
+
+    @property
+    def place(self) -> SafeString:
+        """Returns where it is, as SVG attributes."""
+        return format_html('y="{}" height="{}"', self.y, self.height)
 
 
 @dataclass(frozen=True, slots=True)
