@@ -135,6 +135,16 @@ def test_what_the_money_does_not_allow_is_not_offered(lab: Lab) -> None:
     assert found.alternatives, "a shorter one is affordable"
 
 
+def test_what_is_left_of_the_money_can_be_too_little_for_any_request(lab: Lab) -> None:
+    """Neither a length of nothing nor no GPU is tried."""
+    with as_system():
+        prices = {("h100", "standard"): Decimal(90_000)}
+        price_book_publish(actor_id=None, valid_from=NOW + HOUR, prices=prices, now=NOW)
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
+    found = refused_at_these_prices(lab, an_ask(hours=9), now=NOW + 2 * HOUR)
+    assert (found.code, list(found.alternatives)) == ("too_long", [])
+
+
 def test_the_horizon_of_the_policy_refuses_at_once_whatever_the_tier_allows(lab: Lab) -> None:
     a_tier("far", priority=10)
     with as_system():

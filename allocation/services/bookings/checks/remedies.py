@@ -129,7 +129,10 @@ def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
     """Yields changes of one thing, the nearest first."""
     code, numbers = refusal.code, refusal.numbers
     if code not in _OF_PERSON and (not refusal.alternatives or code == "guarantee_only"):
-        yield from _smaller(code, numbers, ask)
+        least = MIN_DURATION_SECONDS
+        less = (*_cheaper(code, numbers, ask), *_smaller(code, numbers, ask))
+        # Of a limit that is nearly used up, what is left can be too short to be a request.
+        yield from (each for each in less if each.get("duration", least) >= least)
     if "latest" in numbers:
         yield {"starts": numbers["latest"]}
     if "earliest_end" in numbers and not refusal.alternatives:
@@ -144,12 +147,6 @@ def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
 
 def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterator[Remedy]:
     """Yields fewer GPUs or another length, by the limit that a refusal names."""
-    if code in _OF_MONEY and 0 < (left := Decimal(numbers.get("left", 0))) < (
-        needs := Decimal(numbers.get("needs", 0))
-    ):
-        yield {"duration": int(ask.duration * left / needs) // _MINUTE * _MINUTE}
-        if not ask.groups and int(ask.count * left / needs):
-            yield {"count": int(ask.count * left / needs)}
     limit, asked = numbers.get("limit"), numbers.get("asked")
     if not limit or not asked:
         return
@@ -162,6 +159,17 @@ def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
         yield {"duration": ask.duration * limit // asked // _MINUTE * _MINUTE}
     if code in (*_COUNTED, "gpu_hours", "guarantee_only") and not ask.groups and fewer["count"]:
         yield fewer
+
+
+def _cheaper(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterator[Remedy]:
+    """Yields a shorter request, or fewer GPUs, by the money that is left."""
+    left, needs = (Decimal(numbers.get(name, 0)) for name in ("left", "needs"))
+    if code not in _OF_MONEY or not 0 < left < needs:
+        return
+    yield {"duration": int(ask.duration * left / needs) // _MINUTE * _MINUTE}
+    count = int(ask.count * left / needs)
+    if count and not ask.groups:
+        yield {"count": count}
 
 
 def _deadlines_of(ask: AskDocument, earliest_end: datetime) -> Iterator[Remedy]:
