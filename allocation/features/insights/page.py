@@ -192,7 +192,7 @@ def _tiles(total: Figures, before: Figures, currency: str) -> list[tuple[str, st
         unused_note = f"{100 * total.unused_gpu_hours / total.measured_gpu_hours:.0f} % of the measured hours"
     if total.energy_gpu_hours:
         energy, energy_note = f"{total.kwh:,.1f} kWh", f"of {total.energy_gpu_hours:,.1f} GPU-hours"
-    within = f"19 of 20 within {_length(total.wait_p95_seconds)}" if total.began else "nothing began"
+    within = f"19 of 20: {_length(total.wait_p95_seconds)}" if total.began else "nothing began"
     last = ("Pauses", str(total.pauses), f"{total.lost_hours:,.1f} h of work repeated")
     if currency:
         per_hour = total.price_per_busy_gpu_hour
