@@ -110,7 +110,7 @@ def list_kpis(call: ApiView) -> list[dict[str, Any]]:
 
 @rest.rows(
     "platform-kpis",
-    "The same of the whole site (operators)",
+    "GPU-hours, use, energy, waits, pauses and spend of the whole site over time (operators)",
     KpiOut,
     query=_query(SITE_NOUNS),
     kind="statement",

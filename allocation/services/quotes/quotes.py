@@ -81,11 +81,10 @@ def quote_make(
 
     Options that are no better in start, price, risk of a pause or speed than another are left out.
     `without` is a booking that would be cancelled for it. `after`: the planned end of those that it
-    waits for, so its start is an estimate. `runs`: it is an array. Nothing is reserved. Run inside
-    the tenant's transaction.
+    waits for, so its start is an estimate. `runs`: it is an array. Nothing is reserved.
 
     Raises:
-        Refused: by admission; see `services.bookings.admission`.
+        Refused: by `admission_check`.
     """
     project = access_project_to_book(actor, request.project, "project")
     admission = _admitted(project, request, Asker(actor.user_id, without), now, after)
@@ -107,13 +106,11 @@ def quote_make(
     # A booking that is made already keeps its place.
     stopped = None if without else _stopped(project, actor, campaign_id, starts, restraints)
     blocking, waits = stopped or _blocked(blocked)
-    if stopped:
-        options = ()
     effect = tightest_figures(
         project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=starts
     )
     return Quote(
-        options,
+        () if stopped else options,
         blocking,
         effect,
         now + PRICE_LOCK_TIME,
