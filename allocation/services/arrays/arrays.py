@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -252,7 +253,15 @@ def _rest_hold(array: BookingArray, now: datetime) -> None:
         now=now,
     )
     if refused:
-        raise refused[array.id]
+        raise _fewer_runs(array, refused[array.id], terms.hold_amount)
+
+
+def _fewer_runs(array: BookingArray, refused: Refused, each: Decimal) -> Refused:
+    """The refusal of an array for money that is short, with as many runs as the money is enough for,
+    and with money for the open runs only."""
+    many = int(Decimal(refused.numbers.get("left", 0)) / each)
+    fewer = [{"array": many}] if 0 < many < array.count else []
+    return replace(refused, alternatives=[*fewer, *([{"hold": "rolling"}] if many else [])])
 
 
 def _audit(actor: Actor, action: str, array: BookingArray, now: datetime, detail: dict[str, Any]) -> None:

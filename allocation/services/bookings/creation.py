@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -54,6 +55,9 @@ from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 from tenants.platform.rows import rows_write
 from tenants.services.booking_numbers import booking_numbers_take
+
+# Of a batch of a thousand, so many refusals say what would work: each trial costs as much as a booking.
+MOST_TRIED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +168,9 @@ def _within_limits(
     """The new bookings that the limits for a person allow, and the refusals of the others."""
     refused = open_refusals(rows, {key: each.admission.use for key, each in requests.items()})
     allowed = {key: row for key, row in rows.items() if key not in refused}
-    # In a batch of a thousand the trials would cost too much.
-    for key, why in refused.items() if len(requests) == 1 else ():
+    for key, why in islice(refused.items(), MOST_TRIED):
+        if requests[key].series is not None:
+            continue
         asker, use = _asker_of(actor, requests[key]), requests[key].admission.use
         refused[key] = with_open_remedies(why, rows[key], allowed, asker, use)
     return allowed, refused
@@ -174,11 +179,9 @@ def _within_limits(
 def _with_cheaper(
     actor: Actor, requests: Mapping[UUID, AdmittedRequest], refused: Mapping[UUID, Refused], now: datetime
 ) -> Mapping[UUID, Refused]:
-    """The refusals for money that is short. That of a single request says what would work; in a batch
-    of a thousand the trials would cost too much."""
-    if len(requests) > 1:
-        return refused
-    return {key: _cheaper(actor, requests[key], why, now) for key, why in refused.items()}
+    """The refusals for money that is short; the first ones say what would work."""
+    tried = {key: _cheaper(actor, requests[key], refused[key], now) for key in islice(refused, MOST_TRIED)}
+    return {**refused, **tried}
 
 
 def _cheaper(actor: Actor, admitted_request: AdmittedRequest, why: Refused, now: datetime) -> Refused:

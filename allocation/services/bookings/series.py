@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -14,13 +15,14 @@ from django.db import transaction
 
 from allocation.errors import AskError
 from allocation.models import Series
+from allocation.rules.ask import AskDocument
 from allocation.rules.recurrence import MAX_DATES, Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
 from allocation.services.bookings.checks.admission import Asker, admission_at
 from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.policy_hook import request_ask
-from allocation.services.bookings.checks.remedies import request_of
+from allocation.services.bookings.checks.remedies import request_of, with_remedies
 from allocation.services.bookings.creation import AdmittedRequest, bookings_create
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.requests import BookingRequest
@@ -35,6 +37,7 @@ from tenants.platform.errors import Refused, invalid
 BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
 PARAM = "repeat"
 WEEK = timedelta(weeks=1)
+_OF_ALL_DATES = ("budget_exceeded", "too_many_open", "too_many_gpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +88,69 @@ def series_request(
         dates, windows = series_dates(request, repeat)
     except Refused as refusal:
         raise of_fewer_dates(refusal, actor, request, repeat, now) from refusal
-    with transaction.atomic():
-        project = access_project_to_book(actor, request.project, "project")
-        asked = {"series": {"rrule": dates.rule.text, "dates": len(dates.starts)}}
-        request = request_ask(actor, "series", request, now, asked)
-        series = _series_of(actor, request, repeat, dates, now)
-        series.id, series.project = identifier, project
-        series.save(force_insert=True)
-        try:
-            failed = _bookings_request(actor, series, request, windows, now)
-        except Refused as refusal:
-            raise of_all_dates(refusal, actor, request, repeat, now) from refusal
-        if failed and (not series.is_partial or len(failed) == len(dates.starts)):
-            found = _refusal(actor, dates, failed)
-            suits = partial(_suits_all, actor, request, repeat, now)
-            raise replace(found, alternatives=[each for each in found.alternatives if suits(each)])
-        if failed:
-            series.failed = [_failed_data(moment, failed[moment]) for moment in sorted(failed)]
-            series.save(update_fields=["failed"])
-        counts = {"dates": len(dates.starts), "failed": len(failed)}
-        _audit(actor, "series.request", series, now, {"rule": series.rule, **counts})
+    project = access_project_to_book(actor, request.project, "project")
+    asked = {"series": {"rrule": dates.rule.text, "dates": len(dates.starts)}}
+    request = request_ask(actor, "series", request, now, asked)
+    series = _series_of(actor, request, repeat, dates, now)
+    series.id, series.project = identifier, project
+    try:
+        with transaction.atomic():
+            failed = _dates_write(actor, series, request, (dates, windows), repeat, now)
+            counts = {"dates": len(dates.starts), "failed": len(failed)}
+            _audit(actor, "series.request", series, now, {"rule": series.rule, **counts})
+    except Refused as refusal:
+        raise _with_less(refusal, actor, series, request, repeat, now) from refusal
     return series
+
+
+def _dates_write(
+    actor: Actor,
+    series: Series,
+    request: BookingRequest,
+    dated: tuple[Dates, tuple[Window, ...]],
+    repeat: Repeat,
+    now: datetime,
+) -> dict[datetime, Refused]:
+    """Writes the series with its bookings; returns the refusals by date. Raises Refused."""
+    dates, windows = dated
+    series.save(force_insert=True)
+    try:
+        failed = _bookings_request(actor, series, request, windows, now)
+    except Refused as refusal:
+        raise of_all_dates(refusal, actor, request, repeat, now) from refusal
+    if failed and (not series.is_partial or len(failed) == len(dates.starts)):
+        found = _refusal(actor, dates, failed)
+        suits = partial(_suits_all, actor, request, repeat, now)
+        raise replace(found, alternatives=[each for each in found.alternatives if suits(each)])
+    if failed:
+        series.failed = [_failed_data(moment, failed[moment]) for moment in sorted(failed)]
+        series.save(update_fields=["failed"])
+    return failed
+
+
+def _with_less(
+    refusal: Refused, actor: Actor, series: Series, request: BookingRequest, repeat: Repeat, now: datetime
+) -> Refused:
+    """The refusal for money or for a limit of a person, of which no date is free, with what would be
+    enough for all dates: each change is made and undone."""
+    numbers = dict(refusal.numbers)
+    if refusal.code not in _OF_ALL_DATES or any("times" in each for each in refusal.alternatives):
+        return refusal
+    if "needs" in numbers:
+        numbers["needs"] = str(Decimal(numbers["needs"]) * numbers["of"])
+
+    def try_it(tier: str, ask: AskDocument) -> None:
+        other = replace(request, ask=ask, tier=tier)
+        _, windows = series_dates(other, repeat)
+        with transaction.atomic():
+            series.save(force_insert=True)
+            for refused in _bookings_request(actor, series, other, windows, now).values():
+                raise refused
+            transaction.set_rollback(True)
+
+    asked = replace(refusal, numbers=numbers, alternatives=())
+    found = with_remedies(asked, request.ask, request.tier, try_it)
+    return replace(refusal, alternatives=[*refusal.alternatives, *found.alternatives])
 
 
 def _series_of(actor: Actor, request: BookingRequest, repeat: Repeat, dates: Dates, now: datetime) -> Series:
@@ -290,6 +335,8 @@ def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused]) -> 
     if good and good[-1] < first:
         # All dates before the first failure are free: the same rule with an earlier end.
         alternatives.insert(0, {"times": len(good), "until": good[-1].isoformat()})
+    # Money and limits of a person count all dates together, so what is enough for one date is not.
+    of_one = () if why.code in _OF_ALL_DATES else why.alternatives
     return replace(
         why,
         sentence=refusal_text(
@@ -305,7 +352,7 @@ def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused]) -> 
             "failed": [_failed_data(moment, failed[moment]) for moment in sorted(failed)],
             "of": len(dates.starts),
         },
-        alternatives=[*alternatives, *why.alternatives],
+        alternatives=[*alternatives, *of_one],
     )
 
 

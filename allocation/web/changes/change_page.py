@@ -366,7 +366,11 @@ def _suggestions(refusal: Refused | None, ctx: PageContext) -> list[str]:
         if "name" in each:
             found.append(f"The tier {each['name']}.")
         if "count" in each:
-            found.append(f"{each['count']} of {each['gpu_class']}.")
+            found.append(
+                f"{each['count']} of {each['gpu_class']}."
+                if each.get("gpu_class")
+                else f"A number of {each['count']}."
+            )
         if "duration" in each:
             found.append(f"A length of {length_words(int(each['duration']))}.")
         for name, words in (("starts", "A start at"), ("deadline", "An end by")):

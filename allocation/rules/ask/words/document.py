@@ -140,7 +140,7 @@ class AskDocument:
         """Raises AskError for a share of several GPUs or of a slice."""
         if self.share is not None and (self.count != 1 or self.profile is not None):
             why = coded("ask_share_of_one")
-            raise AskError("share_of_one", why, "share")
+            raise AskError("share_of_one", why, "share", {"count": 1, "profile": None})
 
     def check_window(self) -> None:
         """Raises AskError for a contradictory window."""

@@ -45,6 +45,7 @@ from allocation.services.bookings.change_rows import (
     Accept,
     restores_of,
 )
+from allocation.services.bookings.checks.affordable import with_lesser
 from allocation.services.bookings.checks.lengths import length_check, planned_end_of
 from allocation.services.bookings.checks.policy_hook import change_ask
 from allocation.services.bookings.checks.terms import (
@@ -110,6 +111,14 @@ def booking_patch(
             `tier_begun`, `extension_while_paused`, `cost_above`, `owner_left`, `not_allowed`, or
             any rule of a request. Nothing is lost then.
     """
+    try:
+        return _patched(actor, booking, patch, revision, now)
+    except Refused as refused:
+        is_alone = patch.group is None and patch.sooner is None
+        raise (_with_lesser(refused, actor, booking, patch, now) if is_alone else refused) from refused
+
+
+def _patched(actor: Actor, booking: Booking, patch: Patch, revision: int | None, now: datetime) -> Booking:
     with transaction.atomic():
         dates_lock(booking)
         booking = booking_lock(booking.id, "project", "tier", "owner", "campaign")
@@ -139,6 +148,21 @@ def booking_patch(
         return changed
 
 
+def _with_lesser(refused: Refused, actor: Actor, booking: Booking, patch: Patch, now: datetime) -> Refused:
+    """The refusal with the lesser changes that the money is enough for: each is made and undone."""
+    booking = Booking.objects.get(id=booking.id)
+    old = target_of(booking)
+    new = Target(patch.ask or old.ask, old.tier if patch.tier is None else patch.tier, old.name)
+
+    def try_it(target: Target) -> None:
+        with transaction.atomic():
+            locked = booking_lock(booking.id, "project", "tier", "owner", "campaign")
+            _Asked(actor, locked, old, target, patch, now).apply()
+            transaction.set_rollback(True)
+
+    return with_lesser(refused, old, new, try_it)
+
+
 def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: datetime) -> Booking:
     """Asks for a later end, in whole seconds: the same as a change of the length.
 
@@ -159,7 +183,12 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
             raise invalid("end_not_later", sentence, "until")
         ask = target_of(booking).ask
         patch = Patch(ask=replace(ask, duration=ask.duration + seconds))
-        return booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
+        try:
+            return booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
+        except Refused as refused:
+            lengths = [each["duration"] - ask.duration for each in refused.alternatives if "duration" in each]
+            untils = [{"until": (ends + timedelta(seconds=more)).isoformat()} for more in lengths]
+            raise replace(refused, alternatives=untils or refused.alternatives) from refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """Admission: the rules that refuse a request at once, whatever the calendar looks like."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
@@ -28,12 +29,14 @@ from allocation.services.requirements.checks import requirements_check
 from allocation.services.snapshot.hardware import gpus_read, models_read
 from allocation.words.refusals import refusal_text
 from solver.fleet.pool import pools_of
-from tenants.models import GpuClass, Project, Tier
+from tenants.models import GpuClass, Project, Tier, User
 from tenants.platform.errors import Refused
 from tenants.platform.text import whole_number
 
 # A window may begin this much in the past: people type, and networks take time.
 START_TOLERANCE = timedelta(seconds=1)
+# An offered start that is near is not over yet when it is asked for.
+_SOON = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,8 @@ def _window_check(ask: AskDocument, use: TierUse, most: int) -> datetime:
     """Returns the earliest start. `most`: seconds that the booking may last."""
     now = use.now
     if ask.starts is not None and ask.starts < now - START_TOLERANCE:
-        raise _invalid("window_past")
+        coming = [{"starts": each.isoformat()} for each in _starts_to_come(ask.starts, use)]
+        raise replace(_invalid("window_past"), alternatives=coming)
     not_before = (ask.starts or max(ask.not_before or now, now)).replace(microsecond=0)
     length = timedelta(seconds=ask.duration)
     longest = timedelta(seconds=most)
@@ -208,6 +212,19 @@ def _window_check(ask: AskDocument, use: TierUse, most: int) -> datetime:
     if ask.deadline is not None:
         _deadline_check(ask.deadline, not_before + length, now)
     return not_before
+
+
+def _starts_to_come(starts: datetime, use: TierUse) -> Iterator[datetime]:
+    """Yields a start that is near, and the next one at the same time of the person's day, for a start
+    that is over."""
+    now = use.now
+    yield now.replace(second=0, microsecond=0) + _SOON
+    people = User.objects.filter(id=use.person_id) if use.person_id is not None else User.objects.none()
+    zone = ZoneInfo(people.values_list("time_zone", flat=True).first() or "UTC")
+    local = starts.astimezone(zone)
+    days = (now.astimezone(zone).date() - local.date()).days
+    later = (local + timedelta(days=each) for each in (days, days + 1))
+    yield next(each for each in later if each > now).astimezone(UTC)
 
 
 def _too_long(ask: AskDocument, use: TierUse, longest: timedelta) -> Refused:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from allocation.models import Booking, Override
 from allocation.rules.states import State
 from allocation.services.bookings.checks.admission import length_text
+from allocation.services.bookings.checks.affordable import seconds_within
 from allocation.services.bookings.checks.terms import longer_terms
 from allocation.services.bookings.checks.tiers import TierUse
 from allocation.services.overrides.use import Need, override_for
@@ -26,8 +27,7 @@ def extension_check(actor: Actor, booking: Booking, until: datetime, now: dateti
     """
     length_check(actor, booking, until, now)
     seconds = int((until - planned_end_of(booking)).total_seconds())
-    extra = longer_terms(booking, seconds, now).hold_amount - booking.hold_amount
-    _budget_check(booking, extra, now)
+    _budget_check(booking, seconds, now)
 
 
 def length_check(actor: Actor, booking: Booking, until: datetime, now: datetime) -> None:
@@ -83,16 +83,25 @@ def planned_end_of(booking: Booking) -> datetime:
     return booking.planned_ends
 
 
-def _budget_check(booking: Booking, extra: Decimal, now: datetime) -> None:
+def _extra(booking: Booking, seconds: int, now: datetime) -> Decimal:
+    """What so many seconds more add to the hold of a booking."""
+    return longer_terms(booking, seconds, now).hold_amount - booking.hold_amount
+
+
+def _budget_check(booking: Booking, seconds: int, now: datetime) -> None:
+    ends, extra = planned_end_of(booking), _extra(booking, seconds, now)
     effect = tightest_figures(
         project_id=booking.project_id,
         person_id=booking.owner_id,
         campaign_id=booking.campaign_id,
-        at=planned_end_of(booking),
+        at=ends,
     )
     if effect is not None and effect.is_hard and effect.left < extra:
         needs = money_text(extra, booking.currency)
         left = money_text(effect.left, effect.currency)
+        lengths = seconds_within(seconds, effect.left, extra)
+        shorter = next((each for each in lengths if _extra(booking, each, now) <= effect.left), None)
+        until = [] if shorter is None else [{"until": (ends + timedelta(seconds=shorter)).isoformat()}]
         raise Refused(
             "budget_exceeded",
             refusal_text("budget_exceeded", needs=needs, left=left),
@@ -101,6 +110,7 @@ def _budget_check(booking: Booking, extra: Decimal, now: datetime) -> None:
             rule="R10",
             owner="tenant_admin",
             numbers={"needs": str(extra), "left": str(effect.left)},
+            alternatives=until,
             more={
                 "kind": "budget",
                 "budget": str(effect.budget_id),

@@ -29,6 +29,8 @@ _OF_PERSON = ("too_many_open", "too_many_gpus")
 _OF_MONEY = ("budget_exceeded",)
 _OF_TIER = (*_OF_LENGTH, *_OF_PERSON, *_OF_MONEY, "advance_window", "too_soon", "start_hours", "tier_class")
 _MINUTE = 60
+# A fee for the set-up and peak hours cost the same in a shorter booking, so a little less is tried, too.
+_SHARES = (Decimal(1), Decimal("0.9"))
 _STEP = Policy(version=0).grid
 
 
@@ -43,7 +45,9 @@ def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) 
     for remedy in (*offered, *groups, *_near(refusal, ask, tier)):
         if len(found) == MOST_REMEDIES:
             break
-        if remedy in found:
+        is_length = remedy.keys() == {"duration"}
+        # Of several lengths the first is the longest.
+        if remedy in found or (is_length and any(each.keys() == remedy.keys() for each in found)):
             continue
         again = _refused(remedy, ask, tier, try_it)
         if again is None:
@@ -166,7 +170,8 @@ def _cheaper(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
     left, needs = (Decimal(numbers.get(name, 0)) for name in ("left", "needs"))
     if code not in _OF_MONEY or not 0 < left < needs:
         return
-    yield {"duration": int(ask.duration * left / needs) // _MINUTE * _MINUTE}
+    for share in _SHARES:
+        yield {"duration": int(ask.duration * share * left / needs) // _MINUTE * _MINUTE}
     count = int(ask.count * left / needs)
     if count and not ask.groups:
         yield {"count": count}
