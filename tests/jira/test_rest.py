@@ -5,9 +5,11 @@ from ipaddress import ip_network
 import pytest
 from pytest_django import Settings
 
+from tenants.models import Webhook
 from tests.api.builders import Site, a_site, said
 from tests.jira.connected import TERMS, ms
 from tests.jira.stub import ACCOUNT, TOKEN, webhook_of
+from tests.roles import as_system
 
 SITE = {
     "name": "Helix Jira",
@@ -74,3 +76,18 @@ def test_bad_bodies_and_other_people_are_refused(site: Site) -> None:
     assert site.lead.get("jira").status_code == 403
     assert site.lead.post("jira", SITE).status_code == 403
     assert site.lead.get(address).status_code == 404
+
+
+@pytest.mark.parametrize("other", [{"token": "another"}, {"account": "other@example.org"}])
+def test_another_account_or_token_ends_with_the_token_that_set_it(site: Site, other: dict[str, str]) -> None:
+    address = f"jira/{said(site.admin.post('jira', SITE))['id']}"
+    with as_system():
+        Webhook.objects.update(made_with=None)
+    assert site.admin.put(address, {**SITE, "name": "J", "token": ""}).status_code == 200
+    with as_system():
+        assert Webhook.objects.get(kind="jira").made_with_id is None, "a name changes nothing of it"
+    assert site.admin.put(address, {**SITE, "token": "", **other}).status_code == 200
+    with as_system():
+        maker = Webhook.objects.get(kind="jira").made_with
+        assert maker is not None
+        assert maker.user_id == site.people["admin"].id

@@ -248,10 +248,14 @@ def connection_change(
     connection.receiver = webhook_change(
         actor=actor, webhook_id=connection.receiver_id, terms=_receiver(terms), now=now, kind=JIRA
     )
+    is_other_account = bool(terms.token) or connection.account != _account(terms)
     connection.flavour, connection.account = terms.flavour, _account(terms)
     if terms.token:
         connection.sealed_token = token_seal(actor.tenant_id, terms.token)
     connection.save()
+    if actor.token_id is not None and is_other_account:
+        # Another account at the same address ends with the token that set it, as another address does.
+        Webhook.objects.filter(id=connection.receiver_id).update(made_with_id=actor.token_id)
     return connection
 
 

@@ -357,6 +357,23 @@ def test_a_deadline_offers_what_the_plan_has_room_for(real_db: Servers) -> None:
             booking_cancel(actor=lab.actor, booking=booked, now=later)
 
 
+def test_a_deadline_with_too_many_gpus_offers_fewer_before_an_end_that_the_plan_has_room_for(
+    real_db: Servers,
+) -> None:
+    lab = a_lab("helix", gpus=4)
+    a_policy()
+    with as_system():
+        Quota.objects.update(guaranteed_units=3 * 56_000, borrow_limit_units=0)
+    with tenant_tx(lab.tenant_id):
+        taken = a_booking_request(lab.project, an_ask(3, hours=6, starts=NOW + HOUR))
+        booking_request(actor=lab.actor, request=taken, now=NOW)
+    with as_system():
+        cycle_run(NOW)
+    found = refused(lab, replace(an_ask(9, hours=6), deadline=NOW + 4 * HOUR))
+    assert (found.code, named(found, "count")) == ("deadline_unreachable", [3])
+    assert named(found, "deadline")[0] >= (NOW + 13 * HOUR).isoformat(), "after the other booking"
+
+
 def test_notice_and_hours_of_a_tier_offer_a_start_that_both_allow(lab: Lab) -> None:
     admin = an_actor(a_tenant_admin(lab.project.tenant))
     hours = "Mon-Fri 8-12"

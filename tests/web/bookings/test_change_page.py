@@ -23,6 +23,7 @@ from allocation.web.bookings.booking_pages import page_context
 from allocation.web.changes.change_form import ChangeForm
 from allocation.web.changes.change_page import preview_of
 from solver.reasons.reason import reason
+from tenants.models import Quota
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_booking_request, an_ask
@@ -122,6 +123,21 @@ def test_what_can_not_be_is_refused_in_the_form_and_changes_nothing(site: Site, 
             status, page = posted(site, booking, act=act, **values)
             assert (status, words in page) == (409, True), (values, page)
     assert fresh(booking).revision == 1
+
+
+def test_more_gpus_than_a_pinned_node_has_offer_as_many_as_it_has(site: Site, booking: Booking) -> None:
+    with as_system():
+        node = Node.objects.order_by("name")[0]
+        most = node.gpus.count()
+        Quota.objects.update(guaranteed_units=90 * 56_000, borrow_limit_units=None)
+    with tenant_tx(site.tenant.id):
+        ask = replace(an_ask(1), pin=(node.name,))
+        pinned = booking_request(
+            actor=site.actor(), request=a_booking_request(site.project, ask), now=timezone.now()
+        )
+    status, page = posted(site, pinned, act="look", count=str(most + 1))
+    assert status == 409
+    assert f"A number of {most}." in page
 
 
 def test_a_change_that_needs_an_approval_says_so_and_shows_approvers_what_changes(

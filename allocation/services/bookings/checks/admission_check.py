@@ -8,7 +8,7 @@ from allocation.rules.ask import AskDocument
 from allocation.services.bookings.checks.admission import Admission, Asker, admitted
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.planned_time import PlannedTime
-from allocation.services.bookings.checks.remedies import with_remedies
+from allocation.services.bookings.checks.remedies import OF_DEADLINE, with_remedies
 from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.demands import solver_ask
 from allocation.services.snapshot.snapshot import seconds as unix_seconds
@@ -59,7 +59,7 @@ def admission_check(
 
         def planned(refused: Refused, tier: str, other: AskDocument) -> Refused:
             """Returns the refusal of a deadline with what the plan has room for."""
-            if refused.code not in ("deadline_passed", "deadline_unreachable"):
+            if refused.code not in OF_DEADLINE:
                 return refused
             try:
                 free = admitted(project, tier, replace(other, deadline=None), now, asker)

@@ -27,6 +27,7 @@ _OF_LENGTH = ("too_long", "shorter_than_tier")
 _OF_CLASS = (*_COUNTED, "class_not_open", "tier_class", "unknown_class", "impossible_profile")
 _OF_PERSON = ("too_many_open", "too_many_gpus")
 _OF_MONEY = ("budget_exceeded",)
+OF_DEADLINE = ("deadline_passed", "deadline_unreachable")
 _OF_TIER = (*_OF_LENGTH, *_OF_PERSON, *_OF_MONEY, "advance_window", "too_soon", "start_hours", "tier_class")
 _MINUTE = 60
 # A fee for the set-up and peak hours cost the same in a shorter booking, so a little less is tried, too.
@@ -60,15 +61,23 @@ def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) 
 def _of_two(
     refused: Iterable[tuple[Remedy, Refused]], ask: AskDocument, tier: str, try_it: TryIt
 ) -> Iterator[Remedy]:
-    """Yields the first change of two things that works: fewer GPUs at an earlier start."""
+    """Yields the first change of two things that works: fewer GPUs at an earlier start. Where the plan
+    refuses its end, the end that the plan offers is tried in its place."""
     for first, again in refused:
         other = request_of(first, ask)
         seconds = (*again.alternatives, *_near(again, other, tier))
         for second in seconds if "tier" not in first else ():
+            if "tier" in second:
+                continue
             both = {**first, **second}
-            if "tier" not in second and _refused(both, ask, tier, try_it) is None:
+            last = _refused(both, ask, tier, try_it)
+            if last is None:
                 yield both
                 return
+            for third in last.alternatives if last.code in OF_DEADLINE else ():
+                if _refused(every := {**both, **third}, ask, tier, try_it) is None:
+                    yield every
+                    return
 
 
 def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
