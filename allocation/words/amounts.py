@@ -68,9 +68,8 @@ class Facts(dict[str, Fact]):
 
 
 def gpus(units: int) -> str:
-    """Returns quota units as GPUs: `8`, `2.86`."""
-    hundredths = (units * 100 + UNITS_PER_GPU // 2) // UNITS_PER_GPU
-    return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
+    """Returns quota units as GPUs, with three places as on pages: `8`, `2.857`."""
+    return thousandths((units * 1_000 + UNITS_PER_GPU // 2) // UNITS_PER_GPU)
 
 
 def thousandths(amount: int) -> str:

@@ -146,8 +146,10 @@ class Endpoints:
         status: int = 200,
         secret: Sequence[str] = (),
         operation: str = "",
+        kind: Kind | None = None,
     ) -> Declare:
-        """Declares a POST. A repetition with the same key has null for `secret` fields."""
+        """Declares a POST. A repetition with the same key has null for `secret` fields. With a `kind`
+        it writes nothing and is costly."""
 
         def declare(handler: Handler) -> Handler:
             body = None if terms is None else body_of_terms(terms)
@@ -164,7 +166,10 @@ class Endpoints:
 
                 return view.once(work, secret=secret)
 
-            return self._add(at, "post", post, handler)
+            self._add(at, "post", post, handler)
+            if kind is not None:
+                costly(kind, "POST")(self._views[at])
+            return handler
 
         return declare
 

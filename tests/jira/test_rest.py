@@ -3,9 +3,11 @@
 from ipaddress import ip_network
 
 import pytest
+from django.urls import resolve
 from pytest_django import Settings
 
 from tenants.models import Webhook
+from tenants.platform.costly import costly_of
 from tests.api.builders import Site, a_site, said
 from tests.jira.connected import TERMS, ms
 from tests.jira.stub import ACCOUNT, TOKEN, webhook_of
@@ -43,6 +45,9 @@ def test_a_connection_s_life(site: Site) -> None:
     assert project == {**TERMS, **unset, "board": None, "sprint_request": ""}
     tried = said(site.admin.post(f"{address}/dry-run", {"message": webhook_of("GPU-7", ms())}))
     assert (tried["state"], tried["subject"]) == ("done", "GPU-7")
+    declared = costly_of(resolve(f"/api/v1/{address}/dry-run").func)
+    assert declared is not None
+    assert declared.meets("POST", {}, b""), "it computes a booking or a quote, and writes nothing"
     assert said(site.admin.get("bookings"))["items"] == []
     assert site.admin.post(f"{address}/test", {}).status_code == 202
     (call,) = said(site.admin.get(f"{address}/calls"))["items"]

@@ -226,7 +226,13 @@ def test_jira(call: Endpoint, connection_id: UUID) -> WebhookDelivery:
     return made
 
 
-@rest.post("jira/<uuid:connection_id>/dry-run", "Try a message of Jira", JiraDryRunOut, terms=JiraDryRunTerms)
+@rest.post(
+    "jira/<uuid:connection_id>/dry-run",
+    "Try a message of Jira",
+    JiraDryRunOut,
+    terms=JiraDryRunTerms,
+    kind="preview",
+)
 def try_jira_message(call: Endpoint, terms: JiraDryRunTerms, connection_id: UUID) -> DryRun:
     """Says what the message would lead to. Nothing is booked and nothing is sent."""
     return dry_run(actor=call.actor, connection_id=connection_id, terms=terms, now=call.now)
