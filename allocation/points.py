@@ -103,3 +103,14 @@ BookingCards: TypeAlias = Callable[[Any, Any, datetime], BookingCard | None]
 
 BOOKING_CARDS: list[BookingCards] = []
 """Each returns the card of a feature by actor, booking and instant, if there is one."""
+
+
+PolicyStages: TypeAlias = Callable[[], Mapping[int, str]]
+
+POLICY_STAGES: list[PolicyStages] = []
+"""Each returns what is tried with versions of the policy that are not in force, by number."""
+
+
+def policy_stages() -> dict[int, str]:
+    """Returns what is tried with which version; a later feature's word goes first."""
+    return {number: stage for read in POLICY_STAGES for number, stage in read().items()}

@@ -325,7 +325,7 @@ SPECTACULAR_SETTINGS = {
         "DeliveryStateEnum": ["pending", "delivered", "failed", "dropped"],
         "JiraMessageStateEnum": ["received", "done", "refused", "ignored"],
         "PauseMethodEnum": ["stop", "signal", "suspend"],
-        "PolicyStateEnum": ["draft", "live", "retired"],
+        "PolicyStateEnum": ["draft", "shadow", "trial", "approved", "live", "retired"],
     },
     "TITLE": "GPU portal",
     "VERSION": "1",

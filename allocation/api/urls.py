@@ -85,7 +85,6 @@ from allocation.api.fleet.nodes import (
 )
 from allocation.api.fleet.policy import (
     Policy,
-    PolicyActivate,
     PolicyPreview,
     PolicyVersionOne,
     PolicyVersions,
@@ -385,11 +384,6 @@ urlpatterns = [
     path("policy/versions", PolicyVersions.as_view(), name="api-policy-versions"),
     path("policy/versions/<int:number>", PolicyVersionOne.as_view(), name="api-policy-version"),
     path("policy/versions/<int:number>/preview", PolicyPreview.as_view(), name="api-policy-preview"),
-    path(
-        "policy/versions/<int:number>/activate",
-        PolicyActivate.as_view(),
-        name="api-policy-activate",
-    ),
     path("portal/outage", PortalOutage.as_view(), name="api-portal-outage"),
     path("portal/outage/close", PortalOutageClose.as_view(), name="api-portal-outage-close"),
     path("portal/outage/end", PortalOutageEnd.as_view(), name="api-portal-outage-end"),

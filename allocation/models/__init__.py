@@ -44,6 +44,7 @@ from allocation.models.money.charges import ChargeSum
 from allocation.models.money.disputes import StatementDispute
 from allocation.models.money.variances import SpendVariance
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
+from allocation.models.policies import PolicyActivation, PolicyApproval
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.stops import Stop
 from allocation.models.waiting import WaitEntry, WaitOffer
@@ -87,6 +88,8 @@ __all__ = [
     "PauseCause",
     "PauseRelation",
     "PlannedStrength",
+    "PolicyActivation",
+    "PolicyApproval",
     "PolicyVersion",
     "PortalMode",
     "QueuePlace",

@@ -120,6 +120,19 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "tier_unknown_here": gettext_lazy("There is no such tier on this site."),
     "no_typical_price": gettext_lazy("There is no typical price of %(gpu_class)s in %(tier)s. Add one."),
     "policy_unchanged": gettext_lazy("These values are those of the version in force."),
+    "policy_starts_past": gettext_lazy("Choose a time in the future, or none to begin at once."),
+    "policy_starts_far": gettext_lazy("Choose a time within %(most)s days."),
+    "policy_waiver": gettext_lazy(
+        "There are other operators. One of them approves version %(number)s; nothing is waived."
+    ),
+    "policy_own": gettext_lazy("You wrote version %(number)s, so another operator approves it."),
+    "policy_approved": gettext_lazy("Version %(number)s is approved already."),
+    "policy_not_waiting": gettext_lazy("Version %(number)s is not waiting to go into force."),
+    "policy_rollback_reason": gettext_lazy("Say why you go back: the log keeps it."),
+    "policy_never_live": gettext_lazy(
+        "Version %(number)s was never in force, so there is nothing to go back to. Activate it."
+    ),
+    "policy_no_earlier": gettext_lazy("No other version has been in force yet."),
     "policy_grid": gettext_lazy("grid must not be longer than horizon."),
     "policy_escalation": gettext_lazy(
         "unbooked_end_after needs unbooked_warn_after, at least a minute before it."

@@ -60,7 +60,6 @@ WRITES: dict[str, str] = {
     "api-requirement-end": Scope.ADMIN,
     "api-requirement-people": Scope.ADMIN,
     "api-policy-versions": Scope.ADMIN,
-    "api-policy-activate": Scope.ADMIN,
     # Money
     "api-budgets": Scope.BUDGET,
     "api-budget": Scope.BUDGET,

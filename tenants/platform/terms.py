@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, TypeVar, dataclass_transform
 
-Asks = Literal["text", "first_day", "last_day", "length", "url", "secret"]
+Asks = Literal["text", "first_day", "last_day", "moment", "length", "url", "secret"]
 Declared = TypeVar("Declared")
 
 
@@ -18,7 +18,8 @@ class Said:
     """What a page says of a field: without a label it has no input.
 
     `asks`: how a form asks for it. Instants are asked for as days in the reader's zone: the first,
-    or the last, whose end is meant; seconds as a `length` such as `1h 30m`. `example` stands in an
+    or the last, whose end is meant, or as a `moment` with its time; seconds as a `length` such as
+    `1h 30m`. `example` stands in an
     empty input. `name` is that of the input, without it the field's; `reads(text, param=name)` reads
     what is typed.
     """

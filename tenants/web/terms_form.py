@@ -91,7 +91,7 @@ class TermsForm(forms.Form):
         )
 
     def _value(self, name: str, value: Any) -> Any:  # noqa: ANN401 (a form's values)
-        if not isinstance(value, date):
+        if not isinstance(value, date) or isinstance(value, datetime):
             return value
         day = value + timedelta(days=1) if self._asked[name][1].asks == "last_day" else value
         return datetime.combine(day, time(), timezone.get_current_timezone())
@@ -172,6 +172,9 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
     elif said.asks in ("first_day", "last_day"):
         found = forms.DateField(**options, input_formats=["%Y-%m-%d"], validators=[_in_range])
         shown = {"type": "date"}
+    elif said.asks == "moment":
+        found = forms.DateTimeField(**options, validators=[_in_range])
+        shown = {"type": "datetime-local"}
     elif kind is bool:
         found, shown = forms.BooleanField(**options), {"type": "checkbox"}
     elif said.reads is not None:

@@ -108,6 +108,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-install", "/ops/install"),
         ("ops-tiers", "/ops/tiers"),
         ("ops-policy", "/ops/policy"),
+        ("ops-policy-version", "/ops/policy/versions/1"),
         ("ops-prices", "/ops/prices"),
         ("ops-price-draft", "draft:"),
         ("ops-timeline", "/ops/timeline"),

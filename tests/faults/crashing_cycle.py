@@ -35,6 +35,11 @@ OF_ENDS = {"in the middle of an end": ("allocation.services.runs.end", "generati
 OF_PIECES = {
     "between two pieces": ("allocation.services.plans.transactions", "_piece_write", 3),
 }
+# Where it dies if a version of the policy goes into force.
+OF_POLICIES = {
+    "when the live version is superseded": ("allocation.services.policy.activations", "_end", 1),
+    "when the next version is live": ("allocation.services.policy.activations", "policy_event", 1),
+}
 BOOKINGS_OF_A_PIECE = 10
 
 
@@ -58,7 +63,7 @@ def main(point: str, now: str, number: str = "SIGKILL") -> None:
     django.setup()
     from allocation.services.decide.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
 
-    name, function, times = (POINTS | OF_MOVES | OF_ENDS | OF_PIECES)[point]
+    name, function, times = (POINTS | OF_MOVES | OF_ENDS | OF_PIECES | OF_POLICIES)[point]
     if point in OF_PIECES:
         pieces = importlib.import_module("allocation.services.plans.transactions")
         pieces.PIECE_BOOKINGS = BOOKINGS_OF_A_PIECE  # type: ignore[attr-defined]

@@ -2,8 +2,8 @@
 
 from django.utils import timezone
 
+from allocation.services.policy.differences import policy_text
 from allocation.services.policy.policies import policy_values
-from allocation.web.site.policy import policy_text
 from tests.builders_allocation import HOUR
 from tests.web import operator_sites as sites
 from tests.web.acts import Act
@@ -185,7 +185,17 @@ ACTS: dict[str, Act] = {
     "post api/v1/price-books/drafts/<uuid:draft_id>/publish": Act(
         "prices.published", "price_book", {"revision": 1}, sites.another_draft
     ),
-    "ops/policy": Act("policy.published", "policy", _POLICY),
+    "ops/policy": Act("policy.drafted", "policy", _POLICY),
+    "ops/policy/versions/<int:number> activate": Act("policy.published", "policy", made=sites.drafted),
+    "ops/policy/versions/<int:number> approve": Act(
+        "policy.approved", "policy", made=sites.drafted, has_before=False
+    ),
+    "ops/policy/versions/<int:number> withdraw": Act(
+        "policy.activation_withdrawn", "policy", made=sites.activating
+    ),
+    "ops/policy/versions/<int:number> rollback": Act(
+        "policy.rolled_back", "policy", {"reason": "x"}, made=sites.superseded
+    ),
     "ops/speeds set": Act(
         "workload.set", "workload", {"workload": "training", "speed-h100": "2"}, sites.trained
     ),
@@ -288,6 +298,13 @@ ACTS: dict[str, Act] = {
     "post api/v1/policy/versions/<int:number>/activate": Act(
         "policy.published", "policy", made=sites.drafted
     ),
+    "post api/v1/policy/versions/<int:number>/approve": Act(
+        "policy.approved", "policy", made=sites.drafted, has_before=False
+    ),
+    "post api/v1/policy/versions/<int:number>/withdraw": Act(
+        "policy.activation_withdrawn", "policy", made=sites.activating
+    ),
+    "post api/v1/policy/rollback": Act("policy.rolled_back", "policy", {"reason": "x"}, sites.superseded),
     "post api/v1/portal/freeze/end": Act("freeze.ended", "portal_mode", made=sites.frozen),
     "put api/v1/fleet/nodes/<slug:name>": Act(
         "node.ladder_follows_policy", "node", {"unbooked_rules_from": "policy"}, sites.on_its_own

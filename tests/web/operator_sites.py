@@ -14,6 +14,7 @@ from allocation.models import (
     MachineClock,
     Node,
     Override,
+    PolicyVersion,
     PortalMode,
     Requirement,
     StatementDispute,
@@ -23,6 +24,7 @@ from allocation.models import (
 from allocation.rules.states import State
 from allocation.services.decide.compaction import compaction_proposals
 from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
+from allocation.services.policy.activations import policy_activate, policy_publish
 from allocation.services.policy.policies import policy_draft
 from billing.models import PriceBook
 from billing.rules import BudgetOwner, BudgetTerms, Period
@@ -55,6 +57,19 @@ Values = dict[str, Any]
 def drafted(site: Site) -> Values:
     draft = policy_draft(document={"grid": 600}, now=timezone.now())
     return {"number": draft.number}
+
+
+def activating(site: Site) -> Values:
+    number = drafted(site)["number"]
+    now = timezone.now()
+    policy_activate(number=number, now=now, operator_id=site.people["operator"].pk, starts=now + 5 * HOUR)
+    return {"number": number}
+
+
+def superseded(site: Site) -> Values:
+    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    policy_publish(document={"grid": 600}, now=timezone.now())
+    return {"number": live.number}
 
 
 def announced_to_all(site: Site) -> Values:

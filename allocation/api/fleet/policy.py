@@ -1,4 +1,4 @@
-"""The policy's versions: read, draft, compare, activate (operators)."""
+"""The policy's versions: read, draft, preview (operators)."""
 
 from typing import Any
 
@@ -9,8 +9,13 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.models import PolicyVersion
+from allocation.queries.decisions.policy_versions import (
+    STATES,
+    VersionFacts,
+    version_read,
+    versions_read,
+)
 from allocation.services.policy.policies import (
-    policy_activate,
     policy_check,
     policy_differences,
     policy_draft,
@@ -19,8 +24,17 @@ from allocation.services.policy.policies import (
 )
 from tenants.api.base import list_response
 from tenants.platform.costly import costly
+from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Strict
 from tenants.platform.rest.schema import described, page
+
+
+def version_facts(number: int) -> VersionFacts:
+    """Returns a version with its state. Raises Refused `not_found`."""
+    found = version_read(number)
+    if found is None:
+        raise missing("policy version")
+    return found
 
 
 class PolicyIn(Strict):
@@ -29,16 +43,46 @@ class PolicyIn(Strict):
     document = serializers.DictField(help_text='`{"grid": 600, "victim_rules": ["taken_back"]}`')
 
 
+class PolicyWaitingOut(serializers.Serializer[Any]):
+    """A version that is to go into force."""
+
+    starts = serializers.DateTimeField(help_text="The time that was asked for.")
+    due_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it goes into force. Null: another operator approves it first."
+    )
+    asked_at = serializers.DateTimeField()
+    asked_by = serializers.CharField(source="asked_by.username", default=None, allow_null=True)
+    reason = serializers.CharField()
+    waiver = serializers.CharField(help_text="Why a site's only operator does not wait for a day.")
+
+
 class PolicyVersionOut(serializers.Serializer[Any]):
     """A version of the policy."""
 
     number = serializers.IntegerField()
-    state = serializers.ChoiceField(choices=PolicyVersion.State.values)
-    created = serializers.DateTimeField()
-    created_by = serializers.CharField(
-        source="created_by.username", default=None, allow_null=True, help_text="An operator."
+    state = serializers.ChoiceField(
+        choices=STATES,
+        help_text="`shadow` and `trial`: what is tried with it. `approved`: by a second operator, or sure"
+        " to go into force. `live`: in force. `retired`: it was, and another version superseded it.",
     )
-    document = serializers.DictField(help_text="The values that differ from the defaults.")
+    created = serializers.DateTimeField(source="version.created")
+    created_by = serializers.CharField(
+        source="version.created_by.username", default=None, allow_null=True, help_text="An operator."
+    )
+    document = serializers.DictField(
+        source="version.document", help_text="The values that differ from the defaults."
+    )
+    approved_by = serializers.CharField(source="approval.by.username", default=None, allow_null=True)
+    active_from = serializers.DateTimeField(
+        source="last.ended_at", default=None, allow_null=True, help_text="When it went into force last."
+    )
+    active_until = serializers.DateTimeField(source="until", allow_null=True)
+    activation = PolicyWaitingOut(
+        source="waiting", allow_null=True, help_text="Null: it does not wait to go into force."
+    )
+    waits_for = serializers.ChoiceField(
+        choices=("", "second_operator", "waiting_time", "start"), help_text="What its activation waits for."
+    )
 
 
 class PolicyOut(PolicyVersionOut):
@@ -46,9 +90,9 @@ class PolicyOut(PolicyVersionOut):
 
     values: Any = serializers.SerializerMethodField()
 
-    def get_values(self, version: PolicyVersion) -> dict[str, Any]:
+    def get_values(self, facts: VersionFacts) -> dict[str, Any]:
         """Every parameter with its value, including defaults."""
-        return policy_values(version.document)
+        return policy_values(facts.version.document)
 
 
 @costly("preview", "GET", "HEAD", "POST")
@@ -69,8 +113,8 @@ class Policy(OperatorView):
     def get(self, request: Request) -> Response:
         """Returns the live version with the value of every parameter."""
         with self.operator_tx():
-            live = PolicyVersion.objects.select_related("created_by").get(state=PolicyVersion.State.LIVE)
-            return Response(PolicyOut(live).data)
+            live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+            return Response(PolicyOut(version_facts(live.number)).data)
 
 
 class PolicyVersions(OperatorView):
@@ -84,8 +128,7 @@ class PolicyVersions(OperatorView):
     def get(self, request: Request) -> Response:
         """Returns all versions, the newest first."""
         with self.operator_tx():
-            rows = PolicyVersion.objects.select_related("created_by").order_by("-number")
-            return list_response(PolicyVersionOut(rows, many=True).data)
+            return list_response(PolicyVersionOut(versions_read(), many=True).data)
 
     @described(
         "create_policy_draft",
@@ -98,11 +141,12 @@ class PolicyVersions(OperatorView):
         """Stores a draft, which decides nothing, and returns it. `bad_policy` names the value that
         is not allowed."""
         sent = self.sent(PolicyIn)
-        return self.operate(
-            lambda: policy_draft(document=sent["document"], now=self.now, created_by_id=self.user.id),
-            PolicyVersionOut,
-            status=201,
-        )
+
+        def draft() -> VersionFacts:
+            made = policy_draft(document=sent["document"], now=self.now, created_by_id=self.user.id)
+            return version_facts(made.number)
+
+        return self.operate(draft, PolicyVersionOut, status=201)
 
 
 class PolicyVersionOne(OperatorView):
@@ -112,7 +156,7 @@ class PolicyVersionOne(OperatorView):
     def get(self, request: Request, number: int) -> Response:
         """Returns a version."""
         with self.operator_tx():
-            return Response(PolicyVersionOut(policy_version(number)).data)
+            return Response(PolicyVersionOut(version_facts(number)).data)
 
 
 class PolicyPreview(OperatorView):
@@ -128,22 +172,3 @@ class PolicyPreview(OperatorView):
             changes = policy_differences(live, version)
             moved = policy_check(version.document, self.now)
             return Response(PolicyPreviewOut({**changes, "moved": moved}).data)
-
-
-class PolicyActivate(OperatorView):
-    """Makes a version the live one."""
-
-    @described(
-        "act_activate_policy",
-        "Activate a policy version (operators)",
-        answer=PolicyVersionOut,
-        status=201,
-    )
-    def post(self, request: Request, number: int) -> HttpResponseBase:
-        """Publishes the values of a draft, or of an earlier version to go back to it, as a new
-        version and returns that. It applies from the next decision."""
-        return self.operate(
-            lambda: policy_activate(number=number, now=self.now, created_by_id=self.user.id),
-            PolicyVersionOut,
-            status=201,
-        )

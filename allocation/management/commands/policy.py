@@ -2,24 +2,41 @@
 
 from argparse import ArgumentParser
 from dataclasses import asdict
+from datetime import datetime
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from allocation.management.operator import operator_argument, operator_by_name
 from allocation.models import PolicyVersion
+from allocation.queries.decisions.policy_versions import versions_read
 from allocation.rules.nodes.node_policy import node_policy_of
+from allocation.services.policy.activations import (
+    policy_activate,
+    policy_approve,
+    policy_publish,
+    policy_rollback,
+    policy_withdraw,
+)
+from allocation.services.policy.differences import difference_lines
 from allocation.services.policy.policies import (
     LISTS,
     TIER_SECONDS,
+    policy_draft,
     policy_names,
     policy_of,
-    policy_publish,
     policy_tunables,
+    policy_version,
     tier_seconds_read,
     tier_seconds_text,
 )
+from tenants.models import User
 from tenants.platform.errors import Refused
+
+# Options that need the name of an operator, because people approve what another one wrote.
+BY_PEOPLE = ("activate", "approve", "withdraw")
 
 
 class Command(BaseCommand):
@@ -28,25 +45,97 @@ class Command(BaseCommand):
     help = __doc__ or ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Adds the entries to change."""
+        """Adds the entries to change, and what to do with versions."""
         parser.add_argument("entries", nargs="*", metavar="name=value", help="`name=` restores the default")
+        parser.add_argument("--draft", action="store_true", help="make a draft, which decides nothing")
+        act = parser.add_mutually_exclusive_group()
+        act.add_argument("--versions", action="store_true", help="list all versions with their states")
+        act.add_argument("--compare", nargs=2, type=int, metavar=("A", "B"), help="what changes from A to B")
+        act.add_argument("--activate", type=int, metavar="N", help="put a version into force")
+        act.add_argument("--approve", type=int, metavar="N", help="approve another operator's version")
+        act.add_argument("--withdraw", type=int, metavar="N", help="withdraw a version that waits")
+        act.add_argument(
+            "--rollback", nargs="?", type=int, const=0, metavar="N", help="go back, by default one version"
+        )
+        parser.add_argument("--starts", default="", help="with --activate: 2026-12-01T08:00:00Z; else now")
+        parser.add_argument("--reason", default="", help="with --activate or --rollback")
+        parser.add_argument("--waiver", default="", help="why a site's only operator does not wait for a day")
         operator_argument(parser)
 
-    def handle(self, *_: object, entries: list[str], operator: str, **__: object) -> None:
-        """Changes the entries and prints all values of the live version."""
+    def handle(self, *_: object, entries: list[str], operator: str, **options: Any) -> None:  # noqa: ANN401
+        """Carries out what is asked, and prints all values of the live version, or what was asked for."""
+        now = timezone.now()
+        try:
+            by = operator_by_name(operator)
+            is_shown = (
+                self._versions_act(options, by, now) if not entries else self._change(entries, options, by)
+            )
+        except Refused as refusal:
+            live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+            raise CommandError(f"{refusal.sentence} Version {live.number} stays live.") from None
+        if is_shown:
+            self._values()
+
+    def _change(self, entries: list[str], options: dict[str, Any], by: User | None) -> bool:
+        """A script that sets the same values again makes no version."""
         live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
-        if entries:
-            try:
-                document = changed(dict(live.document), entries)
-                by = operator_by_name(operator)
-                # A script that sets the same values again makes no version.
-                if document != live.document:
-                    live = policy_publish(
-                        document=document, now=timezone.now(), created_by_id=by.id if by else None
-                    )
-            except Refused as refusal:
-                sentence = f"{refusal.sentence} Version {live.number} stays live."
-                raise CommandError(sentence) from None
+        document = changed(dict(live.document), entries)
+        make = policy_draft if options["draft"] else policy_publish
+        if document != live.document:
+            made = make(document=document, now=timezone.now(), created_by_id=by.id if by else None)
+            if options["draft"]:
+                self.stdout.write(f"Version {made.number} is a draft.")
+        return not options["draft"]
+
+    def _versions_act(self, options: dict[str, Any], by: User | None, now: datetime) -> bool:
+        if options["versions"]:
+            self._list()
+        elif options["compare"]:
+            before, after = map(policy_version, options["compare"])
+            for line in difference_lines(before.document, after.document) or ["No value differs."]:
+                self.stdout.write(line)
+        elif options["rollback"] is not None:
+            number = options["rollback"] or None
+            person = by.id if by else None
+            policy_rollback(now=now, operator_id=person, reason=options["reason"], number=number)
+            return True
+        elif any(options[each] is not None for each in BY_PEOPLE):
+            self._by_person(options, by, now)
+        else:
+            return True
+        return False
+
+    def _by_person(self, options: dict[str, Any], by: User | None, now: datetime) -> None:
+        if by is None:
+            raise CommandError("Say who you are: --operator NAME.")
+        if options["activate"] is not None:
+            starts = parse_datetime(options["starts"]) if options["starts"] else None
+            if options["starts"] and (starts is None or starts.tzinfo is None):
+                raise CommandError("Write --starts with its offset, such as 2026-12-01T08:00:00Z.")
+            policy_activate(
+                number=options["activate"],
+                now=now,
+                operator_id=by.id,
+                starts=starts,
+                reason=options["reason"],
+                waiver=options["waiver"],
+            )
+        elif options["approve"] is not None:
+            policy_approve(number=options["approve"], now=now, operator_id=by.id)
+        else:
+            policy_withdraw(number=options["withdraw"], now=now, operator_id=by.id)
+        self._list()
+
+    def _list(self) -> None:
+        for facts in versions_read():
+            waits = ""
+            if facts.waiting is not None:
+                due = facts.waiting.due_at
+                waits = f", in force from {due:%Y-%m-%d %H:%M:%S %Z}" if due else ", waits for an approval"
+            self.stdout.write(f"{facts.number:>4}  {facts.state}{waits}")
+
+    def _values(self) -> None:
+        live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
         self.stdout.write(f"Version {live.number} is live.")
         nodes = asdict(node_policy_of(live.document))
         for name, value in {**policy_tunables(policy_of(live)), **nodes}.items():

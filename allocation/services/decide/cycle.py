@@ -51,6 +51,7 @@ from allocation.services.plans.pauses import emptied_gpus_hand_over, more_time_a
 from allocation.services.plans.plan_diff import changes_of
 from allocation.services.plans.restraints import restraints_apply
 from allocation.services.plans.transactions import plan_apply
+from allocation.services.policy.activations import activations_carry_out
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.counters import (
@@ -155,6 +156,8 @@ def _turn(now: datetime) -> CycleResult:
     snapshot_keeper.lead(term)
     queue_places.lead(term)
     work = Work(now)
+    if work.take("activations"):
+        activations_carry_out(now)
     frozen = decisions_frozen(now) if work.has("frozen") else None
     # 1. End what is over.
     ended = _end(work, now, planned=frozen is None) + _expire(work, now)

@@ -26,6 +26,7 @@ from allocation.services.nodes.gpu_modes import pins_of_modes, starts_with_a_mod
 from allocation.services.plans.kept_places import places_lapsed
 from allocation.services.plans.pauses import hand_overs_due
 from allocation.services.plans.restraints import marked, restraints_due
+from allocation.services.policy.activations import activations_due
 from allocation.services.publish.publish import nodes_unpublished
 from allocation.services.record.open_pauses import pauses_to_extend
 from allocation.services.runs.end import (
@@ -68,6 +69,7 @@ def _starts_due(now: datetime) -> QuerySet[Booking]:
 
 _QUESTIONS: Mapping[str, Question] = {
     "frozen": lambda _: PortalMode.objects.filter(kind=PortalMode.Kind.FREEZE, ended_at=None),
+    "activations": activations_due,
     "departures": lambda _: departures_due(),
     "calendar_cuts": lambda _: calendar_cuts_due(),
     "runs_over": lambda now: _bookings(runs_over(now)),
@@ -113,6 +115,7 @@ _QUESTIONS: Mapping[str, Question] = {
 }
 # Each of these gives a turn something to do.
 _ANY_OF = (
+    "activations",
     "departures",
     "calendar_cuts",
     "runs_over",

@@ -23,7 +23,7 @@ from allocation.services.operate.site_defaults import (
     prices_proposed,
     speeds_fill,
 )
-from allocation.services.policy.policies import policy_publish
+from allocation.services.policy.activations import policy_publish
 from allocation.services.record.workloads import speeds_set
 from allocation.words.refusals import refusal_text
 from billing.models import Budget, PriceBook

@@ -11,8 +11,6 @@ from allocation.rules.approvals import PLACE_POLICY_MAX, place_policy_of
 from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX, presence_policy_of
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX, node_policy_of
 from allocation.services.gc_paused import gc_paused
-from allocation.services.nodes.unbooked_use import escalations_from_policy
-from allocation.services.record.site_events import policy_event
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.words.refusals import refusal_text
 from solver import Plan, Policy, solve
@@ -147,7 +145,7 @@ def _order_check(order: list[str]) -> None:
         raise ValueError(refusal_text("policy_order_first", key=repr(ORDER_KEYS[0])))
 
 
-def _tiers_check(policy: Policy) -> None:
+def policy_tiers_check(policy: Policy) -> None:
     """Raises ValueError for windows of a tier that does not exist."""
     known = {ANY_TIER, *Tier.objects.values_list("slug", flat=True)}
     unknown = next((tier for tier, _ in policy.borrow_windows if tier not in known), None)
@@ -237,53 +235,16 @@ def _not_taken(error: Exception) -> Refused:
     return invalid("bad_policy", refusal_text("bad_policy", error=error)[:300], "document")
 
 
-def policy_publish(*, document: object, now: datetime, created_by_id: int | None = None) -> PolicyVersion:
-    """Makes a new version live after a dry run; the next cycle decides by it.
-
-    Raises:
-        Refused: `bad_policy`; the live version stays.
-    """
-    _dry_run(document, now)
-    with transaction.atomic():
-        live = PolicyVersion.objects.select_for_update().get(state=PolicyVersion.State.LIVE)
-        newest = PolicyVersion.objects.latest("number").number
-        live.state = PolicyVersion.State.RETIRED
-        live.save(update_fields=["state"])
-        version = PolicyVersion.objects.create(
-            number=newest + 1,
-            document=document,
-            state=PolicyVersion.State.LIVE,
-            created=now,
-            created_by_id=created_by_id,
-        )
-        platform_record(
-            operator_id=created_by_id,
-            action="policy.published",
-            target=("policy", version.number),
-            now=now,
-            **policy_changes(live.document, version.document),
-        )
-        escalations_from_policy(node_policy_of(version.document), now)
-        policy_event(version, now)
-    return version
-
-
 def policy_draft(*, document: object, now: datetime, created_by_id: int | None = None) -> PolicyVersion:
     """Stores a version that nothing uses, after a dry run.
 
     Raises:
         Refused: `bad_policy`.
     """
-    _dry_run(document, now)
+    policy_dry_run(document, now)
     with transaction.atomic():
-        live = PolicyVersion.objects.select_for_update().get(state=PolicyVersion.State.LIVE)
-        version = PolicyVersion.objects.create(
-            number=PolicyVersion.objects.latest("number").number + 1,
-            document=document,
-            state=PolicyVersion.State.DRAFT,
-            created=now,
-            created_by_id=created_by_id,
-        )
+        live = policy_lock()
+        version = policy_add(document, now, created_by_id)
         platform_record(
             operator_id=created_by_id,
             action="policy.drafted",
@@ -294,17 +255,21 @@ def policy_draft(*, document: object, now: datetime, created_by_id: int | None =
     return version
 
 
-def policy_activate(*, number: int, now: datetime, created_by_id: int | None) -> PolicyVersion:
-    """Publishes the document of a draft, or again that of an earlier version, as a new version.
+def policy_lock() -> PolicyVersion:
+    """Locks the versions until the transaction ends; returns the live one."""
+    PolicyVersion.objects.select_for_update().order_by("number").first()
+    return PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
 
-    Raises:
-        Refused: `not_found`, `no_change` (it is what the live version says) or `bad_policy`.
-    """
-    version = policy_version(number)
-    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
-    if not policy_differences(live, version)["after"]:
-        raise invalid("no_change", refusal_text("policy_unchanged"), "number")
-    return policy_publish(document=version.document, now=now, created_by_id=created_by_id)
+
+def policy_add(document: object, now: datetime, created_by_id: int | None) -> PolicyVersion:
+    """Adds a draft with the next number, while the versions are locked."""
+    return PolicyVersion.objects.create(
+        number=PolicyVersion.objects.latest("number").number + 1,
+        document=document,
+        state=PolicyVersion.State.DRAFT,
+        created=now,
+        created_by_id=created_by_id,
+    )
 
 
 def policy_version(number: int) -> PolicyVersion:
@@ -327,11 +292,11 @@ def policy_differences(before: PolicyVersion, after: PolicyVersion) -> dict[str,
         raise _not_taken(error) from error
 
 
-def _dry_run(document: object, now: datetime) -> None:
+def policy_dry_run(document: object, now: datetime) -> None:
     """Decides the present site by a document. Raises Refused `bad_policy`."""
     try:
         policy = policy_read(document, 0)
-        _tiers_check(policy)
+        policy_tiers_check(policy)
         snapshot = snapshot_read(now)
         with gc_paused():
             solve(snapshot, policy)

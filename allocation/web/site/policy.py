@@ -1,6 +1,6 @@
-"""The policy: every value with its meaning, and a form that publishes the next version."""
+"""The policy: every value with its meaning, and a form that drafts the next version."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.models import PolicyVersion
+from allocation.queries.decisions.policy_versions import VersionFacts, versions_read
 from allocation.rules.approvals import PLACE_POLICY_MAX
 from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
+from allocation.services.policy.differences import change_lines, difference_lines, policy_text
+from allocation.services.policy.names import COUNTS, GROUPS, LABELS
 from allocation.services.policy.policies import (
     LEAST,
     LISTS,
@@ -23,167 +26,22 @@ from allocation.services.policy.policies import (
     PolicyValue,
     policy_changes,
     policy_check,
+    policy_draft,
     policy_names,
-    policy_publish,
     policy_read,
     policy_values,
     tier_seconds_read,
-    tier_seconds_text,
 )
 from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
-from tenants.services import seconds_read, seconds_text, whole_read
+from tenants.services import seconds_read, whole_read
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
 
 VERSIONS_SHOWN = 20
-NO_NAMES = "none"
 LIMITS = MOST | NODE_POLICY_MAX | PRESENCE_POLICY_MAX | PLACE_POLICY_MAX
-# Units of counts and shares; all other values are durations.
-COUNTS = {
-    "share_step": "millionths of a class",
-    "share_owners": "owners",
-    "neighbourhoods": "tries",
-    "plan_depth": "bookings",
-    "exact_neighbourhoods": "tries",
-    "mode_changes": "0 or 1",
-    "no_show_share": "%",
-    "idle_below": "%",
-    "soft_gpus": "GPUs",
-    "soft_borrow": "%",
-    "long_run_weight": "times",
-    "future_requests": "requests",
-    "host_core_cost": "units of a GPU (56,000)",
-    "host_cores_off": "thousandths of a core",
-    "moved_bookings": "bookings",
-    "node_sets": "sets",
-    "exact_pieces": "pieces",
-    "alternatives": "options",
-}
-GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
-    (
-        "Time and order",
-        (
-            ("grid", "Start time step", "Start times are multiples of this."),
-            ("freeze_horizon", "Fixed starts", "Starts within this time no longer move."),
-            ("horizon", "Planning horizon", "No booking is planned later than this."),
-            ("half_life", "Half-life of past use", "After this time, use counts half."),
-            ("share_step", "Fair-share step", "Smaller differences are ignored."),
-            ("age_step", "Waiting-time step", "Smaller differences are ignored."),
-            ("order", "Order of the queue", "After the bands; the first key decides first."),
-            (
-                "patience",
-                "Longest wait behind others",
-                "After it, a booking goes before borrowers.",
-            ),
-            ("epoch", "Refresh of past use", "Shares, and so the queue, change at its multiples."),
-            (
-                "plan_depth",
-                "Planned starts",
-                "Only so many of the queue get one; those behind start when there is room. 0: all.",
-            ),
-        ),
-    ),
-    (
-        "Pauses",
-        (
-            (
-                "cool_down",
-                "Cool-down after a pause",
-                "A booking is not paused again for this long.",
-            ),
-            (
-                "victim_rules",
-                "Rules that pause",
-                f"Names, separated by commas. {NO_NAMES}: nobody is paused.",
-            ),
-            (
-                "borrow_windows",
-                "Longest loan without a pause",
-                "By tier that is never paused, * for all others, such as standard 4h. "
-                f"Longer bookings wait for their guarantee. {NO_NAMES}: no such tier borrows.",
-            ),
-            (
-                "notice_margin",
-                "Notice margin",
-                "Sent this much earlier, to be in time between cycles.",
-            ),
-        ),
-    ),
-    (
-        "Placement",
-        (
-            ("share_owners", "Owners per shared GPU", "Above 1, unrelated owners can share a GPU."),
-            (
-                "neighbourhoods",
-                "Improvement moves per cycle",
-                "Attempts to improve planned bookings.",
-            ),
-            (
-                "exact_neighbourhoods",
-                "Exact improvement moves",
-                "Of these, exact ones: slower and never worse.",
-            ),
-            ("mode_changes", "Mode changes by reset", "0: GPUs that need a reset keep theirs."),
-            (
-                "mode_patience",
-                "Minimum gain of a mode change",
-                "A start must be this much earlier.",
-            ),
-        ),
-    ),
-    (
-        "Placement score",
-        (
-            ("long_run_weight", "Weight of later use", "Against the use that is possible at once."),
-            ("future_requests", "Requests looked ahead", "Of the recent mix of demand."),
-            ("host_core_cost", "Cost per core out of ratio", "Free cores per free GPU of a node."),
-            ("host_cores_off", "Most cores that count", "More make no difference."),
-        ),
-    ),
-    (
-        "Search limits",
-        (
-            ("moved_bookings", "Bookings moved for one", "Planned ones, at their own time."),
-            ("node_sets", "Sets of nodes tried for it", "Those with the fewest moves first."),
-            ("exact_pieces", "Pieces of an exact search", "GPUs, slices and newcomers together."),
-            ("alternatives", "Alternatives of a refusal", "Other windows, classes or slices."),
-        ),
-    ),
-    (
-        "Nodes",
-        (
-            ("silent_after", "Unreachable after", "The node gets no new work."),
-            ("heard_again", "Reachable again after", "Reports must arrive without gaps."),
-            ("silent_limit", "Move planned work after", "Planned bookings leave the node."),
-            ("start_slow", "Slow start after", "The owner is notified."),
-            ("unbooked_warn_after", "Warn unbooked processes", "0: never."),
-            ("unbooked_end_after", "End unbooked processes", "0: never."),
-        ),
-    ),
-    (
-        "Unused bookings",
-        (
-            ("no_show_after", "End after", "0: never."),
-            ("no_show_share", "No-show fee", "Percent of the remaining price."),
-            ("idle_after", "Idle after", "0: never. The tier says what happens then."),
-            ("idle_below", "Idle below", "Percent of use of each GPU."),
-        ),
-    ),
-    (
-        "Requests for approval",
-        (
-            ("soft_hold", "Keep a place for", "The longest time; then the request waits without."),
-            ("soft_margin", "Give it up before its start", "Others can still use it."),
-            ("soft_gpus", "Kept for a project", "For all of its requests together."),
-            ("soft_borrow", "Kept above a guarantee", "Percent of a class; fixed windows only."),
-            ("decision_time", "Time to decide", "Flexible requests are placed later than that."),
-        ),
-    ),
-)
-LABELS = {name: label for _, fields in GROUPS for name, label, _ in fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +70,7 @@ class PolicyField:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
-    """Shows the live version in a form; POST shows the differences, then publishes."""
+    """Shows the live version in a form; POST shows the differences, then makes a draft."""
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     if request.method != "POST":
         return _page(request, live, None)
@@ -225,11 +83,11 @@ def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
         if CONFIRMED_FIELD not in request.POST:
             moved = policy_check(document, now)
             return confirm_page(request, _question(live.number, changes, moved))
-        made = policy_publish(document=document, now=now, created_by_id=operator.id)
+        made = policy_draft(document=document, now=now, created_by_id=operator.id)
     except Refused as refusal:
         return _page(request, live, refusal)
-    messages.success(request, f"Policy version {made.number} published. It applies from the next decision.")
-    return redirect("ops-policy")
+    messages.success(request, f"Policy version {made.number} drafted. It decides nothing yet.")
+    return redirect("ops-policy-version", number=made.number)
 
 
 def _page(request: HttpRequest, live: PolicyVersion, refusal: Refused | None) -> HttpResponse:
@@ -238,18 +96,27 @@ def _page(request: HttpRequest, live: PolicyVersion, refusal: Refused | None) ->
         (title, [_field(*each, live.document, typed, refusal) for each in fields]) for title, fields in GROUPS
     ]
     shown = [field for _, fields in groups for field in fields]
-    versions = list(PolicyVersion.objects.select_related("created_by").order_by("-number"))
+    versions = versions_read()
     context = {
         "live": live,
+        "since": next(
+            (each.last.ended_at for each in versions if each.last and each.number == live.number), None
+        ),
         "groups": groups,
         "own": sum(field.is_own for field in shown),
         "refusal": None if any(field.error for field in shown) else refusal,
         "versions": [
-            (version, list(_words(_earlier(versions, place), version.document)))
-            for place, version in enumerate(versions[:VERSIONS_SHOWN])
+            (each, difference_lines(_compared(each, live), each.version.document))
+            for each in versions[:VERSIONS_SHOWN]
         ],
     }
     return render(request, "allocation/ops_policy.html", context, status=422 if refusal else 200)
+
+
+def _compared(facts: VersionFacts, live: PolicyVersion) -> dict[str, Any]:
+    """Returns the document that a version took the place of, or would take."""
+    former = live if facts.last is None else facts.last.former
+    return {} if former is None else former.document
 
 
 def _field(
@@ -321,54 +188,21 @@ def _tier_seconds(name: str, text: str) -> dict[str, int]:
 
 
 def _question(number: int, changes: Mapping[str, Mapping[str, PolicyValue]], moved: int) -> Confirmation:
-    count = len(changes["after"])
-    values = counted(count, "value")
+    values = counted(len(changes["after"]), "value")
     starts = counted(moved, "start")
     return Confirmation(
-        title=f"Publish policy version {number + 1}?",
+        title="Draft the next policy version?",
         lost=(
-            *_lines(changes),
+            *change_lines(changes),
             f"With the current queue, {starts} would move."
             if moved
             else "With the current queue, no start would move.",
-            "These values have not been simulated. In a checkout of the portal's code, "
-            "python -m devtools.simulation replays weeks of demand with a published version.",
-            f"It applies from the next decision. To undo this, publish the values of version {number} again.",
+            "The draft decides nothing. On its page you try it, have it approved and put it into force.",
         ),
-        button=f"Publish version {number + 1}, change {values}" + (f", move {starts}" if moved else ""),
+        button=f"Draft a version, change {values}",
         back="/ops/policy",
         keep=f"Keep version {number}",
     )
-
-
-def _lines(changes: Mapping[str, Mapping[str, PolicyValue]]) -> Iterator[str]:
-    for name, after in changes["after"].items():
-        before = policy_text(name, changes["before"][name])
-        yield f"{LABELS.get(name, name)}: {before} → {policy_text(name, after)}"
-
-
-def _earlier(versions: list[PolicyVersion], place: int) -> dict[str, Any]:
-    """Returns the document that a version is compared with: a draft was never in force."""
-    earlier = versions[place + 1 :]
-    used = (each for each in earlier if each.state != PolicyVersion.State.DRAFT)
-    return next((each.document for each in used), {})
-
-
-def _words(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    """Yields what a version changed; nothing for a document that is no longer readable."""
-    try:
-        yield from _lines(policy_changes(before, after))
-    except ValueError:
-        return
-
-
-def policy_text(name: str, value: PolicyValue) -> str:
-    """Returns a value as it is shown and typed."""
-    if isinstance(value, tuple):
-        return ", ".join(value) or NO_NAMES
-    if isinstance(value, dict):
-        return tier_seconds_text(value)
-    return f"{value}" if name in COUNTS else seconds_text(value)
 
 
 urlpatterns = [path("ops/policy", ops_policy, name="ops-policy")]

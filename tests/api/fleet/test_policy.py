@@ -31,28 +31,24 @@ def test_a_draft_is_compared_activated_and_taken_back(site: Site) -> None:
         "moved": 0,
     }
 
-    done = site.operator.post(f"{address}/activate")
-    assert (done.status_code, said(done)["number"]) == (201, first + 2)
+    again = {"waiver": "Nobody else is on call."}
+    done = site.operator.post(f"{address}/activate", again)
+    assert (done.status_code, said(done)["number"], said(done)["state"]) == (201, first + 1, "live")
     assert said(site.operator.get("policy"))["values"]["grid"] == 600
-    again = site.operator.post(f"{address}/activate")
-    assert (again.status_code, said(again)["code"]) == (422, "no_change")
+    refused = site.operator.post(f"{address}/activate", again)
+    assert (refused.status_code, said(refused)["code"]) == (422, "no_change")
 
-    back = said(site.operator.post(f"policy/versions/{first}/activate"))
-    assert (back["number"], back["document"]) == (first + 3, {})
-    assert numbers() == {
-        first: "retired",
-        first + 1: "draft",
-        first + 2: "retired",
-        first + 3: "live",
-    }
+    back = said(site.operator.post("policy/rollback", {"reason": "Starts were late."}))
+    assert (back["number"], back["state"], back["document"]) == (first, "live", {})
+    assert numbers() == {first: "live", first + 1: "retired"}
     listed = said(site.operator.get("policy/versions"))["items"]
-    assert [each["number"] for each in listed] == [first + 3, first + 2, first + 1, first]
+    assert [each["number"] for each in listed] == [first + 1, first]
     with as_system():
         entries = AuditEntry.objects.filter(action__startswith="policy.").order_by("id")
         assert list(entries.values_list("action", flat=True)) == [
             "policy.drafted",
             "policy.published",
-            "policy.published",
+            "policy.rolled_back",
         ]
 
 

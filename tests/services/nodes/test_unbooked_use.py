@@ -11,7 +11,7 @@ from allocation.models import EventCounter, Gpu, GpuEvent, Node
 from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.fleet import enrolment_token_create
 from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set
-from allocation.services.policy.policies import policy_publish
+from allocation.services.policy.activations import policy_publish
 from tenants.platform.errors import Refused
 from tests.builders import a_tenant_admin, an_operator
 from tests.builders_allocation import a_booking_request, a_lab

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from allocation.models import PolicyVersion
 from allocation.services.bookings.checks.admission_check import admission_check
+from allocation.services.policy.activations import policy_publish
 from allocation.services.policy.policies import (
     LEAST,
     LISTS,
     MOST,
     TIER_SECONDS,
     policy_of,
-    policy_publish,
     policy_read,
     policy_tunables,
     tier_seconds_read,

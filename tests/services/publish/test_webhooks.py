@@ -21,7 +21,7 @@ from allocation.models import Booking, Gpu
 from allocation.services.nodes.health import gpus_lost
 from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_end, maintenance_plan
 from allocation.services.operate.maintenance.watch import maintenance_announce
-from allocation.services.policy.policies import policy_publish
+from allocation.services.policy.activations import policy_publish
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from portal.integrations.answers import Answer

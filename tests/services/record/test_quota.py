@@ -12,7 +12,7 @@ from allocation.rules.ask import AskDocument
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
-from allocation.services.policy.policies import policy_publish
+from allocation.services.policy.activations import policy_publish
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.quota_rows import GPU_HOUR, caps_of, quotas_read, used_read
 from billing.models import Price, PriceBook

@@ -19,9 +19,10 @@ from allocation.models import (
     PolicyVersion,
 )
 from allocation.rules.states import State
+from allocation.services.policy.differences import policy_text
+from allocation.services.policy.names import LABELS
 from allocation.services.policy.policies import policy_values
 from allocation.services.runs.interrupt import hardware_vacate
-from allocation.web.site.policy import LABELS, policy_text
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import HOUR, a_booking, an_allocation
 from tests.roles import as_owner, as_system
@@ -176,23 +177,25 @@ def _policy_form(**values: str) -> dict[str, str]:
     return known | values
 
 
-def test_a_policy_is_published_when_its_differences_were_read(operator: Client) -> None:
+def test_a_policy_is_drafted_when_its_differences_were_read(operator: Client) -> None:
     form = _policy_form(cool_down="45m", share_owners="2")
     said = _asked(operator, "/ops/policy", **form)
-    assert "Cool-down after a pause: 30m → 45m" in said
-    assert "Owners per shared GPU: 1 → 2" in said
+    assert "Cool-down after a pause: 30m to 45m" in said
+    assert "Owners per shared GPU: 1 to 2" in said
     assert "no start would move" in said
-    assert "Publish policy version 2? " in said
-    assert "change 2 values" in said
+    assert "Draft a version, change 2 values" in said
     done = operator.post("/ops/policy", form | {"sure": "1"}, follow=True).content.decode()
-    assert "Policy version 2 published" in done
+    assert "Policy version 2 drafted" in done
     with as_system():
-        live = PolicyVersion.objects.get(state="live")
-    assert live.document == {"cool_down": 2700, "share_owners": 2}
+        draft = PolicyVersion.objects.get(number=2)
+    assert draft.document == {"cool_down": 2700, "share_owners": 2}
+    address = "/ops/policy/versions/2"
+    done = operator.post(address, {"act": "activate", "waiver": "I am alone."}, follow=True).content.decode()
+    assert "Version 2 is in force" in done
     # Back to the defaults: what is the default does not stand in the document.
     operator.post("/ops/policy", _policy_form() | {"sure": "1"})
     with as_system():
-        assert PolicyVersion.objects.get(state="live").document == {}
+        assert PolicyVersion.objects.get(number=3).document == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""Versions of the policy with their states: what waits, what is tried, and since when which is in force."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from allocation.models import PolicyActivation, PolicyApproval, PolicyVersion
+from allocation.points import policy_stages
+
+SHADOW, TRIAL, APPROVED = "shadow", "trial", "approved"
+STATES = ("draft", SHADOW, TRIAL, APPROVED, "live", "retired")
+State = PolicyActivation.State
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFacts:
+    """A version, its approval, and when it is or was in force.
+
+    `waiting`: the activation that is to come. `last`: the newest that was carried out. `until`: the
+    end of the last time in force.
+    """
+
+    version: PolicyVersion
+    stage: str = ""
+    approval: PolicyApproval | None = None
+    waiting: PolicyActivation | None = None
+    last: PolicyActivation | None = None
+    until: datetime | None = None
+
+    @property
+    def number(self) -> int:
+        """Returns its number."""
+        return self.version.number
+
+    @property
+    def state(self) -> str:
+        """Returns one of `STATES`: what is in force, what is to be, and what is tried."""
+        if self.version.state == PolicyVersion.State.LIVE:
+            return self.version.state
+        if self.waiting is not None and self.waiting.due_at is not None:
+            return APPROVED
+        if self.stage:
+            return self.stage
+        if self.approval is not None and self.version.state == PolicyVersion.State.DRAFT:
+            return APPROVED
+        return self.version.state
+
+    @property
+    def waits_for(self) -> str:
+        """Returns what an activation waits for: `second_operator`, `waiting_time`, `start` or nothing."""
+        if self.waiting is None:
+            return ""
+        if self.waiting.due_at is None:
+            return "second_operator"
+        return "waiting_time" if self.waiting.due_at > self.waiting.starts else "start"
+
+
+def versions_read(numbers: Collection[int] | None = None) -> list[VersionFacts]:
+    """Returns the versions, the newest first."""
+    rows = PolicyVersion.objects.select_related("created_by").order_by("-number")
+    acts = PolicyActivation.objects.select_related("asked_by", "former").order_by("id")
+    if numbers is not None:
+        rows = rows.filter(number__in=numbers)
+    stages = policy_stages()
+    approvals = {each.version_id: each for each in PolicyApproval.objects.select_related("by")}
+    waiting, last, until = {}, {}, {}
+    for act in acts.filter(state__in=(State.WAITING, State.DONE)):
+        if act.state == State.WAITING:
+            waiting[act.version_id] = act
+            continue
+        last[act.version_id] = act
+        if act.former_id is not None:
+            until[act.former_id] = act.ended_at
+    return [
+        VersionFacts(
+            version=row,
+            stage=stages.get(row.number, ""),
+            approval=approvals.get(row.number),
+            waiting=waiting.get(row.number),
+            last=last.get(row.number),
+            until=until.get(row.number) if row.state == PolicyVersion.State.RETIRED else None,
+        )
+        for row in rows
+    ]
+
+
+def version_read(number: int) -> VersionFacts | None:
+    """Returns a version with its state."""
+    return next(iter(versions_read([number])), None)
