@@ -40,6 +40,10 @@ SENTENCES: dict[str, Promise] = {
     "ask_other_gpu": gettext_lazy("This site has no %(gpu)s. Available: %(labels)s."),
     "ask_fraction": gettext_lazy("%(token)s is not a number of GPUs. Do you mean %(choices)s?"),
     "ask_bare_number": gettext_lazy("Do you mean %(token)s GPUs or %(token)s hours?"),
+    "ask_gpu_hours": gettext_lazy(
+        "%(hours)s GPU-hours can be one GPU for %(hours)s hours, or more GPUs for less time."
+    ),
+    "ask_weekdays": gettext_lazy("Do you mean each of these days once, or every week?"),
     "ask_exact_number": gettext_lazy("A booking needs an exact number of GPUs."),
     "ask_whole_node": gettext_lazy(
         "Nodes can't be booked as a whole. Give a number of GPUs and “same node”."

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import strategies as st
 
 from allocation.errors import AskError
-from allocation.rules.ask import Parsed
+from allocation.rules.ask import Catalogue, Parsed
+from allocation.rules.ask.line.tokens import tokens_of
+from allocation.rules.ask.words.names import names_of
 from tests.rings import holds_for
-from tests.rules.ask_corpus import corpus, meaning_of, read
+from tests.rules.ask_corpus import SITE, corpus, meaning_of, read
 
-TABLES = ("asks.tsv", "unseen.tsv")
+TABLES = ("asks.tsv", "unseen.tsv", "german.tsv")
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -42,6 +44,21 @@ def test_what_is_offered_as_a_repair_is_a_request() -> None:
             left += 1
             assert all(len(each.problems) < max(len(parsed.problems), 1) for each in offered), text
     assert left <= 10, "only where no line is complete, one with fewer problems is offered"
+
+
+def test_german_words_stand_where_they_were_typed() -> None:
+    text = "2 h100 heute 14 Uhr für 3 Std, Zwölf Kerne"
+    parts = {part.field: text[part.start : part.end] for part in read(text).parts}
+    assert parts["starts"] == "heute 14 Uhr"
+    assert parts["duration"] == "für 3 Std"
+    assert "Kerne" in parts["cores"]
+
+
+def test_a_word_of_the_site_s_names_is_not_read_as_another() -> None:
+    names = names_of(Catalogue(SITE.classes, (), SITE.tiers, (("nacht", "Nacht und Tag"),)))
+    kinds = {token.value: token.type for token in tokens_of("h100 2h nacht", names)}
+    assert kinds["nacht"] == "PROJECT"
+    assert {"night"} <= {token.value for token in tokens_of("h100 2h nacht", names_of(SITE))}
 
 
 PARTS = {

@@ -50,7 +50,7 @@ classes: CLASS (OR CLASS)*
 anything: ANY
 profile: PROFILE
 slice: MIG | SLICE
-memory: GB | VRAM
+memory: (GB | VRAM) EACH?
 share: SHARE
 filler: GPU
 cores: CORES EACH?
@@ -203,7 +203,10 @@ def _parsed(reading: Reading) -> Parsed:
     deadline = values.get("deadline")
     if deadline is None and "start_by" in values and "starts" not in values:
         # A day limits the start: the deadline is the end of that day plus the duration.
-        deadline = values["start_by"] + timedelta(seconds=values.get("duration", 0))
+        length = timedelta(seconds=values.get("duration", 0))
+        deadline = values["start_by"] + length
+        if "is_inside" in values and values["not_before"] + length <= values["start_by"]:
+            deadline = values["start_by"]
     not_before = values.get("not_before")
     _check_window(reading, deadline)
     array_check(reading)

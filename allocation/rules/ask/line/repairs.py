@@ -9,6 +9,7 @@ from itertools import chain
 from lark import Token
 
 from allocation.rules.ask.line.arrays import refuse_product, refuse_runs_or_gpus
+from allocation.rules.ask.words.names import key_of
 from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
@@ -20,6 +21,8 @@ MAX_REPAIRS = 4
 _ONE_DAY = timedelta(days=1)
 MAX_GUESSES = 3
 MAX_TRIALS = 8
+# Larger bare numbers can be minutes.
+_MINUTES_FROM = 10
 _LENGTHS = ("1h", "4h", "1d")
 _DENIALS_TEXT = "not no never without except unless nor avoid don't dont if but exclude excluding cannot"
 _DENIALS = frozenset(_DENIALS_TEXT.split())
@@ -39,6 +42,8 @@ _VAGUE = {
     "many": ("4", "8"),
     "multiple": ("2", "4", "8"),
 }
+_SECONDS = re.compile(r"(?:for\s+)?\d+\s*s(?:ec(?:ond)?s?)?", re.IGNORECASE)
+_NUMBER_FIRST = re.compile(r"[\W_]*\d")
 _MACHINE = re.compile(r"(?=\S*\d)[a-z][a-z0-9_.]*-[a-z0-9_.-]+(?:/\d+)?")
 _MONTHS = re.compile(r"(?:for\s+)?(\d{1,2}|an?|one)?\s*months?")
 _SYNONYMS = {
@@ -120,9 +125,17 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
         why = coded("ask_incomplete", text=text, example=_LEADS[tokens[0].type])
     else:
         why = coded("ask_word", text=text)
-    if not _KEPT.intersection(words):
+    if not _KEPT.intersection(words) and not _is_amount(reading, text):
         repairs.append(Repair(f"{_WITHOUT}{text}”", reading.replaced(reading.with_noise(span), "")))
     _refuse(reading, span, why, repairs)
+
+
+def _is_amount(reading: Reading, text: str) -> bool:
+    """Whether words begin with a number, or can be the length that the line lacks. A line without them
+    would ask for something else."""
+    # No booking is as short as seconds, so the shortest usual lengths are offered for them.
+    has_number = any(char.isdigit() for char in text) and not _SECONDS.fullmatch(text)
+    return has_number and ("duration" not in reading.values or bool(_NUMBER_FIRST.match(text)))
 
 
 def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
@@ -139,6 +152,8 @@ def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
 
 def _unglued(reading: Reading, token: Token) -> list[Repair]:
     """Repairs for words without a space: `2h100`, `6hours2d`."""
+    if re.fullmatch(r"~\d\S*", token):
+        return reading.replacements(span_of(token), token[1:])
     found = re.fullmatch(r"(\d+)([a-z]\w*)", token)
     if not found:
         return []
@@ -183,6 +198,10 @@ def _other_gpu(reading: Reading, token: Token) -> None:
     span = span_of(token)
     entries = reading.catalogue.classes
     labels = ", ".join(entry.label for entry in entries)
+    said = key_of(token)
+    # Of L40 the L40S is meant; an H100 instead of it would change what was asked for.
+    alike = [entry for entry in entries if key_of(entry.label).startswith(said)]
+    entries = tuple(alike) or entries
     repairs = [
         Repair(entry.label, reading.replaced(span, entry.label.lower())) for entry in entries[:MAX_REPAIRS]
     ]
@@ -207,15 +226,44 @@ def _fraction(reading: Reading, token: Token) -> None:
 def _bare_number(reading: Reading, token: Token) -> None:
     """A number without a unit."""
     span = span_of(token)
-    repairs = []
+    repairs = _minutes_after(reading, token)
     span = reading.with_noise(span)
     if "count" not in reading.values:
         repairs.append(Repair(f"{token} GPUs", reading.replaced(span, f"x{token}")))
     if "duration" not in reading.values:
+        if token.isdecimal() and int(token) >= _MINUTES_FROM:
+            repairs.append(Repair(f"{token} minutes", reading.replaced(span, f"{token}m")))
         repairs.append(Repair(f"{token} hours", reading.replaced(span, f"{token}h")))
     if token.isdecimal() and int(token) < 24:
         repairs.append(Repair(f"at {token}:00", reading.replaced(span, f"at {int(token):02}:00")))
     _refuse(reading, span_of(token), coded("ask_bare_number", token=token), repairs)
+
+
+def _minutes_after(reading: Reading, token: Token) -> list[Repair]:
+    """`2h 30`: the line with `2h30m`."""
+    start, end = reading.spans.get("duration", (0, 0))
+    begin, last = span_of(token)
+    seconds = reading.values.get("duration")
+    is_next = 0 < end <= begin <= end + 1 and isinstance(seconds, int) and seconds % 3_600 == 0
+    if not is_next or not token.isdecimal() or int(token) >= 60:
+        return []
+    both = f"{reading.words((start, end))} {int(token)}m"
+    return [Repair(both, reading.replaced((start, last), both))]
+
+
+def _gpu_hours(reading: Reading, token: Token) -> None:
+    """`5 gpu hours`: one GPU for five hours, five for one, or by what else is said."""
+    span, hours = span_of(token), number_of(re.split(r"\s*gpu", token)[0])
+    count, seconds = (reading.values.get(name) for name in ("count", "duration"))
+    choices = [f"{hours}h", f"{hours} gpus 1h"]
+    if isinstance(count, int) and seconds is None:
+        choices = [f"{hours * 60 // count}m" if hours % count else f"{hours // count}h"]
+    elif isinstance(seconds, int) and count is None:
+        choices = [] if hours * 3600 % seconds else [f"{hours * 3600 // seconds} gpus"]
+    elif count is not None:
+        choices = [""]
+    why = coded("ask_gpu_hours", hours=hours)
+    _refuse(reading, span, why, reading.replacements(span, *choices))
 
 
 def _quantity(reading: Reading, token: Token) -> None:
@@ -326,6 +374,7 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
     "OTHER": _other_gpu,
     "DEC": _fraction,
     "NUM": _bare_number,
+    "GPUHOURS": _gpu_hours,
     "NOPROJECT": _no_project,
     "YESTERDAY": _past,
     "WITHIN": _within,

@@ -55,8 +55,8 @@ MAX_SHOWN = 4
 
 
 def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Reads `2`, `two`, `2x`, `x2`, `a pair of`."""
-    words = re.sub(r"^x\s*|\s*[x*]$", "", tokens[0])
+    """Reads `2`, `two`, `2x`, `x2`, `a pair of`, and the 2 of `h100*2` and `h100:2`."""
+    words = re.sub(r"^[x*:]\s*|\s*[x*]$", "", tokens[0])
     number = number_of(words)
     span = span_of(*tokens)
     if tokens[0].type == "XNUM" and {"count", "repeat"} <= reading.values.keys():

@@ -50,6 +50,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:at\s+a\s+time|at\s+once|in\s+parallel)|"
         rf"(?:in\s+)?parallel\s+{_NUM}",
     ),
+    ("GPUHOURS", rf"{_NUM}\s*gpu[\s-]*(?:hours?|hrs?|h)(?![a-z])(?:\s+(?:of|on|with))?"),
     ("ARRAY", rf"(?:an?\s+)?array(?:\s+of|\s*:)?\s+{_NUM}(?:\s+{_RUNS})?(?:\s+of)?"),
     ("ARRAY", rf"{_NUM}\s+{_RUNS}(?:\s+of)?"),
     ("INSTANT", INSTANT),
@@ -184,7 +185,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         r"\d{1,4}\s*gi?b?\s+or\s+more|\d{1,4}\s*gi?b?)",
     ),
     ("CLOCK", CLOCK),
-    ("XNUM", rf"x\s*{_NUM}"),
+    ("XNUM", rf"[x*]\s*{_NUM}|(?<=\w):\d{{1,3}}"),
     ("NUMX", rf"{_NUM}[x*](?=\s|[a-z0-9])|{_NUM}\s+[x*](?=\s|[a-z])|\d{{1,6}}x"),
     ("DEC", r"\d{1,5}[.,]\d{1,3}"),
     ("NUM", _NUM),

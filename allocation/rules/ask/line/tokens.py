@@ -18,13 +18,14 @@ from allocation.rules.ask.line.terminals import (
     THING,
 )
 from allocation.rules.ask.words.names import OTHER_GPUS, Names, key_of
+from allocation.rules.ask.words.respelling import Respelled, respelled
 from allocation.rules.ask.words.times import MONTH_NAMED, clock_read
 
 _END = r"(?=[\s,;!?()&|/]|[.:](?:\s|$)|$)"
 # Tokens that can end at a dash, as in `9-17` and `mon-wed`.
 _DASHED = r"(?=[\s,;!?()&|/-]|[.:](?:\s|$)|$)"
 _ENDS = dict.fromkeys(("NUM", "CLOCK", "DAY", "INSTANT", "DEC", "LENGTH"), _DASHED)
-_ENDS |= {"NUMX": "", "DASH": "", "OR": "", "AT": "", "CLASS": rf"(?:{_END}|(?=x\s?\d))"}
+_ENDS |= {"NUMX": "", "DASH": "", "OR": "", "AT": "", "CLASS": rf"(?:{_END}|(?=[x*:]\s?\d))"}
 _SKIP = re.compile(r"(?:[\s,;!?()]|[.:](?=\s|$))+")
 _WORD = re.compile(r"[^\s,;!?()]+?(?=[\s,;!?()]|[.:](?:\s|$)|$)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(?:/\d{1,3})?(?=[\s,;!?()|]|$)")
@@ -54,12 +55,19 @@ def plain(text: str) -> str:
 
 def tokens_of(text: str, names: Names) -> list[Token]:
     """The tokens of a line in order. They cover everything except spaces and punctuation."""
-    line = _nights_as_days(plain(text))
+    typed = respelled(plain(text), names.words)
+    line = _nights_as_days(typed.line)
     tokens = list(_scan(line, names, _WORDS))
     if any(token.type in ("REPEAT", "RRULE") or token == _EACH_NIGHT for token in tokens):
         tokens = _every_night(_scan(line, names, _WORDS_OF_SERIES))
-        _share_month(tokens)
-    return _with_roles(line, tokens)
+    _share_month(tokens)
+    return [_as_typed(token, typed) for token in _with_roles(line, tokens)]
+
+
+def _as_typed(token: Token, typed: Respelled) -> Token:
+    """The token at its place in the line as typed."""
+    start, end = typed.place(token.start_pos or 0, token.end_pos or 0)
+    return Token(token.type, token.value, start_pos=start, end_pos=end)
 
 
 def _nights_as_days(line: str) -> str:

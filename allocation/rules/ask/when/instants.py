@@ -87,9 +87,17 @@ def instant_of(
         if moment.clock and moment.day and moment.day.on == reading.today:
             lead = "" if begins else "by "
             choices = reading.replacements(span, f"{lead}tomorrow {moment.clock.time:%H:%M}")
+        choices += next_year(reading, moment)
         reading.add_problem("window_past", coded("ask_time_past"), span, choices)
         return None
     return found
+
+
+def next_year(reading: Reading, moment: Moment) -> list[Repair]:
+    """The line with the next such date, for a date without a year that is over."""
+    if moment.day is None or moment.day.next is None:
+        return []
+    return reading.replacements(moment.day_span, moment.day.next.isoformat())
 
 
 def _time_of(reading: Reading, moment: Moment, after: datetime, *, end_of_day: bool) -> datetime:

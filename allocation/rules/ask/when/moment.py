@@ -9,6 +9,7 @@ from lark import Token, Tree
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import (
+    WEEKDAY,
     Clock,
     Day,
     clock_read,
@@ -24,6 +25,7 @@ ONE_MINUTE = timedelta(minutes=1)
 ONE_DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 NOON = 12
+_MORE_DAYS = re.compile(rf"(?:(?:[\s,&]+|,?\s+and\s+){WEEKDAY}\b)+")
 
 
 @dataclass(slots=True)
@@ -57,6 +59,9 @@ def moment_of(reading: Reading, tree: Tree[Token]) -> Moment:
     """The moment that adjacent days, times and parts of a day describe."""
     tokens = [token for token in tree.children if isinstance(token, Token)]
     moment = Moment(span_of(*tokens))
+    if _weekdays(reading, tokens):
+        moment.is_wrong = True
+        return moment
     for token in tokens:
         if not _stamp(reading, moment, token):
             moment.is_wrong = True
@@ -66,6 +71,24 @@ def moment_of(reading: Reading, tree: Tree[Token]) -> Moment:
     elif moment.clock and moment.part:
         clock_in_part(reading, moment)
     return moment
+
+
+def _weekdays(reading: Reading, tokens: list[Token]) -> bool:
+    """Whether several weekdays are named: `mon, wed, fri`. Adds a problem with the series that they can
+    mean."""
+    days = [(each, day_read(each, reading.today)) for each in tokens if each.type == "DAY"]
+    weekdays = [each for each, day in days if day and day.is_weekday]
+    if len(weekdays) < 2 or len(weekdays) < len(days) or len({each[:3] for each in weekdays}) < len(days):
+        return False
+    first, last = span_of(*weekdays)
+    more = _MORE_DAYS.match(reading.text.lower(), last)
+    last = more.end() if more else last
+    named = re.findall(WEEKDAY, reading.text[first:last].lower())
+    words, span = f"every {','.join(named)}", (first, last)
+    weeks = (reading.today + 4 * WEEK).isoformat()
+    choices = reading.replacements(span, words, f"{words} {len(named)} times", f"{words} until {weeks}")
+    reading.add_problem("no_repeat", coded("ask_weekdays"), span, choices)
+    return True
 
 
 def is_consistent(reading: Reading, moment: Moment) -> bool:

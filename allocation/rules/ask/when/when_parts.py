@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
+from itertools import product
 
 from lark import Token, Tree
 
@@ -24,6 +25,8 @@ from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import Clock, clock_read, duration_words
 from tenants.platform.coded import coded
+
+_HOURS_TO = re.compile(r"\s*(?:--?>?|->)\s*|\s+(?:to|until|till|'?til|thru|through)\s+")
 
 
 @dataclass(slots=True)
@@ -97,13 +100,27 @@ def _each_day(reading: Reading, when: When, span: Span) -> bool:
         return False
     first, last = (each.day.on for each in window if each.day)
     last += WEEK * (last < first)
-    words = f"{first} {reading.words(span)} every day until {last}"
     text = Reading.replaced(reading, span, "")
-    both = reading.words(when.window_span)
-    repair = Repair("every day", " ".join(text.replace(both, words).split()))
-    why = coded("ask_every_day")
-    reading.add_problem("said_twice", why, span, [repair])
+    both = " ".join(reading.words(when.window_span).split())
+    hours = _hours_meant(reading, span)
+    lines = [text.replace(both, f"{first} {each} every day until {last}") for each in hours]
+    repairs = [Repair(f"every day until {last}", each) for each in lines]
+    reading.add_problem("said_twice", coded("ask_every_day"), span, repairs)
     return True
+
+
+def _hours_meant(reading: Reading, span: Span) -> list[str]:
+    """The hours of a span as typed; of `9-5` those that it can mean."""
+    text = reading.words(span)
+    ends = _HOURS_TO.split(re.sub(r"^(?:(?:at|@|from)\s+)+", "", text.lower()), maxsplit=1)
+    clocks = [clock_read(each) for each in ends]
+    if len(clocks) != 2 or clocks[0] is None or clocks[1] is None:
+        return [text]
+    if not (clocks[0].is_ambiguous_afternoon or clocks[1].is_ambiguous_afternoon):
+        return [text]
+    pairs = sorted(product(_either(clocks[0]), _either(clocks[1])), key=lambda pair: _hours_between(*pair))
+    shortest = [pair for pair in pairs if pair[0] < pair[1]][:2]
+    return [f"{begin:%H:%M}-{end:%H:%M}" for begin, end in shortest] or [text]
 
 
 _KINDS = {
@@ -196,7 +213,7 @@ def _add_hours(reading: Reading, when: When, tokens: Sequence[Token], _: Sequenc
     token = next(each for each in tokens if each.type == "HOURS")
     span = span_of(*tokens)
     text = re.sub(r"^(?:(?:at|@|from)\s+)+", "", token)
-    first, last = re.split(r"\s*(?:--?>?|->)\s*|\s+(?:to|until|till|'?til|thru|through)\s+", text, maxsplit=1)
+    first, last = _HOURS_TO.split(text, maxsplit=1)
     clocks = clock_read(first), clock_read(last)
     if None in clocks:
         reading.add_problem("no_such_time", coded("ask_no_such_clock"), span)

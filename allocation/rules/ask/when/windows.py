@@ -10,6 +10,7 @@ from allocation.rules.ask.when.instants import (
     instant_of,
     is_half_ambiguous,
     next_five_minutes,
+    next_year,
 )
 from allocation.rules.ask.when.moment import NOON, ONE_DAY, PARTS, Moment, clock_in_part
 from allocation.rules.ask.when.when_parts import When, set_duration
@@ -18,6 +19,7 @@ from allocation.rules.ask.words.reading import Reading, Span
 from allocation.rules.ask.words.times import Clock, Day, day_bounds, duration_words, wall
 from tenants.platform.coded import coded
 
+SATURDAY = 5
 OVERNIGHT = (time(20), time(8))
 _NO_START = coded("ask_add_start")
 
@@ -146,7 +148,8 @@ def _take_day(reading: Reading, when: When, plain: Moment) -> bool:
         return False
     if _is_open_end(reading, when, plain):
         return False
-    starts.day = plain.day or starts.day
+    if plain.day:
+        starts.day, starts.day_span = plain.day, plain.day_span
     if plain.part and not _hours_in_part(reading, plain.part, starts, ends):
         return False
     reading.add_part("day", day_words(plain.day) or f"in the {plain.part}", plain.span)
@@ -276,7 +279,9 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span, day: Spa
     if first is None:
         if reading.problems and reading.problems[-1].code == "window_past":
             choices = tuple(_of_begun(reading, starts, ends, span, day or span))
-            reading.problems[-1] = replace(reading.problems[-1], repairs=choices)
+            reading.problems[-1] = replace(
+                reading.problems[-1], repairs=choices or reading.problems[-1].repairs
+            )
         return
     last = instant_of(reading, ends, span, after=first, end_of_day=True)
     if last is not None:
@@ -285,7 +290,8 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span, day: Spa
 
 def _of_begun(reading: Reading, starts: Moment, ends: Moment, span: Span, day: Span) -> Iterator[Repair]:
     """Yields what is left of a window of today that has begun, and the same hours tomorrow."""
-    if starts.clock is None or ends.clock is None or ends.has_day or date_of(starts) > reading.today:
+    is_today = starts.day is None or starts.day.on == reading.today
+    if starts.clock is None or ends.clock is None or ends.has_day or not is_today:
         return
     first, last = starts.clock.time, ends.clock.time
     over = wall(reading.today + ONE_DAY * (last <= first), last, reading.zone)
@@ -361,9 +367,12 @@ def set_days(reading: Reading, moment: Moment) -> None:
         begins, ends = _part_bounds(reading, first, moment.part)
         words = f"starts in the {moment.part} of {first:%a %d %b}"
     if ends <= reading.now:
-        reading.add_problem("window_past", coded("ask_day_past"), moment.span)
+        reading.add_problem("window_past", coded("ask_day_past"), moment.span, next_year(reading, moment))
         return
     reading.values["start_by"] = ends
+    if moment.days and first.weekday() == SATURDAY and last - first == 2 * ONE_DAY:
+        # A booking of a weekend ends with it, if it is not longer.
+        reading.values["is_inside"] = True
     reading.set_value("not_before", max(begins, reading.now), words, moment.span)
 
 

@@ -1,6 +1,7 @@
 """Names in a request: classes, slices, tiers and projects of the catalogue."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -8,8 +9,10 @@ from allocation.rules.ask.words.parsed import Catalogue, ClassEntry
 
 _GAP = r"[\s_.-]*"
 _VENDOR = r"(?:(?:nvidia|tesla|geforce)[\s-]+)*"
+_FORM = r"(?:[\s-]*(?:sxm[2-5]?|pcie)(?![a-z0-9]))"
 _MEMORY_TAIL = re.compile(r"[\s_-]*\d+[\s_-]*gi?b?$")
 _MB_PER_GB = 1_000
+_COUNTS = r"[wdhm](?![a-z])|weeks?|wks?|days?|hours?|hrs?|hr|min|times|cores?|cpus?|:|\.\d|x|%|gpus?|cards?"
 OTHER_GPUS = (
     r"(?:(?:nvidia|tesla|geforce|quadro|amd|instinct|rtx|gtx)[\s-]+)*"
     r"(?:(?:rtx|gtx)[\s-]*\d{3,4}(?:[\s-]*(?:ti|super|ada))?|[1-5]0[5-9]0(?:[\s-]*ti)?"
@@ -41,6 +44,7 @@ class Names:
     profile_by_key: dict[str, str]
     tier_by_key: dict[str, str]
     project_by_key: dict[str, str]
+    words: frozenset[str]
 
 
 @lru_cache(maxsize=64)
@@ -50,9 +54,9 @@ def names_of(catalogue: Catalogue) -> Names:
     profiles = {key_of(name): name for entry in catalogue.classes for name in entry.profiles}
     tiers = {key_of(name): each.slug for each in catalogue.tiers for name in (each.slug, each.name)}
     projects = {key_of(name): slug for slug, title in catalogue.projects for name in (slug, title)}
-    plural = r"(?:'?s)?"
+    after = rf"(?:{_FORM}(?:[\s-]*\d{{1,3}}[\s-]*gi?b)?)?(?:'?s)?"
     return Names(
-        _pattern(_spellings(catalogue.classes), _VENDOR, plural),
+        _pattern(_spellings(catalogue.classes), _VENDOR, after),
         _pattern([name for entry in catalogue.classes for name in entry.profiles]),
         _pattern([name for each in catalogue.tiers for name in (each.slug, each.name)]),
         _pattern([name for pair in catalogue.projects for name in pair]),
@@ -60,7 +64,17 @@ def names_of(catalogue: Catalogue) -> Names:
         profiles,
         tiers,
         projects,
+        frozenset(_words_of(catalogue)),
     )
+
+
+def _words_of(catalogue: Catalogue) -> Iterator[str]:
+    """Yields the words of all names, in lower case."""
+    names = [name for entry in catalogue.classes for name in (entry.slug, entry.label, *entry.aliases)]
+    names += [name for each in catalogue.tiers for name in (each.slug, each.name)]
+    names += [name for pair in catalogue.projects for name in pair]
+    for name in names:
+        yield from re.findall(r"[^\W\d_]{2,}", name.lower())
 
 
 def key_of(name: str) -> str:
@@ -70,11 +84,15 @@ def key_of(name: str) -> str:
 
 
 def class_named(names: Names, text: str) -> tuple[Named | None, bool]:
-    """The classes that a name in a text means, and whether the name is a plural."""
-    key = key_of(text)
-    if key in names.class_by_key:
-        return names.class_by_key[key], False
-    return names.class_by_key.get(key.removesuffix("s")), True
+    """The classes that a name in a text means, and whether the name is a plural. The form of a board
+    that the site's names do not have (`h100-sxm`) means nothing."""
+    for name in (text, re.sub(_FORM, "", text)):
+        key = key_of(name)
+        if key in names.class_by_key:
+            return names.class_by_key[key], False
+        if key.removesuffix("s") in names.class_by_key:
+            return names.class_by_key[key.removesuffix("s")], True
+    return None, True
 
 
 def gigabytes_of(entry: ClassEntry) -> int:
@@ -157,5 +175,7 @@ def _spelled(name: str) -> str:
         # "a100 40 minutes" must not match the class "a100-40".
         is_memory = words[number].isdecimal() and "gi?b?" not in patterns[number + 1 : number + 2]
         is_apart = is_memory and any(char.isdecimal() for char in words[number - 1])
-        spelled += ("[_-]" if is_apart else _GAP) + patterns[number]
+        # Of `a100 40 2h` the number is one of gigabytes.
+        alone = rf"(?:[_-]{words[number]}|\s+{words[number]}(?!\s*-?(?:{_COUNTS})))"
+        spelled += alone if is_apart else _GAP + patterns[number]
     return spelled

@@ -24,9 +24,10 @@ WORD_NUMBER = "|".join(
 _ONE = rf"(?:{WORD_NUMBER}|an?)"
 _UNIT = r"(?:weeks?|wks?|w|days?|d|hours?|hrs?|hr|h|minutes?|mins?|m)"
 _LONG_UNIT = r"(?:weeks?|wks?|days?|hours?|hrs?|minutes?|mins?)"
-_DIGITS = r"\d{1,5}(?:\.\d{1,2})?"
+_DIGITS = r"(?:\d{1,5}(?:\.\d{1,2})?|(?<![\d.])\.\d{1,2})"
 _HALF_OF = r"(?:hour|day|week)"
-_CHUNK = rf"{_DIGITS}[\s-]?{_UNIT}(?![a-z])|{_DIGITS}\s+{_UNIT}(?![a-z])"
+# The h of `1 h100` is no hour.
+_CHUNK = rf"{_DIGITS}-?{_UNIT}(?![a-z])|{_DIGITS}\s+{_UNIT}(?![a-z\d])"
 LENGTH = "|".join(
     (
         rf"(?:half|½|1/2)[\s-]+(?:an?\s+)?{_HALF_OF}",
@@ -34,7 +35,7 @@ LENGTH = "|".join(
         rf"(?:{_ONE}|\d{{1,3}})\s+{_HALF_OF}s?\s+and\s+a\s+half",
         rf"(?:{_ONE}|\d{{1,3}})\s+and\s+a\s+half\s+{_HALF_OF}s?",
         rf"\d{{1,3}}\s*(?:½|\s1/2)\s*{_UNIT}",
-        r"\d:\d{2}\s*hours?",
+        r"\d:\d{2}\s*(?:hours?|hrs?|h)(?![a-z])",
         r"\d{1,3}h\d{2}",
         rf"(?:(?:{_CHUNK})\s*)*(?:{_CHUNK})(?!\s+from\s+now)",
         rf"(?:{_ONE})[\s-]+{_LONG_UNIT}",
@@ -71,7 +72,7 @@ def length_of(text: str) -> int | None:
     colon = _COLON.fullmatch(text)
     if colon:
         return int(colon[1]) * 3_600 + int(colon[2]) * 60
-    if text[0].isdigit() and "half" not in text and "½" not in text and "1/2" not in text:
+    if text[0] in ".0123456789" and "half" not in text and "½" not in text and "1/2" not in text:
         return sum(_amount(*found) for found in _AMOUNT.findall(text))
     return _in_words(text)
 
@@ -91,5 +92,5 @@ def _in_words(text: str) -> int:
 
 def _amount(number: str, unit: str) -> int:
     whole, _, rest = number.partition(".")
-    hundredths = int(whole) * 100 + int(rest.ljust(2, "0") or 0)
+    hundredths = int(whole or 0) * 100 + int(rest.ljust(2, "0") or 0)
     return hundredths * _SECONDS[unit[0]] // 100

@@ -2,6 +2,8 @@
 
 import re
 from calendar import monthrange
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -61,6 +63,7 @@ _IN_MONTH = re.compile(
 )
 _FIRST_DATE, _LAST_DATE = date(2000, 1, 1), date(2199, 12, 31)
 _WEEK = timedelta(days=7)
+_LONG_OVER = timedelta(days=60)
 
 
 class NoSuchTime(CodedError, ValueError):
@@ -84,11 +87,13 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day. An ambiguous one has several `choices`. A weekday without a date recurs every week."""
+    """A day. An ambiguous one has several `choices`. A weekday without a date recurs every week. A date
+    without a year that is over has its `next` one."""
 
     on: date
     is_weekday: bool = False
     choices: tuple[date, ...] = ()
+    next: date | None = None
 
 
 _NAMED_CLOCKS = {
@@ -276,15 +281,23 @@ def _slashed(first: int, second: int, year: str | None, today: date) -> Day | No
 
 
 def _coming(day: int, month: int, year: str | None, today: date) -> Day | None:
-    """The date in `year`, or else the next such date."""
-    for each in [int(year)] if year else range(today.year, today.year + 9):
-        try:
-            found = date(each, month, day)
-        except ValueError:
-            continue
-        if year or found >= today:
-            return Day(found)
-    return None
+    """The date in `year`, or else the next such date. One that is not long over is meant itself: nobody
+    who says `27 nov` on the 28th means the next year."""
+    dates = list(_dates(day, month, [int(year)] if year else range(today.year - 1, today.year + 9)))
+    if year:
+        return Day(dates[0]) if dates else None
+    following = next((each for each in dates if each >= today), None)
+    before = [each for each in dates if today - _LONG_OVER <= each < today]
+    if before and following:
+        return Day(before[-1], next=following)
+    return Day(following) if following else None
+
+
+def _dates(day: int, month: int, years: Iterable[int]) -> Iterator[date]:
+    """Yields the date in each year that has it."""
+    for year in years:
+        with suppress(ValueError):
+            yield date(year, month, day)
 
 
 def _of_month(number: int, today: date) -> Day | None:

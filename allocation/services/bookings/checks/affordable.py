@@ -11,7 +11,7 @@ from allocation.services.bookings.checks.remedies import with_remedies
 from tenants.platform.errors import Refused
 
 _MINUTE = 60
-# Peak hours make the end of a booking dearer than its mean, so a little less is tried, too.
+# Peak hours can make the end of a booking cost more than its mean, so a little less is tried, too.
 _SHARES = (Decimal(1), Decimal("0.9"))
 
 

@@ -1,0 +1,217 @@
+"""Words that are read as others: German ones, and days with names.
+
+`2 h100 heute 14 Uhr für 3 Std` is read as `2 h100 today 14:00 for 3 hours`. The grammar has English
+words only; every character of the line that it reads knows where it stands in the line as typed.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+_DAYS = {
+    "montag": "monday",
+    "dienstag": "tuesday",
+    "mittwoch": "wednesday",
+    "donnerstag": "thursday",
+    "freitag": "friday",
+    "samstag": "saturday",
+    "sonnabend": "saturday",
+    "sonntag": "sunday",
+}
+_MONTHS = {
+    "januar": "january",
+    "jänner": "january",
+    "februar": "february",
+    "märz": "march",
+    "mai": "may",
+    "juni": "june",
+    "juli": "july",
+    "oktober": "october",
+    "dezember": "december",
+}
+_NUMBERS = dict(
+    zip(
+        ["zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"],
+        map(str, range(2, 13)),
+        strict=True,
+    )
+)
+_DAY = "|".join(_DAYS)
+_SHORT = dict(zip(["mo", "di", "mi", "do", "fr", "sa", "so"], dict.fromkeys(_DAYS.values()), strict=True))
+_SHORT_DAY = rf"(?:{'|'.join(_SHORT)})\.?"
+_ENGLISH_DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*"
+
+# A regular expression of whole words, and what they are read as. The first that matches counts.
+_WORDS: tuple[tuple[str, str], ...] = (
+    (r"(?:at\s+)?first thing(?: in the morning)?", "in the morning"),
+    (r"(?:christmas|xmas) eve|heiligabend", "24 dec"),
+    (r"christmas(?: day)?|xmas|weihnachten", "25 dec"),
+    (r"new year'?s eve|nye|silvester", "31 dec"),
+    (r"new year(?:'?s)?(?: day)?|neujahr", "1 jan"),
+    (r"übermorgen|uebermorgen", "day after tomorrow"),
+    (r"heute (?:früh|frueh|morgen|vormittag)", "this morning"),
+    (r"heute nachmittag", "this afternoon"),
+    (r"heute abend", "this evening"),
+    (r"heute nacht", "tonight"),
+    (r"heute", "today"),
+    (r"gestern", "yesterday"),
+    (r"(?:am|in der)\s+(?:morgen|früh)|morgens", "in the morning"),
+    (r"(?<=tag)\s(?:morgen|früh)|(?<=jeden)\s+morgen|(?<=morgen)\s+früh|früh|vormittags?", " morning"),
+    (r"morgen", "tomorrow"),
+    (r"(?:am )?nachmittags?", "in the afternoon"),
+    (r"(?:am )?abends?", "in the evening"),
+    (r"über nacht|ueber nacht|die ganze nacht", "overnight"),
+    (r"(?:in der )?nachts?", "night"),
+    (r"(?:am )?mittags?", "12:00"),
+    (r"mitternacht", "midnight"),
+    (r"ganztägig|ganztags|(?:den )?ganzen tag", "all day"),
+    (r"(?:das |dieses )?ganzen?s? wochenende", "all weekend"),
+    (r"wochenende", "weekend"),
+    (rf"am(?=\s+(?:{_DAY}|wochenende|\d{{1,2}}\.))", "on"),
+    (r"eineinhalb|anderthalb", "1.5"),
+    (r"zweieinhalb", "2.5"),
+    (r"dreieinhalb", "3.5"),
+    (r"(?:ein(?:e|en|er)? )?viertelstunde", "15 minutes"),
+    (r"(?:ein(?:e|en|er|es)? )?halbe[nrs]?(?: h)?", "half a"),
+    (r"stunden|std\.?", "hours"),
+    (r"stunde", "hour"),
+    (r"minuten?", "minutes"),
+    (r"werktags|wochentags", "every weekday"),
+    (r"werktag", "weekday"),
+    (r"tagen?", "days"),
+    (r"tag", "day"),
+    (r"wochen", "weeks"),
+    (r"woche", "week"),
+    (r"monaten?", "months"),
+    (r"monat", "month"),
+    (r"nächste[nrsm]?|naechste[nrsm]?", "next"),
+    (r"kommende[nrsm]?", "coming"),
+    (r"diese[nrsm]?", "this"),
+    (r"jede[nrsm]?|alle(?=\s+(?:zwei|drei|vier|\d))", "every"),
+    (r"täglich", "daily"),
+    (r"wöchentlich", "weekly"),
+    (r"monatlich", "monthly"),
+    (r"spätestens(?: bis)?|fertig bis", "by"),
+    (r"bis(?: zum)?", "until"),
+    (r"ab(?: dem)?|von|vom", "from"),
+    (r"um", "at"),
+    (
+        r"im(?=\s+(?:januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember))",
+        "in",
+    ),
+    (r"zwischen", "between"),
+    (r"und", "and"),
+    (r"oder", "or"),
+    (r"für|fuer", "for"),
+    (r"mit", "with"),
+    (r"so (?:bald|früh|schnell) wie möglich|schnellstmöglich|baldmöglichst|möglichst bald", "asap"),
+    (r"sofort|jetzt", "now"),
+    (r"irgendwann|jederzeit", "anytime"),
+    (r"egal welche[rs]?|irgend(?:ein|eine)", "any"),
+    (r"(?:am )?(?:günstigste[nrs]?|billigste[nrs]?)", "cheapest"),
+    (r"auf (?:einem|demselben|dem selben|dem gleichen) (?:knoten|rechner|server)", "same node"),
+    (r"(?:grafik)?karten?|stück", "gpus"),
+    (r"scheiben?", "slice"),
+    (r"kernen?|kerne", "cores"),
+    (r"arbeitsspeicher|hauptspeicher", "ram"),
+    (r"mal", "times"),
+    (r"(?:ich|wir) (?:brauchen?|möchten?|benötigen?)|(?:ich|wir) hätten? gerne?", "please"),
+    (r"noch(?= heute)|bitte|danke|hallo|buche|reserviere|lang|gib mir", "please"),
+    (r"ein(?:e|en|er|es)?", "a"),
+    (r"der|die|das|den|dem", "the"),
+)
+_NAMED = {**_DAYS, **{f"{day}s": f"{name}s" for day, name in _DAYS.items()}, **_MONTHS, **_NUMBERS}
+
+
+def _clock(found: re.Match[str]) -> str:
+    """`14 uhr`, `14.30 uhr`, `14 uhr 30` as `14:30`. German hours are those of the whole day."""
+    hour, minute = re.findall(r"\d+", found[0])[:2] if re.search(r"\d\D+\d", found[0]) else (found[0], "0")
+    return f"{int(re.sub(r'[^0-9]', '', hour)):02}:{int(minute):02}"
+
+
+def _hours(found: re.Match[str]) -> str:
+    """`14h-16h30` as `14:00-16:30`."""
+    ends = re.findall(r"(\d{1,2})h(\d\d)?", found[0])
+    return "-".join(f"{hour}:{minute or '00'}" for hour, minute in ends)
+
+
+def _days(found: re.Match[str]) -> str:
+    """`montag-freitag`, `montag bis freitag`, `mo-fr`, and `mo` before hours."""
+    days = re.findall(rf"{_DAY}|{'|'.join(_SHORT)}", found[0])
+    return "-".join({**_SHORT, **_DAYS}[each] for each in days)
+
+
+def _part_of_hour(found: re.Match[str]) -> str:
+    """`halb drei` as `half past 2`, `viertel nach drei`, `viertel vor drei`."""
+    *words, hour = found[0].split()
+    number = int(_NUMBERS.get(hour, hour if hour.isdecimal() else "1"))
+    if words == ["halb"]:
+        return f"half past {(number - 2) % 12 + 1}"
+    return f"quarter {'past' if words[-1] == 'nach' else 'to'} {number}"
+
+
+_SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (r"\d{1,2}[.:]\d{2}\s*uhr|\d{1,2}\s*uhr\s*\d{2}(?![\d.:-])|\d{1,2}\s*uhr", _clock),
+    (r"\d{1,2}h(?:\d\d)?\s?-\s?\d{1,2}h(?:\d\d)?", _hours),
+    (
+        rf"(?:{_DAY})\s?(?:-|bis)\s?(?:{_DAY})|{_SHORT_DAY}\s?-\s?{_SHORT_DAY}|"
+        rf"{_SHORT_DAY}(?=\s+\d{{1,2}}(?:[:.]\d\d)?\s?(?:-|uhr|bis))",
+        _days,
+    ),
+    (rf"(?:halb|viertel (?:nach|vor)) (?:eins|\d{{1,2}}|{'|'.join(_NUMBERS)})", _part_of_hour),
+    (rf"{_ENGLISH_DAY}\s?\+\s?{_ENGLISH_DAY}", lambda found: found[0].replace("+", ",")),
+    ("|".join(sorted(_NAMED, key=len, reverse=True)), lambda found: _NAMED[found[0]]),
+)
+_RULES: tuple[str | Callable[[re.Match[str]], str], ...] = (
+    *(read_as for _, read_as in _SPECIAL),
+    *(words for _, words in _WORDS),
+)
+
+
+def _named(number: int, pattern: str) -> str:
+    # A dash before hours is one of `9-17 uhr`.
+    before = r"(?<![\w./])" if number == 0 else r"(?<![\w./-])"
+    return f"{before}(?P<r{number}>{pattern})"
+
+
+_PATTERNS = (pattern for pattern, _ in (*_SPECIAL, *_WORDS))
+_PATTERN = re.compile(rf"(?:{'|'.join(map(_named, count(), _PATTERNS))})(?![\w/]|-\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Respelled:
+    """A line in the words of the grammar, and for each of its characters where it begins and ends in
+    the line as typed."""
+
+    line: str
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        """Returns where the characters [start, end) stand in the typed line."""
+        return self.starts[start], self.ends[end - 1]
+
+
+def respelled(line: str, own: Collection[str]) -> Respelled:
+    """The line in the words of the grammar. `own`: words in the site's names, which stay."""
+    text, starts, ends = "", list[int](), list[int]()
+    for piece, start, end in _pieces(line, own):
+        # Other words stand for all of those that they are read for.
+        is_same = len(piece) == end - start
+        text += piece
+        starts += range(start, end) if is_same else [start] * len(piece)
+        ends += range(start + 1, end + 1) if is_same else [end] * len(piece)
+    return Respelled(text, tuple(starts), tuple(ends))
+
+
+def _pieces(line: str, own: Collection[str]) -> Iterator[tuple[str, int, int]]:
+    at = 0
+    for found in _PATTERN.finditer(line):
+        if any(word in own for word in re.findall(r"\w+", found[0])):
+            continue
+        yield line[at : found.start()], at, found.start()
+        rule = _RULES[int((found.lastgroup or "r0")[1:])]
+        yield (rule if isinstance(rule, str) else rule(found)), *found.span()
+        at = found.end()
+    yield line[at:], at, len(line)
