@@ -114,3 +114,22 @@ POLICY_STAGES: list[PolicyStages] = []
 def policy_stages() -> dict[int, str]:
     """Returns what is tried with which version; a later feature's word goes first."""
     return {number: stage for read in POLICY_STAGES for number, stage in read().items()}
+
+
+@dataclass(frozen=True, slots=True)
+class HomePart:
+    """A part of the start page that the browser fetches after it: the section with this id from a page
+    of the tenant (`overview`), and what stands there until it comes."""
+
+    id: str
+    page: str
+    title: str
+    is_for: Callable[[Any], bool]
+
+
+HOME_PARTS: list[HomePart] = []
+
+
+def home_parts(actor: Any) -> list[HomePart]:  # noqa: ANN401 (an Actor)
+    """Returns the parts of the start page that a person sees."""
+    return [part for part in HOME_PARTS if part.is_for(actor)]

@@ -3,6 +3,7 @@
 // data-live-every="10" polls a part every 10 seconds.
 // A part may narrow to one booking with data-live-booking="BK-12". With data-live-version, and an
 // element with data-event for each event, it is not fetched for what it shows already.
+// data-live-now: the part is fetched as soon as the page is there, because it takes longer than the page.
 // Without data-live-url the page's own address is fetched and the element of the same id is taken
 // from it.
 // A part is replaced whole, at most once a second, and keeps scroll positions and focus.
@@ -25,6 +26,7 @@ let isSilent = false;
 
 export function startLive(path) {
   connect(path, FIRST_WAIT_MS, false);
+  for (const part of document.querySelectorAll('[data-live-now]')) refreshFor(part, null);
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden) refreshAll();
   });

@@ -365,39 +365,68 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
 )
-OPERATOR_NAV = (
-    ("Fleet", "fleet", "chip"),
-    ("Insights", "insights", "gauge"),
-    ("Timeline", "timeline", "cal"),
-    ("Bookings", "bookings", "list"),
-    ("Catalogue", "catalogue", "list"),
-    ("Tiers", "tiers", "tiers"),
-    ("Policy", "policy", "shield"),
-    ("Prices", "prices", "tag"),
-    ("Quotas", "quotas", "gauge"),
-    ("Tenants", "tenants", "people"),
-    ("Accounts", "accounts", "user"),
-    ("Access", "access", "shield"),
-    ("Announcements", "announcements", "bell"),
-    ("Webhooks", "webhooks", "link"),
-    ("Decisions", "decisions", "flask"),
-    ("Log", "log", "log"),
+OPERATOR_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
+    (
+        "",
+        (
+            ("Overview", "overview", "home"),
+            ("Fleet", "fleet", "chip"),
+            ("Bookings", "bookings", "list"),
+            ("Timeline", "timeline", "cal"),
+            ("Decisions", "decisions", "flask"),
+            ("Insights", "insights", "gauge"),
+        ),
+    ),
+    (
+        "Fleet",
+        (
+            ("Maintenance", "maintenance", "wrench"),
+            ("Moves", "compaction", "swap"),
+            ("Stops", "stops", "block"),
+        ),
+    ),
+    (
+        "Rules",
+        (
+            ("Policy", "policy", "shield"),
+            ("Tiers", "tiers", "tiers"),
+            ("Quotas", "quotas", "gauge"),
+            ("Exceptions", "overrides", "plus"),
+            ("Catalogue", "catalogue", "list"),
+            ("Speeds", "speeds", "clock"),
+            ("Requirements", "requirements", "check"),
+        ),
+    ),
+    (
+        "Money",
+        (
+            ("Prices", "prices", "tag"),
+            ("Budgets", "budgets", "coin"),
+            ("Corrections", "corrections", "undo"),
+            ("Disputes", "disputes", "chat"),
+        ),
+    ),
+    (
+        "People",
+        (
+            ("Tenants", "tenants", "people"),
+            ("Accounts", "accounts", "user"),
+            ("Access", "access", "shield"),
+            ("Announcements", "announcements", "bell"),
+        ),
+    ),
+    (
+        "System",
+        (
+            ("Portal", "portal", "gear"),
+            ("Webhooks", "webhooks", "link"),
+            ("Failed messages", "failed-messages", "warn"),
+            ("Log", "log", "log"),
+        ),
+    ),
 )
 # Operator pages that belong under another page of the navigation.
-UNDER = {
-    "/ops/maintenance": "/ops/fleet",
-    "/ops/compaction": "/ops/fleet",
-    "/ops/install": "/ops/fleet",
-    "/ops/setup": "/ops/fleet",
-    "/ops/portal": "/ops/fleet",
-    "/ops/stops": "/ops/fleet",
-    "/ops/speeds": "/ops/tiers",
-    "/ops/requirements": "/ops/catalogue",
-    "/ops/budgets": "/ops/prices",
-    "/ops/corrections": "/ops/prices",
-    "/ops/disputes": "/ops/prices",
-    "/ops/overrides": "/ops/quotas",
-}
+UNDER = {"/ops/install": "/ops/fleet", "/ops/setup": "/ops/fleet", "/ops/clock": "/ops/portal"}
 
 
 def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:
@@ -413,8 +442,10 @@ def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:
         ]
         groups[1:1] = _projects_nav(path, base, frame.projects)
     if is_operator:
-        links = tuple(_item(UNDER.get(path, path), "/ops/", *link) for link in OPERATOR_NAV)
-        groups.append(NavGroup("Operator", links))
+        at, lead = UNDER.get(path, path), "Operator" if groups else ""
+        for label, links in OPERATOR_NAV:
+            items = tuple(_item(at, "/ops/", *link) for link in links)
+            groups.append(NavGroup(f"{lead}: {label.lower()}" if lead and label else label or lead, items))
     return tuple(groups)
 
 

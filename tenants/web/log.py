@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -148,6 +148,17 @@ def log_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Exports the same entries as CSV."""
     own = None if actor.is_tenant_admin else actor.user_id
     return _csv(request, actor.tenant_id, actor.tenant_slug, own)
+
+
+def log_lines(
+    tenant_id: UUID | None, since: datetime, without: Collection[str], most: int, base: str
+) -> list[LogRow]:
+    """The newest entries of a log, without those of these kinds of objects; `base` is the address of the
+    tenant's pages."""
+    entries = log_entries(tenant_id, LogFilter(since=since)).exclude(object_kind__in=without)
+    rows = list(entries[:most])
+    names = log_names(rows)
+    return [_row(entry, names, base) for entry in rows]
 
 
 def _context(

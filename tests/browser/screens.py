@@ -69,6 +69,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tenant_admin": (
         ("insights", "/t/helix/insights"),
+        ("overview", "/t/helix/overview"),
         ("budgets", "/t/helix/budgets"),
         ("budget", "budget:"),
         ("budget-variance", "budget-variance:"),
@@ -100,6 +101,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-fleet", "/ops/fleet"),
         ("ops-fleet-table", "/ops/fleet?view=table"),
         ("ops-insights", "/ops/insights?by=tenant"),
+        ("ops-overview", "/ops/overview"),
         ("ops-node", "/ops/fleet/gpu-a1-01"),
         ("ops-node-maintenance", "/ops/fleet/gpu-c1-01"),
         ("ops-maintenance", "/ops/maintenance"),

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -22,6 +23,7 @@ from allocation.features.insights.figures import (
     sum_of,
     waits_by_tier,
 )
+from allocation.features.insights.overview import overview_of, site_overview_of
 from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
@@ -133,6 +135,45 @@ def site_insights_csv(request: HttpRequest, operator: User) -> HttpResponse:
     """Returns the rows of the site's page."""
     now = timezone.now()
     return _csv(rows_of(Whose(), _read(request, SITE_NOUNS, now), now))
+
+
+@costly("statement")
+@require_safe
+@tenant_page
+def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows an admin the organisation and a lead their first project, of four weeks and of now."""
+    now = timezone.now()
+    question = question_read(None, None, "class", "day", OWN_NOUNS, now)
+    whose = own_figures(actor, "", question)
+    context = _overview(actor.tenant_id, whose, question, now) | overview_of(actor, whose, now)
+    name = whose.of.name if whose.of else ""
+    context["whose"] = name or Tenant.objects.get(id=actor.tenant_id).name
+    return render(request, "insights/overview.html", context | {"base": f"/t/{actor.tenant_slug}/"})
+
+
+@costly("statement")
+@require_safe
+@operator_page
+def site_overview(request: HttpRequest, operator: User) -> HttpResponse:
+    """Shows the fleet, the queue and the decisions of now, and figures of four weeks."""
+    now = timezone.now()
+    question = question_read(None, None, "tenant", "day", SITE_NOUNS, now)
+    context = _overview(None, Whose(), question, now) | site_overview_of(now)
+    return render(request, "insights/site_overview.html", context | {"base": "/ops/"})
+
+
+def _overview(tenant_id: UUID | None, whose: Whose, question: Question, now: datetime) -> dict[str, Any]:
+    """Returns the tiles and the chart of use that the page of insights has."""
+    rows = rows_of(whose, question, now)
+    total = sum_of(found for _, _, found in rows)
+    before = sum_of(found for _, _, found in rows_of(whose, question.before, now))
+    currency = currency_of(tenant_id) if tenant_id else ""
+    return {
+        "tiles": _tiles(total, before, currency),
+        "use": _use_bars(rows, steps_of(question.days, question.step)),
+        "question": question,
+        "last_day": question.days.ends - timedelta(days=1),
+    }
 
 
 def _read(request: HttpRequest, nouns: tuple[str, ...], now: datetime) -> Question:
@@ -300,6 +341,8 @@ def _csv(rows: Iterable[Row]) -> HttpResponse:
 urlpatterns = [
     path("t/<slug:tenant>/insights", insights, name="insights"),
     path("t/<slug:tenant>/insights.csv", insights_csv, name="insights-csv"),
+    path("t/<slug:tenant>/overview", overview, name="overview"),
+    path("ops/overview", site_overview, name="ops-overview"),
     path("ops/insights", site_insights, name="ops-insights"),
     path("ops/insights.csv", site_insights_csv, name="ops-insights-csv"),
 ]

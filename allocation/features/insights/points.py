@@ -1,8 +1,12 @@
-"""What insights add to the core: sentences, and their place in the navigation."""
+"""What insights add to the core: sentences, and the overview on the start page."""
 
 from django.utils.translation import gettext_lazy
 
+from allocation.features.insights.overview import sees_overview
+from allocation.points import HOME_PARTS, HomePart
 from allocation.words.refusals import sentences_add
+
+HOME_PARTS.append(HomePart("overview", "overview", "Overview", sees_overview))
 
 sentences_add(
     {

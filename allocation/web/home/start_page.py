@@ -10,6 +10,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from allocation.points import home_parts
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.bookings import (
     budgets_in_force,
@@ -60,6 +61,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "to_decide": approvals_to_decide(actor, now).count(),
         "notices": notices_context(actor, ctx),
         "offers": offer_cards(actor, ctx),
+        "parts": home_parts(actor),
     }
     return render(request, "allocation/home.html", context)
 

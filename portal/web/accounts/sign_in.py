@@ -86,7 +86,7 @@ def start(request: HttpRequest) -> HttpResponse:
     if not isinstance(user, User):
         return redirect("sign-in")
     if user.is_staff:
-        return redirect("/ops/fleet" if PriceBook.objects.exists() else "/ops/setup")
+        return redirect("/ops/overview" if PriceBook.objects.exists() else "/ops/setup")
     now = timezone.now()
     tenants = tenants_of(user, now)
     if not tenants:

@@ -313,7 +313,7 @@ def test_everybody_starts_at_their_own_place(client: Client) -> None:
     # Nothing can be booked yet.
     assert client.get("/")["Location"] == "/ops/setup"
     a_price_book()
-    assert client.get("/")["Location"] == "/ops/fleet"
+    assert client.get("/")["Location"] == "/ops/overview"
     client.force_login(a_user())
     page = client.get("/")
     assert page.status_code == 200

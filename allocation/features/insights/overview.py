@@ -1,0 +1,177 @@
+"""Overviews: what an admin, a lead or an operator looks at first. Figures come from the same functions
+as on their own pages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Max, Min, Q
+
+from allocation.features.insights.figures import Whose
+from allocation.models import Booking, Decision, Override, PolicyVersion, StatementDispute
+from allocation.queries.bookings.approvals import approvals_to_decide
+from allocation.queries.bookings.money.forecasts import history_of_budget
+from allocation.queries.fleet.fleet import NodeNow, fleet_now, totals_of
+from allocation.rules.states import State
+from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
+from allocation.web.home.projects import MoneyCard, money_card
+from allocation.web.parts.times import length_words
+from billing.models import Budget
+from billing.queries import budget_figures_of
+from tenants.access import Actor
+from tenants.models import Invitation, Role, Webhook
+from tenants.web.log import LogRow, log_lines
+from tenants.web.parts import counted
+
+WAITS = (State.REQUESTED, State.QUEUED, State.PAUSED)
+LINES, READ = 6, 60
+# The log of bookings has pages of its own.
+_BOOKINGS = ("booking", "series", "array", "approval", "session", "user")
+_DECIDERS = (Override.Decider.TENANT_ADMIN, Override.Decider.LEAD)
+_DAY = timedelta(days=1)
+LATE_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something that waits for an answer: how many, and where it is given."""
+
+    text: str
+    url: str
+    icon: str
+
+
+def sees_overview(actor: Actor) -> bool:
+    """Whether the reader decides for others: an admin, or a lead of a project."""
+    return actor.is_tenant_admin or Role.LEAD in actor.roles.values()
+
+
+def overview_of(actor: Actor, whose: Whose, now: datetime) -> dict[str, Any]:
+    """What an admin or a lead looks at: the budget with its forecast, what waits for an answer, and
+    what others changed since yesterday."""
+    base = f"/t/{actor.tenant_slug}/"
+    return {
+        "money": _money(actor, whose, now),
+        "tasks": list(_tasks(actor, base, now)),
+        "changes": _together(log_lines(actor.tenant_id, now - _DAY, _BOOKINGS, READ, base)),
+        "sees_log": actor.is_tenant_admin,
+    }
+
+
+def site_overview_of(now: datetime) -> dict[str, Any]:
+    """What an operator looks at: the fleet, the queue, late decisions, and what needs an act."""
+    nodes = fleet_now(tenant_id=None, now=now)
+    free = free_times_read(is_operator=True, since=now, until=now + MIN_FREE_TIME, now=now)
+    return {
+        "fleet": totals_of(nodes, free.during(now, now + MIN_FREE_TIME)),
+        "nodes": len(nodes),
+        "queue": _queue(now),
+        "late": _late(now),
+        "tasks": list(_site_tasks(nodes)),
+        "changes": _together(log_lines(None, now - _DAY, ("session", "user"), READ, "")),
+        "sees_log": True,
+    }
+
+
+def _together(rows: list[LogRow]) -> list[tuple[LogRow, int]]:
+    """The newest entries; of the same act of one person the newest, and how many more there are."""
+    found: dict[tuple[str, tuple[str, str]], list[LogRow]] = {}
+    for row in rows:
+        found.setdefault((row.who, row.words), []).append(row)
+    return [(same[0], len(same) - 1) for same in found.values()][:LINES]
+
+
+def _money(actor: Actor, whose: Whose, now: datetime) -> MoneyCard | None:
+    """The budget of the organisation, or of the project whose figures are shown."""
+    today = now.astimezone(UTC).date()
+    rows = Budget.objects.filter(tenant_id=actor.tenant_id, starts__lte=today, ends__gt=today)
+    project = whose.of.project if whose.of else None
+    rows = rows.filter(level="tenant") if project is None else rows.filter(level="project", project=project)
+    budget = rows.order_by("starts", "id").first()
+    money = history_of_budget(budget, now) if budget else None
+    return money_card(money, actor.tenant_slug) if money else None
+
+
+def _tasks(actor: Actor, base: str, now: datetime) -> Iterator[Task]:
+    """What waits for the reader, the most urgent first."""
+    decide = approvals_to_decide(actor, now).count()
+    if decide:
+        yield Task(f"{counted(decide, 'booking')} for your approval", f"{base}approvals", "check")
+    more = Override.objects.filter(tenant_id=actor.tenant_id, state=Override.State.ASKED)
+    more = more.filter(decider__in=_DECIDERS if actor.is_tenant_admin else _DECIDERS[1:])
+    if not actor.is_tenant_admin:
+        more = more.filter(project__in=[each for each in actor.roles if actor.may_lead(each)])
+    if asked := more.count():
+        yield Task(f"{counted(asked, 'request')} for more than a limit", f"{base}overrides", "plus")
+    if not actor.is_tenant_admin:
+        return
+    today = now.astimezone(UTC).date()
+    budgets = Budget.objects.filter(tenant_id=actor.tenant_id, starts__lte=today, ends__gt=today)
+    figures = budget_figures_of(budgets.values_list("id", flat=True)).values()
+    warned = sum(each.is_warning for each in figures)
+    if warned:
+        yield Task(f"{counted(warned, 'budget')} over the warning", f"{base}budgets", "coin")
+    off = Webhook.objects.filter(tenant_id=actor.tenant_id).exclude(disabled_at=None)
+    if count := off.exclude(disabled_reason__startswith="Switched off").count():
+        yield Task(f"{counted(count, 'webhook')} switched off after failures", f"{base}settings", "link")
+    invited = Invitation.objects.filter(tenant_id=actor.tenant_id, state="open", expires__gt=now).count()
+    if invited:
+        yield Task(f"{counted(invited, 'invitation')} not answered yet", f"{base}people", "people")
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits for GPUs: how many, of how many organisations, and for how long the first one."""
+
+    count: int
+    tenants: int
+    longest: str
+
+
+def _queue(now: datetime) -> Queue:
+    waits = Booking.objects.filter(state__in=WAITS)
+    row = waits.aggregate(
+        count=Count("id"),
+        tenants=Count("tenant", distinct=True),
+        first=Min("not_before", filter=Q(not_before__lte=now)),
+    )
+    first = row["first"]
+    longest = length_words(int((now - first).total_seconds())) if first else ""
+    return Queue(row["count"], row["tenants"], longest)
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The decisions of a day whose solver took longer than people expect to wait, and all of them."""
+
+    count: int
+    all: int
+    longest: str
+
+
+def _late(now: datetime) -> Late:
+    row = Decision.objects.filter(at__gte=now - _DAY).aggregate(
+        all=Count("id"), late=Count("id", filter=Q(solve_ms__gt=LATE_MS)), longest=Max("solve_ms")
+    )
+    return Late(row["late"], row["all"], f"{(row['longest'] or 0) / 1000:.2f} s")
+
+
+def _site_tasks(nodes: list[NodeNow]) -> Iterator[Task]:
+    """What waits for an operator, the most urgent first."""
+    lost = [node for node in nodes if node.is_unreachable or node.is_locked_out]
+    if lost:
+        words = f"{counted(len(lost), 'node')} not reachable: {', '.join(node.name for node in lost[:3])}"
+        yield Task(words, "/ops/fleet", "warn")
+    stopped = [node for node in nodes if not node.in_service and node not in lost]
+    if stopped:
+        yield Task(f"{counted(len(stopped), 'node')} without new work", "/ops/fleet", "wrench")
+    disputes = StatementDispute.objects.filter(state=StatementDispute.State.OPEN).count()
+    if disputes:
+        yield Task(f"{counted(disputes, 'dispute')} of statements open", "/ops/disputes", "chat")
+    operator = Override.Decider.OPERATOR
+    if asked := Override.objects.filter(state=Override.State.ASKED, decider=operator).count():
+        yield Task(f"{counted(asked, 'request')} for more than a limit", "/ops/overrides", "plus")
+    drafts = PolicyVersion.objects.filter(state=PolicyVersion.State.DRAFT).count()
+    if drafts:
+        yield Task(f"{counted(drafts, 'draft')} of the policy", "/ops/policy", "shield")

@@ -1,0 +1,114 @@
+"""Overviews by role: the same figures as elsewhere, what waits for an answer, and nobody else's."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Decision, PolicyVersion
+from allocation.rules.states import State
+from tenants.models import Invitation, Role, Webhook
+from tests.api.builders import Site
+from tests.builders_allocation import HOUR, a_booking
+from tests.features.insights.test_insights import lived
+from tests.roles import as_owner, as_system
+from tests.services.bookings.test_approvals import COSTLY, ruled
+from tests.web.flat import flat
+
+pytestmark = pytest.mark.django_db
+
+
+def page(site: Site, who: str, address: str) -> str:
+    client = Client()
+    client.force_login(site.people[who])
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.content[:300]
+    return flat(answer.content.decode())
+
+
+def tile(shown: str, name: str) -> str:
+    found = re.search(rf'<dt>{name}</dt><dd class="v[^"]*">(.*?)</dd>', shown)
+    assert found is not None, name
+    return re.sub(r"<[^>]+>", "", found[1]).strip()
+
+
+def test_an_admin_sees_the_organisation_with_the_figures_of_insights(site: Site) -> None:
+    lived(site, 11, timezone.now().replace(microsecond=0))
+    base = f"/t/{site.tenant.slug}"
+    shown, insights = page(site, "admin", f"{base}/overview"), page(site, "admin", f"{base}/insights")
+    for name in ("GPU-hours", "Busy", "Energy", "Median wait"):
+        # Runs of now have become longer between the two.
+        assert tile(shown, name)[:-2] == tile(insights, name)[:-2]
+    assert site.tenant.name in shown
+    home = page(site, "admin", f"{base}/")
+    assert f'data-live-url="{base}/overview"' in home
+
+
+def test_a_lead_sees_the_first_project_and_a_researcher_has_no_part_on_the_start_page(site: Site) -> None:
+    lived(site, 11, timezone.now().replace(microsecond=0))
+    base = f"/t/{site.tenant.slug}"
+    shown = page(site, "lead", f"{base}/overview")
+    assert site.project.name in shown
+    assert site.hidden.name not in shown
+    assert "Since yesterday" not in shown, "the log is for admins"
+    assert "data-live-now" in page(site, "lead", f"{base}/")
+    assert "data-live-now" not in page(site, "researcher", f"{base}/")
+
+
+def test_what_waits_for_an_answer_is_counted_for_who_can_give_it(site: Site) -> None:
+    now, base = timezone.now(), f"/t/{site.tenant.slug}"
+    assert "Nothing waits for you" in page(site, "admin", f"{base}/overview")
+    with as_owner():
+        Invitation.objects.create(
+            tenant=site.tenant,
+            project=site.project,
+            role=Role.RESEARCHER,
+            invitee="new@example.org",
+            made_by=site.people["admin"],
+            created=now,
+            expires=now + timedelta(days=3),
+        )
+        Webhook.objects.create(
+            tenant=site.tenant,
+            created_by=site.people["admin"],
+            name="broken",
+            url="https://example.org",
+            events=["booking.started"],
+            created=now,
+            last_delivered=now,
+            disabled_at=now,
+            disabled_reason="It failed for 24 h.",
+        )
+    shown = page(site, "admin", f"{base}/overview")
+    assert "1 invitation not answered yet" in shown
+    assert "1 webhook switched off after failures" in shown
+    assert "invitation" not in page(site, "outsider", f"/t/{site.other_project.tenant.slug}/overview")
+
+
+def test_an_operator_sees_the_queue_and_late_decisions_of_all(site: Site) -> None:
+    now = timezone.now()
+    with as_system():
+        a_booking(site.project, site.people["researcher"].pk, state=State.QUEUED, starts=now - 2 * HOUR)
+        policy = PolicyVersion.objects.get(state="live")
+        for number, milliseconds in enumerate((40, 7_250)):
+            Decision.objects.create(
+                at=now - HOUR * number,
+                leader_term=1,
+                policy=policy,
+                solve_ms=milliseconds,
+                snapshot=b"",
+                plan=b"",
+                snapshot_sha256="1" * 64,
+                plan_sha256="2" * 64,
+                software="test",
+            )
+    shown = page(site, "operator", "/ops/overview")
+    assert tile(shown, "Waiting").startswith("1")
+    assert "of 1 organisation, the first for 2 h" in shown
+    assert tile(shown, "Slow decisions") == "1of 2"
+    assert "the longest 7.25 s" in shown
+    client = Client()
+    client.force_login(site.people["admin"])
+    assert client.get("/ops/overview").status_code == 404
