@@ -141,7 +141,7 @@ class ApiView(APIView):
         self,
         work: Callable[[], Response],
         *,
-        wait: Callable[[Response], Wait] | None = None,
+        wait: Callable[[Response], Wait | None] | None = None,
         secret: Iterable[str] = (),
         is_gathered: bool = False,
     ) -> HttpResponseBase:
@@ -150,7 +150,8 @@ class ApiView(APIView):
 
         `is_gathered`: the transaction may be that of other requests, too, if the server gathers
         them (`GatheredResponse`); not with `secret`.
-        `wait` names the decision that the answer waits for; a replay has null for `secret` fields.
+        `wait` names the decision that the answer waits for, or None; a replay has null for `secret`
+        fields.
         """
         keyed, is_final = self.idempotency, wait is None
 
@@ -158,7 +159,8 @@ class ApiView(APIView):
             if isinstance(kept, StoredAnswer) and (wait is None or kept.is_final):
                 return kept.replay()
             response = kept.response() if isinstance(kept, StoredAnswer) else kept
-            return response if wait is None else self.deferred(response, wait(response), keyed)
+            waits = None if wait is None else wait(response)
+            return response if waits is None else self.deferred(response, waits, keyed)
 
         def one() -> StoredAnswer | Response:
             return with_last_rows(lambda: self._work_once(work, keyed, secret, is_final=is_final))

@@ -426,7 +426,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ),
 )
 # Operator pages that belong under another page of the navigation.
-UNDER = {"/ops/install": "/ops/fleet", "/ops/setup": "/ops/fleet", "/ops/clock": "/ops/portal"}
+UNDER = {"/ops/install": "/ops/fleet", "/ops/setup": "/ops/fleet"}
 
 
 def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:

@@ -132,10 +132,11 @@ class BookingBatch(ApiView):
             counts = {"accepted": len(answers) - len(refused), "refused": len(refused)}
             return Response({"items": rows, **counts}, status=201)
 
-        def wait(response: Response) -> Wait:
+        def wait(response: Response) -> Wait | None:
             made = _made(response.data)
-            last = max(made, key=_number)["id"] if made else self.actor.tenant_id.hex
-            subject = UUID(last.removeprefix("bk_"))
+            if not made:
+                return None
+            subject = UUID(max(made, key=_number)["id"].removeprefix("bk_"))
             render = functools.partial(_decided, response.data, seconds)
             return Wait(self.actor.tenant_id, subject, seconds, render)
 

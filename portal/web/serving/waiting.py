@@ -215,4 +215,7 @@ def _answers_in(waiters: Iterable[Waiter]) -> Answers:
     decided = bookings_decided({waiter.subject for waiter in waiters})
     ready = [waiter for waiter in waiters if waiter.is_due or waiter.subject in decided]
     found = decided_bookings_read({waiter.subject for waiter in ready})
-    return [(waiter, waiter.deferred.conclude(found[waiter.subject], waiter.applied)) for waiter in ready]
+    # Of what is no booking the first answer is the last: one request must not end the round of all.
+    gone = [(waiter, None) for waiter in waiters if waiter.is_due and waiter.subject not in found]
+    there = (waiter for waiter in ready if waiter.subject in found)
+    return [*gone, *((each, each.deferred.conclude(found[each.subject], each.applied)) for each in there)]

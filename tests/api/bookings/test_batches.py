@@ -1,16 +1,21 @@
 """Batches: all of them or some, an answer for each item, once per key."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from rest_framework.response import Response
 
 from allocation.models import Booking, Dependency
 from allocation.services.arrays.elements import arrays_advance
 from billing.models import Account
+from portal.web.serving.waiting import Waiter, answers_of
+from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tests.api.builders import Site, said
 from tests.builders_allocation import HOUR
 from tests.roles import as_system
@@ -62,6 +67,22 @@ def test_one_bad_item_refuses_all_or_only_itself(site: Site) -> None:
     codes = [row["error"] and row["error"]["code"] for row in some["items"]]
     assert codes == [None, "not_understood", "not_found", "unknown_field", "project_quota", None]
     assert written()[0] == 2
+
+
+def test_a_batch_of_which_nothing_is_accepted_waits_for_nothing(site: Site) -> None:
+    """It waited for a booking that does not exist, and ended the round of all who waited."""
+    answer = sent(site, [item(site, "8 h100 1h")], "some", prefer="wait=10")
+    assert not isinstance(answer, DeferredResponse)
+    assert (answer.status_code, answer.json()["refused"]) == (201, 1)
+    subject, tenant = uuid4(), site.tenant.id
+    loop = asyncio.new_event_loop()
+    waiter = Waiter(Deferred(Wait(tenant, subject, 1, _never), _never), loop.create_future(), is_due=True)
+    assert answers_of({tenant: [waiter]}) == [(waiter, None)]
+    loop.close()
+
+
+def _never(*_: object) -> Response:
+    raise AssertionError("nothing to conclude")
 
 
 def test_a_batch_beyond_its_budget_books_what_fits_in_order_and_costs_few_statements(

@@ -53,7 +53,7 @@ def a_form(act: str = "look", **changed: str) -> Mapping[str, str]:
 
 @pytest.mark.parametrize(
     ("page", "above"),
-    [("clock", "portal"), ("setup", "fleet"), ("install", "fleet"), ("speeds", "speeds")],
+    [("setup", "fleet"), ("install", "fleet"), ("speeds", "speeds")],
 )
 def test_a_page_without_a_link_of_its_own_lights_up_the_one_above(
     operator: Client, page: str, above: str
