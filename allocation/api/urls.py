@@ -60,8 +60,6 @@ from allocation.api.fleet.catalogue import (
     GpuModels,
     KnownModels,
     ReportedModels,
-    WorkloadOne,
-    Workloads,
 )
 from allocation.api.fleet.compaction import CompactionOrders, CompactionProposals
 from allocation.api.fleet.enrolment import AgentEnrol, Enrolments
@@ -255,8 +253,6 @@ urlpatterns = [
     path("gpu-models/known", KnownModels.as_view(), name="api-known-models"),
     path("gpu-models/reported", ReportedModels.as_view(), name="api-reported-models"),
     path("gpu-models/<slug:slug>", GpuModelOne.as_view(), name="api-gpu-model"),
-    path("workloads", Workloads.as_view(), name="api-workloads"),
-    path("workloads/<slug:slug>", WorkloadOne.as_view(), name="api-workload"),
     path("availability", Availability.as_view(), name="api-availability"),
     path("quotes", Quotes.as_view(), name="api-quotes"),
     path("corrections", Corrections.as_view(), name="api-corrections"),

@@ -7,5 +7,13 @@ routes and models are found here. Features do not import each other.
 from tenants.features import Features
 
 FEATURES = Features(
-    __name__, "approval_rules", "calendars", "insights", "jira", "policy_lab", "progress", "stand_ins"
+    __name__,
+    "approval_rules",
+    "calendars",
+    "insights",
+    "jira",
+    "policy_lab",
+    "progress",
+    "stand_ins",
+    "workloads",
 )

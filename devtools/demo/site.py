@@ -31,8 +31,9 @@ from devtools.demo.features import (
 from devtools.demo.history import history_simulate
 from devtools.demo.nodes import DemoFleet, nodes_enrol
 from devtools.demo.people import credentials_write, people_seed
-from devtools.demo.use import use_write
+from devtools.demo.use import progress_write, use_write
 from devtools.demo.week import People, booking_actions, day_plans, opening_plans
+from devtools.demo.workloads import workload_actions
 from devtools.simulated.models import Model, models_load
 from tenants.audit import audit_record
 from tenants.models import AuditEntry, GpuClass, Tenant, Tier
@@ -133,9 +134,11 @@ def _past(begin: datetime, edge: datetime, today: date) -> None:
     acts = [
         *booking_actions(people, (*plans, *opening_plans(edge))),
         *feature_actions(people, fleet, today),
+        *workload_actions(people, today),
     ]
     history_simulate(acts, fleet, since=max(begin, last or begin), until=edge)
     use_write(edge)
+    progress_write(edge)
     fleet.finish(edge)
     for day in _days(today, 0):
         _mark("planned", day, edge)

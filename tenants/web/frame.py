@@ -349,6 +349,7 @@ TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "Tenant",
         (
             ("Insights", "insights", "gauge"),
+            ("Workloads", "workloads", "chip"),
             ("Budgets", "budgets", "coin"),
             ("Statements", "statements", "list"),
             ("Quotas", "quotas", "gauge"),

@@ -70,6 +70,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "tenant_admin": (
         ("insights", "/t/helix/insights"),
         ("overview", "/t/helix/overview"),
+        ("workloads", "/t/helix/workloads"),
+        ("workload", "/t/helix/workloads/language-models/docking"),
         ("budgets", "/t/helix/budgets"),
         ("budget", "budget:"),
         ("budget-variance", "budget-variance:"),

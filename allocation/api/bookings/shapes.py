@@ -20,6 +20,7 @@ from allocation.points import BOOKING_PARTS
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.decided import BookingParts, parts_of
 from allocation.rules.states import WAITING, State
+from allocation.rules.workload_names import workload_of
 from allocation.services.record.costs import rate_of
 from allocation.words.planned_starts import mover_text
 from allocation.words.reasons import reason_shown
@@ -232,6 +233,9 @@ class BookingOut(Shape):
     owner = serializers.CharField()
     name = serializers.CharField()
     labels = Labels()
+    workload = serializers.CharField(
+        help_text="The kind of its work: its label `workload`, its `kind:` or its name without numbers."
+    )
     external_ref = serializers.CharField(help_text="A URL or a ticket's key. Empty without one.")
     tier = serializers.CharField()
     state = serializers.ChoiceField(choices=[state.value for state in State])
@@ -330,6 +334,7 @@ def booking_data(booking: Booking, parts: BookingParts | None = None) -> dict[st
             "project": booking.project.slug,
             "owner": booking.owner.username,
             "tier": booking.tier_id,
+            "workload": workload_of(booking),
             "request": booking.request_text,
             "window": _window(booking),
             "price": {

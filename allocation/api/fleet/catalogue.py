@@ -1,6 +1,5 @@
-"""The catalogue: GPU classes, GPU models and the speeds of workloads."""
+"""The catalogue: GPU classes and GPU models."""
 
-from dataclasses import asdict
 from typing import Any
 
 from django.db.models import QuerySet
@@ -11,10 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
-from allocation.api.work_rates import WorkRateOut
 from allocation.models import GpuModel
-from allocation.points import work_rates
-from allocation.queries.fleet.catalogue import work_speeds
 from allocation.queries.fleet.reported import ReportedModel, reported_models
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from allocation.services.operate.catalogue import (
@@ -24,10 +20,7 @@ from allocation.services.operate.catalogue import (
     model_remove,
     model_set,
 )
-from allocation.services.record.workloads import speeds_set
 from tenants.api.base import ApiView, list_response
-from tenants.lab_queries import labs_led, projects_seen
-from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 
@@ -134,33 +127,6 @@ class ReportedOut(serializers.Serializer[Any]):
         return [{"profile": name, "most": most} for name, most in reported.profiles]
 
 
-class WorkloadOut(serializers.Serializer[Any]):
-    """A kind of work with its relative speeds by class. At speed 450 it takes 1000/450 as long as
-    at speed 1000."""
-
-    workload = serializers.CharField()
-    speeds = serializers.DictField(child=serializers.IntegerField())
-
-
-class ClassProfileOut(WorkRateOut):
-    """The same with its project and class."""
-
-    project = serializers.CharField()
-    gpu_class = serializers.CharField()
-
-
-class WorkloadProfileOut(WorkloadOut):
-    """A kind of work with what your projects have learnt of it."""
-
-    profile = ClassProfileOut(many=True, help_text="Of each project and class with at least 3 runs.")
-
-
-class SpeedsIn(Strict):
-    """Relative speeds by class. An empty object deletes the workload."""
-
-    speeds = serializers.DictField(child=Whole(min_value=1, max_value=1_000_000))
-
-
 class GpuClassOne(OperatorView):
     """One class, for operators."""
 
@@ -250,51 +216,6 @@ class ReportedModels(OperatorView):
         """Returns the models that agents have reported, by NVML's name."""
         with self.operator_tx():
             return list_response(ReportedOut(reported_models(), many=True).data)
-
-
-class Workloads(ApiView):
-    """The known workloads."""
-
-    @described("list_workloads", "List workloads", answer=page(WorkloadOut))
-    def get(self, request: Request) -> Response:
-        """Returns all workloads with their speeds."""
-        with self.tx():
-            rows = [{"workload": name, "speeds": each} for name, each in work_speeds().items()]
-            return list_response(WorkloadOut(rows, many=True).data)
-
-
-class WorkloadOne(OperatorView):
-    """One workload."""
-
-    @described("get_workload", "Read a workload with what is learnt of it", answer=WorkloadProfileOut)
-    def get(self, request: Request, slug: str) -> Response:
-        """Returns its speeds, and the rates of finished runs of the projects that you may see."""
-        with self.tx():
-            speeds = work_speeds().get(slug, {})
-            projects = projects_seen(self.actor, labs_led(self.actor))
-            profile = [
-                {"project": project.slug, "gpu_class": name} | asdict(rate)
-                for project in projects
-                for name, rate in sorted(work_rates(project.id, slug).items())
-            ]
-            if not speeds and not profile:
-                raise missing("workload")
-            found = {"workload": slug, "speeds": speeds, "profile": profile}
-            return Response(WorkloadProfileOut(found).data)
-
-    @described(
-        "set_workload",
-        "Create or update a workload (operators)",
-        answer=WorkloadOut,
-        request=SpeedsIn,
-    )
-    def put(self, request: Request, slug: str) -> Response:
-        """Sets the relative speed of a workload on each class and returns the workload."""
-        self.require_operator()
-        sent = self.sent(SpeedsIn)
-        with self.operator_tx():
-            speeds = speeds_set(operator=self.user, workload=slug, speeds=sent["speeds"], now=self.now)
-            return Response(WorkloadOut({"workload": slug, "speeds": speeds}).data)
 
 
 def _models() -> QuerySet[GpuModel]:

@@ -11,13 +11,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.access import access_booking, may_change
-from allocation.features.progress.learning import before
 from allocation.features.progress.models import Progress
 from allocation.features.progress.points import cost_per_step
 from allocation.features.progress.rules import Pace, misses_by
 from allocation.models import Booking
-from allocation.points import BOOKING_CARDS, BookingCard
+from allocation.points import BOOKING_CARDS, BookingCard, work_rates
 from allocation.rules.states import State
+from allocation.rules.workload_names import workload_of
 from allocation.services.record.costs import booking_cost, rate_of
 from allocation.web.parts.times import length_words
 from billing.rules import money_text
@@ -59,8 +59,9 @@ def progress_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
 
 def _against_before(booking: Booking, pace: Pace) -> dict[str, Any]:
     """The rate of a GPU in earlier runs of this kind of work, and how this run compares with it."""
-    known = before(booking)
-    if known is None:
+    name = workload_of(booking)
+    known = work_rates(booking.project_id, name).get(booking.planned_class) if name else None
+    if known is None or booking.ask.get("profile") or booking.ask.get("share"):
         return {}
     found: dict[str, Any] = {"before": known}
     if pace.per_second is not None:

@@ -7,11 +7,10 @@ from typing import Any
 from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
-from allocation.features.progress.learning import work_rates_read
 from allocation.features.progress.lines import lines_keep
 from allocation.features.progress.models import Progress
 from allocation.models import Booking
-from allocation.points import BOOKING_PARTS, PROGRAM_LINES, WORK_RATES, BookingPart
+from allocation.points import BOOKING_PARTS, PROGRAM_LINES, BookingPart
 from allocation.words.refusals import sentences_add
 from tenants.platform.rest.body import Shape
 from tenants.platform.rest.fields import Money
@@ -60,7 +59,6 @@ def progress_shown(booking: Booking, row: Progress) -> dict[str, Any]:
 
 
 PROGRAM_LINES.append(lines_keep)
-WORK_RATES.append(work_rates_read)
 BOOKING_PARTS.append(BookingPart("progress", Progress, ProgressOut, progress_shown))
 sentences_add(
     {

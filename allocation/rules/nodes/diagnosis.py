@@ -1,14 +1,15 @@
 """The bottleneck of running work, from utilisation readings.
 
 A bottleneck is a hint to the owner and never a reason to take GPUs away. Work counts as idle only
-if all of the period was measured: unknown is not idle.
+if all of the period was measured: unknown is not idle. Each has a confidence from 0 to 1: it grows
+with what was measured, and with the distance from the bound of its rule.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["idle", "held_down", "memory_bound", "input_bound", "compute_bound", "steady", "unknown"]
+Kind = Literal["idle", "throttled", "memory", "communication", "input", "compute", "steady", "unknown"]
 
 SHORTEST_S = 600
 # The measured fraction of the period that is required: for any result, and for idle.
@@ -20,14 +21,25 @@ BANDWIDTH_FROM = 60
 TENSOR_FROM = 40
 SWINGS_FROM = 40
 FULL_FROM = 85
+# Work with less than this, and with memory and tensor cores at less than `QUIET_BELOW`, waits for its host.
+WAITS_BELOW, QUIET_BELOW = 60, 40
+# Links between GPUs carry this part of their peak on average where work waits for them: communication
+# that takes 40 % of a step at 60 % of the peak.
+LINKS_FROM = 0.2
+PCIE_FROM_GIB = 12.0
 GIB = 1 << 20
+# Without one signal that would speak against it, a bottleneck is less certain.
+UNSEEN = 0.75
+# NVLink of a GPU in both directions together, in GB a second, by the start of its class (NVIDIA's data
+# sheets of V100, A100, H100, H200 and B200).
+NVLINK_GB = {"b200": 1_800, "h200": 900, "h100": 900, "a100": 600, "v100": 300}
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One step: total and measured seconds over all devices; utilisation (lowest, mean, highest),
-    memory bandwidth and tensor core activity in percent; KiB per second over PCIe; seconds of
-    throttling by heat or power. None: not measured."""
+    memory bandwidth and tensor core activity in percent; KiB per second over PCIe and over NVLink;
+    seconds of throttling by heat or power. None: not measured."""
 
     seconds: int
     measured: int
@@ -38,19 +50,25 @@ class Moment:
     tensor: float | None = None
     pcie_kb: float | None = None
     throttled: int | None = None
+    nvlink_kb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """A bottleneck with a sentence for the owner and its evidence: numbers by name."""
+    """A bottleneck with a sentence for the owner, its evidence (numbers by name) and its confidence."""
 
     kind: Kind
     sentence: str
     evidence: tuple[tuple[str, float], ...] = ()
+    confidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class Signals:
+    """The means of a time: `watched` is the measured part, `top` the highest utilisation, `swing` the
+    distance of its highest and lowest in a step, `held` the throttled part, `links` the part of
+    NVLink's peak. None: not measured."""
+
     watched: float
     busy: float
     top: float
@@ -59,90 +77,157 @@ class _Sums:
     bandwidth: float | None
     tensor: float | None
     pcie_gib: float | None
+    links: float | None = None
+    gpus: int = 1
 
 
-def bottleneck_of(moments: Sequence[Moment]) -> Bottleneck:
+def bottleneck_of(moments: Sequence[Moment], gpus: int = 1, gpu_class: str = "") -> Bottleneck:
     """The first bottleneck that matches, in order of certainty."""
     asked = sum(moment.seconds for moment in moments)
     known = [moment for moment in moments if moment.measured and moment.busy is not None]
     watched = sum(moment.measured for moment in known) / asked if asked else 0.0
     if asked < SHORTEST_S or watched < WATCHED:
         return Bottleneck("unknown", "There are too few readings for a diagnosis.")
-    sums = _sums(known, watched)
-    if sums.top < IDLE_BELOW:
-        return _idle(sums, is_whole=len(known) == len(moments))
-    for rule in (_held_down, _memory_bound, _input_bound, _compute_bound):
-        found = rule(sums)
-        if found is not None:
-            return found
+    found = _signals(known, watched, gpus, gpu_class)
+    if found.top < IDLE_BELOW:
+        return _idle(found, is_whole=len(known) == len(moments))
+    return bottleneck_at_work(found)
+
+
+def bottleneck_at_work(found: Signals) -> Bottleneck:
+    """The bottleneck of work that is not idle, in order of certainty."""
+    for rule in (_throttled, _memory, _communication, _tensor, _input, _host, _busy):
+        verdict = rule(found)
+        if verdict is not None:
+            return verdict
     return Bottleneck(
         "steady",
-        f"No bottleneck found: {sums.busy:.0f} % busy on average.",
-        (("busy", round(sums.busy, 1)),),
+        f"No bottleneck found: {found.busy:.0f} % busy on average.",
+        (("busy", round(found.busy, 1)),),
+        _confidence(found, 0.5),
     )
 
 
-def _idle(sums: _Sums, *, is_whole: bool) -> Bottleneck:
-    if not is_whole or sums.watched < WATCHED_IDLE:
+def nvlink_peak_kb(gpu_class: str) -> float | None:
+    """KiB per second over NVLink of a GPU of the class; None: it has none, or its peak is not known."""
+    peak = next((each for start, each in NVLINK_GB.items() if gpu_class.startswith(start)), None)
+    return None if peak is None else peak * 1e9 / 1024
+
+
+def _confidence(found: Signals, margin: float, *unseen: float | None) -> float:
+    """`margin`: how far it is beyond its bound, from 0 to 1; `unseen`: what could speak against it."""
+    certain = 0.6 + 0.4 * min(max(margin, 0.0), 1.0)
+    missing = sum(1 for each in unseen if each is None)
+    return round(min(found.watched, 1.0) * certain * UNSEEN**missing, 2)
+
+
+def _idle(found: Signals, *, is_whole: bool) -> Bottleneck:
+    if not is_whole or found.watched < WATCHED_IDLE:
         return Bottleneck("unknown", "It was idle in all readings, but readings are missing.")
     return Bottleneck(
         "idle",
-        f"Idle: never more than {sums.top:.0f} % busy. If you are done, release the booking.",
-        (("busy_max", sums.top),),
+        f"Idle: never more than {found.top:.0f} % busy. If you are done, release the booking.",
+        (("busy_max", found.top),),
+        _confidence(found, 1 - found.top / IDLE_BELOW),
     )
 
 
-def _held_down(sums: _Sums) -> Bottleneck | None:
-    if sums.held < HELD_FROM or sums.busy < WORKS_FROM:
+def _throttled(found: Signals) -> Bottleneck | None:
+    if found.held < HELD_FROM or found.busy < WORKS_FROM:
         return None
     return Bottleneck(
-        "held_down",
-        f"Throttled by heat or power for {100 * sums.held:.0f} % of the time.",
-        (("held", round(sums.held, 3)), ("busy", round(sums.busy, 1))),
+        "throttled",
+        f"Throttled by heat or power for {100 * found.held:.0f} % of the time.",
+        (("held", round(found.held, 3)), ("busy", round(found.busy, 1))),
+        _confidence(found, (found.held - HELD_FROM) / 0.3),
     )
 
 
-def _memory_bound(sums: _Sums) -> Bottleneck | None:
-    bandwidth = sums.bandwidth
-    if bandwidth is None or bandwidth < BANDWIDTH_FROM or sums.busy < WORKS_FROM:
+def _memory(found: Signals) -> Bottleneck | None:
+    bandwidth = found.bandwidth
+    if bandwidth is None or bandwidth < BANDWIDTH_FROM or found.busy < WORKS_FROM:
         return None
-    if sums.tensor is not None and sums.tensor >= TENSOR_FROM:
+    if found.tensor is not None and found.tensor >= TENSOR_FROM:
         return None
     return Bottleneck(
-        "memory_bound",
+        "memory",
         f"Limited by memory bandwidth: {bandwidth:.0f} % is in use. Fused kernels or lower"
         " precision help more than a faster GPU.",
-        (("bandwidth", round(bandwidth, 1)), ("busy", round(sums.busy, 1))),
+        (("bandwidth", round(bandwidth, 1)), ("busy", round(found.busy, 1))),
+        _confidence(found, (bandwidth - BANDWIDTH_FROM) / 20, found.tensor),
     )
 
 
-def _input_bound(sums: _Sums) -> Bottleneck | None:
-    if sums.swing < SWINGS_FROM or sums.busy >= FULL_FROM:
+def _communication(found: Signals) -> Bottleneck | None:
+    """Kernels of collectives count as busy while they wait, so the links and idle tensor cores say it."""
+    if found.gpus < 2 or found.busy < WORKS_FROM or (found.tensor or 0) >= TENSOR_FROM:
+        return None
+    if found.links is not None and found.links >= LINKS_FROM:
+        words = f"{100 * found.links:.0f} % of NVLink's peak"
+        evidence, margin = ("links", round(found.links, 3)), (found.links - LINKS_FROM) / 0.2
+    elif found.pcie_gib is not None and found.pcie_gib >= PCIE_FROM_GIB and found.busy >= FULL_FROM:
+        words = f"{found.pcie_gib:.1f} GiB/s over PCIe"
+        evidence, margin = ("pcie_gib", round(found.pcie_gib, 2)), (found.pcie_gib - PCIE_FROM_GIB) / 12
+    else:
+        return None
+    return Bottleneck(
+        "communication",
+        f"Waits for other GPUs: {found.gpus} GPUs use {words} each, at {found.busy:.0f} % busy.",
+        (evidence, ("busy", round(found.busy, 1))),
+        _confidence(found, margin, found.tensor, found.bandwidth),
+    )
+
+
+def _input(found: Signals) -> Bottleneck | None:
+    if found.swing < SWINGS_FROM or found.busy >= FULL_FROM:
         return None
     over = ""
-    evidence = [("swing", round(sums.swing, 1)), ("busy", round(sums.busy, 1))]
-    if sums.pcie_gib is not None:
-        if sums.pcie_gib < 1:
+    evidence = [("swing", round(found.swing, 1)), ("busy", round(found.busy, 1))]
+    if found.pcie_gib is not None:
+        if found.pcie_gib < 1:
             return None
-        over = f" with {sums.pcie_gib:.1f} GiB/s over PCIe"
-        evidence.append(("pcie_gib", round(sums.pcie_gib, 2)))
+        over = f" with {found.pcie_gib:.1f} GiB/s over PCIe"
+        evidence.append(("pcie_gib", round(found.pcie_gib, 2)))
     return Bottleneck(
-        "input_bound",
-        f"Often waits for data: utilisation varies by {sums.swing:.0f} points{over} and averages"
-        f" {sums.busy:.0f} %. More loader processes or local data help.",
+        "input",
+        f"Often waits for data: utilisation varies by {found.swing:.0f} points{over} and averages"
+        f" {found.busy:.0f} %. More loader processes or local data help.",
         tuple(evidence),
+        _confidence(found, (FULL_FROM - found.busy) / 40, found.pcie_gib),
     )
 
 
-def _compute_bound(sums: _Sums) -> Bottleneck | None:
-    tensor = sums.tensor or 0
-    if tensor < TENSOR_FROM and sums.busy < FULL_FROM:
+def _host(found: Signals) -> Bottleneck | None:
+    """Short waits between kernels do not show as swings of readings, which are means of ten seconds."""
+    quiet = [each for each in (found.bandwidth, found.tensor) if each is not None]
+    if found.busy >= WAITS_BELOW or not quiet or max(quiet) >= QUIET_BELOW:
         return None
-    words = f", tensor cores {tensor:.0f} %" if sums.tensor is not None else ""
     return Bottleneck(
-        "compute_bound",
-        f"Makes good use of the GPU: {sums.busy:.0f} % busy{words}.",
-        (("busy", round(sums.busy, 1)), ("tensor", round(tensor, 1))),
+        "input",
+        f"Waits for its host: {found.busy:.0f} % busy, with memory and tensor cores below"
+        f" {max(quiet):.0f} %. More cores, loader processes or larger batches help.",
+        (("busy", round(found.busy, 1)), ("quiet", round(max(quiet), 1))),
+        round(UNSEEN * _confidence(found, (WAITS_BELOW - found.busy) / 40, found.bandwidth, found.tensor), 2),
+    )
+
+
+def _tensor(found: Signals) -> Bottleneck | None:
+    if found.tensor is None or found.tensor < TENSOR_FROM:
+        return None
+    return _compute(found, (found.tensor - TENSOR_FROM) / 20)
+
+
+def _busy(found: Signals) -> Bottleneck | None:
+    return None if found.busy < FULL_FROM else _compute(found, (found.busy - FULL_FROM) / 30)
+
+
+def _compute(found: Signals, margin: float) -> Bottleneck:
+    words = f", tensor cores {found.tensor:.0f} %" if found.tensor is not None else ""
+    return Bottleneck(
+        "compute",
+        f"Makes good use of the GPU: {found.busy:.0f} % busy{words}.",
+        (("busy", round(found.busy, 1)), ("tensor", round(found.tensor or 0, 1))),
+        _confidence(found, margin, found.bandwidth, found.tensor),
     )
 
 
@@ -156,14 +241,18 @@ def measured_mean(values: Sequence[tuple[float | None, int]]) -> float | None:
     return sum(value * seconds for value, seconds in there) / measured
 
 
-def _sums(known: Sequence[Moment], watched: float) -> _Sums:
+def _signals(known: Sequence[Moment], watched: float, gpus: int, gpu_class: str) -> Signals:
     total = sum(moment.measured for moment in known)
 
     def mean(read: Callable[[Moment], float | None]) -> float | None:
         return measured_mean([(read(moment), moment.measured) for moment in known])
 
-    pcie = mean(lambda moment: moment.pcie_kb)
-    return _Sums(
+    pcie, nvlink, peak = (
+        mean(lambda moment: moment.pcie_kb),
+        mean(lambda moment: moment.nvlink_kb),
+        nvlink_peak_kb(gpu_class),
+    )
+    return Signals(
         watched=watched,
         busy=mean(lambda moment: moment.busy) or 0.0,
         top=max(m.busy_max if m.busy_max is not None else m.busy or 0.0 for m in known),
@@ -172,6 +261,8 @@ def _sums(known: Sequence[Moment], watched: float) -> _Sums:
         bandwidth=mean(lambda moment: moment.bandwidth),
         tensor=mean(lambda moment: moment.tensor),
         pcie_gib=None if pcie is None else pcie / GIB,
+        links=None if nvlink is None or peak is None else nvlink / peak,
+        gpus=gpus,
     )
 
 

@@ -64,8 +64,8 @@ def use_card(booking: Booking, *, span: str, now: datetime, zone: tzinfo, base: 
     curve = use_of_allocations(allocations=allocation_ids_of(booking), since=since, until=until, now=now)
     runs = booking.released_at is None and booking.ended_at is None
     card = card_of(curve, CHOICES, span, base=base, zone=zone, now=now)
-    signature = bottleneck_of(_moments(curve))
-    is_weak = signature.kind in ("idle", "held_down")
+    signature = bottleneck_of(_moments(curve), curve.devices, booking.planned_class)
+    is_weak = signature.kind in ("idle", "throttled")
     return card | {"runs": runs, "signature": signature, "is_weak": is_weak}
 
 
@@ -118,6 +118,7 @@ def _moments(curve: UseCurve) -> list[Moment]:
             tensor=point.tensor,
             pcie_kb=point.pcie_kb,
             throttled=point.throttled,
+            nvlink_kb=point.nvlink_kb,
         )
         for number, point in enumerate(curve.points)
         if 0 < number < last or point.measured

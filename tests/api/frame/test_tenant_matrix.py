@@ -138,6 +138,7 @@ BODIES: dict[str, Any] = {
     "/alternative": {"hash": "0" * 64},
     "approval-rules": {"name": "Costly", "min_cost": "5", "steps": [{"role": "lead"}]},
     "/progress": {"step": 1},
+    "/workload": {"name": "fold"},
     "calendars": {"what": "mine"},
     "stand-ins": {"person": "vera", "until": "2030-01-01T00:00:00Z"},
     "acceptances": {"user": "mara", "day": "2026-01-01"},

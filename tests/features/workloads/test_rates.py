@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.features.progress.learning import LEAST_RUNS, Run, rates_of
 from allocation.features.progress.models import Progress
+from allocation.features.workloads.rates import LEAST_RUNS, Run, rates_of
 from allocation.models import Booking, WorkSpeed
 from allocation.rules.states import State
 from allocation.services.record.workloads import WorkLength, work_lengths

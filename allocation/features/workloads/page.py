@@ -1,0 +1,206 @@
+"""The pages of workloads, and the card of its workload on the page of a booking."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from allocation.access import access_booking, may_change
+from allocation.features.workloads.profiles import LEAST_JUDGED, Profile
+from allocation.features.workloads.rates import LEAST_RUNS
+from allocation.features.workloads.services import (
+    Workload,
+    WorkloadTerms,
+    booking_workload_set,
+    project_with_workloads,
+    projects_with_workloads,
+    workload_of_project,
+    workloads_of,
+)
+from allocation.models import Booking
+from allocation.points import BOOKING_CARDS, BookingCard
+from allocation.queries.fleet.catalogue import class_labels
+from allocation.rules.workload_names import LABEL, workload_of
+from allocation.web.bookings.booking_pages import booking_answer
+from billing.rules import money_text
+from tenants.access import Actor
+from tenants.platform.costly import costly
+from tenants.platform.errors import Refused
+from tenants.web.frame import tenant_page
+
+# The words of a bottleneck, and the colour of its pill.
+KINDS = {
+    "idle": ("Idle", "wait"),
+    "input": ("Waits for input", "wait"),
+    "memory": ("Memory bandwidth", "info"),
+    "communication": ("Waits for other GPUs", "wait"),
+    "compute": ("Compute", "ok"),
+    "throttled": ("Throttled", "risk"),
+    "steady": ("No bottleneck", "mute"),
+}
+CONFIDENCES = ((0.75, "sure"), (0.5, "likely"), (0.0, "uncertain"))
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A profile in words."""
+
+    profile: Profile
+    where: str
+    rate: str
+    spread: str
+    use: tuple[tuple[str, str], ...]
+    memory: str
+    per_run: str
+    per_unit: str
+    energy: str
+    covered: str
+    kind: str
+    pill: str
+    sure: str
+    evidence: str
+
+
+@costly("statement")
+@require_safe
+@tenant_page
+def workloads(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows the workloads of a project, or of all that the person may see (`?project=`)."""
+    projects = projects_with_workloads(actor)
+    chosen = request.GET.get("project", "")
+    of = [project_with_workloads(actor, chosen)] if chosen else projects
+    labels = class_labels()
+    rows = [(each, profile_shown(each.profiles[0], labels)) for each in workloads_of(of)]
+    context = {"projects": projects, "chosen": chosen, "rows": rows}
+    return render(request, "workloads/page.html", context)
+
+
+@costly("statement")
+@require_safe
+@tenant_page
+def workload(request: HttpRequest, actor: Actor, project: str, name: str) -> HttpResponse:
+    """Shows the profile of one workload of a project."""
+    found = workload_of_project(project_with_workloads(actor, project), name)
+    return render(request, "workloads/one.html", _context(found, timezone.now()))
+
+
+def _context(found: Workload, now: datetime) -> dict[str, Any]:
+    labels = class_labels()
+    return {
+        "now": now,
+        "workload": found,
+        "profiles": [profile_shown(each, labels) for each in found.profiles],
+        "runs": [
+            (run, labels.get(run.gpu_class, run.gpu_class), money_text(run.paid, run.currency))
+            for run in found.runs[:MOST_SHOWN]
+        ],
+        "least_judged": LEAST_JUDGED,
+        "least_runs": LEAST_RUNS,
+    }
+
+
+def profile_shown(found: Profile, labels: dict[str, str]) -> Shown:
+    """Returns a profile in words; – is not measured."""
+    what = labels.get(found.gpu_class, found.gpu_class)
+    verdict = found.verdict
+    kind, pill = KINDS[verdict.kind] if verdict else ("", "")
+    rate = found.rate
+    return Shown(
+        profile=found,
+        where=f"{found.slice} of {what}" if found.slice else f"{found.gpus} × {what}",
+        rate=f"{rate.per_gpu_hour:,.4g} {rate.unit}s" if rate else "–",
+        spread=f"half of {rate.runs} runs: {rate.low:,.4g} to {rate.high:,.4g}" if rate else "",
+        use=(
+            ("Busy", _percent(found.busy)),
+            ("Tensor cores", _percent(found.tensor)),
+            ("Memory bandwidth", _percent(found.bandwidth)),
+            ("Idle", _percent(None if found.idle is None else 100 * found.idle)),
+        ),
+        memory=_memory(found),
+        per_run=money_text(found.cost_per_run, found.currency),
+        per_unit="–"
+        if found.cost_per_unit is None
+        else money_text(found.cost_per_unit * 1_000, found.currency),
+        energy="–" if found.kwh_per_run is None else f"{found.kwh_per_run:,.2f} kWh",
+        covered=f"{100 * found.coverage:.0f} %",
+        kind=kind,
+        pill=pill,
+        sure=_sure(verdict.confidence) if verdict else "",
+        evidence=f"{verdict.agreed} of {verdict.judged} runs" if verdict else "",
+    )
+
+
+def _memory(found: Profile) -> str:
+    if found.peak_memory_mb is None:
+        return "–"
+    of = f" of {found.memory_total_mb / 1024:.0f}" if found.memory_total_mb else ""
+    return f"{found.peak_memory_mb / 1024:.1f}{of} GiB"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f} %"
+
+
+def _sure(confidence: float) -> str:
+    return next(word for least, word in CONFIDENCES if confidence >= least)
+
+
+def workload_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard | None:
+    """Returns the card of a booking's workload."""
+    name, may = workload_of(booking), may_change(actor, booking)
+    if not name and not may:
+        return None
+    found = workloads_of([booking.project], name) if name else []
+    labels = class_labels()
+    shown = [profile_shown(each, labels) for each in _of_booking(found, booking)]
+    card = {
+        "name": name,
+        "is_said": LABEL in booking.labels,
+        "label": booking.label,
+        "project": booking.project.slug,
+        "may": may,
+        "shown": shown[0] if shown else None,
+        "runs": len(found[0].runs) if found else 0,
+    }
+    return BookingCard("workloads/card.html", card)
+
+
+def _of_booking(found: Iterable[Workload], booking: Booking) -> list[Profile]:
+    """The profiles on the class of a booking; before it has one, on the first that it asks for."""
+    gpu_class = booking.planned_class or next(iter(booking.ask.get("classes", ())), "")
+    slice_ = booking.ask.get("profile") or ("share" if booking.ask.get("share") else "")
+    return [
+        profile
+        for each in found
+        for profile in each.profiles
+        if (profile.gpu_class, profile.slice) == (gpu_class, slice_)
+    ]
+
+
+@require_POST
+@tenant_page
+def booking_workload(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
+    """Names the workload of a booking from its card."""
+    terms = WorkloadTerms(name=request.POST.get("name", "").strip()[:63] or None)
+    try:
+        row = booking_workload_set(actor=actor, reference=label, terms=terms, now=timezone.now())
+    except Refused as refusal:
+        return booking_answer(request, actor, access_booking(actor, label), refusal)
+    messages.success(request, f"{row.label} belongs to the workload {workload_of(row) or 'of no name'}.")
+    return redirect("booking", tenant=actor.tenant_slug, label=row.label)
+
+
+BOOKING_CARDS.append(workload_card)
+urlpatterns = [
+    path("t/<slug:tenant>/workloads", workloads, name="workloads"),
+    path("t/<slug:tenant>/workloads/<slug:project>/<slug:name>", workload, name="workload"),
+    path("t/<slug:tenant>/bookings/<str:label>/workload", booking_workload, name="booking-workload"),
+]
