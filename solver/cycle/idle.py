@@ -4,7 +4,7 @@ The cycle is decided with all idle bookings where they are, then again without t
 two plans answers the question for room, quota and guarantees alike.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from solver.model.inputs import Snapshot
@@ -22,21 +22,24 @@ SOON = 600
 Solve = Callable[[Snapshot], Plan]
 
 
-def idle_releases(plan: Plan, snapshot: Snapshot, solve: Solve) -> tuple[IdleRelease, ...]:
+def idle_releases(plan: Plan, snapshot: Snapshot, solve: Solve, grid: int) -> tuple[IdleRelease, ...]:
     """The idle bookings to end or pause now; `plan` is that of the snapshot with all of them.
 
-    As few as possible: the bookings that are idle for the shortest time keep their GPUs first.
+    As few as possible: the bookings that are idle for the shortest time keep their GPUs first. A
+    start must be earlier by more than a step of the `grid`, because a planned start does not move
+    for less, unless it is when the GPUs are clear.
     """
     chosen = _candidates(plan, snapshot)
     if not chosen or not snapshot.requests:
         return ()
     before = _starts(plan, snapshot)
-    latest = snapshot.now + max(CLEARING, *(each.grace for each in chosen)) + SOON
+    clear = {snapshot.now + max(CLEARING, each.grace) for each in chosen}
+    latest = max(clear) + SOON
     after = _starts(solve(_without(snapshot, chosen)), snapshot)
     earlier = {
         booking: starts
         for booking, starts in after.items()
-        if starts <= latest and starts < before.get(booking, starts + 1)
+        if starts <= latest and _is_earlier(starts, before.get(booking), clear, grid)
     }
     if not earlier:
         return ()
@@ -78,6 +81,12 @@ def _starts(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
     asked = {request.booking for request in snapshot.requests}
     planned: tuple[Assign | Waiting, ...] = (*plan.assigns, *plan.waits)
     return {each.booking: each.starts for each in planned if each.places and each.booking in asked}
+
+
+def _is_earlier(starts: int, before: int | None, clear: Container[int], grid: int) -> bool:
+    if before is None:
+        return True
+    return starts < before if starts in clear else starts + grid < before
 
 
 def _is_as_early(found: Mapping[str, int], earlier: Mapping[str, int]) -> bool:

@@ -73,14 +73,23 @@ def _place_improved(
     better: tuple[Fit, int],
     slow: tuple[Reason, ...],
 ) -> Fit:
-    """Place what was found, with the mark before it was searched, unless it is weaker than the kept
-    start. Returns what is reserved."""
+    """Place what was found, with the mark before it was searched, unless the kept start is as good.
+    Returns what is reserved."""
     found, mark = better
-    if found.starts < kept.starts and outcome.is_weaker(request, kept, found):
+    is_worse = _is_no_gain(outcome, kept, found) or outcome.is_weaker(request, kept, found)
+    if found.starts < kept.starts and is_worse:
         outcome.rebinding.movable.back(mark)
         found = kept
     outcome.place(request, found, None, (*slow, *why_original_gpus(request, found)))
     return found
+
+
+def _is_no_gain(outcome: Outcome, kept: Fit, found: Fit) -> bool:
+    """True when a planned start would be earlier by a step of the grid or less, and neither be now,
+    nor save a pause, nor use what others leave: each start that moves makes others behind it move."""
+    if kept.victims or found.starts <= outcome.state.now or outcome.strengths.has_room_made(found):
+        return False
+    return kept.starts - found.starts <= outcome.state.policy.grid
 
 
 def place_in_turn(

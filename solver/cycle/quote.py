@@ -116,7 +116,7 @@ class Availability:
         self._preemption = Preemption(self._state, snapshot)
         use = GuaranteedUse(self._state, snapshot)
         self._strengths = strengths = Strengths(self._state, snapshot, use)
-        self._queue = queue = QueuePreview(self._state, snapshot, use.without_planned())
+        self._queue = queue = QueuePreview(self._state, snapshot, use.for_queue())
         self._turns = turns = queue.turns(snapshot.requests, strengths.firm(snapshot.requests))
         waiting = (turn.request for turn in turns)
         planned, kept, self._broken = planned_starts_reserve(

@@ -50,7 +50,7 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
     # 8. Take idle GPUs with which somebody in the queue starts earlier, and offers without which a
     # claim inside its guarantee does.
     again = partial(_solve, policy=policy)
-    plan = replace(plan, idle=idle_releases(plan, snapshot, again))
+    plan = replace(plan, idle=idle_releases(plan, snapshot, again, policy.grid))
     return with_withdrawals(plan, snapshot, again)
 
 
@@ -62,7 +62,7 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     preemption = Preemption(state, snapshot)
     use = GuaranteedUse(state, snapshot)
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
-    queue = BookingQueue(state, snapshot, use.without_planned())
+    queue = BookingQueue(state, snapshot, use.for_queue())
     strengths = Strengths(state, snapshot, use)
     turns = queue.turns((*snapshot.requests, *others), strengths.firm(snapshot.requests))
     # 3. Reserve every firm and every guaranteed start that still fits at its second.

@@ -29,10 +29,10 @@ def _times(snapshot: Snapshot, policy: Policy) -> Iterator[int]:
     now = snapshot.now
     for every in (policy.epoch, _DAY):
         yield (now // every + 1) * every
-    yield from _of_held(snapshot, policy)
     notices = {tier.grace + policy.notice_margin for tier in snapshot.tiers if tier.pausable}
     modes = {0, *(model.switch_seconds for model in snapshot.models)}
     leads = (0, *notices, *(policy.freeze_horizon + each for each in modes))
+    yield from _of_held(snapshot, policy, leads)
     waiting = (*snapshot.requests, *snapshot.pending, *(each.target for each in snapshot.changes))
     for request in waiting:
         yield from _of_request(request, policy, leads)
@@ -41,10 +41,13 @@ def _times(snapshot: Snapshot, policy: Policy) -> Iterator[int]:
             yield from _numbers(row)
 
 
-def _of_held(snapshot: Snapshot, policy: Policy) -> Iterator[int]:
+def _of_held(snapshot: Snapshot, policy: Policy, leads: tuple[int, ...]) -> Iterator[int]:
     rests = {tier.slug: tier.protected for tier in snapshot.tiers if tier.pausable}
     for row in snapshot.held:
         yield row.starts
+        if row.starts > snapshot.now:
+            # From then on it counts as begun in the order of the queue.
+            yield from (row.starts - lead for lead in leads)
         yield row.ends
         if row.since is not None and row.tier in rests:
             yield row.since + rests[row.tier]

@@ -53,6 +53,8 @@ class GuaranteedUse:
             if row.parent is None and row.guaranteed
         }
         self._levels: dict[str, Level] = {}
+        changes_of_mode = max((model.switch_seconds for model in snapshot.models), default=0)
+        self._soon = state.now + state.policy.freeze_horizon + changes_of_mode
         self._held = self._held_of(state.work)
         self._units_of: dict[tuple[str, Shape, int], int] = {}
         self._counted: dict[Whose, dict[str, Part]] = {}
@@ -63,6 +65,16 @@ class GuaranteedUse:
         """The same with held work alone."""
         twin = copy(self)
         twin._counted, twin._counted_as, twin._use = {}, {}, {}
+        return twin
+
+    def for_queue(self) -> "GuaranteedUse":
+        """The same with held work alone; what begins within the freeze horizon has begun.
+
+        A booking that waits counts in the order from its requested start on. If it counted later
+        once it is assigned, others would be inside the guarantee for the seconds until then.
+        """
+        twin = self.without_planned()
+        twin._held = self._held_of(self._state.work, self._soon)
         return twin
 
     def with_held(self, rows: Iterable[Held]) -> "GuaranteedUse":
@@ -205,7 +217,7 @@ class GuaranteedUse:
             levels[level] = self._held.of(key).use_of(self._state, level, rows)
         return levels[level]
 
-    def _held_of(self, rows: HeldWork | Iterable[Held]) -> "HeldGuarantees":
+    def _held_of(self, rows: HeldWork | Iterable[Held], soon: int = 0) -> "HeldGuarantees":
         quota = self._state.quota
 
         # Not by methods of this object, which has the result: memory is not freed by reference
@@ -214,7 +226,7 @@ class GuaranteedUse:
             rules = quota.tier(tier)
             return (rules.priority, not rules.pausable) if rules.counts else None
 
-        return HeldGuarantees(self._state, rows, self._guaranteed, level_of)
+        return HeldGuarantees(self._state, rows, self._guaranteed, level_of, soon)
 
     def count_all(self, planned: Iterable[tuple[str, Fit]]) -> None:
         """`count` for many at once: one by one only where some are not inside."""
@@ -289,9 +301,12 @@ class HeldGuarantees:
         rows: HeldWork | Iterable[Held],
         guaranteed: Mapping[Whose, int],
         level_of: Callable[[str], Level | None],
+        soon: int = 0,
     ) -> None:
-        """`level_of` is the level of a tier, None if it does not count."""
+        """`level_of` is the level of a tier, None if it does not count. What begins by `soon`
+        counts from now on."""
         self._state, self._guaranteed, self._level_of = state, guaranteed, level_of
+        self._soon = soon
         self._work = rows if isinstance(rows, HeldWork) else None
         self._rows = {} if isinstance(rows, HeldWork) else _by_whose(state, rows, guaranteed)
         self._inside: dict[Whose, LevelTable] = {}
@@ -326,13 +341,16 @@ class HeldGuarantees:
         level = np.array(number, dtype=np.intp)[table.kind] if number else table.kind
         at = np.flatnonzero(level >= 0)
         ends = self._state.free_from_all(table.ends[at])
-        return LevelTable(known, level[at], table.units[at], table.starts[at], ends)
+        starts = table.starts[at]
+        starts = np.where(starts <= self._soon, np.minimum(starts, self._state.now), starts)
+        return LevelTable(known, level[at], table.units[at], starts, ends)
 
     def _ordered(self, key: Whose) -> "list[_HeldRow]":
         """The same row by row, higher levels and older grants first."""
         units: dict[tuple[Level, Grant, str, int, int], int] = {}
         for piece, level in self._pieces(key):
-            row = (level, piece.granted, piece.tier, piece.starts, piece.ends)
+            starts = min(piece.starts, self._state.now) if piece.starts <= self._soon else piece.starts
+            row = (level, piece.granted, piece.tier, starts, piece.ends)
             units[row] = units.get(row, 0) + piece.units
         found = [
             _HeldRow(level, granted, amount, (starts, self._state.free_from(ends)))

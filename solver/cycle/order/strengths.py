@@ -45,7 +45,7 @@ class Strengths:
             return "firm"
         return planned.strength
 
-    def has_room_made(self, planned: PlannedStart) -> bool:
+    def has_room_made(self, planned: PlannedStart | Fit) -> bool:
         """True when somebody has notice to leave for this start."""
         leaving = self._leaving
         return bool(leaving) and any((p.gpu, planned.starts) in leaving for p in planned.places)

@@ -47,6 +47,8 @@ TIERS = {
 }
 GOALS_MS = {"first_s": 5_000, "keep_s": 5_000, "one_more_s": 5_000}
 """Of a site with 1,000 GPUs and as many bookings: a turn may take no longer."""
+STEP = 5
+"""Seconds from one cycle to the next."""
 COUNTS = (1, 1, 1, 2, 2, 4, 8, 8)
 """GPUs of a booking: three on average, so as many bookings as GPUs ask for three fleets."""
 
@@ -170,12 +172,14 @@ def site_of(count: int, bookings: int, classes: int, pausable: float, *, split: 
 
 
 def the_next(site: Snapshot, plan: Plan) -> Snapshot:
-    """The site five seconds later: assigned places, notices and planned starts are true."""
+    """The site five seconds later: assigned places, notices and planned starts are true, and what
+    has ended is gone."""
     requests = {request.booking: request for request in site.requests}
     notices = {pause.booking: pause.at for pause in plan.pauses}
     held = [
         replace(row, ends=notices[row.booking], pausing=True) if row.booking in notices else row
         for row in site.held
+        if row.ends > site.now + STEP
     ]
     for given in plan.assigns:
         request = requests.pop(given.booking)
@@ -204,7 +208,7 @@ def the_next(site: Snapshot, plan: Plan) -> Snapshot:
         for wait in plan.waits
         if wait.booking in requests
     ]
-    return replace(site, now=site.now + 5, held=tuple(held), requests=tuple(waiting))
+    return replace(site, now=site.now + STEP, held=tuple(held), requests=tuple(waiting))
 
 
 def one_more(site: Snapshot, classes: int, *, is_first: bool, split: bool = False) -> Snapshot:

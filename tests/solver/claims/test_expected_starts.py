@@ -53,3 +53,23 @@ def test_with_nothing_happening_the_plan_stays() -> None:
         starts = {row.booking: row.starts for row in before.waits}
         assert {row.booking: row.starts for row in plan.waits} == starts
         assert site.now == NOON + seconds
+
+
+def test_a_planned_start_does_not_move_for_a_step_of_the_grid_or_less() -> None:
+    """The other GPU is free a minute earlier, where somebody behind has planned to start."""
+    first = expected("first", HOUR, 2, "n1-0", submitted=-60, earliest=HOUR - 900)
+    behind = expected("behind", HOUR - 60, 1, "n1-1", submitted=0, earliest=HOUR - 900)
+    held = [
+        *running("run0", whole("n1-0"), tier="standard", ends=HOUR),
+        *running("run1", whole("n1-1"), tier="standard", ends=HOUR - 60),
+    ]
+    site = a_site(first, behind, held=held, fleet=gpus(2), limits=(a_limit("lab", 2),))
+    starts = {grid: given(solve(site, replace(POLICY, grid=grid)))["first"] for grid in (50, 60, 300)}
+    assert starts == {50: ("wait", HOUR - 60), 60: ("wait", HOUR), 300: ("wait", HOUR)}
+
+
+def test_a_planned_start_moves_for_less_if_it_begins_at_once() -> None:
+    first = expected("first", 200, 2, "n1-0", submitted=-60)
+    held = running("run", whole("n1-0"), tier="standard", ends=200)
+    site = a_site(first, held=held, fleet=gpus(2), limits=(a_limit("lab", 2),))
+    assert given(solve(site, POLICY))["first"] == ("assign", 0)

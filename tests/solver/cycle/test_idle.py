@@ -53,6 +53,15 @@ def test_nobody_is_taken_for_nobody_or_for_a_start_that_is_as_early_without() ->
     assert taken(blocked, idle("x"), idle("y")) == ["x", "y"]
 
 
+def test_nobody_is_taken_for_a_start_that_is_earlier_by_a_step_of_the_grid_or_less() -> None:
+    """A planned start would not move for that, so the GPU would be taken for nothing."""
+    busy = (*on("x", 0), *on("y", 1, ends=500))
+    site = a_site(a_claim(earliest=300), fleet=gpus(2), held=busy, limits=LIMITS)
+    assert taken(site, idle("x")) == []
+    later = (*on("x", 0), *on("y", 1, ends=900))
+    assert taken(replace(site, held=later), idle("x")) == ["x"]
+
+
 def test_who_may_still_answer_or_leaves_already_is_not_taken() -> None:
     site = a_site(a_claim(), fleet=gpus(1), held=on("x", 0), limits=LIMITS)
     assert taken(site, idle("x", veto=1)) == []

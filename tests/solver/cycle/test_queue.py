@@ -153,3 +153,18 @@ class TestLine:
     def solved(self, *requests: object, **site: object) -> Plan:
         held = (a_held("n1-0"),)
         return solve(a_snapshot(*requests, fleet=gpus(1), held=held, **site), POLICY)  # type: ignore[arg-type]  # as a_snapshot takes
+
+
+def test_assigned_work_counts_as_begun_in_the_order_while_it_waits_for_its_start() -> None:
+    """Who waits counts from its requested start on. Else another booking of its tenant would be
+    inside the guarantee from its assignment to its start."""
+    ask = a_request("b1", an_ask(2), tenant="lab", project="lab-p", tier="flex", hours=9)
+    limits = (a_limit("lab", 2, borrow=None), a_limit("firm", 1, borrow=None))
+
+    def band(starts: int) -> int:
+        mine = a_held("n1-0", starts=starts, ends=12 * HOUR, tenant="lab", project="lab-p")
+        held = (mine, a_held("n1-1", ends=HOUR, tenant="firm"))
+        plan = solve(a_snapshot(ask, fleet=gpus(3), held=held, limits=limits), POLICY)
+        return plan.waits[0].key[0]
+
+    assert [band(0), band(POLICY.freeze_horizon), band(2 * HOUR)] == [2, 2, 0]
