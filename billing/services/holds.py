@@ -31,6 +31,7 @@ from billing.services.holding.shares import (
     holds_of,
     shares_of,
 )
+from billing.services.holding.shortages import budget_exceeded
 from billing.services.ledger import OVERSPENT, constraint_of
 from tenants.models import Project
 from tenants.platform.database.compiled import ANY_TENANT, Compiled
@@ -117,6 +118,29 @@ def new_holds_place(
     held = {key: mine for key, mine in parts.items() if key not in refused}
     shares = [part for mine in held.values() for part in mine]
     return NewHolds(refused, rungs_asking(shares, rungs), _restraints(held, rungs, now))
+
+
+def new_hold_check(*, tenant_id: UUID, project_id: UUID, request: HoldRequest) -> None:
+    """Checks a new hold by the figures of now, and writes nothing.
+
+    Raises:
+        Refused: `no_budget`, `budget_exceeded` or `bookings_stopped`, as `new_holds_place` would.
+    """
+    parts, refused = _shares(tenant_id, project_id, [request])
+    for refusal in refused.values():
+        raise refusal
+    shares = parts[request.reference]
+    needs: dict[UUID, Decimal] = defaultdict(Decimal)
+    for share in shares:
+        for budget in (share.budget, *share.limits):
+            needs[budget.id] += share.amount
+    rungs, figures = _rungs_of(parts), budget_figures_of(needs)
+    acting = [rung for rung in rungs if rung.action == Guardrail.Action.NO_BOOKINGS]
+    if any(rung.budget_id in figures and reached(rung, figures[rung.budget_id]) for rung in acting):
+        # Whose rung it is is said where the booking is made; no offer needs the sentence.
+        raise Refused("bookings_stopped", "", "budget")
+    if any(each.is_hard and each.left < needs[each.budget_id] for each in figures.values()):
+        raise budget_exceeded(shares)
 
 
 def _restraints(

@@ -22,8 +22,10 @@ from allocation.api.bookings.decisions import (
     Preferences,
     booking_refusal,
     change_refusal,
+    for_patch,
     preference_applied,
     preferences_of,
+    refusals_of_patch,
 )
 from allocation.api.bookings.quotes import QuoteOut, quote_data
 from allocation.api.bookings.requests import booking_request_of, with_array
@@ -222,6 +224,7 @@ class BookingOne(ApiView):
         sent, revision = self.sent(PatchIn), revision_sent(request)
         preferences = preferences_of(request)
 
+        @refusals_of_patch
         def work() -> Response:
             booking = access_booking_to_give_back(self.actor, reference)
             if revision is not None and revision != booking.revision:
@@ -229,10 +232,10 @@ class BookingOne(ApiView):
             patch = patch_of(self.actor, booking, sent, self.now)
             if preferences.dry_run:
                 return self._quote(booking, patch, revision)
-            changed = booking_patch(
+            found = booking_patch(
                 actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
             )
-            return booking_answer(changed, status=202 if is_change_open(changed) else 200)
+            return booking_answer(found, status=202 if is_change_open(found) else 200)
 
         def wait(response: Response) -> Wait:
             subject = UUID(response.data["id"].removeprefix("bk_"))
@@ -241,9 +244,9 @@ class BookingOne(ApiView):
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             refusal = change_refusal(decided.booking, self.now)
             if refusal is not None:
-                raise refusal
-            changed = decided.booking
-            answer = booking_answer(changed, status=202 if is_change_open(changed) else 200)
+                raise for_patch(refusal)
+            found = decided.booking
+            answer = booking_answer(found, status=202 if is_change_open(found) else 200)
             return preference_applied(answer, preferences.wait, applied=applied)
 
         if preferences.dry_run:

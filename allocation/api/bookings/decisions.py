@@ -1,8 +1,8 @@
 """The `Prefer` header: wait for a booking's decision, or make a dry run; and its refusals."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -84,6 +84,36 @@ def change_refusal(booking: Booking, since: datetime) -> Refused | None:
     return _refusal(reasons, alternatives, sentence, {"booking": booking.label})
 
 
+def for_patch(refused: Refused) -> Refused:
+    """The refusal with alternatives in the fields of a PATCH: a class is one of `classes`, and a tier
+    has no name."""
+    found = []
+    for each in refused.alternatives:
+        fields = {name: value for name, value in each.items() if name not in ("gpu_class", "ends", "name")}
+        found.append(fields | ({"classes": [each["gpu_class"]]} if each.get("gpu_class") else {}))
+    return replace(refused, alternatives=found)
+
+
+def refusals_of_patch(work: Callable[[], Response]) -> Callable[[], Response]:
+    """Runs the work of a PATCH, whose refusals have its fields."""
+
+    def run() -> Response:
+        try:
+            return work()
+        except Refused as refused:
+            raise for_patch(refused) from refused
+
+    return run
+
+
+def _apart(numbers: Mapping[str, Any], alternatives: Sequence[Any]) -> list[dict[str, Any]]:
+    """What works where GPUs can't be together: those of the plan apart, or as many as there are."""
+    apart = {"together": "any", "required": False}
+    found = [{**each, **apart} for each in alternatives] or [apart]
+    fewer = [{"count": numbers["most"]}] if numbers.get("most") else []
+    return [*fewer, *(each for at, each in enumerate(found) if each not in found[:at])]
+
+
 def _refusal(
     reasons: Sequence[Mapping[str, Any]],
     alternatives: Sequence[Any],
@@ -93,6 +123,8 @@ def _refusal(
     """The first reason as a problem, or the sentence without one."""
     reason = reasons[0] if reasons else {}
     rule = BY_ID.get(reason.get("rule", ""))
+    if reason.get("code") == "impossible_together":
+        alternatives = _apart(reason.get("numbers", {}), alternatives)
     return Refused(
         code=reason.get("code", "refused"),
         sentence=stored_sentence(reason) if reason else sentence,

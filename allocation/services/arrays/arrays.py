@@ -87,12 +87,13 @@ def array_request(
     admitted = AdmittedRequest(project, request, admission, offer, None, campaign)
     row = _row_of(actor, admitted, array, key, now)
     row.save(force_insert=True)
-    if row.holds_all:
-        _rest_hold(row, now)
     element = AdmittedRequest(project, request, admission, offer, None, campaign, row)
     (first,) = bookings_create(actor, {element_id(row.id, 1): element}, now).values()
     if isinstance(first, Refused):
         raise first
+    if row.holds_all:
+        # After the first element, whose ladder counts what is held without the array itself.
+        _rest_hold(row, now)
     if first.state == State.AWAITING_APPROVAL:
         BookingArray.objects.filter(id=row.id).update(state=BookingArray.State.AWAITING_APPROVAL)
     elif not array.awaits_parents:
@@ -235,8 +236,7 @@ def _terms_of(admitted: AdmittedRequest, offer: Offer) -> Terms:
 
 
 def _rest_hold(array: BookingArray, now: datetime) -> None:
-    """Holds the money of all elements but the first, under the array's id. The ladders of budgets
-    see it when the first is booked. Raises Refused."""
+    """Holds the money of all elements but the first, under the array's id. Raises Refused."""
     terms = Terms.from_json(array.terms)
     hold = HoldRequest(
         array.id,
@@ -259,7 +259,8 @@ def _rest_hold(array: BookingArray, now: datetime) -> None:
 def _fewer_runs(array: BookingArray, refused: Refused, each: Decimal) -> Refused:
     """The refusal of an array for money that is short, with as many runs as the money is enough for,
     and with money for the open runs only."""
-    many = int(Decimal(refused.numbers.get("left", 0)) / each)
+    # The money of the first element is held already.
+    many = int(Decimal(refused.numbers.get("left", 0)) / each) + 1
     fewer = [{"array": many}] if 0 < many < array.count else []
     return replace(refused, alternatives=[*fewer, *([{"hold": "rolling"}] if many else [])])
 

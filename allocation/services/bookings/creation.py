@@ -46,7 +46,7 @@ from allocation.words.events import event_text
 from billing.models import Campaign
 from billing.price_books import PriceShelf
 from billing.rules import money_text
-from billing.services import HoldRequest, campaign_to_charge, holds_place, new_holds_place
+from billing.services import HoldRequest, campaign_to_charge, new_hold_check, new_holds_place
 from billing.services.guardrails import STOPPING
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
@@ -186,7 +186,7 @@ def _with_cheaper(
 
 def _cheaper(actor: Actor, admitted_request: AdmittedRequest, why: Refused, now: datetime) -> Refused:
     """The refusal with a shorter or smaller booking and the tiers that the money is enough for: each
-    is admitted, and its money held for a moment."""
+    is admitted, and checked by the figures of its budgets."""
     ask, request = admitted_request.admission.ask, admitted_request.request
     left, needs = (Decimal(why.numbers.get(name, 0)) for name in ("left", "needs"))
     is_one = admitted_request.series is None and admitted_request.array is None
@@ -203,16 +203,11 @@ def _cheaper(actor: Actor, admitted_request: AdmittedRequest, why: Refused, now:
         offer = offer_price(found, PriceShelf.read(request.priced_at or now))
         cheaper = replace(admitted_request, admission=found, offer=offer)
         booking = _booking_of(actor, cheaper, now, uuid4())
-        with transaction.atomic():
-            short = holds_place(
-                tenant_id=actor.tenant_id,
-                project_id=admitted_request.project.id,
-                requests=[_hold_of(booking, cheaper)],
-                now=now,
-            )
-            transaction.set_rollback(True)
-        for refused in short.values():
-            raise refused
+        new_hold_check(
+            tenant_id=actor.tenant_id,
+            project_id=admitted_request.project.id,
+            request=_hold_of(booking, cheaper),
+        )
 
     return with_remedies(replace(why, alternatives=offers), ask, admitted_request.admission.tier.slug, try_it)
 

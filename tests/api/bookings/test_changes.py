@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from allocation.models import Booking, BookingChange
 from allocation.queries.bookings.decided import bookings_decided
+from tenants.models import Quota
 from tests.api.bookings.test_bookings import REASON
 from tests.api.builders import Site, awaited, said
 from tests.roles import as_system
@@ -239,3 +240,17 @@ def test_bad_gpus_to_give_back_are_refused(
     answer = patched(site, path, {"give_back": value})
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.content
     assert answer.json()["param"].startswith("give_back")
+
+
+def test_what_a_refused_change_offers_is_a_change(site: Site, path: str) -> None:
+    """Classes and tiers come in the fields of a PATCH, which renamed the booking after a tier before."""
+    with as_system():
+        Quota.objects.update(guaranteed_units=2 * 56_000, borrow_limit_units=0)
+    refused = patched(site, path, {"count": 4})
+    assert refused.status_code == 409, refused.content
+    offered = refused.json()["alternatives"]
+    assert offered
+    for each in offered:
+        assert not {"gpu_class", "ends", "name"} & each.keys()
+        answer = site.researcher.send("PATCH", path, each, headers={"if_match": "*", "prefer": "dry-run"})
+        assert answer.status_code == 200, (each, answer.content)

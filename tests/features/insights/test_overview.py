@@ -14,7 +14,6 @@ from tests.api.builders import Site
 from tests.builders_allocation import HOUR, a_booking
 from tests.features.insights.test_insights import lived
 from tests.roles import as_owner, as_system
-from tests.services.bookings.test_approvals import COSTLY, ruled
 from tests.web.flat import flat
 
 pytestmark = pytest.mark.django_db

@@ -186,7 +186,8 @@ def test_a_deadline_offers_a_later_one_and_a_shorter_booking(lab: Lab) -> None:
     assert named(past, "deadline")
 
 
-def test_where_no_change_of_one_thing_is_enough_two_are_offered(lab: Lab) -> None:
+def test_where_no_change_of_one_thing_is_enough_two_are_offered(real_db: Servers) -> None:
+    lab = a_lab("helix", gpus=8)
     with as_system():
         Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=0)
         Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
@@ -415,6 +416,36 @@ def test_a_line_whose_deadline_is_too_early_offers_what_admission_would_take(rea
         ask, _ = request_read(f"1 h100 5d by {(NOW + 3 * DAY):%Y-%m-%d}", **facts)
     found = refused(lab, ask)
     assert (found.code, named(found, "duration")) == ("too_long", [86_400])
+
+
+def test_gpus_that_can_not_be_together_offer_as_many_as_can(real_db: Servers) -> None:
+    """A quota that has more than the site has on one node does not make them an offer."""
+    lab = a_lab("helix", gpus=4)
+    with as_system():
+        Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=0)
+    found = refused(lab, replace(an_ask(9), together="node", required=True))
+    assert found.code == "tenant_quota"
+    assert {each["count"] for each in found.alternatives} == {4}, found.alternatives
+
+
+def test_a_start_that_is_offered_replaces_an_earliest_start_and_a_deadline(lab: Lab) -> None:
+    admin = an_actor(a_tenant_admin(lab.project.tenant))
+    with tenant_tx(lab.tenant_id):
+        terms = VersionTerms(tier="standard", min_lead_seconds=86_400)
+        tier_version_set(actor=admin, terms=terms, now=NOW - HOUR)
+    ask = replace(an_ask(starts=None), not_before=NOW + 60 * DAY, deadline=NOW + 61 * DAY)
+    found = refused(lab, ask)
+    starts = [each for each in found.alternatives if "starts" in each]
+    assert starts, found
+    assert all(each["not_before"] is None and each["deadline"] is None for each in starts)
+
+
+def test_a_profile_that_a_group_can_not_have_offers_whole_groups(three: Lab) -> None:
+    groups = (AskGroup("l40s", 1, "9g.1gb"),)
+    found = refused(three, replace(an_ask(1), groups=groups))
+    assert found.code == "impossible_profile"
+    assert [each["groups"][1]["profile"] for each in found.alternatives if each.get("groups")], found
+    assert all("profile" not in each for each in found.alternatives)
 
 
 def test_a_slice_that_no_class_has_offers_those_that_it_has(lab: Lab) -> None:

@@ -24,6 +24,7 @@ from allocation.services.bookings.checks.remedies import request_of
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
+from billing.models import Guardrail
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_tenant_admin, a_tier, an_actor
@@ -124,6 +125,19 @@ def test_an_array_without_money_offers_fewer_runs_and_to_hold_as_it_goes(lab: La
     with pytest.raises(Refused):
         asked(most + 1)
     assert asked(most).array is not None
+
+
+def test_money_of_an_array_counts_for_no_ladder_that_refuses_the_array_itself(lab: Lab) -> None:
+    """A rung is reached by what others hold, and not by the array that is asked for."""
+    budget = a_budget(lab.project, "100.00")
+    with as_system():
+        Guardrail.objects.create(
+            tenant=lab.tenant, budget=budget, percent=80, measure="committed", action="no_bookings"
+        )
+    request = a_booking_request(lab.project, an_ask(1, hours=1))
+    with tenant_tx(lab.tenant_id):
+        found = array_request(actor=lab.actor, request=request, array=ArrayRequest(20), now=NOW, key=uuid4())
+    assert found.array is not None, "20 runs of EUR 4.80 are 96 % of the budget, as one booking would be"
 
 
 def running(lab: Lab) -> Booking:

@@ -84,9 +84,11 @@ def instant_of(
         found = max(found, reading.now) if left else found
     if found < reading.now or (found == reading.now and not begins):
         choices = []
-        if moment.clock and moment.day and moment.day.on == reading.today:
-            lead = "" if begins else "by "
-            choices = reading.replacements(span, f"{lead}tomorrow {moment.clock.time:%H:%M}")
+        if moment.clock and moment.day:
+            lead, clock = "" if begins else "by ", moment.clock.time
+            is_ahead = clock > reading.now.astimezone(reading.zone).time()
+            day = "today" if is_ahead else "tomorrow"
+            choices = reading.replacements(span, f"{lead}{day} {clock:%H:%M}")
         choices += next_year(reading, moment)
         reading.add_problem("window_past", coded("ask_time_past"), span, choices)
         return None

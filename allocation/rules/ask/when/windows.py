@@ -278,10 +278,9 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span, day: Spa
     first = instant_of(reading, starts, span, begins=True)
     if first is None:
         if reading.problems and reading.problems[-1].code == "window_past":
-            choices = tuple(_of_begun(reading, starts, ends, span, day or span))
-            reading.problems[-1] = replace(
-                reading.problems[-1], repairs=choices or reading.problems[-1].repairs
-            )
+            choices = (*_of_begun(reading, starts, ends, span, day or span), *next_year(reading, starts))
+            past = reading.problems[-1]
+            reading.problems[-1] = replace(past, repairs=choices or past.repairs)
         return
     last = instant_of(reading, ends, span, after=first, end_of_day=True)
     if last is not None:
@@ -290,11 +289,11 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span, day: Spa
 
 def _of_begun(reading: Reading, starts: Moment, ends: Moment, span: Span, day: Span) -> Iterator[Repair]:
     """Yields what is left of a window of today that has begun, and the same hours tomorrow."""
-    is_today = starts.day is None or starts.day.on == reading.today
-    if starts.clock is None or ends.clock is None or ends.has_day or not is_today:
+    day_on = reading.today if starts.day is None else starts.day.on
+    if starts.clock is None or ends.clock is None or ends.has_day or day_on > reading.today:
         return
     first, last = starts.clock.time, ends.clock.time
-    over = wall(reading.today + ONE_DAY * (last <= first), last, reading.zone)
+    over = wall(day_on + ONE_DAY * (last <= first), last, reading.zone)
     words = [f"until {last:%H:%M}"] if over > next_five_minutes(reading.now) else []
     for each in (*words, f"tomorrow {first:%H:%M}-{last:%H:%M}"):
         (begin, middle), (end, rest) = sorted((span, day))

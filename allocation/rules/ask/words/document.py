@@ -346,7 +346,11 @@ def _group(value: object, param: str) -> AskGroup:
     for name in value:
         if name not in _GROUP_READERS:
             raise AskError("unknown_field", coded("ask_field"), f"{param}.{str(name)[:64]}")
-    row = {name: _GROUP_READERS[name](each, f"{param}.{name}") for name, each in value.items()}
+    try:
+        row = {name: _GROUP_READERS[name](each, f"{param}.{name}") for name, each in value.items()}
+    except AskError as error:
+        # The nearest value is one of this group, and not of the request.
+        raise AskError(error.code, error.text, error.param) from error
     return AskGroup(**cast(dict[str, Any], row))
 
 

@@ -187,8 +187,10 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
             return booking_patch(actor=actor, booking=booking, patch=patch, revision=None, now=now)
         except Refused as refused:
             lengths = [each["duration"] - ask.duration for each in refused.alternatives if "duration" in each]
-            untils = [{"until": (ends + timedelta(seconds=more)).isoformat()} for more in lengths]
-            raise replace(refused, alternatives=untils or refused.alternatives) from refused
+            longer = (timedelta(seconds=more) for more in lengths if more > 0)
+            untils = [{"until": (ends + more).isoformat()} for more in longer]
+            others = [each for each in refused.alternatives if "until" in each]
+            raise replace(refused, alternatives=untils or others) from refused
 
 
 @dataclass(frozen=True, slots=True)

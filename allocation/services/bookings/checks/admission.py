@@ -1,7 +1,7 @@
 """Admission: the rules that refuse a request at once, whatever the calendar looks like."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -184,12 +184,20 @@ def _impossible(ask: AskDocument) -> Refused:
     if unknown:
         facts = {"gpu_class": unknown[0], "known": ", ".join(sorted(known))}
         return _invalid("unknown_class", **facts)
+    whole = ask
     if ask.groups:
         ask = next(part for part in ask.parts if not ask_units(part))
     facts = {"classes": " or ".join(ask.classes), "profile": ask.profile or ""}
     entries = (entry for entry in ask_catalogue().classes if entry.slug in ask.classes)
     profiles = dict.fromkeys(name for entry in entries for name in entry.profiles)
-    remedies = [{"profile": name} for name in (*profiles, None)]
+    remedies: list[dict[str, object]] = [{"profile": name} for name in (*profiles, None)]
+    if whole.groups:
+        rows = [asdict(each) for each in whole.every_group]
+        mine = (ask.classes[0], ask.profile)
+        remedies = [
+            {"groups": [row | (each if (row["gpu_class"], row["profile"]) == mine else {}) for row in rows]}
+            for each in remedies
+        ]
     return replace(_invalid("impossible_profile", **facts), alternatives=remedies)
 
 

@@ -3,7 +3,11 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from uuid import uuid4
 
+from django.db.models import Q
+
+from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.checks.admission import Admission, Asker, admitted
 from allocation.services.bookings.checks.offers import offer_price
@@ -11,11 +15,14 @@ from allocation.services.bookings.checks.planned_time import PlannedTime
 from allocation.services.bookings.checks.remedies import OF_DEADLINE, with_remedies
 from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.demands import solver_ask
+from allocation.services.snapshot.hardware import gpus_read, models_read
 from allocation.services.snapshot.snapshot import seconds as unix_seconds
 from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf
 from billing.queries import tightest_figures
+from billing.services import HoldRequest, new_hold_check
 from solver import QuoteRequest
+from solver.fleet.pool import pools_of
 from tenants.models import Project
 from tenants.platform.errors import Refused
 
@@ -53,8 +60,10 @@ def admission_check(
             except Refused as again:
                 raise planned(again, tier, other) from again
             _money_check(found, project, asker, now)
-            if other.deadline is not None and not plan.fits(_question_of(found, project, asker)):
-                raise planned(_late(found), tier, other)
+            _together_check(found.ask)
+            is_moved = other.starts is not None and other.starts != ask.starts
+            if (other.deadline or is_moved) and not plan.fits(_question_of(found, project, asker)):
+                raise planned(_late(found), tier, other) if other.deadline else Refused("window_busy", "")
             return found
 
         def planned(refused: Refused, tier: str, other: AskDocument) -> Refused:
@@ -94,22 +103,46 @@ def _question_of(admission: Admission, project: Project, asker: Asker) -> QuoteR
 
 
 def _money_check(admission: Admission, project: Project, asker: Asker, now: datetime) -> None:
-    """Raises Refused `no_price`, or `budget_exceeded` where the tightest budget has less left than it
-    costs: an offer that the money refuses is none."""
+    """Raises Refused `no_price`, `no_budget`, `budget_exceeded` or `bookings_stopped`: an offer that the
+    money refuses is none."""
     cost = offer_price(admission, PriceShelf.read(now)).most
     if asker.person_id is None:
         return
+    if asker.booking is not None:
+        _change_money_check(admission, project, asker.booking, cost, now)
+        return
+    longest = timedelta(seconds=max(map(admission.seconds_on, admission.units)))
+    starts = admission.not_before
+    hold = HoldRequest(uuid4(), cost, starts, starts + longest, asker.person_id)
+    new_hold_check(tenant_id=project.tenant_id, project_id=project.id, request=hold)
+
+
+def _change_money_check(
+    admission: Admission, project: Project, booking: Booking, cost: Decimal, now: datetime
+) -> None:
+    """Raises Refused `budget_exceeded`. What the booking holds already is free for its change."""
     figures = tightest_figures(
         project_id=project.id,
-        person_id=asker.person_id,
-        campaign_id=asker.booking.campaign_id if asker.booking else None,
+        person_id=booking.owner_id,
+        campaign_id=booking.campaign_id,
         at=max(now, admission.not_before),
     )
-    # What the booking holds already is free for its change.
-    held = asker.booking.hold_amount if asker.booking else Decimal(0)
+    held = booking.hold_amount
     if figures is not None and figures.is_hard and cost > figures.left + held:
         numbers = {"left": str(figures.left + held), "needs": str(cost)}
         raise Refused("budget_exceeded", figures.name, numbers=numbers)
+
+
+def _together_check(ask: AskDocument) -> None:
+    """Raises Refused `impossible_together` where the site has not so many GPUs together."""
+    if not ask.required or ask.count == 1 or ask.groups:
+        return
+    pools = pools_of(gpus_read(Q(gpu_class__in=ask.classes)), models_read())
+    most = max((pool.most(ask.shape, ask.together) for pool in pools.values()), default=0)
+    if most < ask.count:
+        apart: list[dict[str, object]] = [{"together": "any", "required": False}]
+        fewer = [{"count": most}] if most else []
+        raise Refused("impossible_together", "", "invalid", alternatives=[*fewer, *apart])
 
 
 def _late(admission: Admission) -> Refused:

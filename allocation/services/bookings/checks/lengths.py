@@ -57,7 +57,7 @@ def length_check(actor: Actor, booking: Booking, until: datetime, now: datetime)
         "duration",
         owner=limit.owner,
         numbers={"asked": most + over, "limit": most},
-        alternatives=[{"until": latest.isoformat()}],
+        alternatives=[{"until": latest.isoformat()}] if latest > (booking.planned_ends or now) else [],
         more={
             "kind": "length",
             "amount": str(over),

@@ -16,19 +16,27 @@ Remedy = dict[str, Any]
 """The fields of a request that differ: `tier` (with its `name`), `starts`, `duration`, `count`,
 `deadline`, `gpu_class`, `pin`, `cores`, `memory`, `profile`, or `groups`, which is empty where one is
 left."""
-FIELDS = frozenset(
-    {"starts", "duration", "count", "deadline", "gpu_class", "pin", "cores", "memory", "groups", "profile"}
-)
+_FIELDS = "starts duration count deadline gpu_class pin cores memory groups profile together required"
+FIELDS = frozenset(_FIELDS.split())
 TryIt = Callable[[str, AskDocument], object]
 MOST_REMEDIES = 4
 _COUNTED = ("tenant_quota", "project_quota", "lab_quota", "person_quota")
 _OF_QUOTA = ("gpu_hours", "guarantee_only")
 _OF_LENGTH = ("too_long", "shorter_than_tier")
-_OF_CLASS = (*_COUNTED, "class_not_open", "tier_class", "unknown_class", "impossible_profile")
+_OF_CLASS = (*_COUNTED, "stopped", "class_not_open", "tier_class", "unknown_class", "impossible_profile")
 _OF_PERSON = ("too_many_open", "too_many_gpus")
 _OF_MONEY = ("budget_exceeded",)
 OF_DEADLINE = ("deadline_passed", "deadline_unreachable")
-_OF_TIER = (*_OF_LENGTH, *_OF_PERSON, *_OF_MONEY, "advance_window", "too_soon", "start_hours", "tier_class")
+_OF_TIER = (
+    *_OF_LENGTH,
+    *_OF_PERSON,
+    *_OF_MONEY,
+    "advance_window",
+    "too_soon",
+    "start_hours",
+    "tier_class",
+    "stopped",
+)
 _MINUTE = 60
 # A fee for the set-up and peak hours cost the same in a shorter booking, so a little less is tried, too.
 _SHARES = (Decimal(1), Decimal("0.9"))
@@ -55,7 +63,14 @@ def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) 
             found.append(remedy)
         else:
             refused.append((remedy, again))
-    return replace(refusal, alternatives=found or list(_of_two(refused, ask, tier, try_it)))
+    found = found or list(_of_two(refused, ask, tier, try_it))
+    return replace(refusal, alternatives=[_whole(each, ask) for each in found])
+
+
+def _whole(remedy: Remedy, ask: AskDocument) -> Remedy:
+    """The remedy with nothing where a start replaces an earliest start or a deadline."""
+    replaced = {name: None for name in ("not_before", "deadline") if getattr(ask, name) is not None}
+    return {**remedy, **replaced} if remedy.get("starts") else remedy
 
 
 def _of_two(
@@ -84,10 +99,10 @@ def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     """Returns the request with the fields of a remedy."""
     if "groups" in remedy:
         ask = _with_groups(remedy, ask)
-    plain = ("count", "duration", "cores", "memory", "profile")
+    plain = ("count", "duration", "cores", "memory", "profile", "together", "required")
     changes = {name: remedy[name] for name in plain if name in remedy}
     for name in ("starts", "deadline"):
-        if name in remedy:
+        if remedy.get(name):
             changes[name] = datetime.fromisoformat(remedy[name]).astimezone(UTC)
     if "starts" in changes:
         changes |= {"not_before": None, "deadline": None}
