@@ -155,7 +155,11 @@ def log_lines(
 ) -> list[LogRow]:
     """The newest entries of a log, without those of these kinds of objects; `base` is the address of the
     tenant's pages."""
-    entries = log_entries(tenant_id, LogFilter(since=since)).exclude(object_kind__in=without)
+    entries = (
+        log_entries(tenant_id, LogFilter(since=since))
+        .filter(action__in=ACTIONS)
+        .exclude(object_kind__in=without)
+    )
     rows = list(entries[:most])
     names = log_names(rows)
     return [_row(entry, names, base) for entry in rows]

@@ -27,7 +27,7 @@ from tenants.web.parts import counted
 WAITS = (State.REQUESTED, State.QUEUED, State.PAUSED)
 LINES, READ = 6, 60
 # The log of bookings has pages of its own.
-_BOOKINGS = ("booking", "series", "array", "approval", "session", "user")
+_BOOKINGS = ("booking", "series", "array", "approval", "session", "user", "token")
 _DECIDERS = (Override.Decider.TENANT_ADMIN, Override.Decider.LEAD)
 _DAY = timedelta(days=1)
 LATE_MS = 5_000
@@ -69,7 +69,7 @@ def site_overview_of(now: datetime) -> dict[str, Any]:
         "queue": _queue(now),
         "late": _late(now),
         "tasks": list(_site_tasks(nodes)),
-        "changes": _together(log_lines(None, now - _DAY, ("session", "user"), READ, "")),
+        "changes": _together(log_lines(None, now - _DAY, ("session", "user", "token"), READ, "")),
         "sees_log": True,
     }
 
