@@ -133,3 +133,33 @@ HOME_PARTS: list[HomePart] = []
 def home_parts(actor: Any) -> list[HomePart]:  # noqa: ANN401 (an Actor)
     """Returns the parts of the start page that a person sees."""
     return [part for part in HOME_PARTS if part.is_for(actor)]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What finished runs of a workload say about its next booking: a sentence with its numbers, the
+    changed request (None: no request changes it), and an address with what to do."""
+
+    code: str
+    sentence: str
+    ask: Any
+    link: str
+
+
+QuoteAdvice: TypeAlias = Callable[[Any, str, Any, datetime], Iterable[Advice]]
+
+QUOTE_ADVICE: list[QuoteAdvice] = []
+"""Each returns advice by project, name of the workload, request and instant."""
+
+
+def quote_advice(project: Any, workload: str, ask: Any, now: datetime) -> tuple[Advice, ...]:  # noqa: ANN401 (rows)
+    """Returns the advice for a request of a workload."""
+    return (
+        tuple(each for read in QUOTE_ADVICE for each in read(project, workload, ask, now)) if workload else ()
+    )
+
+
+WorkloadsKnown: TypeAlias = Callable[[UUID], list[str]]
+
+WORKLOADS_KNOWN: list[WorkloadsKnown] = []
+"""Each returns names of workloads that have run in a project."""

@@ -42,6 +42,8 @@ OPERATIONS = {
     "list_budgets": ("GET", "/budgets"),
     "list_events": ("GET", "/events"),
     "list_kpis": ("GET", "/kpis"),
+    "list_workloads": ("GET", "/workloads"),
+    "get_workload": ("GET", "/workloads/{slug}"),
 }
 ANSWER_SECONDS = 30.0
 # A quiet stream sends a comment every 15 s.
@@ -144,6 +146,16 @@ class Client:
         """Returns GPU-hours, use, waits and spend; `query` has from, to, by, step and project."""
         return self._all("list_kpis", query)
 
+    def workloads(self) -> list[Document]:
+        """Returns all workloads, with their finished runs by project."""
+        return self._all("list_workloads", {})
+
+    def workload(self, name: str) -> Document:
+        """Returns a workload with its profile, advice, and what came of it."""
+        if not _NAME.fullmatch(name):
+            raise Problem({"status": 422, "detail": f"{name!r} is not a workload like protein-fold."})
+        return self._call("get_workload", name=name)
+
     def still_needed(self, reference: str) -> Document:
         """Says that the idle GPUs of a booking are still needed."""
         return self._call("keep_idle_booking", reference)
@@ -203,7 +215,7 @@ class Client:
             found += page["items"]
         return found
 
-    def _call(
+    def _call(  # noqa: PLR0913 (named parts of one call)
         self,
         operation: str,
         reference: str = "",
@@ -212,6 +224,7 @@ class Client:
         body: Mapping[str, Any] | None = None,
         wait: int = 0,
         key: str = "",
+        name: str = "",
     ) -> Document:
         """Calls one operation, repeatedly if busy. Raises Problem, PortalUnreachable."""
         method, path = OPERATIONS[operation]
@@ -222,7 +235,7 @@ class Client:
         try:
             request = self._rest.build_request(
                 method,
-                path.format(reference=_quoted(reference), offer_id=_quoted(reference)),
+                path.format(reference=_quoted(reference), offer_id=_quoted(reference), slug=name),
                 params=query,
                 json=body,
                 headers=headers,
@@ -250,6 +263,7 @@ class Client:
 
 # A number, an element of an array, a booking's id, or the id of an offer.
 _REFERENCE = re.compile(r"BK-\d+(\[\d+\])?|bk_[0-9a-f]{1,32}|[0-9a-f-]{1,36}", re.IGNORECASE)
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def _quoted(reference: str) -> str:

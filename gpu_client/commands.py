@@ -28,6 +28,9 @@ from gpu_client.session import Json, Zone, clock_of, portal
 from gpu_client.states import NOT_STARTED, OVER, decided_status
 from gpu_client.watching import Reference, hook_app, watch
 from gpu_client.words import Clock, iso_length, money, place, risk
+from gpu_client.workloads import WorkloadName, advice_print
+from gpu_client.workloads import workload as show_workload
+from gpu_client.workloads import workloads as list_workloads
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, help=__doc__, rich_markup_mode=None)
 app.add_typer(hook_app, name="hook")
@@ -37,6 +40,8 @@ app.command()(waitlist)
 app.command()(quota)
 app.command()(budget)
 app.command()(insights)
+app.command("workloads")(list_workloads)
+app.command("workload")(show_workload)
 app.command()(motd)
 app.add_typer(offers_app, name="offers")
 
@@ -54,16 +59,19 @@ def find(
     words: Words,
     project: ProjectName = "",
     tier: TierName = "",
+    workload: WorkloadName = "",
     is_json: Json = False,
     zone: Zone = "",
 ) -> None:
     """Show when and at what price a request could start. Nothing is booked."""
     with portal(is_json=is_json) as client:
-        found = client.quote(_request(client, words, project, tier, zone))
+        request = _request(client, words, project, tier, zone)
+        found = client.quote({**request, **({"workload": workload} if workload else {})})
         if is_json:
             json_print(found)
         else:
             _options_print(found["options"], clock_of(client, zone))
+            advice_print(found["advice"])
     if not found["options"]:
         raise SystemExit(REFUSED)
 
@@ -74,6 +82,7 @@ def book(
     project: ProjectName = "",
     tier: TierName = "",
     name: Annotated[str, typer.Option(help="A name for the booking.")] = "",
+    workload: WorkloadName = "",
     label: LabelOptions = None,
     ref: Annotated[str, typer.Option(help="A ticket: its key or its address.")] = "",
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
@@ -89,6 +98,8 @@ def book(
     """
     with portal(is_json=is_json) as client:
         request = _request(client, words, project, tier, zone)
+        if workload:
+            request["workload"] = workload
         if not (yes or is_json):
             request = _chosen(client.quote(request), request, clock_of(client, zone))
         if name:

@@ -21,6 +21,8 @@ from gpu_client.progress import progress_write
 from gpu_client.words import Clock, iso_length
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_booking, an_allocation
+from tests.features.workloads.builders import Ran, ran
+from tests.features.workloads.series import working
 from tests.roles import as_system
 
 HOOKED = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPU_BOOKING'])"
@@ -357,6 +359,22 @@ def test_on_a_node_progress_needs_no_token_and_no_portal(
     file.unlink()
     with pytest.raises(FileNotFoundError):
         progress_write(5)
+
+
+def test_workloads_have_a_table_and_find_prints_advice(mara: Terminal, site: Site) -> None:
+    assert "No workload has finished a run." in mara.run("workloads").stdout
+    small = working(12, 6, 4, 3)
+    for number in range(2):
+        each = Ran(f"embed-{number}", rows=(small,), memory_mb=5_000, ago=24 + number)
+        ran(site.project, site.people["researcher"].id, each)
+    assert re.search(rf"embed\s+{site.project.slug}\s+2\s", mara.run("workloads").stdout)
+    shown = mara.run("workload", "embed").stdout
+    assert "a 1g.10gb slice costs a seventh" in shown
+    assert re.search(r"12 %\s+0 %\s+4.9 GiB", shown)
+    assert mara.json("workload", "embed")["profile"][0]["runs"] == 2
+    found = mara.run("find", "1 h100 2h", "-p", site.project.slug, "--workload", "embed").stdout
+    assert "1g.10gb h100 2h --workload embed" in found
+    assert "Advice" not in mara.run("find", "1 h100 2h", "-p", site.project.slug).stdout
 
 
 def test_insights_are_a_table_of_what_gpus_did(mara: Terminal, site: Site) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from allocation.rules.states import State
-from gpu_client import availability, commands, session, watching, words
+from gpu_client import availability, commands, session, watching, words, workloads
 from gpu_client import states as client_states
 from gpu_client.api import OPERATIONS
 from tests.servers.servers import ROOT
@@ -22,7 +22,17 @@ READ = {
     "PriceOfBooking": "held currency",
     "AllocationOut": "node gpu_index",
     "WaitingOut": "reasons",
-    "QuoteOut": "options blocking quote",
+    "QuoteOut": "options blocking quote advice",
+    "AdviceOut": "sentence request labels",
+    "WorkloadListedOut": "workload projects",
+    "UseOfProjectOut": "project runs last",
+    "WorkloadProfileOut": "profile advice",
+    "ClassProfileOut": (
+        "project slice gpus gpu_class runs busy idle peak_memory_mb cost_per_run cost_per_unit currency"
+        " bottleneck"
+    ),
+    "WorkloadAdviceOut": "sentence request labels",
+    "BottleneckOut": "kind",
     "OptionOut": "starts count profile gpu_class tier price currency pause_risk request",
     "WhyOut": ("number state expected_start estimated_start checks ahead holders changes alternatives"),
     "AheadOut": "bookings",
@@ -47,7 +57,7 @@ READ = {
 }
 SENT = {
     "NewBookingInRequest": {
-        *("project", "tier", "request", "quote", "name", "labels", "external_ref"),
+        *("project", "tier", "request", "quote", "name", "labels", "external_ref", "workload"),
         *("array", "parallel", "zone"),
     },
     "ResultInRequest": {"result"},
@@ -94,10 +104,9 @@ def test_every_field_is_in_its_schema(document: dict[str, Any]) -> None:
 
 
 def test_no_command_reads_a_field_that_is_not_checked() -> None:
-    source = "".join(map(inspect.getsource, (availability, commands, session, watching, words)))
+    source = "".join(map(inspect.getsource, (availability, commands, session, watching, words, workloads)))
     read = set(re.findall(r"""\[["']([a-z_]+)["']\]""", source))
     checked = {field for fields in READ.values() for field in fields.split()}
     checked |= {field for fields in SENT.values() for field in fields}
-    # `at` numbers the options of a quote; `sentence` and `since` belong to free forms: of a reason,
-    # and of a window of the waiting list.
-    assert read - checked == {"at", "sentence", "since"}
+    # `at` numbers the options of a quote; `since` belongs to a free form, a window of the waiting list.
+    assert read - checked == {"at", "since"}

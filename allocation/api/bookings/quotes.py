@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema_field
@@ -11,9 +12,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.bookings.requests import BookingIn, ParentIn, booking_request_of, with_array
-from allocation.api.work_rates import WorkRateOut
 from allocation.models import PlannedStrength
+from allocation.points import Advice
 from allocation.queries.bookings.after_parents import estimated_end
+from allocation.rules.ask.line.text import document_text
+from allocation.rules.workload_names import LABEL
 from allocation.services.arrays.arrays import array_bounds_check, parallel_usual
 from allocation.services.bookings.dependencies import parents_read
 from allocation.services.bookings.request_text import QuoteReader
@@ -140,6 +143,17 @@ class ArrayQuoteOut(serializers.Serializer[Any]):
     currency = serializers.CharField()
 
 
+class WorkRateOut(serializers.Serializer[Any]):
+    """Steps that a GPU did in an hour, in the finished runs of a project that said how far they were."""
+
+    unit = serializers.CharField()
+    per_gpu_hour = serializers.FloatField(help_text="The median of the runs.")
+    low = serializers.FloatField(help_text="A quarter of the runs did less.")
+    high = serializers.FloatField(help_text="A quarter of the runs did more.")
+    runs = serializers.IntegerField()
+    last = serializers.DateTimeField(help_text="The last report of the last of them.")
+
+
 class WorkLengthOut(serializers.Serializer[Any]):
     """How long a kind of work takes on a class, and from what that follows."""
 
@@ -150,6 +164,30 @@ class WorkLengthOut(serializers.Serializer[Any]):
         allow_null=True,
         help_text="What finished runs of the project have shown. Null: by the operator's table.",
     )
+
+
+class AdviceOut(serializers.Serializer[Any]):
+    """What finished runs of the workload say about its next booking."""
+
+    code = serializers.CharField(help_text="`slice`, `cores`, `class` and others.")
+    sentence = serializers.CharField(help_text="With the numbers behind it.")
+    request = serializers.SerializerMethodField(
+        help_text="The changed request. Null: a program has to change, and no request."
+    )
+    labels = serializers.SerializerMethodField(
+        help_text="Send them with the booking, so that what came of the advice can be measured."
+    )
+    link = serializers.CharField(help_text="What to do. Empty: nothing but the request.")
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_request(self, advice: Advice) -> str | None:
+        """The line of the changed request, in the time zone of the context."""
+        return None if advice.ask is None else document_text(advice.ask, self.context["zone"])
+
+    @extend_schema_field(serializers.DictField(child=serializers.CharField()))
+    def get_labels(self, advice: Advice) -> dict[str, str]:
+        """The labels of a booking that takes it."""
+        return {LABEL: self.context["workload"], "advice": advice.code}
 
 
 class QuoteOut(serializers.Serializer[Any]):
@@ -174,6 +212,8 @@ class QuoteOut(serializers.Serializer[Any]):
         " Null if one of them has no planned end; the options then start without regard to them."
     )
     lengths = WorkLengthOut(many=True, help_text="Of a kind of work on each class; empty for a fixed length.")
+    workload = serializers.CharField(help_text="By the label, the kind of work or the name. Empty: none.")
+    advice = serializers.SerializerMethodField(help_text="What finished runs of the workload say.")
     budget = EffectOut(source="effect", allow_null=True)
     expires = serializers.DateTimeField()
     quote = serializers.CharField(
@@ -183,6 +223,12 @@ class QuoteOut(serializers.Serializer[Any]):
     def get_ask(self, _: object) -> dict[str, Any]:
         """The structured form, from the serializer's context."""
         return dict(self.context["ask"])
+
+    @extend_schema_field(AdviceOut(many=True))
+    def get_advice(self, quote: Quote) -> list[dict[str, Any]]:
+        """The advice, with the time zone from the serializer's context."""
+        context = {"zone": self.context["zone"], "workload": quote.workload}
+        return list(AdviceOut(quote.advice, many=True, context=context).data)
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_after(self, _: object) -> str | None:
@@ -242,7 +288,7 @@ def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     quote = quote_make(actor=actor, request=wanted, now=now, after=after, runs=_runs(given))
     if read.is_cheapest:
         quote = cheapest_first(quote, asked, tier)
-    context = {"ask": wanted.ask.to_json(), "given": given, "after": after}
+    context = {"ask": wanted.ask.to_json(), "given": given, "after": after, "zone": ZoneInfo(wanted.zone)}
     return dict(QuoteOut(quote, context=context).data)
 
 

@@ -15,6 +15,7 @@ from allocation.models import WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.recurrence import recurrence_read
+from allocation.rules.workload_names import LABEL
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.request_text import project_named, request_read
 from allocation.services.bookings.requests import BookingRequest
@@ -61,6 +62,12 @@ class BookingIn(Strict):
         allow_blank=True,
         default="",
         help_text="Slug of a campaign of the project, whose budget counts the booking, too.",
+    )
+    workload = serializers.RegexField(
+        r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        required=False,
+        help_text="A short name for the kind of its work, such as `protein-fold`; it is the label `workload`."
+        " Defaults to `name` without the numbers at its end.",
     )
     labels = Labels(
         required=False,
@@ -158,7 +165,7 @@ def booking_request_of(
         request_text=given.get("request", ""),
         priced_at=price_lock_read(given["quote"], now) if "quote" in given else None,
         campaign=given["campaign"],
-        labels=given["labels"],
+        labels=given["labels"] | ({LABEL: given["workload"]} if "workload" in given else {}),
         external_ref=given["external_ref"],
         waitlist=waits,
         windows=windows,

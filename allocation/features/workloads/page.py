@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -13,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from allocation.access import access_booking, may_change
+from allocation.features.workloads.offers import ADVICE, Effect, advice_for, effects_of, usual_ask
 from allocation.features.workloads.profiles import LEAST_JUDGED, Profile
 from allocation.features.workloads.rates import LEAST_RUNS
 from allocation.features.workloads.services import (
@@ -27,13 +29,14 @@ from allocation.features.workloads.services import (
 from allocation.models import Booking
 from allocation.points import BOOKING_CARDS, BookingCard
 from allocation.queries.fleet.catalogue import class_labels
+from allocation.rules.ask.line.text import document_text
 from allocation.rules.workload_names import LABEL, workload_of
 from allocation.web.bookings.booking_pages import booking_answer
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
-from tenants.web.frame import tenant_page
+from tenants.web.frame import tenant_page, zone_of
 
 # The words of a bottleneck, and the colour of its pill.
 KINDS = {
@@ -44,6 +47,19 @@ KINDS = {
     "compute": ("Compute", "ok"),
     "throttled": ("Throttled", "risk"),
     "steady": ("No bottleneck", "mute"),
+}
+# The names of advice.
+EFFECTS = {
+    "slice": "A slice is enough",
+    "cores": "More cores",
+    "precision": "Mixed precision",
+    "shard": "Shard the optimizer",
+    "shorter": "A shorter booking",
+    "fewer": "Fewer GPUs",
+    "group": "One NVLink group",
+    "batch": "A larger batch",
+    "memory": "A smaller batch",
+    "class": "Another class",
 }
 CONFIDENCES = ((0.75, "sure"), (0.5, "likely"), (0.0, "uncertain"))
 MOST_SHOWN = 20
@@ -83,13 +99,28 @@ def workloads(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "workloads/page.html", context)
 
 
+@dataclass(frozen=True, slots=True)
+class AdviceShown:
+    """An advice in words, with its changed request and the address of its quote."""
+
+    on: str
+    sentence: str
+    link: str
+    text: str
+    href: str
+
+
 @costly("statement")
 @require_safe
 @tenant_page
 def workload(request: HttpRequest, actor: Actor, project: str, name: str) -> HttpResponse:
     """Shows the profile of one workload of a project."""
     found = workload_of_project(project_with_workloads(actor, project), name)
-    return render(request, "workloads/one.html", _context(found, timezone.now()))
+    context = _context(found, timezone.now()) | {
+        "advice": advice_shown(actor, found, found.profiles),
+        "effects": [_effect_shown(found, each) for each in effects_of(found.project, name, found.runs)],
+    }
+    return render(request, "workloads/one.html", context)
 
 
 def _context(found: Workload, now: datetime) -> dict[str, Any]:
@@ -105,6 +136,37 @@ def _context(found: Workload, now: datetime) -> dict[str, Any]:
         "least_judged": LEAST_JUDGED,
         "least_runs": LEAST_RUNS,
     }
+
+
+def advice_shown(actor: Actor, found: Workload, profiles: Iterable[Profile]) -> list[AdviceShown]:
+    """Returns the advice for the next booking on each class, as the newest run there was booked."""
+    labels, zone = class_labels(), zone_of(actor.time_zone)
+    shown = []
+    for profile in profiles:
+        for each in advice_for(found.profiles, usual_ask(profile.runs[0])):
+            text = document_text(each.ask, zone) if each.ask is not None else ""
+            query = {"q": text, "project": found.project.slug, "work": found.name}
+            query["labels"] = f"{ADVICE}={each.code}"
+            href = f"/t/{actor.tenant_slug}/book?{urlencode(query)}" if text else ""
+            on = labels.get(profile.gpu_class, profile.gpu_class)
+            shown.append(AdviceShown(on, each.sentence, each.link, text, href))
+    return shown
+
+
+def _effect_shown(found: Workload, each: Effect) -> tuple[str, Effect, str]:
+    """The name of an advice, its counts, and what came of it in words."""
+    currency = found.profiles[0].currency
+    if not each.runs:
+        return EFFECTS[each.code], each, "no run that took it is over"
+    now, old = each.per_unit, each.per_unit_without
+    what, times = "1,000 steps", 1_000
+    if now is None or old is None:
+        now, old, what, times = each.per_run, each.per_run_without, "a run", 1
+    if now is None or old is None:
+        return EFFECTS[each.code], each, "nothing to compare with"
+    costs = [money_text(value * times, currency) for value in (now, old)]
+    words = f"{what} cost {costs[0]} in {each.runs}, {costs[1]} without it ({each.percent:+d} %)"
+    return EFFECTS[each.code], each, words
 
 
 def profile_shown(found: Profile, labels: dict[str, str]) -> Shown:
@@ -169,6 +231,7 @@ def workload_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
         "may": may,
         "shown": shown[0] if shown else None,
         "runs": len(found[0].runs) if found else 0,
+        "advice": advice_shown(actor, found[0], [each.profile for each in shown]) if found else [],
     }
     return BookingCard("workloads/card.html", card)
 

@@ -1,6 +1,8 @@
 """REST of workloads: their speeds, their profiles, and the workload of a booking."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from datetime import tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
+from allocation.features.workloads.offers import ADVICE, advice_for, effects_of, usual_ask
 from allocation.features.workloads.profiles import Profile
 from allocation.features.workloads.services import (
     Workload,
@@ -19,7 +22,8 @@ from allocation.features.workloads.services import (
     workloads_of,
 )
 from allocation.queries.fleet.catalogue import work_speeds
-from allocation.rules.workload_names import workload_of
+from allocation.rules.ask.line.text import document_text
+from allocation.rules.workload_names import LABEL, workload_of
 from allocation.services.record.workloads import speeds_set
 from tenants.api.base import ApiView, list_response
 from tenants.api.endpoints import Endpoints
@@ -27,6 +31,7 @@ from tenants.models import Scope
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Money, Strict, Whole
 from tenants.platform.rest.schema import described, page
+from tenants.web.frame import zone_of
 
 rest = Endpoints(Scope.BOOK, in_project=True)
 
@@ -109,10 +114,41 @@ class WorkloadListedOut(WorkloadOut):
     projects = UseOfProjectOut(many=True)
 
 
+class WorkloadAdviceOut(serializers.Serializer[Any]):
+    """What finished runs say about the next booking, as the newest run was booked."""
+
+    project = serializers.CharField()
+    gpu_class = serializers.CharField()
+    code = serializers.CharField()
+    sentence = serializers.CharField()
+    request = serializers.CharField(allow_null=True, help_text="The changed request, at any time.")
+    labels = serializers.DictField(
+        child=serializers.CharField(), help_text="Of a booking that takes it: what came of it is measured."
+    )
+    link = serializers.CharField(help_text="What to do. Empty: nothing but the request.")
+
+
+class AdviceEffectOut(serializers.Serializer[Any]):
+    """What came of an advice."""
+
+    project = serializers.CharField()
+    code = serializers.CharField()
+    shown = serializers.IntegerField(help_text="Quotes that showed it.")
+    taken = serializers.IntegerField(help_text="Bookings that took it.")
+    runs = serializers.IntegerField(help_text="Finished runs of them.")
+    per_run = Money(max_digits=20, allow_null=True, help_text="The median of what these runs cost.")
+    per_run_without = Money(max_digits=20, allow_null=True, help_text="That of runs without advice.")
+    per_unit = Money(max_digits=20, decimal_places=9, allow_null=True)
+    per_unit_without = Money(max_digits=20, decimal_places=9, allow_null=True)
+    percent = serializers.IntegerField(allow_null=True, help_text="The difference; negative: cheaper.")
+
+
 class WorkloadProfileOut(WorkloadOut):
     """A workload with what your projects have learnt of it."""
 
     profile = ClassProfileOut(many=True, help_text="Of each project and class, the most runs first.")
+    advice = WorkloadAdviceOut(many=True)
+    effects = AdviceEffectOut(many=True, help_text="Advice that quotes have shown, or that was taken.")
 
 
 class BookingWorkloadOut(serializers.Serializer[Any]):
@@ -171,6 +207,20 @@ def _profiles(rows: Iterable[Workload]) -> list[dict[str, Any]]:
     return [profile_data(each.project.slug, found) for each in rows for found in each.profiles]
 
 
+def _advice(found: Workload, zone: tzinfo) -> Iterator[dict[str, Any]]:
+    for profile in found.profiles:
+        for each in advice_for(found.profiles, usual_ask(profile.runs[0])):
+            yield {
+                "project": found.project.slug,
+                "gpu_class": profile.gpu_class,
+                "code": each.code,
+                "sentence": each.sentence,
+                "request": None if each.ask is None else document_text(each.ask, zone),
+                "labels": {LABEL: found.name, ADVICE: each.code},
+                "link": each.link,
+            }
+
+
 class Workloads(ApiView):
     """The known workloads."""
 
@@ -203,7 +253,17 @@ class WorkloadOne(OperatorView):
             found = workloads_of(projects_with_workloads(self.actor), slug)
             if not speeds and not found:
                 raise missing("workload")
-            shown = {"workload": slug, "speeds": speeds, "profile": _profiles(found)}
+            shown = {
+                "workload": slug,
+                "speeds": speeds,
+                "profile": _profiles(found),
+                "advice": [row for each in found for row in _advice(each, zone_of(self.actor.time_zone))],
+                "effects": [
+                    {"project": each.project.slug, **asdict(row), "percent": row.percent}
+                    for each in found
+                    for row in effects_of(each.project, each.name, each.runs)
+                ],
+            }
             return Response(WorkloadProfileOut(shown).data)
 
     @described(

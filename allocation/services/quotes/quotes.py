@@ -10,8 +10,10 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
+from allocation.points import Advice, quote_advice
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
+from allocation.rules.workload_names import workload_named
 from allocation.services.bookings.checks.admission import Admission, Asker
 from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import most_of, priced_from, rate_for
@@ -55,7 +57,8 @@ class Quote:
 
     `waits`: a booking would wait in the queue without a planned start. `asks_hook`: the policy hook
     of the organisation decides when it is booked. A booking with `lock` keeps these prices until
-    `expires`. `lengths`: of a kind of work on each class.
+    `expires`. `lengths`: of a kind of work on each class. `advice`: what finished runs of its
+    workload say.
     """
 
     options: tuple[QuoteOption, ...]
@@ -66,6 +69,8 @@ class Quote:
     waits: bool = False
     asks_hook: bool = False
     lengths: tuple[WorkLength, ...] = ()
+    workload: str = ""
+    advice: tuple[Advice, ...] = ()
 
 
 def quote_make(
@@ -89,6 +94,7 @@ def quote_make(
     project = access_project_to_book(actor, request.project, "project")
     admission = _admitted(project, request, Asker(actor.user_id, without), now, after)
     request = replace(request, ask=admission.ask)
+    workload = workload_named(request.name, request.labels, request.ask.to_json())
     campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
     campaign_id = campaign.id if campaign else None
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
@@ -118,6 +124,8 @@ def quote_make(
         waits,
         asks_hook=without is None and hook_decides(actor.tenant_id),
         lengths=tuple(work_lengths(admission.ask, project.id)),
+        workload=workload,
+        advice=() if without else quote_advice(project, workload, admission.ask, now),
     )
 
 

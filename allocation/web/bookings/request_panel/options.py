@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID, uuid5
 
 from django.db import transaction
@@ -12,10 +13,13 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from allocation.models import Booking, PlannedStrength, Series, WaitMode
+from allocation.points import Advice
 from allocation.queries.bookings.bookings import quota_at
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, parse_ask
+from allocation.rules.ask.line.text import document_text
 from allocation.rules.start_range import StartRange
+from allocation.rules.workload_names import LABEL, workload_slug
 from allocation.services.arrays.arrays import ArrayRequest, array_request
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.price_lock import price_lock_read
@@ -88,6 +92,7 @@ def options_context(
         "waits": quote.waits,
         "asks_hook": quote.asks_hook,
         "learnt": _learnt(quote, labels),
+        "advice": [_advice(each, quote.workload, actor, project) for each in quote.advice],
         "price_until": quote.expires,
         "price_lock": quote.lock,
         "effect": _effect(quote, repeats),
@@ -96,6 +101,20 @@ def options_context(
         best = quote.options[0]
         found["quota"] = quota_at(project=project, gpu_class=best.gpu_class, at=max(best.starts, now))
     return found
+
+
+def _advice(advice: Advice, workload: str, actor: Actor, project: Project) -> dict[str, str]:
+    """Returns an advice in words, with its changed request and the address of its quote."""
+    if advice.ask is None:
+        return {"sentence": advice.sentence, "link": advice.link, "text": "", "href": ""}
+    text = document_text(advice.ask, zone_of(actor.time_zone))
+    query = {"q": text, "project": project.slug, "work": workload, "labels": f"advice={advice.code}"}
+    return {
+        "sentence": advice.sentence,
+        "link": advice.link,
+        "text": text,
+        "href": f"/t/{actor.tenant_slug}/book?{urlencode(query)}",
+    }
 
 
 def _learnt(quote: Quote, labels: dict[str, str]) -> str:
@@ -235,7 +254,7 @@ def option_book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | 
         request_text=text,
         priced_at=price_lock_read(shown, now) if shown else None,
         campaign=request.POST.get("campaign", ""),
-        labels=labels_read(request.POST.get("labels", "")),
+        labels=labels_read(request.POST.get("labels", "")) | _work_label(request.POST.get("work", "")),
         external_ref=reference_check(request.POST.get("external_ref", "").strip()),
         waitlist=_wait_mode(request.POST.getlist("if_full")),
     )
@@ -247,6 +266,12 @@ def option_book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | 
     is_partial = request.POST.get("partial") == "1"
     repeat = Repeat(parsed.repeat, is_partial, keeps_end=parsed.ends is not None)
     return series_request(actor=actor, request=terms, repeat=repeat, now=now, series_id=identifier)
+
+
+def _work_label(name: str) -> dict[str, str]:
+    """The label of a chosen workload."""
+    found = workload_slug(name)
+    return {LABEL: found} if found else {}
 
 
 def _wait_mode(chosen: list[str]) -> str:

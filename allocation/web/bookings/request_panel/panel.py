@@ -22,10 +22,12 @@ from django.views.decorators.http import require_http_methods
 from allocation.access import LABEL
 from allocation.errors import AskError
 from allocation.models import Booking
+from allocation.points import WORKLOADS_KNOWN
 from allocation.queries.fleet.catalogue import ask_catalogue, pin_choices
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed, parse_ask
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.recurrence import Recurrence
+from allocation.rules.workload_names import LABEL as WORKLOAD_LABEL
 from allocation.services.bookings.checks.remedies import FIELDS, request_of
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, of_all_dates, rule_of
@@ -114,13 +116,14 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         "external_ref": fields.external_ref,
         **_chosen(project, tier),
         **_campaigns(project, fields),
+        **_workloads(project, fields),
     }
     if project is None or tier is None or not (fields.text or fields.is_edited):
         return context
     try:
         context |= _understood(actor, fields, projects, now)
         project = _by_slug(projects, context["said"].project) or project
-        context |= _campaigns(project, fields)
+        context |= _campaigns(project, fields) | _workloads(project, fields)
         tier = _by_slug(tiers, context["said"].tier) or tier
         context |= _chosen(project, tier)
         # The tier that was selected before is no demand.
@@ -184,6 +187,13 @@ def _campaigns(project: Project | None, fields: RequestFields) -> dict[str, Any]
     return {"panel_campaigns": campaigns, "campaign_slug": chosen.slug if chosen else ""}
 
 
+def _workloads(project: Project | None, fields: RequestFields) -> dict[str, Any]:
+    """Returns the workloads of the project, and the chosen one."""
+    known = [name for read in WORKLOADS_KNOWN for name in read(project.id)] if project else []
+    chosen = [fields.work] if fields.work and fields.work not in known else []
+    return {"panel_workloads": [*chosen, *known], "work": fields.work}
+
+
 def _priced(
     actor: Actor,
     chosen: tuple[Project, Tier, list[Tier]],
@@ -199,8 +209,10 @@ def _priced(
         project.slug,
         tier.slug,
         ask,
+        name=context["name"],
         zone=actor.time_zone,
         campaign=context["campaign_slug"],
+        labels={WORKLOAD_LABEL: context["work"]} if context["work"] else {},
     )
     array: ArraySaid | None = context["array"]
     line = document_text(ask, zone_of(actor.time_zone))

@@ -18,6 +18,7 @@ from allocation.rules.ask.line.text import group_text
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Problem, Repair
 from allocation.rules.ask.words.times import duration_words
+from allocation.rules.workload_names import workload_slug
 from allocation.web.bookings.summary import what_words
 from allocation.words.refusals import coded_text
 from tenants.platform.coded import coded
@@ -50,6 +51,7 @@ class RequestFields:
     cores: str = ""
     memory: str = ""
     workload: str = ""
+    work: str = ""
     often: str = ""
     until: str = ""
     days: str = ""
@@ -99,6 +101,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
         cores=get("cores"),
         memory=get("memory"),
         workload=get("workload"),
+        work=workload_slug(get("work")),
         often=get("often"),
         until=get("until"),
         days=get("days"),
