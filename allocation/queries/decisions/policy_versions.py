@@ -86,4 +86,6 @@ def versions_read(numbers: Collection[int] | None = None) -> list[VersionFacts]:
 
 def version_read(number: int) -> VersionFacts | None:
     """Returns a version with its state."""
-    return next(iter(versions_read([number])), None)
+    # Compared one by one, a number that no row can have finds none; in a list it is an error.
+    found = list(PolicyVersion.objects.filter(number=number).values_list("number", flat=True))
+    return next(iter(versions_read(found)), None)
