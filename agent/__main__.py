@@ -4,21 +4,18 @@ Other commands: `run` and `saved` (run.py), `doctor` (doctor/command.py) and `un
 `python -m agent` is the same program in a checkout.
 """
 
-import argparse
 import contextlib
 import dataclasses
-import itertools
 import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
 
-from agent import run, unit
+from agent import engine, run, unit
 from agent.assembly import IDENTITY, node_assemble
 from agent.doctor import command
-from agent.hardware import REAL, NodeHardware, Platform, hardware_open
+from agent.hardware import REAL, Platform, hardware_open
 from agent.options import options_parse
 from agent.owner.accounts import AccountDirectory
 from agent.ports.gpu import GpuError
@@ -26,40 +23,46 @@ from agent.ports.link import Link
 from agent.ports.systemd import Supervisor
 from agent.process import Agent, Stop
 from agent.report.examination import Examiner, doctor_command
-from agent.state.enrol import (
-    EnrolmentRefused,
-    Identity,
-    PortalUnreachable,
-    enrol,
-    identity_load,
-)
+from agent.state.enrol import EnrolmentRefused, Identity, identity_ensure
 from agent.state.store import StoreError, folder_locked
 
 log = logging.getLogger("agent")
 
 ACCOUNTS = "accounts.json"
-_LONGEST_RETRY_S = 30
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], platform: Platform = REAL) -> int:
     """Returns 0 after a stop, 1 when the node can't be served."""
-    if arguments[:1] == ["run"]:
-        return run.main(arguments[1:], environment)
-    if arguments[:1] == ["saved"]:
-        return run.saved(arguments[1:], environment)
-    if arguments[:1] == ["doctor"]:
-        simulated = platform.is_simulated
-        return command.main(arguments[1:], environment, platform.driver, is_simulated=simulated)
-    if arguments[:1] == ["unit"]:
-        return unit.main(arguments[1:])
+    match arguments[:1]:
+        case ["run"]:
+            return run.main(arguments[1:], environment)
+        case ["saved"]:
+            return run.saved(arguments[1:], environment)
+        case ["doctor"]:
+            simulated = platform.is_simulated
+            return command.main(arguments[1:], environment, platform.driver, is_simulated=simulated)
+        case ["unit"]:
+            return unit.main(arguments[1:])
+    return _serve_always(arguments, environment, platform)
+
+
+def _serve_always(arguments: Sequence[str], environment: Mapping[str, str], platform: Platform) -> int:
     options = options_parse(arguments, environment)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    if options.engine == "slurm":
+        return engine.main(options, environment)
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
             directory = AccountDirectory(options.state / ACCOUNTS)
             hardware = hardware_open(platform, options, directory, stack)
-            identity = _identity(options, hardware)
+            identity = identity_ensure(
+                options.state / IDENTITY,
+                options.portal,
+                options.token,
+                hardware.inventory,
+                again=options.enrol_again,
+            )
             supervisor = Supervisor(environment)
             node = node_assemble(options, identity, hardware, directory, stack)
             agent = Agent(dataclasses.replace(node, alive=supervisor.alive))
@@ -70,25 +73,6 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], platform: Pla
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
     return 0
-
-
-def _identity(options: argparse.Namespace, hardware: NodeHardware) -> Identity:
-    """Returns the saved identity, or enrols the node, with retries while the portal is
-    unreachable."""
-    path = options.state / IDENTITY
-    found = identity_load(path)
-    if found is not None and not options.enrol_again:
-        return found
-    if not options.portal or not options.token:
-        raise ValueError("to enrol this node, give --portal and --token once")
-    inventory = hardware.inventory()
-    for pause in itertools.chain((1, 2, 4, 8, 16), itertools.repeat(_LONGEST_RETRY_S)):
-        try:
-            return enrol(portal=options.portal, token=options.token, inventory=inventory, path=path)
-        except PortalUnreachable as error:
-            log.warning("%s; next try in %d s", error, pause)
-            time.sleep(pause)
-    raise AssertionError("unreachable: the pauses never end")
 
 
 def _serve(agent: Agent, identity: Identity, supervisor: Supervisor, examiner: Examiner) -> None:

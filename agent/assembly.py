@@ -58,7 +58,10 @@ def node_assemble(
         context = dataclasses.replace(context, account_of=account_of)
     if slices is not None:
         context = dataclasses.replace(context, slice_of=_unit_of(directory))
-    handover = Handover(context.root, hardware.owners, context.share, context.topology, slices)
+    account = account_of or directory.account
+    jobs = hardware.jobs(account, store) if hardware.jobs else None
+    guard = slices or jobs
+    handover = Handover(context.root, hardware.owners, context.share, context.topology, guard)
     return Node(
         keys=Keys(identity, state / IDENTITY),
         port=hardware.port,
@@ -75,8 +78,9 @@ def node_assemble(
         one_account=not options.many_accounts,
         may_end=(lambda: False) if options.never_end_unbooked else hardware.is_only_owner,
         mps=_mps(options, stack),
-        account_of=account_of or directory.account,
+        account_of=account,
         slices=slices,
+        jobs=jobs,
         available_mb=_available_memory(slices, hardware.cgroups),
     )
 

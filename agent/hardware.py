@@ -36,13 +36,16 @@ from agent.ports.programs import HostPrograms, Programs
 from agent.ports.suspender import Suspender, cuda_checkpoint_find
 from agent.ports.systemd import Systemd, Units, limits_refusal
 from agent.ports.worker_threads import WorkerThreads
+from agent.slurm.jobs import BookingJobs
+from agent.state.store import Store
 
 log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeHardware:
-    """The drivers of this node, and the machine around them."""
+    """The drivers of this node, and the machine around them. `jobs` makes, from the accounts of
+    members and the agent's state, the jobs of another scheduler that holds the devices."""
 
     port: GpuPort
     watch: WatchPort
@@ -60,6 +63,7 @@ class NodeHardware:
     network: Callable[[str | None], Network | None] = network_find
     logins: Path = LOGINS_FOLDER
     slices_refusal: Callable[[], str] = limits_refusal
+    jobs: Callable[[Callable[[str], str | None], Store], BookingJobs] | None = None
     is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
     def inventory(self) -> wire.Inventory:

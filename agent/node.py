@@ -1,13 +1,15 @@
 """The parts of one node's agent."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
 
 import wire
 from agent.owner.booking_files import BookingFiles
 from agent.owner.mps_units import MpsUnits
 from agent.owner.shares import NodeContext
 from agent.owner.slices import Slices
+from agent.plan.targets import GpuTarget
 from agent.ports.gpu import GpuPort, WatchPort
 from agent.ports.handover import Handover
 from agent.ports.programs import Programs, account_same
@@ -15,6 +17,26 @@ from agent.ports.suspender import Suspender
 from agent.report.metrics import MetricsBoard
 from agent.state.documents import Keys
 from agent.state.store import Store
+
+
+class Jobs(Protocol):
+    """The jobs by which another scheduler holds the devices of bookings, by allocation."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a job may start at any moment."""
+
+    def follow(self, targets: Iterable[GpuTarget], *, known: bool) -> list[str]:
+        """Takes in what is to run, before each turn; returns problems. `known`: by a document."""
+
+    def together(self, allocations: Collection[str]) -> Collection[str]:
+        """Returns these allocations and the others of their jobs."""
+
+    def numbers(self) -> Mapping[str, int]:
+        """Returns the job of each allocation."""
+
+    def ended(self) -> Mapping[str, str]:
+        """Returns the allocations whose job ended by itself, and how."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +50,8 @@ class Node:
     called at least every 5 s by the main loop. `account_of` returns the local account of a member
     of the portal. Unless `may_end` returns true, no unbooked program is ended, whatever the portal
     orders. `mps` manages the MPS daemons of shared GPUs through systemd. `slices` restrict
-    programs to the devices of their booking. `available_mb` returns the memory that a booking's own
+    programs to the devices of their booking. With `jobs` another scheduler gives the devices on
+    the portal's behalf. `available_mb` returns the memory that a booking's own
     limit leaves for a pause, in MiB.
     """
 
@@ -50,4 +73,5 @@ class Node:
     may_end: Callable[[], bool] = lambda: True
     mps: MpsUnits | None = None
     slices: Slices | None = None
+    jobs: Jobs | None = None
     available_mb: Callable[[str], int | None] = lambda booking: None

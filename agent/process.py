@@ -6,7 +6,7 @@ import logging
 import queue
 from collections.abc import Callable, Collection
 
-from agent.act.apply import Applier, Outcome
+from agent.act.apply import Applier, Outcome, ended_mark_failed
 from agent.act.endings import Endings
 from agent.act.leases import Leases, lapsed_mark_failed, lapsed_of
 from agent.act.step_times import StepTimes
@@ -76,6 +76,7 @@ class Agent:
             endings=self._endings,
             look=self._owners.look,
             times=self._times,
+            together=node.jobs.together if node.jobs else lambda names: names,
         )
         inventory = node.inventory()
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)
@@ -86,6 +87,7 @@ class Agent:
             self._store.save()
         self._files_error: str | None = None
         self._slices_error: str | None = None
+        self._jobs_error: str | None = None
         self._outcomes: list[Outcome] = []
         self._examined: tuple[ExaminationDone, int] | None = None
         self._watch = Watch(node.port, node.watch, _unbooked_processes(node, self._clock.steady))
@@ -156,7 +158,11 @@ class Agent:
         now = self._clock.steady()
         if now >= self._due["reconcile"]:
             self._due["reconcile"] = now + RECONCILE_EVERY_S
+            silent = {each.gpu for each in self._outcomes if each.truth is None}
             self._reconcile()
+            if silent & {each.gpu for each in self._outcomes if each.truth is not None}:
+                # What was lost is back.
+                self._take_inventory(sender)
             self._report(sender)
         if now >= self._due["listen"]:
             self._due["listen"] = now + self._owners.listen_interval_s
@@ -176,10 +182,12 @@ class Agent:
             self._store_error,
             self._files_error,
             self._slices_error,
+            self._jobs_error,
         )
         escalation = self._store.desired.ladder if self._store.desired else None
         seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), escalation)
-        self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen)
+        jobs = self._node.jobs.numbers() if self._node.jobs else {}
+        self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen, jobs)
 
     def wait_s(self) -> float:
         """Returns the seconds until the next task on the steady clock, or start or end on the
@@ -192,7 +200,7 @@ class Agent:
         fence = self._leases.expires_at(self._store.held)
         if fence is not None:
             sooner.append(fence)
-        if self._endings.is_waiting:
+        if self._endings.is_waiting or (self._node.jobs and self._node.jobs.is_waiting):
             sooner.append(steady + _PROCESS_POLL_S)
         self._due["reconcile"] = min(sooner)
         return max(0.0, min(self._due.values()) - steady)
@@ -223,7 +231,9 @@ class Agent:
         # An owner may respond to a notice from now on.
         self._due["listen"] = self._clock.steady() + self._owners.listen_interval_s
         self._endings.retain({t.allocation.id for each in targets for t in each.tasks if t.ending})
+        self._jobs_error = self._owners.jobs_follow(targets)
         self._outcomes = [self._applier.turn(target) for target in targets]
+        ended_mark_failed(self._outcomes, self._node.jobs.ended() if self._node.jobs else {})
         lapsed_mark_failed(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
         for outcome in self._outcomes:
             for name, state in outcome.states.items():

@@ -9,6 +9,7 @@ from wire.fields import (
     AllocationState,
     CheckState,
     Count,
+    Engine,
     HostLimits,
     Label,
     Line,
@@ -73,7 +74,7 @@ class InventoryGpu:
 class Inventory:
     """The hardware of a node. `seq` is 0 in the unsigned inventory of an enrolment. Host cores and
     memory of bookings are `counted` in plans only, or also `enforced` on the node; `limits_note`
-    says why they are not."""
+    says why they are not. `engine` gives the GPUs to bookings."""
 
     kind: ClassVar[str] = "inventory"
     hostname: Plain
@@ -86,6 +87,7 @@ class Inventory:
     seq: int = dataclasses.field(default=0, metadata=ADDED)
     limits: HostLimits = dataclasses.field(default="counted", metadata=ADDED)
     limits_note: Plain = dataclasses.field(default="", metadata=ADDED)
+    engine: Engine = dataclasses.field(default="device", metadata=ADDED)
     version: int = VERSION
 
 
@@ -105,7 +107,8 @@ class Instance:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedGpu:
     """A GPU as the driver reports it. `pending` is its mode after the next reset (None: the same).
-    `error` says what prevents the desired mode; `stuck` is true once that has lasted."""
+    `error` says what prevents the desired mode; `stuck` is true once that has lasted. `withheld`: why
+    the engine of the node starts nothing new on it; what runs there goes on."""
 
     uuid: Name
     mode: Mode
@@ -113,6 +116,7 @@ class ReportedGpu:
     error: str | None = None
     pending: Mode | None = dataclasses.field(default=None, metadata=ADDED)
     stuck: bool = dataclasses.field(default=False, metadata=ADDED)
+    withheld: str | None = dataclasses.field(default=None, metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +134,8 @@ class ReportedAllocation:
     """An allocation on the node. `devices` are the UUIDs handed over. Times are of the node's
     clock: `since` the start of `state`, `noticed` the delivery of the notice, `saved` the owner's
     last report that everything is saved. `suspended`: its programs are suspended here. `steps` led
-    to `ready`; they are sent until a report with them was delivered."""
+    to `ready`; they are sent until a report with them was delivered. `job` is the number of the job
+    by which the engine of the node holds the device."""
 
     id: Name
     state: AllocationState
@@ -141,6 +146,7 @@ class ReportedAllocation:
     saved: int | None = dataclasses.field(default=None, metadata=ADDED)
     suspended: bool = dataclasses.field(default=False, metadata=ADDED)
     steps: tuple[PreparedStep, ...] = dataclasses.field(default=(), metadata=ADDED)
+    job: int | None = dataclasses.field(default=None, metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from agent.act.endings import Endings
 from agent.act.step_times import StepTimes
@@ -10,7 +10,7 @@ from agent.plan import reconcile, steps
 from agent.plan.pauses import ProgramsSeen
 from agent.plan.reconcile import Plan, Problem, State
 from agent.plan.targets import GpuTarget
-from agent.ports.gpu import PERMANENT, GpuError, GpuPort, Truth
+from agent.ports.gpu import PERMANENT, GpuError, GpuPort, RetryLater, Truth
 from agent.ports.handover import Handover
 from agent.state.records import Records
 from agent.state.store import StoreError
@@ -32,10 +32,6 @@ class Failed:
     since: float
     next_try: float
     pause: float
-
-
-class RetryLater(Exception):
-    """The last try failed, for the reason in the text, and the next one is not due yet."""
 
 
 class ModeChanges:
@@ -115,8 +111,10 @@ class Applier:
         endings: Endings,
         look: Callable[[GpuTarget], ProgramsSeen],
         times: StepTimes,
+        together: Callable[[Collection[str]], Collection[str]] = lambda names: names,
     ) -> None:
-        """`look` returns the programs of a target's allocations; it may raise GpuError."""
+        """`look` returns the programs of a target's allocations; it may raise GpuError. `together`
+        adds the allocations that get their devices with these."""
         self._port = port
         self._handover = handover
         self._records = records
@@ -124,6 +122,7 @@ class Applier:
         self._look = look
         self._clock = times.clock.wall
         self._times = times
+        self._together = together
         self._changes = ModeChanges(times.clock.steady)
         self._lasting: dict[str, Problem] = {}
 
@@ -188,7 +187,7 @@ class Applier:
         moved = False
         handed = [s.allocation.id for s in plan.steps if isinstance(s, steps.HandOver)]
         if handed:
-            self._records.mark_given(handed)
+            self._records.mark_given(self._together(handed))
         for step in plan.steps:
             name = getattr(step, "allocation", None)
             name = getattr(name, "id", name) or target.gpu
@@ -249,3 +248,11 @@ class Applier:
                 device = devices.get(name)
                 states[name] = State("ready" if device else "preparing", device, str(error))
         return Outcome(target.gpu, None, states, str(error))
+
+
+def ended_mark_failed(outcomes: Iterable[Outcome], ended: Mapping[str, str]) -> None:
+    """Marks allocations that are to run as failed whose job of another scheduler has `ended`."""
+    for outcome in outcomes:
+        for name in ended.keys() & outcome.states.keys():
+            if outcome.states[name].state in ("preparing", "ready"):
+                outcome.states[name] = State("failed", error=ended[name])

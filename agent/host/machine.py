@@ -25,6 +25,7 @@ class Host:
     memory_mb: int
     limits: wire.HostLimits = "counted"
     limits_note: str = ""
+    engine: wire.Engine = "device"
     numa: Callable[[wire.InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
 
 
@@ -45,6 +46,7 @@ def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
         gpus=tuple(dataclasses.replace(gpu, numa=host.numa(gpu)) for gpu in port.inventory()),
         limits=host.limits,
         limits_note=host.limits_note[:200],
+        engine=host.engine,
     )
 
 

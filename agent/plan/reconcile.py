@@ -210,7 +210,7 @@ def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> N
     if given.get(name) == truth.uuid:
         found.states[name] = State("ready", truth.uuid)
         return
-    error = truth.unready
+    error = truth.unready or truth.withheld
     # Programs on a device that was given and not proven empty since are its own.
     if error is None and not task.given and task.allocation.share is None:
         if truth.processes != 0:

@@ -19,6 +19,10 @@ class GpuError(Exception):
         self.fault = fault
 
 
+class RetryLater(Exception):
+    """It is not done yet, for the reason in the text, and is to be tried again in a later turn."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Place:
     """A MIG profile (NVML's profile id) at a start slot on one GPU."""
@@ -49,7 +53,8 @@ class Truth:
 
     `pending` is the mode that it has after its next reset, None for the one that it has. `holders`
     names the programs for people. `residue_mb` is memory in use although no program is there, and
-    `unready` says why the GPU can't be handed over yet.
+    `unready` says why the GPU can't be handed over yet. `withheld` says the same of an engine that
+    starts nothing new here for longer, which the portal must know to plan.
     """
 
     uuid: str
@@ -60,6 +65,7 @@ class Truth:
     holders: tuple[str, ...] = ()
     residue_mb: int = 0
     unready: str | None = None
+    withheld: str | None = None
 
     def spots(self) -> list[tuple[FoundInstance | None, int | None]]:
         """Returns the slices, or None for the whole GPU, each with its number of processes."""

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import wire
@@ -20,6 +21,7 @@ from agent.state.store import Store
 log = logging.getLogger(__name__)
 
 
+NO_JOBS: Mapping[str, int] = MappingProxyType({})
 Owners = Mapping[tuple[str, Place | None], str]
 """The allocation on a GPU (by UUID) and place; a None place is the whole GPU."""
 
@@ -65,6 +67,7 @@ def _reported_gpu(outcome: Outcome, truth: Truth, owners: Owners) -> wire.Report
         error=outcome.error,
         pending=truth.pending,
         stuck=outcome.stuck,
+        withheld=truth.withheld,
     )
 
 
@@ -73,9 +76,11 @@ def reported_allocations(
     since: Mapping[str, int],
     held: Mapping[str, Record],
     suspended: Collection[str],
+    jobs: Mapping[str, int],
 ) -> tuple[wire.ReportedAllocation, ...]:
     """Returns the allocations that still have a record in `held`; the portal has the others.
-    `since` has the Unix seconds at which each allocation entered its state."""
+    `since` has the Unix seconds at which each allocation entered its state, `jobs` the numbers of
+    their jobs."""
     found = [
         wire.ReportedAllocation(
             id=name,
@@ -86,6 +91,7 @@ def reported_allocations(
             noticed=held[name].noticed,
             saved=saved_at(held[name]),
             suspended=state.state == "empty" and name in suspended,
+            job=jobs.get(name),
         )
         for outcome in outcomes
         for name, state in outcome.states.items()
@@ -168,6 +174,7 @@ class ReportSender:
         problems: Iterable[str | None],
         steady_now: float,
         seen: Observations = NO_OBSERVATIONS,
+        jobs: Mapping[str, int] = NO_JOBS,
     ) -> None:
         """Sends a report when it differs from the last one, and once a minute."""
         outcomes = tuple(outcomes)
@@ -183,6 +190,7 @@ class ReportSender:
                 {name: at for name, (_, at) in self._since.items()},
                 self._store.held,
                 self._store.suspended,
+                jobs,
             ),
             error="; ".join(found) or None,
             errors=seen.errors,

@@ -2,17 +2,24 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
+import logging
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import wire
 from agent.state.store import write_synced
 
+log = logging.getLogger("agent")
+
 _TIMEOUT_S = 20.0
+_LONGEST_RETRY_S = 30
 _MAX_ANSWER = 64 * 1024
 
 
@@ -50,6 +57,29 @@ def identity_load(path: Path) -> Identity | None:
     if not path.exists():
         return None
     return _identity(json.loads(path.read_bytes()))
+
+
+def identity_ensure(
+    path: Path, portal: str | None, token: str | None, inventory: Callable[[], wire.Inventory], *, again: bool
+) -> Identity:
+    """Returns the saved identity, or enrols the node, with retries while the portal is unreachable.
+
+    `again`: enrols although there is one. Raises EnrolmentRefused, OSError, ValueError, and what
+    `inventory` raises.
+    """
+    found = identity_load(path)
+    if found is not None and not again:
+        return found
+    if not portal or not token:
+        raise ValueError("to enrol this node, give --portal and --token once")
+    taken = inventory()
+    for pause in itertools.chain((1, 2, 4, 8, 16), itertools.repeat(_LONGEST_RETRY_S)):
+        try:
+            return enrol(portal=portal, token=token, inventory=taken, path=path)
+        except PortalUnreachable as error:
+            log.warning("%s; next try in %d s", error, pause)
+            time.sleep(pause)
+    raise AssertionError("unreachable: the pauses never end")
 
 
 def enrol(*, portal: str, token: str, inventory: wire.Inventory, path: Path) -> Identity:

@@ -1,0 +1,126 @@
+"""Slurm's commands. Each raises OSError when Slurm refuses or does not answer."""
+
+import dataclasses
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.ports.commands import CommandTimeout
+
+READ_LIMIT_S = 4.0
+CHANGE_LIMIT_S = 8.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Submission:
+    """A job to be submitted, held. `gpus` are their types; `minutes` its time limit."""
+
+    name: str
+    account: str
+    node: str
+    gpus: tuple[str, ...]
+    cores: int
+    memory_mb: int
+    minutes: int
+    comment: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlurmCommands:
+    """`folder` has the programs, None: they are found by PATH."""
+
+    reservation: str
+    partition: str | None = None
+    charged: str | None = None
+    """The account of Slurm that jobs are charged to; None: the owner's own."""
+    folder: Path | None = None
+
+    def version(self) -> str:
+        """Returns for example `slurm 22.05.8`."""
+        return self._run("scontrol", "--version").strip()
+
+    def config(self) -> str:
+        """Returns the configuration, a line a parameter."""
+        return self._run("scontrol", "show", "config")
+
+    def jobs(self, line: str) -> str:
+        """Returns all jobs that Slurm still knows, in this format."""
+        return self._run("squeue", "--noheader", "--all", "--states=all", f"--format={line}")
+
+    def nodes(self) -> str:
+        """Returns all nodes, a line a node."""
+        return self._run("scontrol", "--oneliner", "--details", "--all", "show", "node")
+
+    def reservations(self) -> str:
+        """Returns all reservations, a line each."""
+        return self._run("scontrol", "--oneliner", "show", "reservation")
+
+    def submit(self, job: Submission, script: str) -> int:
+        """Submits a job that waits for `release`; returns its number."""
+        options = [
+            *("--parsable", "--hold", "--no-requeue", "--nodes=1", "--ntasks=1"),
+            *("--export=NIL", "--chdir=/", "--output=/dev/null", "--error=/dev/null"),
+            f"--reservation={self.reservation}",
+            f"--uid={job.account}",
+            f"--nodelist={job.node}",
+            f"--gres={gres_text(job.gpus)}",
+            f"--time={job.minutes}",
+            f"--job-name={job.name}",
+            f"--comment={job.comment}",
+        ]
+        if job.cores:
+            options.append(f"--cpus-per-task={job.cores}")
+        if job.memory_mb:
+            options.append(f"--mem={job.memory_mb}M")
+        if self.partition:
+            options.append(f"--partition={self.partition}")
+        if self.charged:
+            options.append(f"--account={self.charged}")
+        answer = self._run("sbatch", *options, limit_s=CHANGE_LIMIT_S, text=script)
+        number = answer.strip().partition(";")[0]
+        if not number.isdecimal():
+            raise OSError(f"sbatch said {answer[:200]!r} and no number")
+        return int(number)
+
+    def release(self, job: int) -> None:
+        """Lets a held job start."""
+        self._run("scontrol", "release", str(job), limit_s=CHANGE_LIMIT_S)
+
+    def limit(self, job: int, minutes: int) -> None:
+        """Sets the time limit of a job, from its start."""
+        self._update(job, f"TimeLimit={minutes}")
+
+    def cancel(self, job: int) -> None:
+        """Ends a job: TERM, and KILL after Slurm's KillWait. One that is over is no error."""
+        self._run("scancel", "--quiet", str(job), limit_s=CHANGE_LIMIT_S)
+
+    def signal(self, job: int, number: int) -> None:
+        """Sends a signal to the script of a job."""
+        self._run("scancel", "--batch", f"--signal={number}", str(job), limit_s=CHANGE_LIMIT_S)
+
+    def notify(self, job: int, text: str) -> None:
+        """Writes a line to the standard error of a job."""
+        self._run("scontrol", "notify", str(job), text, limit_s=CHANGE_LIMIT_S)
+
+    def _update(self, job: int, change: str) -> None:
+        self._run("scontrol", "update", f"JobId={job}", change, limit_s=CHANGE_LIMIT_S)
+
+    def _run(self, name: str, *arguments: str, limit_s: float = READ_LIMIT_S, text: str = "") -> str:
+        command: Sequence[str | Path] = (self.folder / name if self.folder else name, *arguments)
+        try:
+            done = subprocess.run(  # noqa: S603 (programs of the site's Slurm, no shell)
+                command, check=False, timeout=limit_s, input=text.encode(), capture_output=True
+            )
+        except subprocess.TimeoutExpired as error:
+            raise CommandTimeout(f"{name} took longer than {limit_s:g} s") from error
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            why = lines[-1] if lines else f"exit status {done.returncode}"
+            raise OSError(f"{name}: {why[:200]}")
+        return done.stdout.decode(errors="replace")
+
+
+def gres_text(types: Sequence[str]) -> str:
+    """Returns `gpu:h100:2,gpu:a100:1`, or `gpu:3` for GPUs without a type."""
+    names = {kind: f"gpu:{kind}" if kind else "gpu" for kind in types}
+    return ",".join(f"{name}:{types.count(kind)}" for kind, name in names.items())

@@ -1,0 +1,363 @@
+"""The jobs of bookings on one node: one for all devices that a booking has there.
+
+A job is submitted held, and released only when its number is on disk. So whenever the agent is
+killed, nothing runs that it does not know: a held job of the same name is found and used, and of
+two the later one is cancelled. People may rename their jobs; from the release on the number counts.
+"""
+
+import dataclasses
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from agent.plan.targets import GpuTarget
+from agent.ports.gpu import GpuError, RetryLater
+from agent.ports.handover import booking_full_name
+from agent.slurm.cluster import SlurmCluster, View
+from agent.slurm.commands import Submission
+from agent.slurm.parse import Job
+from agent.state.store import StoreError, write_synced
+from wire import DesiredAllocation
+
+log = logging.getLogger(__name__)
+
+FILE = "jobs.json"
+# Slurm ends a job by itself so much after its booking, should the agent be dead by then.
+_SLACK_MINUTES = 1
+_MARK = "portal"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BookingJob:
+    """A job of Slurm for these allocations of a booking, by the index of their GPUs. `ends` is what
+    its time limit was set for, 0 before its start. `over` says how it ended."""
+
+    job: int
+    booking: str
+    allocations: tuple[str, ...]
+    slots: tuple[int, ...]
+    ends: int = 0
+    over: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to run of a booking: its allocations with the index of their GPUs."""
+
+    parts: tuple[tuple[DesiredAllocation, int], ...]
+
+    @property
+    def first(self) -> DesiredAllocation:
+        return min((each for each, _ in self.parts), key=lambda each: each.id)
+
+    @property
+    def ends(self) -> int:
+        return max(each.ends for each, _ in self.parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """One node of Slurm. `slot_of` gives the index of a GPU by its UUID, `account_of` the local
+    account of a member, `epoch` that of the document. `now` is in Unix seconds, `notice` the signal
+    of a pause."""
+
+    node: str
+    folder: Path
+    slot_of: Callable[[str], int]
+    account_of: Callable[[str], str | None]
+    epoch: Callable[[], int] = lambda: 0
+    now: Callable[[], float] = time.time
+    notice: int | None = None
+
+
+class BookingJobs:
+    """See agent.node.Jobs and agent.ports.handover.HandoverGuard."""
+
+    def __init__(self, cluster: SlurmCluster, settings: JobSettings) -> None:
+        """Raises StoreError when there is a file of jobs that can't be read."""
+        self._cluster = cluster
+        self._node = settings.node
+        self._settings = settings
+        self._path = settings.folder / FILE
+        script = (resources.files("agent.slurm") / "holder.sh").read_text(encoding="utf-8")
+        first, _, rest = script.partition("\n")
+        self._script = f"{first}\nNOTICE={settings.notice or ''}\n{rest}"
+        self._jobs = self._load()
+        self._wanted: dict[str, _Wanted] = {}
+        self._leaving: frozenset[int] = frozenset()
+        self._waits = False
+
+    # What there is.
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a job may start at any moment."""
+        return self._waits
+
+    @property
+    def known(self) -> Iterable[BookingJob]:
+        """Returns all jobs that are not forgotten."""
+        return self._jobs.values()
+
+    def on(self, slot: int, view: View) -> tuple[Job, ...]:
+        """Returns the jobs of bookings on a GPU that have not left it."""
+        there = (view.jobs.get(each.job) for each in self._jobs.values() if slot in each.slots)
+        return tuple(job for job in there if job is not None and not job.is_over)
+
+    def together(self, allocations: Collection[str]) -> set[str]:
+        """Returns these allocations and the others of their jobs."""
+        found = set(allocations)
+        for each in self._wanted.values():
+            names = {part.id for part, _ in each.parts}
+            found |= names if names & found else set()
+        return found
+
+    def numbers(self) -> dict[str, int]:
+        """Returns the job of each allocation."""
+        return {name: each.job for each in self._jobs.values() for name in each.allocations if not each.over}
+
+    def ended(self) -> dict[str, str]:
+        """Returns the allocations whose job ended although their booking runs, and how."""
+        return {name: each.over for each in self._jobs.values() for name in each.allocations if each.over}
+
+    # Following.
+
+    def follow(self, targets: Iterable[GpuTarget], *, known: bool) -> list[str]:
+        """Takes in what is to run; returns problems. Unless a document is `known` nothing is
+        cancelled."""
+        self._take(targets)
+        try:
+            view = self._cluster.view()
+            self._note_over(view)
+            changes = [self._limits_follow, self._strays_cancel] if known else [self._limits_follow]
+            return [problem for change in changes for problem in change(view)]
+        except (GpuError, StoreError) as error:
+            return [str(error)]
+
+    def _take(self, targets: Iterable[GpuTarget]) -> None:
+        parts: dict[str, list[tuple[DesiredAllocation, int]]] = {}
+        leaving: set[int] = set()
+        named: set[str] = set()
+        for target in targets:
+            for task in target.tasks:
+                slot = self._settings.slot_of(target.gpu)
+                named.add(task.allocation.id)
+                if not task.ending:
+                    full = booking_full_name(task.allocation)
+                    parts.setdefault(full, []).append((task.allocation, slot))
+                elif not task.emptied:
+                    leaving.add(slot)
+        self._wanted = {booking: _Wanted(tuple(found)) for booking, found in parts.items()}
+        self._leaving = frozenset(leaving)
+        self._forget(named)
+        self._waits = False
+
+    def _forget(self, named: set[str]) -> None:
+        """Forgets jobs that are over, and whose allocations have gone."""
+        gone = [each.job for each in self._jobs.values() if each.over and named.isdisjoint(each.allocations)]
+        for job in gone:
+            del self._jobs[job]
+
+    def _note_over(self, view: View) -> None:
+        found = {}
+        for each in self._jobs.values():
+            job = view.jobs.get(each.job)
+            if each.over is None and (job is None or job.is_over):
+                found[each.job] = dataclasses.replace(each, over=_ending_text(each.job, job))
+        if found:
+            self._save(found)
+
+    def _limits_follow(self, view: View) -> list[str]:
+        """Sets the time limits of running jobs by the ends of their bookings."""
+        problems = []
+        for each in list(self._jobs.values()):
+            wanted, job = self._wanted.get(each.booking), view.jobs.get(each.job)
+            if wanted is None or job is None or job.started is None or job.is_waiting or job.is_over:
+                continue
+            if wanted.ends == each.ends or wanted.first.id not in each.allocations:
+                continue
+            try:
+                self._cluster.commands.limit(each.job, _minutes(wanted.ends - job.started))
+            except OSError as error:
+                problems.append(f"the end of {each.booking} is not set: {error}")
+                continue
+            self._save({each.job: dataclasses.replace(each, ends=wanted.ends)})
+        return problems
+
+    def _strays_cancel(self, view: View) -> list[str]:
+        """Cancels jobs of this node that were made for bookings, and that no booking has: their
+        record was lost, or they were submitted twice."""
+        reservation, mine = self._cluster.commands.reservation, f"{_MARK}:{self._node}:"
+        strays = [
+            job
+            for job in view.jobs.values()
+            if job.name.startswith(mine) and job.reservation == reservation and not job.is_over
+        ]
+        have = {name for each in self._jobs.values() for name in each.allocations}
+        coming = {self._name(each) for each in self._wanted.values() if each.first.id not in have}
+        problems = []
+        for job in strays:
+            if job.id in self._jobs or (job.is_held and job.name in coming):
+                continue
+            try:
+                self._cancel(job.id)
+            except OSError as error:
+                problems.append(f"job {job.id} is not cancelled: {error}")
+        return problems
+
+    # Handing over.
+
+    def allow(self, allocation: DesiredAllocation, device: str, cores: tuple[int, ...]) -> None:
+        """Has the job of the booking run. Raises RetryLater until it does, OSError if Slurm refuses
+        it, and GpuError if it has ended."""
+        if allocation.share is not None:
+            raise GpuError("unsupported", "Slurm hands out whole GPUs here")
+        found = next((each for each in self._jobs.values() if allocation.id in each.allocations), None)
+        if found is not None and found.over:
+            raise GpuError("invalid", found.over)
+        try:
+            view = self._cluster.view()
+            job = self._submitted(allocation, view) if found is None else self._known(found, view)
+        except StoreError as error:
+            raise OSError(str(error)) from error
+        if job.state != "RUNNING":
+            self._waits = True
+            raise RetryLater(f"job {job.id} of Slurm is {job.state.lower()}: {job.reason}")
+
+    def disallow(self, booking: str, allocation: str) -> None:
+        """Does nothing: the job is a program on the device, and ends as programs do."""
+
+    def end(self, slot: int, only: Iterable[int] | None = None) -> None:
+        """Cancels the jobs of bookings on a GPU (`only` these). Raises GpuError."""
+        wanted = None if only is None else set(only)
+        for job in self.on(slot, self._cluster.view()):
+            if wanted is None or job.id in wanted:
+                try:
+                    self._cancel(job.id)
+                except OSError as error:
+                    raise GpuError("driver", str(error)) from error
+
+    def _cancel(self, job: int) -> None:
+        try:
+            self._cluster.commands.cancel(job)
+        finally:
+            self._cluster.changed()
+
+    def _known(self, found: BookingJob, view: View) -> Job:
+        job = view.jobs.get(found.job)
+        if job is None or job.is_over:
+            self._note_over(view)
+            raise GpuError("invalid", _ending_text(found.job, job))
+        return self._released(job)
+
+    def _released(self, job: Job) -> Job:
+        if not job.is_held:
+            return job
+        try:
+            self._cluster.commands.release(job.id)
+        finally:
+            self._cluster.changed()
+        return self._cluster.view().jobs.get(job.id, job)
+
+    def _submitted(self, allocation: DesiredAllocation, view: View) -> Job:
+        """Submits the job of the allocation's booking, or finds it; then lets it start."""
+        full = booking_full_name(allocation)
+        wanted = self._wanted.get(full)
+        if wanted is None or all(each.id != allocation.id for each, _ in wanted.parts):
+            raise RetryLater("its other devices are not known yet")
+        slots = tuple(sorted(slot for _, slot in wanted.parts))
+        if not self._leaving.isdisjoint(slots):
+            raise RetryLater("another booking has not left all of its devices")
+        account = self._settings.account_of(allocation.owner)
+        if account is None:
+            raise OSError(f"no account is known for {allocation.owner}, whose job it is")
+        # Its other devices are there with the next turn.
+        self._waits = True
+        number = self._found(self._name(wanted), account, view)
+        if number is None:
+            number = self._submit(wanted, account, self._types(slots, view))
+        names = tuple(sorted(each.id for each, _ in wanted.parts))
+        self._save({number: BookingJob(number, full, names, slots)})
+        view = self._cluster.view()
+        if number not in view.jobs:
+            raise RetryLater(f"job {number} of Slurm is not listed yet")
+        return self._released(view.jobs[number])
+
+    def _found(self, name: str, account: str, view: View) -> int | None:
+        """Returns the held job that an agent submitted before it was killed. Others of the name are
+        cancelled as strays."""
+        same = (job for job in view.jobs.values() if (job.name, job.user) == (name, account))
+        return min((job.id for job in same if job.is_held), default=None)
+
+    def _types(self, slots: Iterable[int], view: View) -> tuple[str, ...]:
+        node = view.nodes.get(self._node)
+        types = () if node is None else node.types
+        if any(slot >= len(types) for slot in slots):
+            raise GpuError("lost", f"Slurm knows {len(types)} GPUs of {self._node}")
+        return tuple(types[slot] for slot in slots)
+
+    def _submit(self, wanted: _Wanted, account: str, types: tuple[str, ...]) -> int:
+        job = Submission(
+            name=self._name(wanted),
+            account=account,
+            node=self._node,
+            gpus=types,
+            cores=sum(each.cores for each, _ in wanted.parts),
+            memory_mb=sum(each.memory_mb for each, _ in wanted.parts),
+            minutes=_minutes(wanted.ends - self._settings.now()),
+            comment=f"booking={booking_full_name(wanted.first)} epoch={self._settings.epoch()}",
+        )
+        try:
+            number = self._cluster.commands.submit(job, self._script)
+        finally:
+            self._cluster.changed()
+        log.info("job %d of Slurm is for %s", number, job.name)
+        return number
+
+    def _name(self, wanted: _Wanted) -> str:
+        """Returns a name that no other run of any booking has."""
+        return f"{_MARK}:{self._node}:{booking_full_name(wanted.first)}:{wanted.first.id}"
+
+    # On disk.
+
+    def _load(self) -> dict[int, BookingJob]:
+        if not self._path.exists():
+            return {}
+        try:
+            rows = json.loads(self._path.read_bytes())
+            found = [_row_read(row) for row in rows]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise StoreError(f"{self._path} can't be used: {error}") from error
+        return {each.job: each for each in found}
+
+    def _save(self, changed: Mapping[int, BookingJob]) -> None:
+        """Changes nothing unless it is on disk. Raises StoreError."""
+        jobs = {**self._jobs, **changed}
+        try:
+            rows = [dataclasses.asdict(each) for each in jobs.values()]
+            write_synced(self._path, json.dumps(rows).encode())
+        except OSError as error:
+            raise StoreError(f"{self._path} can't be written: {error}") from error
+        self._jobs = jobs
+
+
+def _row_read(row: Mapping[str, Any]) -> BookingJob:
+    return BookingJob(
+        **{**row, "allocations": tuple(row["allocations"]), "slots": tuple(map(int, row["slots"]))}
+    )
+
+
+def _minutes(seconds: float) -> int:
+    return max(1, math.ceil(seconds / 60)) + _SLACK_MINUTES
+
+
+def _ending_text(number: int, job: Job | None) -> str:
+    if job is None:
+        return f"Slurm does not know job {number} any more"
+    why = "" if job.reason in ("", "None") else f" ({job.reason})"
+    return f"job {number} of Slurm ended as {job.state}{why}"

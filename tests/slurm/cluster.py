@@ -1,0 +1,221 @@
+"""A real Slurm on this machine: munged, slurmctld and one slurmd per node, with stand-in GPUs.
+
+Needs Debian's packages slurmctld, slurmd, slurm-client and munge, and root: `make slurm-packages`.
+"""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from devtools.launch.embedded import free_port
+from tests.servers.waiting import wait_until
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun")
+RESERVATION = "portal"
+OWNER = "games"
+"""An account of every Debian, as the owner of bookings."""
+OTHER = "news"
+"""Another one, who submits beside the portal."""
+
+_CONF = """\
+ClusterName=portaltest
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+AuthType=auth/munge
+AuthInfo=socket={root}/munge/socket
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={root}/state
+SlurmdSpoolDir={root}/spool/%n
+SlurmctldPidFile={root}/run/slurmctld.pid
+SlurmdPidFile={root}/run/slurmd-%n.pid
+SlurmctldLogFile={root}/log/slurmctld.log
+SlurmdLogFile={root}/log/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdTimeout=10
+KillWait=2
+InactiveLimit=0
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+MinJobAge={min_job_age}
+SlurmdParameters=config_overrides
+NodeName={names} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports} CPUs={cpus} Boards=1 SocketsPerBoard=1 \
+CoresPerSocket={cpus} ThreadsPerCore=1 RealMemory=8000 Gres=gpu:h100:{gpus} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing() -> list[str]:
+    """Returns the programs of Slurm that are not installed."""
+    return [name for name in PROGRAMS if shutil.which(name, path=_PATH) is None]
+
+
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+class Cluster:
+    """Nodes `n1`, `n2`, …, each with so many stand-in GPUs and twice as many cores."""
+
+    def __init__(self, root: Path, *, nodes: int = 2, gpus: int = 4, min_job_age: int = 2) -> None:
+        self.root = root
+        self.names = tuple(f"n{number + 1}" for number in range(nodes))
+        self._gpus = gpus
+        self._min_job_age = min_job_age
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.conf = root / "etc" / "slurm.conf"
+        self.environment = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(self.conf)}
+
+    def start(self) -> None:
+        """Starts all daemons, and makes the reservation."""
+        self._write()
+        munge = self.root / "munge"
+        self._start(
+            "munged",
+            *("munged", "--foreground", "--force", "--key-file", munge / "key"),
+            *("--socket", munge / "socket", "--pid-file", munge / "pid"),
+            *("--seed-file", munge / "seed", "--log-file", munge / "log"),
+        )
+        wait_until((munge / "socket").exists, seconds=10)
+        self.controller_start()
+        for name in self.names:
+            self.node_start(name)
+        wait_until(lambda: set(self.node_states()) == {"idle"}, seconds=30)
+        self.reservation_make(self.names)
+
+    def reservation_make(self, nodes: Sequence[str]) -> None:
+        """Holds these nodes for the portal."""
+        self.run(
+            *("scontrol", "create", "reservation", f"ReservationName={RESERVATION}", "StartTime=now"),
+            *("Duration=UNLIMITED", f"Users=root,{OWNER}", f"Nodes={','.join(nodes)}"),
+            "Flags=IGNORE_JOBS",
+        )
+
+    def controller_start(self) -> None:
+        """Starts slurmctld and waits until it answers."""
+        self._start("slurmctld", "slurmctld", "-D", "-f", self.conf)
+        wait_until(lambda: self._try("scontrol", "ping").returncode == 0, seconds=30)
+
+    def node_start(self, name: str) -> None:
+        """Starts the slurmd of a node."""
+        self._start(name, "slurmd", "-D", "-N", name, "-f", self.conf)
+
+    def kill(self, name: str) -> None:
+        """Kills a daemon (`slurmctld`, or the slurmd of a node) as a loss of power would."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait(10)
+
+    def stop(self) -> None:
+        """Ends the jobs and all daemons."""
+        if "slurmctld" in self._running:
+            self._try("scancel", "--state=RUNNING")
+            self._try("scancel", "--state=PENDING")
+            wait_until(lambda: self.jobs() == [], seconds=20)
+        for name in reversed(list(self._running)):
+            process = self._running.pop(name)
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(5)
+
+    def run(self, *command: str | Path) -> str:
+        """Returns what a command of Slurm prints; a failure is an error."""
+        done = self._try(*command)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def jobs(self, states: str = "PD,R,CF,CG,S,ST") -> list[str]:
+        """Returns a line per job: id, state, account, node, name."""
+        text = self.run("squeue", "--noheader", "--all", f"--states={states}", "--format=%i %T %u %N %j")
+        return text.splitlines()
+
+    def node_states(self) -> list[str]:
+        """Returns the states of the nodes."""
+        return self.run("sinfo", "--noheader", "--Node", "--format=%T").split()
+
+    def used(self, node: str) -> str:
+        """Returns GresUsed of a node, as `gpu:h100:2(IDX:0-1)`."""
+        text = self.run("scontrol", "--oneliner", "--details", "show", "node", node)
+        return next(each.partition("=")[2] for each in text.split() if each.startswith("GresUsed="))
+
+    def _try(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=30, check=False
+        )
+
+    def _start(self, name: str, *command: str | Path) -> None:
+        with (self.root / "log" / f"{name}.out").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _write(self) -> None:
+        for name in ("etc", "state", "spool", "log", "run", "munge", "dev"):
+            (self.root / name).mkdir(parents=True)
+        for folder in (self.root, *self.root.parents):
+            if os.stat(folder).st_mode & 0o005 != 0o005 and folder != Path("/"):
+                folder.chmod(folder.stat().st_mode | 0o055)
+        (self.root / "munge").chmod(0o711)
+        key = self.root / "munge" / "key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        ports = [free_port() for _ in self.names]
+        self.conf.write_text(
+            _CONF.format(
+                host=os.uname().nodename.partition(".")[0],
+                port=free_port(),
+                root=self.root,
+                names=f"{','.join(self.names)}",
+                ports=",".join(map(str, ports)),
+                cpus=2 * self._gpus,
+                gpus=self._gpus,
+                min_job_age=self._min_job_age,
+            )
+        )
+        (self.root / "etc" / "cgroup.conf").write_text("")
+        for number in range(self._gpus):
+            # Null devices stand in for those of GPUs.
+            os.mknod(self.root / "dev" / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        (self.root / "etc" / "gres.conf").write_text(
+            f"NodeName={','.join(self.names)} Name=gpu Type=h100 File={self.root}/dev/gpu[0-{self._gpus - 1}]\n"
+        )
+
+
+def main() -> None:
+    """Runs a cluster until it is interrupted, to try things out by hand."""
+    root = Path(os.environ.get("ROOT", "/tmp/slurm-by-hand"))  # noqa: S108
+    shutil.rmtree(root, ignore_errors=True)
+    cluster = Cluster(root)
+    try:
+        cluster.start()
+        print(f"export SLURM_CONF={cluster.conf}", flush=True)
+        while True:
+            time.sleep(3600)
+    finally:
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

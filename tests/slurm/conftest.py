@@ -1,0 +1,50 @@
+"""A real Slurm for a module of tests, and the engine on it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.agent.builders import NODE
+from tests.agent.processes import Portal
+from tests.slurm.cluster import Cluster, missing
+from tests.slurm.engine import Engine
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    lacking = missing()
+    if lacking:
+        pytest.fail(f"{', '.join(lacking)} are not installed: run `make slurm` as root", pytrace=False)
+    found = Cluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def portal(redis_client: "redis.Redis") -> Iterator[Portal]:
+    # Settings are not there when this module is imported.
+    from allocation.services.nodes.redis_accounts import (  # noqa: PLC0415
+        account_password,
+        account_url,
+        agent_account_open,
+        agent_account_replace,
+    )
+
+    password, digest = account_password()
+    agent_account_open(NODE, digest)
+    found = Portal(redis_client, account_url(NODE, password), digest)
+    yield found
+    agent_account_replace(NODE, None)
+    found.close()
+
+
+@pytest.fixture
+def engine(portal: Portal, cluster: Cluster, tmp_path: Path) -> Iterator[Engine]:
+    found = Engine(portal, cluster, tmp_path / "state")
+    yield found
+    found.close()
