@@ -127,6 +127,33 @@ CHECK_TEXTS = {
     "fix_slow": gettext_noop(
         "turn persistence mode on: the agent takes a driver that needs more than 2 s for one that hangs"
     ),
+    "fix_slurm_accounts": gettext_noop(
+        "give each member an association, or let the engine charge one account by --slurm-account"
+    ),
+    "fix_slurm_cgroups": gettext_noop(
+        "set TaskPlugin=task/affinity,task/cgroup, ProctrackType=proctrack/cgroup and, in cgroup.conf, "
+        "ConstrainDevices=yes: without them a job can open the GPUs of others"
+    ),
+    "fix_slurm_gres": gettext_noop("name the node's GPUs in slurm.conf (Gres=gpu:TYPE:N) and gres.conf"),
+    "fix_slurm_kill_wait": gettext_noop(
+        "set KillWait to 30 or less: a booking that follows waits for programs that ignore TERM"
+    ),
+    "fix_slurm_memory": gettext_noop(
+        "set DefMemPerGPU: a booking that asks for no memory would get all of its node's"
+    ),
+    "fix_slurm_old": gettext_noop("install Slurm 22.05 or later"),
+    "fix_slurm_preempts": gettext_noop(
+        "use a partition whose jobs nobody preempts (--partition): the portal alone decides who is paused"
+    ),
+    "fix_slurm_reservation": gettext_noop(
+        "scontrol create reservation ReservationName=%(name)s StartTime=now Duration=UNLIMITED "
+        "Nodes=NODES Users=MEMBERS (or Accounts=ACCOUNTS) Flags=IGNORE_JOBS"
+    ),
+    "fix_slurm_reservation_nodes": gettext_noop("scontrol update ReservationName=%(name)s Nodes+=%(nodes)s"),
+    "fix_slurm_select": gettext_noop("set SelectType=select/cons_tres and GresTypes=gpu"),
+    "fix_slurm_silent": gettext_noop(
+        "install Slurm's commands, set SLURM_CONF, and see that munge and slurmctld run with the same key"
+    ),
     "fix_suspend": gettext_noop(
         "for pauses by suspend, install driver %(suspends)s or later; all else works"
     ),
@@ -197,6 +224,18 @@ CHECK_TEXTS = {
     "simulated_files": gettext_noop("simulated GPUs have no device files"),
     "sliceable": gettext_noop("%(able)s of %(gpus)s GPUs can be sliced"),
     "slowest": gettext_noop("the slowest answer took %(ms)s ms"),
+    "slurm_accounts": gettext_noop("AccountingStorageEnforce is %(enforce)s"),
+    "slurm_answers": gettext_noop("%(version)s, cluster %(cluster)s"),
+    "slurm_cgroups": gettext_noop("TaskPlugin %(task)s, ConstrainDevices %(devices)s"),
+    "slurm_gres": gettext_noop("%(gpus)s"),
+    "slurm_kill_wait": gettext_noop("KillWait is %(seconds)s s"),
+    "slurm_memory": gettext_noop("SelectTypeParameters %(select)s, memory for each job %(memory)s"),
+    "slurm_preempts": gettext_noop("PreemptMode is %(mode)s"),
+    "slurm_reservation": gettext_noop("%(name)s holds %(nodes)s for %(who)s"),
+    "slurm_reservation_none": gettext_noop("there is no active reservation %(name)s"),
+    "slurm_reservation_without": gettext_noop("%(name)s does not hold %(nodes)s"),
+    "slurm_select": gettext_noop("SelectType is %(select)s"),
+    "slurm_silent": gettext_noop("%(error)s"),
     "timedatectl_error": gettext_noop("%(text)s"),
     "timedatectl_silent": gettext_noop("timedatectl gave no answer"),
     "unread": gettext_noop("the result can't be read: %(name)s: %(error)s"),

@@ -20,8 +20,10 @@ from typing import Literal
 
 from agent.doctor.checks import Check, Finding, Said, State, said
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load
-from agent.doctor.host import HostOptions, host_checks
+from agent.doctor.host import HostOptions, engine_checks, host_checks
+from agent.doctor.slurm import slurm_checks
 from agent.run import state_option
+from agent.slurm.commands import SlurmCommands
 
 ALL_S = 18.0
 # Errors that a check raises on an unusual machine. They are shown; the other checks continue.
@@ -43,10 +45,11 @@ def main(
     began = time.monotonic()
     asked = HostOptions(options.state, options.portal, options.interface, is_simulated)
     with contextlib.ExitStack() as stack:
-        checks = [
-            *host_checks(asked),
-            *driver_checks(driver, stack),
-        ]
+        if options.engine == "slurm":
+            commands = SlurmCommands(options.reservation)
+            checks = [*engine_checks(asked), *slurm_checks(commands, options.nodes)]
+        else:
+            checks = [*host_checks(asked), *driver_checks(driver, stack)]
         found = list(checks_run(checks, ALL_S))
     sys.stdout.write(_json(found) if options.json else _text(found, time.monotonic() - began))
     return 1 if any(each.finding.state == "fail" for each in found) else 0
@@ -144,5 +147,15 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     state_option(parser, environment)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--portal", default=default("GPU_AGENT_PORTAL"), help="its address")
+    parser.add_argument(
+        "--engine",
+        choices=("device", "slurm"),
+        default=default("GPU_AGENT_ENGINE", "device"),
+        help="slurm: check what Slurm needs for the portal, not this node's GPUs",
+    )
+    parser.add_argument(
+        "--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME"
+    )
+    parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
     parser.add_argument("--interface", default=default("GPU_AGENT_INTERFACE"), metavar="NAME")
     return parser

@@ -114,8 +114,8 @@ def site_read(commands: SlurmCommands) -> SlurmSite:
     values = config_read(commands.config())
     missing = [name for name in ("ConstrainCores", "ConstrainRAMSpace") if values.get(name) != "yes"]
     note = f"Slurm's cgroup.conf has no {' and no '.join(missing)}" if missing else ""
-    version = commands.version().removeprefix("slurm").strip()
-    return SlurmSite(values.get("ClusterName", ""), f"Slurm {version}", note)
+    version = commands.version().split()[-1:]
+    return SlurmSite(values.get("ClusterName", ""), " ".join(("Slurm", *version)), note)
 
 
 def config_read(text: str) -> dict[str, str]:

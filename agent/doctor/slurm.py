@@ -1,0 +1,115 @@
+"""The checks of `doctor --engine slurm`: what a site's Slurm must be for the portal to use it."""
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from agent.doctor.checks import Check, Finding, found, said
+from agent.slurm.cluster import config_read
+from agent.slurm.commands import SlurmCommands
+from agent.slurm.parse import fields_of, hosts_expand, nodes_parse
+
+_OLDEST = (22, 5)
+_LONGEST_KILL_WAIT_S = 30
+_NO_MEMORY = ("", "UNLIMITED", "0")
+
+
+def slurm_checks(commands: SlurmCommands, nodes: str) -> list[Check]:
+    """Returns the checks; `nodes` are those to be served, empty: those of the reservation."""
+    site = _Site(commands, hosts_expand(nodes))
+    looks: list[tuple[str, Callable[[], Finding]]] = [
+        ("Slurm", site.answers),
+        ("reservation", site.reservation),
+        ("GPUs of Slurm", site.gres),
+        ("choice of resources", site.select),
+        ("cgroups of jobs", site.cgroups),
+        ("memory of jobs", site.memory),
+        ("preemption", site.preemption),
+        ("grace of jobs", site.kill_wait),
+        ("accounts of Slurm", site.accounts),
+    ]
+    late = said("fix_slurm_silent")
+    return [Check(name, look, "Slurm", late=late) for name, look in looks]
+
+
+class _Site:
+    def __init__(self, commands: SlurmCommands, nodes: Sequence[str]) -> None:
+        self._commands = commands
+        self._nodes = nodes
+
+    @functools.cached_property
+    def _config(self) -> Mapping[str, str]:
+        return config_read(self._commands.config())
+
+    @functools.cached_property
+    def _reserved(self) -> Mapping[str, str] | None:
+        rows = (fields_of(line) for line in self._commands.reservations().splitlines())
+        mine = (row for row in rows if row.get("ReservationName") == self._commands.reservation)
+        return next((row for row in mine if row.get("State") == "ACTIVE"), None)
+
+    def answers(self) -> Finding:
+        try:
+            version = self._commands.version()
+            cluster = self._config.get("ClusterName", "")
+        except OSError as error:
+            return Finding("fail", said("slurm_silent", error=error), said("fix_slurm_silent"))
+        numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+        seen = said("slurm_answers", version=version, cluster=cluster)
+        return found(good=numbers >= _OLDEST, seen=seen, do=said("fix_slurm_old"), otherwise="fail")
+
+    def reservation(self) -> Finding:
+        name, row = self._commands.reservation, self._reserved
+        if row is None:
+            do = said("fix_slurm_reservation", name=name)
+            return Finding("fail", said("slurm_reservation_none", name=name), do)
+        missing = sorted(set(self._nodes) - set(hosts_expand(row.get("Nodes", ""))))
+        if missing:
+            facts = {"name": name, "nodes": ",".join(missing)}
+            seen = said("slurm_reservation_without", **facts)
+            return Finding("fail", seen, said("fix_slurm_reservation_nodes", **facts))
+        who = [row[key] for key in ("Users", "Groups", "Accounts") if row.get(key, "(null)") != "(null)"]
+        facts = {"name": name, "nodes": row.get("Nodes", ""), "who": " ".join(who)}
+        return Finding("ok", said("slurm_reservation", **facts))
+
+    def gres(self) -> Finding:
+        rows = {node.name: node for node in nodes_parse(self._commands.nodes())}
+        asked = self._nodes or hosts_expand((self._reserved or {}).get("Nodes", ""))
+        counts = {name: len(rows[name].types) if name in rows else 0 for name in asked}
+        seen = said("slurm_gres", gpus=", ".join(f"{name}: {count}" for name, count in counts.items()))
+        good = bool(counts) and all(counts.values())
+        return found(good=good, seen=seen, do=said("fix_slurm_gres"), otherwise="fail")
+
+    def select(self) -> Finding:
+        select = self._config.get("SelectType", "")
+        do = said("fix_slurm_select")
+        good = select == "select/cons_tres"
+        return found(good=good, seen=said("slurm_select", select=select), do=do, otherwise="fail")
+
+    def cgroups(self) -> Finding:
+        task, devices = (self._config.get(name, "") for name in ("TaskPlugin", "ConstrainDevices"))
+        good = "cgroup" in task and devices == "yes"
+        seen = said("slurm_cgroups", task=task, devices=devices or "unset")
+        return found(good=good, seen=seen, do=said("fix_slurm_cgroups"))
+
+    def memory(self) -> Finding:
+        select = self._config.get("SelectTypeParameters", "")
+        memory = self._config.get("DefMemPerNode", "")
+        good = "MEMORY" not in select.upper() or memory not in _NO_MEMORY
+        seen = said("slurm_memory", select=select, memory=memory)
+        return found(good=good, seen=seen, do=said("fix_slurm_memory"))
+
+    def preemption(self) -> Finding:
+        mode = self._config.get("PreemptMode", "OFF")
+        good = mode.upper() == "OFF"
+        return found(good=good, seen=said("slurm_preempts", mode=mode), do=said("fix_slurm_preempts"))
+
+    def kill_wait(self) -> Finding:
+        text = self._config.get("KillWait", "")
+        seconds = int((re.findall(r"\d+", text) or ["0"])[0])
+        seen = said("slurm_kill_wait", seconds=seconds)
+        return found(good=seconds <= _LONGEST_KILL_WAIT_S, seen=seen, do=said("fix_slurm_kill_wait"))
+
+    def accounts(self) -> Finding:
+        enforce = self._config.get("AccountingStorageEnforce", "none")
+        good = "associations" not in enforce
+        return found(good=good, seen=said("slurm_accounts", enforce=enforce), do=said("fix_slurm_accounts"))
