@@ -24,7 +24,7 @@ CODE := portal tenants billing allocation solver agent wire gpu_client devtools 
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines mutants check audit bench screens docs lock browser
+.PHONY: demo wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines mutants check audit bench screens docs lock packages browser slurm
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -39,7 +39,7 @@ clean-demo: $(RUNTIME)
 # tests a quarter runs, chosen by the commit; `make test-all` runs all of them, and
 # `make test-long` the longest, too.
 test:
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) browser
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) packages
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target collected check random test-pure DUE="$(TURN)"
 	@$(MAKE) --no-print-directory -j 2 test-most test-faults
 
@@ -49,7 +49,7 @@ test-most: $(TESTING)
 
 # Says what it found at its end, so that it is not mixed with the other tests.
 test-faults: $(TESTING)
-	@said=$$($(BIN)/python -m pytest -q -n 2 --dist loadfile -m "faults and not long" $(TURN) $(FAULTS) 2>&1); \
+	@said=$$($(BIN)/python -m pytest -q -n 2 --dist loadfile -m "faults and not long and not engines" $(TURN) $(FAULTS) 2>&1); \
 	  status=$$?; echo "$$said"; exit $$status
 
 test-all:
@@ -85,9 +85,11 @@ mutants: $(TESTING)
 test-containers: $(TESTING)
 	$(BIN)/python -m pytest -q -m containers tests/containers
 
-# integrations/ in real Airflow, Prefect and Snakemake, which get an environment of their own (450 MB).
+# The long tests on a real Slurm, and integrations/ in real Airflow, Prefect and Snakemake, which get an
+# environment of their own (450 MB).
 # Their lock has no hashes: pip refuses a package that is named with and without its extras.
-test-engines: $(TESTING) $(ENGINES)/installed
+test-engines: $(TESTING) $(ENGINES)/installed slurm
+	$(BIN)/python -m pytest -q -m engines tests/slurm
 	ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -m engines tests/integrations
 
 check: $(TESTING)
@@ -154,5 +156,25 @@ browser:
 	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
 	  else \
 	    echo "Chromium is missing. Install it (Debian: apt-get install chromium) or set CHROMIUM."; \
+	    exit 1; \
+	  fi
+
+# One after the other: apt-get has a lock.
+packages:
+	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory slurm
+
+# A real Slurm for tests/slurm. The tests start daemons of their own; those of the packages are not
+# configured and do not run. They also need root, because jobs run as other accounts.
+slurm:
+	@for name in slurmctld slurmd munged sbatch; do \
+	    PATH="$$PATH:/usr/sbin:/sbin" command -v "$$name" >/dev/null || missing=1; \
+	  done; \
+	  [ -z "$$missing" ] && exit 0; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	      slurmctld slurmd slurm-client munge >/dev/null; \
+	  else \
+	    echo "Slurm is missing. As root: apt-get install slurmctld slurmd slurm-client munge"; \
 	    exit 1; \
 	  fi

@@ -29,7 +29,7 @@ class Jobs(Protocol):
     def follow(self, targets: Iterable[GpuTarget], *, known: bool) -> list[str]:
         """Takes in what is to run, before each turn; returns problems. `known`: by a document."""
 
-    def together(self, allocations: Collection[str]) -> Collection[str]:
+    def together(self, allocations: Iterable[str]) -> Collection[str]:
         """Returns these allocations and the others of their jobs."""
 
     def numbers(self) -> Mapping[str, int]:

@@ -53,7 +53,7 @@ class Agent:
         self._follower = DocumentFollower(node.keys, node.store)
         self._times = StepTimes(self._clock)
         self._reports = ReportSender(node.keys, node.store, self._clock.steady(), self._times)
-        records = Records(node.store)
+        records = Records(node.store, node.jobs.together if node.jobs else frozenset)
         self._suspensions = Suspensions(
             port=node.port,
             records=records,
@@ -76,7 +76,6 @@ class Agent:
             endings=self._endings,
             look=self._owners.look,
             times=self._times,
-            together=node.jobs.together if node.jobs else lambda names: names,
         )
         inventory = node.inventory()
         self._gpus = tuple(gpu.uuid for gpu in inventory.gpus)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from agent.act.endings import Endings
 from agent.act.step_times import StepTimes
@@ -111,10 +111,8 @@ class Applier:
         endings: Endings,
         look: Callable[[GpuTarget], ProgramsSeen],
         times: StepTimes,
-        together: Callable[[Collection[str]], Collection[str]] = lambda names: names,
     ) -> None:
-        """`look` returns the programs of a target's allocations; it may raise GpuError. `together`
-        adds the allocations that get their devices with these."""
+        """`look` returns the programs of a target's allocations; it may raise GpuError."""
         self._port = port
         self._handover = handover
         self._records = records
@@ -122,7 +120,6 @@ class Applier:
         self._look = look
         self._clock = times.clock.wall
         self._times = times
-        self._together = together
         self._changes = ModeChanges(times.clock.steady)
         self._lasting: dict[str, Problem] = {}
 
@@ -187,7 +184,7 @@ class Applier:
         moved = False
         handed = [s.allocation.id for s in plan.steps if isinstance(s, steps.HandOver)]
         if handed:
-            self._records.mark_given(self._together(handed))
+            self._records.mark_given(handed)
         for step in plan.steps:
             name = getattr(step, "allocation", None)
             name = getattr(name, "id", name) or target.gpu

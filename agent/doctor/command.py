@@ -153,9 +153,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         default=default("GPU_AGENT_ENGINE", "device"),
         help="slurm: check what Slurm needs for the portal, not this node's GPUs",
     )
-    parser.add_argument(
-        "--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME"
-    )
+    parser.add_argument("--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME")
     parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
     parser.add_argument("--interface", default=default("GPU_AGENT_INTERFACE"), metavar="NAME")
     return parser

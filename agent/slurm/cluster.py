@@ -1,4 +1,4 @@
-"""What Slurm says now, asked at most once a second for all nodes of the engine."""
+"""What Slurm says now, asked once for all nodes of the engine."""
 
 import dataclasses
 import logging
@@ -13,6 +13,13 @@ from agent.slurm.parse import JOBS_FORMAT, Job, SlurmNode, fields_of, hosts_expa
 log = logging.getLogger(__name__)
 
 FRESH_S = 1.0
+OLDEST_S = 10.0
+"""A view that is older than this is none."""
+WAIT_S = 1.5
+"""How long a loop waits for a view."""
+IMPATIENT_S = 5.0
+"""After it waited in vain, it does not wait again for so long."""
+IDLE_S = 5.0
 SILENT_S = 10.0
 """Seconds without an answer after which Slurm counts as silent."""
 
@@ -43,56 +50,79 @@ EMPTY = View({}, {}, frozenset())
 
 
 class SlurmCluster:
-    """Shared by the agents of all nodes, which are threads. `steady` never jumps."""
+    """Shared by the agents of all nodes, which are threads. A thread of its own asks Slurm, because
+    a controller that is away lets each command wait for seconds, and leases must not wait.
+
+    `steady` never jumps.
+    """
 
     def __init__(self, commands: SlurmCommands, steady: Callable[[], float] = time.monotonic) -> None:
         self.commands = commands
         self._steady = steady
-        self._lock = threading.Lock()
+        self._news = threading.Condition()
+        self._wanted = threading.Event()
+        self._wanted.set()
         self._view: View | None = None
-        self._at = self._tried = -FRESH_S
+        self._at = self._changed = self._impatient = -OLDEST_S
         self._error: str | None = None
-        self._changes = 0
         self._answered = steady()
         self.last = EMPTY
         """The last view, however old it is."""
+        threading.Thread(target=self._read_always, name="slurm", daemon=True).start()
 
     @property
     def is_silent(self) -> bool:
         """Whether Slurm has not answered for long."""
-        return self._error is not None and self._steady() - self._answered >= SILENT_S
+        return self._steady() - self._answered >= SILENT_S
 
     def changed(self) -> None:
         """Makes the next view a new one: something was asked of Slurm since the last."""
-        with self._lock:
-            self._view = None
-            self._error = None
+        with self._news:
+            self._changed = self._steady()
 
     def view(self) -> View:
-        """Returns what Slurm says, at most a second old. Raises GpuError while it does not answer;
-        it is not asked again within a second after that."""
-        with self._lock:
-            now = self._steady()
-            if self._view is not None and now - self._at < FRESH_S:
-                return self._view
-            if self._error is None or now - self._tried >= FRESH_S:
-                self._ask()
-            if self._view is None:
-                raise GpuError("hangs", f"Slurm does not answer: {self._error}")
+        """Returns what Slurm says: at most a second old if it answers soon, and never from before
+        the last change. Raises GpuError while it does not answer."""
+        with self._news:
+            if not self._is_current(FRESH_S):
+                self._wanted.set()
+                self._await_news()
+            if self._view is None or not self._is_current(OLDEST_S):
+                raise GpuError("hangs", f"Slurm does not answer: {self._error or 'no answer yet'}")
             return self._view
 
-    def _ask(self) -> None:
-        began = self._steady()
-        try:
-            self._view = self.last = self._read()
-        except (OSError, ValueError, LookupError) as error:
-            if self._error is None:
-                log.warning("Slurm does not answer: %s", error)
-            self._view, self._error = None, str(error)
-        else:
-            self._error, self._answered = None, self._steady()
-        # A view is as old as its first answer.
-        self._at, self._tried = began, self._steady()
+    def _await_news(self) -> None:
+        """Waits for a fresh view, but not again soon if it does not come."""
+        if self._steady() < self._impatient:
+            return
+        if not self._news.wait_for(lambda: self._is_current(FRESH_S), timeout=WAIT_S):
+            self._impatient = self._steady() + IMPATIENT_S
+
+    def _is_current(self, age: float) -> bool:
+        return self._view is not None and self._at > self._changed and self._steady() - self._at < age
+
+    def _read_always(self) -> None:
+        while True:
+            self._wanted.wait(IDLE_S)
+            self._wanted.clear()
+            began = self._steady()
+            try:
+                found: View | None = self._read()
+                error = None
+            except (OSError, ValueError, LookupError) as failed:
+                found, error = None, str(failed)
+            with self._news:
+                self._take(found, error, began)
+                self._news.notify_all()
+
+    def _take(self, found: View | None, error: str | None, began: float) -> None:
+        if error is not None and self._error is None:
+            log.warning("Slurm does not answer: %s", error)
+        self._error = error
+        if found is not None:
+            # A view is as old as its first answer.
+            self._view = self.last = found
+            self._at, self._answered, self._impatient = began, self._steady(), began
 
     def _read(self) -> View:
         commands = self.commands

@@ -1,14 +1,16 @@
 """Slurm's commands. Each raises OSError when Slurm refuses or does not answer."""
 
 import dataclasses
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from agent.ports.commands import CommandTimeout
 
-READ_LIMIT_S = 4.0
-CHANGE_LIMIT_S = 8.0
+_PASSED = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH", "TZ")
+READ_LIMIT_S = 20.0
+CHANGE_LIMIT_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class SlurmCommands:
         """Submits a job that waits for `release`; returns its number."""
         options = [
             *("--parsable", "--hold", "--no-requeue", "--nodes=1", "--ntasks=1"),
-            *("--export=NIL", "--chdir=/", "--output=/dev/null", "--error=/dev/null"),
+            *("--export=ALL", "--chdir=/", "--output=/dev/null", "--error=/dev/null"),
             f"--reservation={self.reservation}",
             f"--uid={job.account}",
             f"--nodelist={job.node}",
@@ -109,7 +111,12 @@ class SlurmCommands:
         command: Sequence[str | Path] = (self.folder / name if self.folder else name, *arguments)
         try:
             done = subprocess.run(  # noqa: S603 (programs of the site's Slurm, no shell)
-                command, check=False, timeout=limit_s, input=text.encode(), capture_output=True
+                command,
+                check=False,
+                timeout=limit_s,
+                input=text.encode(),
+                capture_output=True,
+                env=_environment(),
             )
         except subprocess.TimeoutExpired as error:
             raise CommandTimeout(f"{name} took longer than {limit_s:g} s") from error
@@ -124,3 +131,10 @@ def gres_text(types: Sequence[str]) -> str:
     """Returns `gpu:h100:2,gpu:a100:1`, or `gpu:3` for GPUs without a type."""
     names = {kind: f"gpu:{kind}" if kind else "gpu" for kind in types}
     return ",".join(f"{name}:{types.count(kind)}" for kind, name in names.items())
+
+
+def _environment() -> dict[str, str]:
+    """Returns what commands get. A job gets it, too, so the agent's own settings are not in it, and
+    Slurm need not ask for the owner's by a login."""
+    known = (name for name in _PASSED if name in os.environ)
+    return {**{name: os.environ[name] for name in known}, "LANG": "C.UTF-8"}

@@ -88,8 +88,17 @@ class SlurmGpus:
             "whole",
             processes=len(jobs),
             holders=tuple(f"job {job.id} of {job.user}" for job in jobs),
+            unready=self._unready(slot, view),
             withheld=self._withheld(node, view),
         )
+
+    def _unready(self, slot: int, view: View) -> str | None:
+        """Says that a booking waits for its other places: its job would wait, too."""
+        others = frozenset() if self.jobs is None else self.jobs.beside(slot)
+        if self.jobs is not None and others & self.jobs.leaving:
+            return "another booking has not left all of its devices"
+        taken = others & self._beside(view).keys()
+        return f"a job beside the portal takes {len(taken)} of its devices" if taken else None
 
     def _withheld(self, node: SlurmNode, view: View) -> str | None:
         if node.closure is not None:
@@ -121,8 +130,13 @@ class SlurmGpus:
             here = (each for each in known if each.job in view.jobs and not view.jobs[each.job].is_over)
             used = self._node(view).used - len(takers) - sum(len(each.slots) for each in here)
             takers += [unclear] * max(0, used)
-        free = [slot for slot in self._slots.values() if self.jobs is None or not self.jobs.on(slot, view)]
+        free = [slot for slot in self._slots.values() if self._is_free(slot, view)]
         return dict(zip(reversed(free), takers, strict=False))
+
+    def _is_free(self, slot: int, view: View) -> bool:
+        """Whether a job of others may take the place. One that a booking is leaving is proven empty
+        by that booking's job alone."""
+        return self.jobs is None or not (slot in self.jobs.leaving or self.jobs.on(slot, view))
 
     def set_mode(self, gpu: str, mode: Mode) -> None:
         if mode != "whole":

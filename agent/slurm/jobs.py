@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,11 @@ _MARK = "portal"
 @dataclasses.dataclass(frozen=True, slots=True)
 class BookingJob:
     """A job of Slurm for these allocations of a booking, by the index of their GPUs. `ends` is what
-    its time limit was set for, 0 before its start. `over` says how it ended."""
+    its time limit was set for, 0 before its start. `over` says how it ended. A controller that lost
+    its state gives numbers again, so the time of its submission belongs to its number."""
 
     job: int
+    submitted: str
     booking: str
     allocations: tuple[str, ...]
     slots: tuple[int, ...]
@@ -106,10 +108,24 @@ class BookingJobs:
 
     def on(self, slot: int, view: View) -> tuple[Job, ...]:
         """Returns the jobs of bookings on a GPU that have not left it."""
-        there = (view.jobs.get(each.job) for each in self._jobs.values() if slot in each.slots)
+        there = (_job_of(each, view) for each in self._jobs.values() if slot in each.slots)
         return tuple(job for job in there if job is not None and not job.is_over)
 
-    def together(self, allocations: Collection[str]) -> set[str]:
+    @property
+    def leaving(self) -> frozenset[int]:
+        """Returns the places whose last booking has not left."""
+        return self._leaving
+
+    def beside(self, slot: int) -> frozenset[int]:
+        """Returns the other places of a booking that begins here and has no job yet."""
+        have = {name for each in self._jobs.values() for name in each.allocations}
+        for each in self._wanted.values():
+            slots = frozenset(number for _, number in each.parts)
+            if slot in slots and each.first.id not in have:
+                return slots - {slot}
+        return frozenset()
+
+    def together(self, allocations: Iterable[str]) -> set[str]:
         """Returns these allocations and the others of their jobs."""
         found = set(allocations)
         for each in self._wanted.values():
@@ -166,7 +182,7 @@ class BookingJobs:
     def _note_over(self, view: View) -> None:
         found = {}
         for each in self._jobs.values():
-            job = view.jobs.get(each.job)
+            job = _job_of(each, view)
             if each.over is None and (job is None or job.is_over):
                 found[each.job] = dataclasses.replace(each, over=_ending_text(each.job, job))
         if found:
@@ -176,7 +192,7 @@ class BookingJobs:
         """Sets the time limits of running jobs by the ends of their bookings."""
         problems = []
         for each in list(self._jobs.values()):
-            wanted, job = self._wanted.get(each.booking), view.jobs.get(each.job)
+            wanted, job = self._wanted.get(each.booking), _job_of(each, view)
             if wanted is None or job is None or job.started is None or job.is_waiting or job.is_over:
                 continue
             if wanted.ends == each.ends or wanted.first.id not in each.allocations:
@@ -249,7 +265,7 @@ class BookingJobs:
             self._cluster.changed()
 
     def _known(self, found: BookingJob, view: View) -> Job:
-        job = view.jobs.get(found.job)
+        job = _job_of(found, view)
         if job is None or job.is_over:
             self._note_over(view)
             raise GpuError("invalid", _ending_text(found.job, job))
@@ -271,8 +287,6 @@ class BookingJobs:
         if wanted is None or all(each.id != allocation.id for each, _ in wanted.parts):
             raise RetryLater("its other devices are not known yet")
         slots = tuple(sorted(slot for _, slot in wanted.parts))
-        if not self._leaving.isdisjoint(slots):
-            raise RetryLater("another booking has not left all of its devices")
         account = self._settings.account_of(allocation.owner)
         if account is None:
             raise OSError(f"no account is known for {allocation.owner}, whose job it is")
@@ -282,11 +296,11 @@ class BookingJobs:
         if number is None:
             number = self._submit(wanted, account, self._types(slots, view))
         names = tuple(sorted(each.id for each, _ in wanted.parts))
-        self._save({number: BookingJob(number, full, names, slots)})
-        view = self._cluster.view()
-        if number not in view.jobs:
+        job = self._cluster.view().jobs.get(number)
+        if job is None:
             raise RetryLater(f"job {number} of Slurm is not listed yet")
-        return self._released(view.jobs[number])
+        self._save({number: BookingJob(number, job.submitted, full, names, slots)})
+        return self._released(job)
 
     def _found(self, name: str, account: str, view: View) -> int | None:
         """Returns the held job that an agent submitted before it was killed. Others of the name are
@@ -350,6 +364,11 @@ def _row_read(row: Mapping[str, Any]) -> BookingJob:
     return BookingJob(
         **{**row, "allocations": tuple(row["allocations"]), "slots": tuple(map(int, row["slots"]))}
     )
+
+
+def _job_of(each: BookingJob, view: View) -> Job | None:
+    job = view.jobs.get(each.job)
+    return job if job is not None and job.submitted == each.submitted else None
 
 
 def _minutes(seconds: float) -> int:

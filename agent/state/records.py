@@ -1,6 +1,6 @@
 """Records that survive a crash: each is written before the action that relies on it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from agent.plan.targets import Record
@@ -11,8 +11,12 @@ from agent.state.store import Store
 class Records:
     """Unless noted, a change is on disk when the call returns, or StoreError is raised."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, together: Callable[[Iterable[str]], Collection[str]] = frozenset
+    ) -> None:
+        """`together` adds to allocations those that get their devices with them."""
         self._store = store
+        self._together = together
 
     @property
     def held(self) -> Mapping[str, Record]:
@@ -24,7 +28,7 @@ class Records:
 
     def mark_given(self, allocations: Iterable[str]) -> None:
         """Marks allocations whose owners are about to get their devices."""
-        self._change(allocations, lambda held: replace(held, given=True))
+        self._change(self._together(allocations), lambda held: replace(held, given=True))
         self._store.save()
 
     def mark_emptied(self, allocations: Iterable[str]) -> None:

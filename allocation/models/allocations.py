@@ -83,6 +83,9 @@ class Allocation(models.Model):
     # Run
     state = models.CharField(max_length=12, choices=State.choices, default=State.PLANNED)
     devices = models.JSONField(default=list, help_text="Device names that the agent reported.")
+    job = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Number of the job by which the node's engine holds the device."
+    )
     agent_steps = models.JSONField(
         null=True,
         blank=True,

@@ -129,6 +129,7 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
     ),
     "unbooked_use": gettext_lazy("Processes without a booking are on it."),
     "no_answer": gettext_lazy("Its driver does not answer."),
+    "withheld": gettext_lazy("Nothing new starts on it: %(why)s."),
     "mode_stuck": gettext_lazy("Its mode can't be changed: %(error)s"),
     "no_error": gettext_lazy("no reason given"),
     "check_failed": gettext_lazy("The check of %(check)s fails: %(seen)s. Fix: %(fix)s."),

@@ -41,7 +41,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
-ReturnToService=2
+ReturnToService=1
 SlurmdTimeout=10
 KillWait=2
 InactiveLimit=0
@@ -71,7 +71,7 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 class Cluster:
     """Nodes `n1`, `n2`, …, each with so many stand-in GPUs and twice as many cores."""
 
-    def __init__(self, root: Path, *, nodes: int = 2, gpus: int = 4, min_job_age: int = 2) -> None:
+    def __init__(self, root: Path, *, nodes: int = 2, gpus: int = 4, min_job_age: int = 60) -> None:
         self.root = root
         self.names = tuple(f"n{number + 1}" for number in range(nodes))
         self._gpus = gpus
@@ -114,6 +114,11 @@ class Cluster:
         """Starts the slurmd of a node."""
         self._start(name, "slurmd", "-D", "-N", name, "-f", self.conf)
 
+    def saved(self) -> None:
+        """Waits until the controller has its jobs on disk: it writes them every few seconds."""
+        began, file = time.time(), self.root / "state" / "job_state"
+        wait_until(lambda: file.exists() and file.stat().st_mtime > began, seconds=20)
+
     def kill(self, name: str) -> None:
         """Kills a daemon (`slurmctld`, or the slurmd of a node) as a loss of power would."""
         process = self._running.pop(name)
@@ -123,9 +128,7 @@ class Cluster:
     def stop(self) -> None:
         """Ends the jobs and all daemons."""
         if "slurmctld" in self._running:
-            self._try("scancel", "--state=RUNNING")
-            self._try("scancel", "--state=PENDING")
-            wait_until(lambda: self.jobs() == [], seconds=20)
+            self.empty()
         for name in reversed(list(self._running)):
             process = self._running.pop(name)
             process.send_signal(signal.SIGTERM)
@@ -134,6 +137,12 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(5)
+
+    def empty(self) -> None:
+        """Ends all jobs and waits until they have left."""
+        for account in (OWNER, OTHER):
+            self._try("scancel", f"--user={account}")
+        wait_until(lambda: self.jobs() == [], seconds=20)
 
     def run(self, *command: str | Path) -> str:
         """Returns what a command of Slurm prints; a failure is an error."""
@@ -149,6 +158,23 @@ class Cluster:
     def node_states(self) -> list[str]:
         """Returns the states of the nodes."""
         return self.run("sinfo", "--noheader", "--Node", "--format=%T").split()
+
+    def limit(self, job: int) -> int:
+        """Returns the time limit of a job in minutes."""
+        text = self.run("squeue", "--noheader", f"--job={job}", "--Format=TimeLimit").strip()
+        parts = [int(each) for each in text.replace("-", ":").split(":")]
+        weights = (1 / 60, 1, 60, 1440)
+        return round(sum(part * weight for part, weight in zip(reversed(parts), weights, strict=False)))
+
+    def step(self, account: str, job: int, script: str) -> "subprocess.Popen[bytes]":
+        """Starts a program in a job, as its owner does."""
+        command = ("setpriv", f"--reuid={account}", "--clear-groups", "srun", f"--jobid={job}")
+        return subprocess.Popen(
+            (*command, "--overlap", "bash", "-c", script),
+            env=self.environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+        )
 
     def used(self, node: str) -> str:
         """Returns GresUsed of a node, as `gpu:h100:2(IDX:0-1)`."""
@@ -174,9 +200,7 @@ class Cluster:
     def _write(self) -> None:
         for name in ("etc", "state", "spool", "log", "run", "munge", "dev"):
             (self.root / name).mkdir(parents=True)
-        for folder in (self.root, *self.root.parents):
-            if os.stat(folder).st_mode & 0o005 != 0o005 and folder != Path("/"):
-                folder.chmod(folder.stat().st_mode | 0o055)
+        self.root.chmod(0o755)
         (self.root / "munge").chmod(0o711)
         key = self.root / "munge" / "key"
         key.write_bytes(os.urandom(1024))
@@ -199,23 +223,6 @@ class Cluster:
             # Null devices stand in for those of GPUs.
             os.mknod(self.root / "dev" / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
         (self.root / "etc" / "gres.conf").write_text(
-            f"NodeName={','.join(self.names)} Name=gpu Type=h100 File={self.root}/dev/gpu[0-{self._gpus - 1}]\n"
+            f"NodeName={','.join(self.names)} Name=gpu Type=h100"
+            f" File={self.root}/dev/gpu[0-{self._gpus - 1}]\n"
         )
-
-
-def main() -> None:
-    """Runs a cluster until it is interrupted, to try things out by hand."""
-    root = Path(os.environ.get("ROOT", "/tmp/slurm-by-hand"))  # noqa: S108
-    shutil.rmtree(root, ignore_errors=True)
-    cluster = Cluster(root)
-    try:
-        cluster.start()
-        print(f"export SLURM_CONF={cluster.conf}", flush=True)
-        while True:
-            time.sleep(3600)
-    finally:
-        cluster.stop()
-
-
-if __name__ == "__main__":
-    main()

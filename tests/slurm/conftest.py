@@ -1,11 +1,13 @@
 """A real Slurm for a module of tests, and the engine on it."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
+import wire
 from tests.agent.builders import NODE
 from tests.agent.processes import Portal
 from tests.slurm.cluster import Cluster, missing
@@ -13,16 +15,18 @@ from tests.slurm.engine import Engine
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster() -> Iterator[Cluster]:
     lacking = missing()
     if lacking:
         pytest.fail(f"{', '.join(lacking)} are not installed: run `make slurm` as root", pytrace=False)
-    found = Cluster(tmp_path_factory.mktemp("slurm"))
-    try:
-        found.start()
-        yield found
-    finally:
-        found.stop()
+    # Other accounts must reach it: the folders of pytest are root's.
+    with tempfile.TemporaryDirectory(prefix="gpup-slurm-") as folder:
+        found = Cluster(Path(folder))
+        try:
+            found.start()
+            yield found
+        finally:
+            found.stop()
 
 
 @pytest.fixture
@@ -35,6 +39,7 @@ def portal(redis_client: "redis.Redis") -> Iterator[Portal]:
         agent_account_replace,
     )
 
+    redis_client.delete(wire.desired_key(NODE), wire.lease_key(NODE), wire.report_stream(NODE))
     password, digest = account_password()
     agent_account_open(NODE, digest)
     found = Portal(redis_client, account_url(NODE, password), digest)
@@ -48,3 +53,4 @@ def engine(portal: Portal, cluster: Cluster, tmp_path: Path) -> Iterator[Engine]
     found = Engine(portal, cluster, tmp_path / "state")
     yield found
     found.close()
+    cluster.empty()

@@ -1,18 +1,24 @@
 """The engine on a real Slurm: a booking is a job."""
 
 import dataclasses
+import subprocess
 import time
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 import wire
 from tests.agent.builders import HOUR, a_document, a_whole
 from tests.agent.processes import Portal
 from tests.servers.waiting import wait_until
-from tests.slurm.cluster import OWNER, Cluster
+from tests.slurm.cluster import OTHER, OWNER, RESERVATION, Cluster
 from tests.slurm.engine import Engine
 
+pytestmark = pytest.mark.faults
 
-def seen(check: Callable[[], bool], seconds: float = 15) -> None:
+
+def seen(check: Callable[[], bool], seconds: float = 20) -> None:
     wait_until(check, seconds=seconds, every=0.05)
 
 
@@ -20,58 +26,215 @@ def now() -> int:
     return int(time.time())
 
 
-def booked(
-    portal: Portal, count: int, *, generation: int, booking: str = "BK-7", state: str = "run"
-) -> wire.Desired:
-    """A document with one booking of the first GPUs."""
-    gpus = portal.gpus()[:count]
-    starts = now()
-    return a_document(
-        {
-            gpu: [
-                a_whole(
-                    f"{booking}-{index}", booking=booking, starts=starts, ends=starts + HOUR, state=state
-                )
-            ]
-            for index, gpu in enumerate(gpus)
-        },
-        generation=generation,
+@dataclasses.dataclass
+class Desk:
+    """Writes documents for node n1, as the portal does: the newest says all."""
+
+    portal: Portal
+    bookings: dict[str, list[tuple[int, wire.DesiredAllocation]]] = dataclasses.field(default_factory=dict)
+    generation: int = 0
+
+    def book(self, name: str, *gpus: int, seconds: int = HOUR) -> None:
+        """Starts a booking now; its allocations are `name-0`, `name-1`, …"""
+        starts = now()
+        self.bookings[name] = [
+            (gpu, a_whole(f"{name}-{gpu}", booking=name, starts=starts, ends=starts + seconds))
+            for gpu in gpus
+        ]
+        self.publish()
+
+    def change(self, name: str, **fields: Any) -> None:  # noqa: ANN401 (fields of any kind)
+        """Changes fields of all allocations of a booking."""
+        parts = self.bookings[name]
+        self.bookings[name] = [(gpu, dataclasses.replace(each, **fields)) for gpu, each in parts]
+        self.publish()
+
+    def release(self, name: str) -> None:
+        """Asks for its devices, waits for the proof, and forgets it."""
+        self.change(name, state="release")
+        seen(lambda: self.states(name) == {"empty"})
+        del self.bookings[name]
+        self.publish()
+
+    def publish(self) -> None:
+        self.generation += 1
+        gpus: dict[str, list[wire.DesiredAllocation]] = {}
+        for parts in self.bookings.values():
+            for gpu, each in parts:
+                gpus.setdefault(self.portal.gpus()[gpu], []).append(each)
+        self.portal.publish(a_document(gpus, generation=self.generation))
+
+    def states(self, name: str) -> set[str]:
+        """Returns the states of a booking's allocations in the newest report."""
+        said = self.portal.states()
+        return {said.get(each.id, "unknown") for _, each in self.bookings[name]}
+
+    def ready(self, name: str) -> int:
+        """Waits until the booking is ready; returns its job."""
+        seen(lambda: self.states(name) == {"ready"})
+        ids = {each.id for _, each in self.bookings[name]}
+        (job,) = {each.job for each in self.portal.reports()[-1].allocations if each.id in ids}
+        assert job is not None
+        return job
+
+
+@pytest.fixture
+def desk(portal: Portal, engine: Engine) -> Desk:
+    engine.start()
+    seen(lambda: len(portal.reports()) > 0)
+    return Desk(portal)
+
+
+def by(account: str, cluster: Cluster, command: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a command of the shell as an account."""
+    return subprocess.run(
+        ["setpriv", f"--reuid={account}", "--clear-groups", "sh", "-c", command],
+        env=cluster.environment,
+        cwd="/tmp",  # noqa: S108 (a folder that every account may enter)
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
 
 
-def test_a_booking_is_a_job_from_its_start_to_its_end(
-    portal: Portal, engine: Engine, cluster: Cluster
-) -> None:
-    engine.start()
-    seen(lambda: len(portal.reports()) > 0)
-    (enrolment,) = portal.enrolments
+def test_a_booking_is_a_job_from_its_start_to_its_end(desk: Desk, engine: Engine, cluster: Cluster) -> None:
+    (enrolment,) = desk.portal.enrolments
     inventory = wire.inventory_from_plain(enrolment["inventory"])
     assert (inventory.hostname, inventory.engine, len(inventory.gpus)) == ("n1", "slurm", 4)
     assert {(gpu.name, gpu.memory_mb) for gpu in inventory.gpus} == {("NVIDIA H100 80GB HBM3", 81559)}
 
-    desired = booked(portal, 2, generation=1)
-    portal.publish(desired)
-    try:
-        seen(lambda: portal.states() == {"BK-7-0": "ready", "BK-7-1": "ready"})
-    finally:
-        print(portal.reports()[-1])
-    (job,) = cluster.jobs("R")
-    number, _, owner, node, _ = job.split(" ", 4)
-    assert (owner, node, cluster.used("n1")) == (OWNER, "n1", "gpu:h100:2(IDX:0-1)")
-    assert {each.job for each in portal.reports()[-1].allocations} == {int(number)}
+    desk.book("BK-7", 0, 1)
+    job = desk.ready("BK-7")
+    (line,) = cluster.jobs("R")
+    assert line.startswith(f"{job} RUNNING {OWNER} n1 portal:n1:biology.BK-7:")
+    assert cluster.used("n1") == "gpu:h100:2(IDX:0-1)"
+    # Its owner works in it.
+    inside = by(OWNER, cluster, f"srun --jobid={job} --overlap sh -c 'echo $CUDA_VISIBLE_DEVICES'")
+    assert inside.stdout == "0,1\n", inside.stderr
 
-    released = dataclasses.replace(
-        desired,
-        generation=2,
-        gpus=tuple(
-            dataclasses.replace(
-                gpu,
-                allocations=tuple(dataclasses.replace(a, state="release") for a in gpu.allocations),
-            )
-            for gpu in desired.gpus
-        ),
-    )
-    portal.publish(released)
-    seen(lambda: portal.states() == {"BK-7-0": "empty", "BK-7-1": "empty"})
+    # A later end is the job's, too.
+    (_, first), _ = desk.bookings["BK-7"]
+    desk.change("BK-7", ends=first.ends + HOUR)
+    seen(lambda: cluster.limit(job) > 115)
+
+    desk.release("BK-7")
     assert cluster.jobs() == []
     assert engine.stop() == 0
+
+
+def test_a_notice_reaches_the_programs_that_handle_it(desk: Desk, cluster: Cluster) -> None:
+    desk.book("BK-8", 0)
+    job = desk.ready("BK-8")
+    told = cluster.root / "told"
+    told.touch()
+    told.chmod(0o666)
+    handles = f'trap "echo told >> {told}" USR1; echo up >> {told}; while :; do sleep 0.1; done'
+    program = cluster.step(OWNER, job, handles)
+    other = cluster.step(OWNER, job, f"echo up >> {told}; exec sleep 60")
+    seen(lambda: told.read_text() == "up\nup\n")
+
+    notice = wire.Notice(id="p1", told=now(), at=now() + 60, method="stop")
+    desk.change("BK-8", notice=notice, ends=now() + 60)
+    seen(lambda: "told" in told.read_text())
+    assert (program.poll(), other.poll()) == (None, None)
+
+    # The pause itself: programs get TERM, and the device counts as taken until the job has left.
+    desk.release("BK-8")
+    assert cluster.jobs() == []
+    assert {program.wait(10) != 0, other.wait(10) != 0} == {True}
+
+
+def test_a_job_that_is_cancelled_behind_the_portals_back_has_failed(desk: Desk, cluster: Cluster) -> None:
+    desk.book("BK-9", 0, 1)
+    job = desk.ready("BK-9")
+    cluster.run("scancel", str(job))
+    seen(lambda: desk.states("BK-9") == {"failed"})
+    (error,) = {each.error for each in desk.portal.reports()[-1].allocations}
+    assert error is not None
+    assert error.startswith(f"job {job} of Slurm ended as CANCELLED")
+    desk.release("BK-9")
+
+
+@pytest.mark.engines
+def test_jobs_of_others_take_places_and_are_never_ended(desk: Desk, cluster: Cluster) -> None:
+    cluster.run("scontrol", "update", f"ReservationName={RESERVATION}", f"Users+={OTHER}")
+    beside = by(
+        OTHER,
+        cluster,
+        f"sbatch --parsable --reservation={RESERVATION} --nodelist=n1 --gres=gpu:3 -o /dev/null"
+        " --wrap 'sleep 100'",
+    ).stdout.strip()
+    seen(lambda: len(desk.portal.reports()[-1].foreign) == 3)
+    assert {each.users for each in desk.portal.reports()[-1].foreign} == {(OTHER,)}
+    desk.book("BK-10", 0, 1)
+    seen(lambda: "preparing" in desk.states("BK-10"))
+    desk.release("BK-10")
+    assert [line.split()[0] for line in cluster.jobs()] == [beside]
+    cluster.run("scancel", beside)
+    seen(lambda: desk.portal.reports()[-1].foreign == ())
+    cluster.run("scontrol", "update", f"ReservationName={RESERVATION}", f"Users-={OTHER}")
+
+
+@pytest.mark.engines
+def test_a_node_that_slurm_drains_is_withheld_and_its_work_goes_on(desk: Desk, cluster: Cluster) -> None:
+    desk.book("BK-11", 3)
+    desk.ready("BK-11")
+    cluster.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=a test")
+    seen(lambda: all(gpu.withheld for gpu in desk.portal.reports()[-1].gpus))
+    assert "(a test)" in (desk.portal.reports()[-1].gpus[0].withheld or "")
+    assert desk.states("BK-11") == {"ready"}
+    cluster.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+    seen(lambda: not any(gpu.withheld for gpu in desk.portal.reports()[-1].gpus))
+    desk.release("BK-11")
+
+
+def test_an_engine_that_was_killed_finds_its_jobs(desk: Desk, engine: Engine, cluster: Cluster) -> None:
+    desk.book("BK-12", 0, 1, 2)
+    job = desk.ready("BK-12")
+    engine.kill()
+    # Its owner gives the job another name; the booking gets another end.
+    cluster.run("scontrol", "update", f"JobId={job}", "JobName=mine")
+    engine.start()
+    seen(lambda: desk.portal.reports()[-1].seq > 0)
+    desk.book("BK-13", 3)
+    assert (desk.ready("BK-13"), desk.ready("BK-12")) == (job + 1, job)
+    assert len(cluster.jobs("R")) == 2
+    engine.kill()
+    desk.change("BK-12", state="release")
+    engine.start()
+    seen(lambda: desk.states("BK-12") == {"empty"})
+    desk.release("BK-13")
+    assert cluster.jobs() == []
+
+
+@pytest.mark.engines
+def test_a_controller_that_is_away_changes_nothing(desk: Desk, cluster: Cluster) -> None:
+    desk.book("BK-14", 0)
+    job = desk.ready("BK-14")
+    cluster.saved()
+    cluster.kill("slurmctld")
+    # What it can't read counts as occupied.
+    desk.change("BK-14", state="release")
+    seen(lambda: "Slurm does not answer" in (desk.portal.reports()[-1].error or ""))
+    assert desk.states("BK-14") == {"ending"}
+    cluster.controller_start()
+    seen(lambda: desk.states("BK-14") == {"empty"}, seconds=40)
+    assert not [line for line in cluster.jobs("R,CG,PD") if line.startswith(f"{job} ")]
+
+
+@pytest.mark.engines
+def test_a_node_that_is_lost_comes_back(desk: Desk, cluster: Cluster) -> None:
+    desk.book("BK-15", 0)
+    desk.ready("BK-15")
+    cluster.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=no power")
+    seen(lambda: desk.states("BK-15") == {"failed"})
+    seen(lambda: desk.portal.reports()[-1].gpus == ())
+    assert "no power" in (desk.portal.reports()[-1].error or "")
+    known = len([said for said in desk.portal.messages() if isinstance(said, wire.Inventory)])
+    cluster.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+    seen(lambda: len(desk.portal.reports()[-1].gpus) == 4)
+    # The portal learns by an inventory that they are there again.
+    said = [said for said in desk.portal.messages() if isinstance(said, wire.Inventory)]
+    assert len(said) == known + 1
+    desk.release("BK-15")

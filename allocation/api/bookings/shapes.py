@@ -108,6 +108,9 @@ class AllocationOut(serializers.Serializer[Any]):
     ends = serializers.DateTimeField(source="period.upper")
     state = serializers.CharField()
     devices = serializers.ListField(child=serializers.CharField())
+    job = serializers.IntegerField(
+        allow_null=True, help_text="Number of the Slurm job that holds the device. Null elsewhere."
+    )
     error = serializers.CharField()
 
 

@@ -43,6 +43,9 @@ class NodeOut(serializers.Serializer[Any]):
     )
     host_note = serializers.CharField(help_text="Why the limits are only counted.")
     driver = serializers.CharField()
+    engine = serializers.CharField(
+        help_text="Who gives its GPUs to bookings: `device`, the agent itself, or `slurm`."
+    )
     agent_version = serializers.CharField()
     generation = serializers.IntegerField(help_text="Generation of the newest assignment.")
     observed_generation = serializers.IntegerField(help_text="Generation that the agent has applied.")

@@ -35,6 +35,10 @@ class Node(models.Model):
         DRAINING = "draining", "Draining"
         QUARANTINED = "quarantined", "Quarantined"
 
+    class Engine(models.TextChoices):
+        DEVICE = "device", "Agent"
+        SLURM = "slurm", "Slurm"
+
     STATE_FIELDS = ("state", "state_reason", "state_text")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -57,6 +61,13 @@ class Node(models.Model):
     driver = models.CharField(max_length=40, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
+    engine = models.CharField(
+        max_length=8,
+        choices=Engine.choices,
+        default=Engine.DEVICE,
+        db_default=Engine.DEVICE,
+        help_text="Who gives its GPUs to bookings: the agent itself, or another scheduler for it.",
+    )
     host_limits = models.CharField(
         max_length=8,
         choices=[("counted", "Counted"), ("enforced", "Enforced")],

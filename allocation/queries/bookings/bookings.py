@@ -38,7 +38,8 @@ class Slots:
 @dataclass(frozen=True, slots=True)
 class NodePlace:
     """The booking's place on one node: the indices of all GPUs of the node, and the booking's
-    slots. `limits`: whether the node enforces host cores and memory."""
+    slots. `limits`: whether the node enforces host cores and memory. `job`: that of the node's
+    engine which holds the devices."""
 
     name: str
     rack: str
@@ -46,6 +47,7 @@ class NodePlace:
     indices: tuple[int, ...]
     gpus: tuple[Slots, ...]
     allocation: UUID | None
+    job: int | None = None
 
     @property
     def own(self) -> frozenset[int]:
@@ -120,7 +122,7 @@ def node_places_of(booking: Booking) -> list[NodePlace]:
             own = frozenset(range(planned["start"], planned["start"] + planned["size"]))
             place = Slots(gpu.index, planned["profile"] is None, planned["profile"], own)
             slots.setdefault(gpu.id, []).append(place)
-    first = {gpus[row.gpu_id].node_id: row.id for row in reversed(rows)}
+    first = {gpus[row.gpu_id].node_id: row for row in reversed(rows)}
     return _by_node([gpus[key] for key in slots], slots, first)
 
 
@@ -134,7 +136,9 @@ def _gpus_of(booking: Booking, rows: Sequence[Allocation]) -> QuerySet[Gpu]:
     return Gpu.objects.filter(id__in=wanted).select_related("node__rack")
 
 
-def _by_node(gpus: Sequence[Gpu], slots: dict[UUID, list[Slots]], first: dict[UUID, UUID]) -> list[NodePlace]:
+def _by_node(
+    gpus: Sequence[Gpu], slots: dict[UUID, list[Slots]], first: dict[UUID, Allocation]
+) -> list[NodePlace]:
     nodes = {gpu.node_id: gpu.node for gpu in gpus}
     indices: dict[UUID, list[int]] = {}
     for node_id, index in (
@@ -153,7 +157,8 @@ def _by_node(gpus: Sequence[Gpu], slots: dict[UUID, list[Slots]], first: dict[UU
                     key=lambda each: (each.index, min(each.own)),
                 )
             ),
-            allocation=first.get(node.id),
+            allocation=first[node.id].id if node.id in first else None,
+            job=first[node.id].job if node.id in first else None,
         )
         for node in nodes.values()
     ]

@@ -125,6 +125,7 @@ class NodeNow:
     drain_by: datetime | None = None
     is_restored: bool = False
     limits: str = "counted, not enforced"
+    engine: str = "Agent"
     limits_note: str = ""
 
     @property
@@ -280,6 +281,7 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         drain_by=row.drain_by,
         is_restored=row.ahead_epoch is not None,
         limits=host_limits_text(row),
+        engine=row.get_engine_display(),
         limits_note=row.host_note,
     )
 

@@ -24,7 +24,12 @@ from allocation.rules.nodes.fencing import (
 from allocation.services.inbox.heartbeats import Received, received_store
 from allocation.services.nodes.fleet import agent_supports, key_confirm, node_key
 from allocation.services.nodes.gpu_modes import modes_apply
-from allocation.services.nodes.health import errors_apply, missing_gpus_apply, unbooked_use_apply
+from allocation.services.nodes.health import (
+    errors_apply,
+    missing_gpus_apply,
+    unbooked_use_apply,
+    withheld_apply,
+)
 from allocation.services.nodes.inventories import examination_apply, inventory_apply
 from allocation.services.nodes.restores import epoch_now, restore_notify
 from allocation.services.nodes.unbooked_use import enforcement_apply
@@ -143,10 +148,12 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
         _bookings_locked(now, [*own.values(), *broken])
         _broken_runs(broken, now)
     unbooked_use_apply(node, report, now)
+    withheld_apply(node, report)
     ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}
     if ready:
         allocations_ready(ready, now)
         _steps_keep(report, own)
+        _jobs_keep(report, own)
     enforcement_apply(node, report, now)
     for item in report.allocations:
         if item.id in own:
@@ -211,6 +218,13 @@ def _steps_keep(report: wire.Report, own: Mapping[str, UUID]) -> None:
         if item.steps and _is_ready(item, own):
             steps = [[each.name, each.began, each.took] for each in item.steps[:STEPS_MOST]]
             Allocation.objects.filter(id=own[item.id]).update(agent_steps=steps)
+
+
+def _jobs_keep(report: wire.Report, own: Mapping[str, UUID]) -> None:
+    """Keeps the numbers of the jobs by which the node's engine holds devices."""
+    for item in report.allocations:
+        if item.job is not None and _is_ready(item, own):
+            Allocation.objects.filter(id=own[item.id]).update(job=item.job)
 
 
 def _is_saved_news(row: Allocation, item: wire.ReportedAllocation) -> bool:

@@ -134,6 +134,31 @@ def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
         hangs_apply(node, report, now)
 
 
+def withheld_apply(node: Node, report: wire.Report) -> None:
+    """Takes GPUs out of service on which the node's engine starts nothing new, and returns them when
+    it does again. Running work continues."""
+    reported = {gpu.uuid: gpu.withheld for gpu in report.gpus}
+    changed = []
+    for gpu in gpus_of_node(node):
+        why = reported.get(gpu.uuid)
+        if gpu.uuid not in reported or gpu.needs_operator or gpu.drain_by is not None:
+            continue
+        is_marked = (gpu.health_text or {}).get("fleet") == "withheld"
+        if why is not None and (is_marked or gpu.health == Gpu.Health.OK):
+            text = fleet_text("withheld", why=why.rstrip("."))
+            if gpu.health_text != text.data():
+                gpu.health_set(Gpu.Health.DRAINING, text)
+                changed.append(gpu)
+        elif why is None and is_marked:
+            gpu.health_set(Gpu.Health.OK)
+            changed.append(gpu)
+    for gpu in changed:
+        gpu.save(update_fields=Gpu.HEALTH_FIELDS)
+        logger.warning("%s GPU %d: %s", node.name, gpu.index, gpu.health_reason or "given again")
+    if changed:
+        task_request("allocation.cycle")
+
+
 def gpus_of_node(node: Node) -> list[Gpu]:
     """The GPUs of a node."""
     return _gpus(ASKED_AT, [node.id])

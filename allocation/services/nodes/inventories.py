@@ -52,6 +52,7 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     node.memory_mb = inventory.memory_mb
     node.host_limits, node.host_note = inventory.limits, inventory.limits_note[:200]
     node.driver = inventory.driver[:40]
+    node.engine = inventory.engine
     if node.agent_version != inventory.agent[:40]:
         # Another version may support other parts of the document.
         node.generation += 1

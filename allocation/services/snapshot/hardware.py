@@ -62,19 +62,24 @@ class _NodeFacts:
     shares: bool
     silent: bool
     changes_modes: bool
+    divides: bool
 
     @classmethod
     def of(cls, node: Node) -> "_NodeFacts":
         # An older agent would refuse its whole document because of one share.
-        shares = not node.agent_version or agent_supports(node, wire.SHARES_SINCE)
+        divides = node.engine == Node.Engine.DEVICE
+        shares = divides and (not node.agent_version or agent_supports(node, wire.SHARES_SINCE))
         silent = node.unreachable_since is not None
         changes = changes_modes(node)
-        return cls(node.name, node.rack.name, node.keeps_planned_work, shares, silent, changes)
+        return cls(node.name, node.rack.name, node.keeps_planned_work, shares, silent, changes, divides)
 
 
 def _gpu_of(row: Any, node: _NodeFacts) -> SolverGpu:  # noqa: ANN401 (a row of values)
     takes_reset = row.model__mode_switch == "reset"
     fixed = row.mode_pinned or (row.mode if takes_reset and not node.changes_modes else "")
+    if not node.divides:
+        # Another scheduler hands out whole GPUs only.
+        fixed = "whole"
     return SolverGpu(
         id=str(row.id),
         number=row.number,

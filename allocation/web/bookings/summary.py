@@ -190,6 +190,9 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
     for place in places:
         if place.allocation is None:
             continue
+        if place.job is not None:
+            found.append((place.name, f"srun --jobid={place.job} --overlap --pty bash -l"))
+            continue
         folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.node_name}"
         found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
     return found

@@ -1,0 +1,56 @@
+"""The options of an engine, and what it must not be asked."""
+
+from pathlib import Path
+
+import pytest
+
+from agent import __main__ as agent
+from agent.engine import Heartbeats, token_of
+from agent.options import options_parse
+from agent.slurm.commands import gres_text
+
+
+def test_models_nodes_and_tokens_are_read() -> None:
+    words = [
+        "--engine",
+        "slurm",
+        "--nodes",
+        "n[1-2]",
+        "--gpu-models",
+        "h100=NVIDIA H100 80GB HBM3:81559,*=X:1",
+    ]
+    options = options_parse(words, {})
+    assert options.nodes == ["n1", "n2"]
+    assert options.gpu_models == {"h100": ("NVIDIA H100 80GB HBM3", 81559), "*": ("X", 1)}
+    assert [token_of("n1=a,n2=b", name) for name in ("n1", "n2", "n3")] == ["a", "b", None]
+    assert token_of("only", "n1") == "only"
+    assert gres_text(("h100", "a100", "h100")) == "gpu:h100:2,gpu:a100:1"
+    assert gres_text(("", "")) == "gpu:2"
+
+
+@pytest.mark.parametrize("text", ["h100", "h100=X", "h100=X:0", "=X:1", "h100=:1"])
+def test_a_model_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(SystemExit):
+        options_parse(["--gpu-models", text], {})
+
+
+@pytest.mark.parametrize("option", [["--cgroup", "own"], ["--cdi", "/run/cdi"], ["--mps-units"]])
+def test_what_needs_the_node_itself_is_refused(
+    option: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert agent.main(["--engine", "slurm", "--state", str(tmp_path), *option], {}) == 1
+    assert f"there is no {option[0]} with --engine slurm" in caplog.text
+
+
+def test_the_engine_is_alive_while_all_nodes_turn() -> None:
+    told: list[int] = []
+    at = [0.0]
+    beats = Heartbeats(lambda: told.append(1), ("n1", "n2"), lambda: at[0])
+    first, second = beats.of("n1"), beats.of("n2")
+    first()
+    second()
+    at[0] = 50.0
+    first()
+    assert len(told) == 2
+    second()
+    assert len(told) == 3
