@@ -1,0 +1,87 @@
+"""What the portal makes of a node whose GPUs Slurm gives to bookings."""
+
+import dataclasses
+
+import pytest
+
+import wire
+from allocation.models import Gpu, Node
+from allocation.queries.bookings.bookings import node_places_of
+from allocation.services.bookings.creation import booking_request
+from allocation.services.nodes.inventories import inventory_apply
+from allocation.services.snapshot.hardware import gpus_read
+from allocation.web.bookings.summary import commands_of
+from tests.builders_allocation import Lab, a_booking_request, a_lab
+from tests.roles import as_system
+from tests.services.plant import Plant, fresh, rows_of
+
+
+@pytest.fixture
+def lab(plant: Plant) -> Lab:
+    return a_lab("helix", gpus=0)
+
+
+def withheld(plant: Plant, why: str | None) -> None:
+    """The agent's report, in which the node's engine withholds its GPUs."""
+    version = plant.identity.signing_version
+    plain = wire.open_report(plant.report(), plant.identity.keys)
+    assert isinstance(plain, wire.Report)
+    gpus = (wire.ReportedGpu(uuid=gpu.uuid, mode="whole", withheld=why) for gpu in plant.hardware.gpus)
+    report = dataclasses.replace(plain, gpus=tuple(gpus))
+    sealed = wire.seal(report, key=plant.identity.keys[version], key_version=version)
+    assert plant.receive(sealed) == "applied"
+
+
+def health() -> set[tuple[str, str]]:
+    with as_system():
+        return set(Gpu.objects.values_list("health", "health_reason"))
+
+
+def test_what_it_withholds_takes_no_new_work_and_what_runs_goes_on(plant: Plant, lab: Lab) -> None:
+    with as_system():
+        first = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
+    plant.round()
+    withheld(plant, "Slurm says that n1 is DRAIN (a fan).")
+    withheld(plant, "Slurm says that n1 is DRAIN (a fan).")
+    assert health() == {("draining", "Nothing new starts on it: Slurm says that n1 is DRAIN (a fan).")}
+    assert fresh(first).state == "active"
+    with as_system():
+        second = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
+    plant.cycle()
+    assert rows_of(second) == []
+    withheld(plant, "n1 is not in Slurm's reservation portal")
+    assert health() == {("draining", "Nothing new starts on it: n1 is not in Slurm's reservation portal.")}
+    withheld(plant, None)
+    assert health() == {("ok", "")}
+
+
+def test_an_operators_drain_stays_when_it_withholds_nothing_more(plant: Plant) -> None:
+    with as_system():
+        Gpu.objects.update(health="draining", health_reason="Fan", needs_operator=True)
+    withheld(plant, "Slurm says that n1 is DRAIN")
+    withheld(plant, None)
+    assert health() == {("draining", "Fan")}
+
+
+def test_its_devices_are_planned_whole(plant: Plant) -> None:
+    inventory = dataclasses.replace(plant.node.inventory(), engine="slurm", seq=9)
+    with as_system():
+        assert {(gpu.mode, gpu.shares) for gpu in gpus_read()} == {(None, True)}
+        inventory_apply(node=Node.objects.get(), inventory=inventory, now=plant.now)
+        assert Node.objects.get().engine == "slurm"
+        assert {(gpu.mode, gpu.shares) for gpu in gpus_read()} == {("whole", False)}
+
+
+def test_the_page_of_a_booking_says_how_to_work_in_its_job(plant: Plant, lab: Lab) -> None:
+    with as_system():
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
+    plant.cycle()
+    (row,) = rows_of(booking)
+    ready = wire.ReportedAllocation(
+        id=row.id.hex, state="ready", devices=(row.gpu.uuid,), error=None, since=0, job=4711
+    )
+    assert plant.receive(plant.report(ready)) == "applied"
+    with as_system():
+        found = fresh(booking)
+        (place,) = node_places_of(found)
+        assert commands_of(found, [place]) == [(place.name, "srun --jobid=4711 --overlap --pty bash -l")]
