@@ -77,7 +77,7 @@ class ServedNode:
 
 
 class Heartbeats:
-    """Tells systemd that the engine is alive while the loops of all nodes turn."""
+    """Notifies systemd that the engine is alive while the loops of all nodes turn."""
 
     def __init__(
         self, tell: Callable[[], None], names: Iterable[str], steady: Callable[[], float] = time.monotonic
@@ -170,7 +170,7 @@ def slurm_hardware(options: argparse.Namespace, cluster: SlurmCluster, site: Slu
         topology=lambda near: CoreTopology(),
         network=lambda interface: None,
         jobs=jobs,
-        # Jobs beside the portal's are other people's business.
+        # The jobs of others are never ended.
         is_only_owner=lambda: False,
     )
 

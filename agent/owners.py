@@ -109,7 +109,7 @@ class OwnerChannel:
         return "; ".join(slices.sync(claims, suspended | suspending)) or None
 
     def jobs_follow(self, targets: Iterable[GpuTarget]) -> str | None:
-        """Tells the other scheduler of the node what is to run; returns the problems."""
+        """Gives the other scheduler of the node what is to run; returns the problems."""
         jobs = self._node.jobs
         known = self._node.store.desired is not None
         return None if jobs is None else "; ".join(jobs.follow(targets, known=known)) or None

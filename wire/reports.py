@@ -108,7 +108,7 @@ class Instance:
 class ReportedGpu:
     """A GPU as the driver reports it. `pending` is its mode after the next reset (None: the same).
     `error` says what prevents the desired mode; `stuck` is true once that has lasted. `withheld`: why
-    the engine of the node starts nothing new on it; what runs there goes on."""
+    the engine of the node starts nothing new on it; what runs there continues."""
 
     uuid: Name
     mode: Mode

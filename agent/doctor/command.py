@@ -20,8 +20,8 @@ from typing import Literal
 
 from agent.doctor.checks import Check, Finding, Said, State, said
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load
-from agent.doctor.host import HostOptions, engine_checks, host_checks
-from agent.doctor.slurm import slurm_checks
+from agent.doctor.host import HostOptions, host_checks
+from agent.doctor.slurm import engine_checks, slurm_checks
 from agent.run import state_option
 from agent.slurm.commands import SlurmCommands
 

@@ -66,16 +66,6 @@ def host_checks(options: HostOptions) -> list[Check]:
     return checks + [Check(name, _program(name, fix), "path") for name, fix in _PROGRAMS]
 
 
-_OF_ENGINES = frozenset(
-    ("account", "state folder", "room in the state folder", "enrolment", "clock", "portal", "systemd")
-)
-
-
-def engine_checks(options: HostOptions) -> list[Check]:
-    """Returns the checks of a host whose agent gives the GPUs of other hosts."""
-    return [check for check in host_checks(options) if check.name in _OF_ENGINES]
-
-
 _PROGRAMS = (
     ("setfacl", said("fix_setfacl")),
     ("nvidia-modprobe", said("fix_modprobe")),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.doctor.checks import Check, Finding, found, said
+from agent.doctor.host import HostOptions, host_checks
 from agent.slurm.cluster import config_read
 from agent.slurm.commands import SlurmCommands
 from agent.slurm.parse import fields_of, hosts_expand, nodes_parse
@@ -12,6 +13,14 @@ from agent.slurm.parse import fields_of, hosts_expand, nodes_parse
 _OLDEST = (22, 5)
 _LONGEST_KILL_WAIT_S = 30
 _NO_MEMORY = ("", "UNLIMITED", "0")
+_OF_ENGINES = frozenset(
+    ("account", "state folder", "room in the state folder", "enrolment", "clock", "portal", "systemd")
+)
+
+
+def engine_checks(options: HostOptions) -> list[Check]:
+    """Returns the checks of a host whose agent gives the GPUs of other hosts."""
+    return [check for check in host_checks(options) if check.name in _OF_ENGINES]
 
 
 def slurm_checks(commands: SlurmCommands, nodes: str) -> list[Check]:

@@ -94,11 +94,11 @@ class SlurmGpus:
 
     def _unready(self, slot: int, view: View) -> str | None:
         """Says that a booking waits for its other places: its job would wait, too."""
-        others = frozenset() if self.jobs is None else self.jobs.beside(slot)
+        others = frozenset() if self.jobs is None else self.jobs.partners(slot)
         if self.jobs is not None and others & self.jobs.leaving:
             return "another booking has not left all of its devices"
-        taken = others & self._beside(view).keys()
-        return f"a job beside the portal takes {len(taken)} of its devices" if taken else None
+        taken = others & self._takers(view).keys()
+        return f"the job of another takes {len(taken)} of its devices" if taken else None
 
     def _withheld(self, node: SlurmNode, view: View) -> str | None:
         if node.closure is not None:
@@ -111,10 +111,10 @@ class SlurmGpus:
         mine = self.jobs.on(slot, view) if self.jobs is not None else ()
         if mine:
             return mine
-        taker = self._beside(view).get(slot)
+        taker = self._takers(view).get(slot)
         return () if taker is None else (taker,)
 
-    def _beside(self, view: View) -> dict[int, Job]:
+    def _takers(self, view: View) -> dict[int, Job]:
         """Returns the jobs of others by the place that they take: the last free ones."""
         known = [] if self.jobs is None else [each for each in self.jobs.known if not each.over]
         ours = {each.job for each in known}
@@ -210,7 +210,7 @@ class SlurmPrograms:
         )
 
     def warn(self, pid: int, number: int) -> bool:
-        """Signals the job's script, which tells the programs that have a handler."""
+        """Signals the job's script, which passes it on to programs with a handler."""
         return self._asked(pid, lambda: self._cluster.commands.signal(pid, number))
 
     def named(self, names: Collection[str]) -> tuple[int, ...]:

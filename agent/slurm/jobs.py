@@ -116,7 +116,7 @@ class BookingJobs:
         """Returns the places whose last booking has not left."""
         return self._leaving
 
-    def beside(self, slot: int) -> frozenset[int]:
+    def partners(self, slot: int) -> frozenset[int]:
         """Returns the other places of a booking that begins here and has no job yet."""
         have = {name for each in self._jobs.values() for name in each.allocations}
         for each in self._wanted.values():

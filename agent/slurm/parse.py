@@ -94,7 +94,7 @@ class SlurmNode:
 
     @property
     def closure(self) -> str | None:
-        """Says that Slurm starts nothing new there; what runs there goes on."""
+        """Says that Slurm starts nothing new there; what runs there continues."""
         return self._said(_CLOSED)
 
     def _said(self, states: frozenset[str]) -> str | None:

@@ -20,7 +20,7 @@ RESERVATION = "portal"
 OWNER = "games"
 """An account of every Debian, as the owner of bookings."""
 OTHER = "news"
-"""Another one, who submits beside the portal."""
+"""Another one, who submits jobs of their own."""
 
 _CONF = """\
 ClusterName=portaltest

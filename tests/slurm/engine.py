@@ -28,7 +28,7 @@ class Engine:
         self.running: subprocess.Popen[bytes] | None = None
 
     def start(self, **environment: str) -> None:
-        """Starts it; its log is `engine.log` beside its state."""
+        """Starts it; its log is `engine.log` next to its state."""
         options = {
             **self._cluster.environment,
             "GPU_AGENT_ENGINE": "slurm",

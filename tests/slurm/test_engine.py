@@ -126,17 +126,17 @@ def test_a_booking_is_a_job_from_its_start_to_its_end(desk: Desk, engine: Engine
 def test_a_notice_reaches_the_programs_that_handle_it(desk: Desk, cluster: Cluster) -> None:
     desk.book("BK-8", 0)
     job = desk.ready("BK-8")
-    told = cluster.root / "told"
-    told.touch()
-    told.chmod(0o666)
-    handles = f'trap "echo told >> {told}" USR1; echo up >> {told}; while :; do sleep 0.1; done'
+    heard = cluster.root / "heard"
+    heard.touch()
+    heard.chmod(0o666)
+    handles = f'trap "echo heard >> {heard}" USR1; echo up >> {heard}; while :; do sleep 0.1; done'
     program = cluster.step(OWNER, job, handles)
-    other = cluster.step(OWNER, job, f"echo up >> {told}; exec sleep 60")
-    seen(lambda: told.read_text() == "up\nup\n")
+    other = cluster.step(OWNER, job, f"echo up >> {heard}; exec sleep 60")
+    seen(lambda: heard.read_text() == "up\nup\n")
 
     notice = wire.Notice(id="p1", told=now(), at=now() + 60, method="stop")
     desk.change("BK-8", notice=notice, ends=now() + 60)
-    seen(lambda: "told" in told.read_text())
+    seen(lambda: "heard" in heard.read_text())
     assert (program.poll(), other.poll()) == (None, None)
 
     # The pause itself: programs get TERM, and the device counts as taken until the job has left.
@@ -159,7 +159,7 @@ def test_a_job_that_is_cancelled_behind_the_portals_back_has_failed(desk: Desk, 
 @pytest.mark.engines
 def test_jobs_of_others_take_places_and_are_never_ended(desk: Desk, cluster: Cluster) -> None:
     cluster.run("scontrol", "update", f"ReservationName={RESERVATION}", f"Users+={OTHER}")
-    beside = by(
+    foreign = by(
         OTHER,
         cluster,
         f"sbatch --parsable --reservation={RESERVATION} --nodelist=n1 --gres=gpu:3 -o /dev/null"
@@ -170,14 +170,14 @@ def test_jobs_of_others_take_places_and_are_never_ended(desk: Desk, cluster: Clu
     desk.book("BK-10", 0, 1)
     seen(lambda: "preparing" in desk.states("BK-10"))
     desk.release("BK-10")
-    assert [line.split()[0] for line in cluster.jobs()] == [beside]
-    cluster.run("scancel", beside)
+    assert [line.split()[0] for line in cluster.jobs()] == [foreign]
+    cluster.run("scancel", foreign)
     seen(lambda: desk.portal.reports()[-1].foreign == ())
     cluster.run("scontrol", "update", f"ReservationName={RESERVATION}", f"Users-={OTHER}")
 
 
 @pytest.mark.engines
-def test_a_node_that_slurm_drains_is_withheld_and_its_work_goes_on(desk: Desk, cluster: Cluster) -> None:
+def test_a_node_that_slurm_drains_is_withheld_and_its_work_continues(desk: Desk, cluster: Cluster) -> None:
     desk.book("BK-11", 3)
     desk.ready("BK-11")
     cluster.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=a test")

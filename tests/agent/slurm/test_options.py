@@ -43,14 +43,14 @@ def test_what_needs_the_node_itself_is_refused(
 
 
 def test_the_engine_is_alive_while_all_nodes_turn() -> None:
-    told: list[int] = []
+    beaten: list[int] = []
     at = [0.0]
-    beats = Heartbeats(lambda: told.append(1), ("n1", "n2"), lambda: at[0])
+    beats = Heartbeats(lambda: beaten.append(1), ("n1", "n2"), lambda: at[0])
     first, second = beats.of("n1"), beats.of("n2")
     first()
     second()
     at[0] = 50.0
     first()
-    assert len(told) == 2
+    assert len(beaten) == 2
     second()
-    assert len(told) == 3
+    assert len(beaten) == 3
