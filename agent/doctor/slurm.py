@@ -42,6 +42,8 @@ def slurm_checks(commands: SlurmCommands, nodes: str) -> list[Check]:
 
 
 class _Site:
+    """What the commands say, asked once."""
+
     def __init__(self, commands: SlurmCommands, nodes: Sequence[str]) -> None:
         self._commands = commands
         self._nodes = nodes
