@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0012_policy_activations'),
+        ('allocation', '0013_workloads'),
     ]
 
     operations = [
