@@ -163,10 +163,3 @@ WorkloadsKnown: TypeAlias = Callable[[UUID], list[str]]
 
 WORKLOADS_KNOWN: list[WorkloadsKnown] = []
 """Each returns names of workloads that have run in a project."""
-
-
-FigureCards: TypeAlias = Callable[[Any, Mapping[str, str], datetime], BookingCard | None]
-
-FIGURE_CARDS: list[FigureCards] = []
-"""Each returns a card for the page of figures by actor (None: an operator), the parameters of the
-address, and instant."""

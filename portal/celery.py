@@ -158,6 +158,8 @@ PERIODS = {
     "mail.send": 15,
     "chat.send": 15,
     "jira.process": 5,
+    "policy_lab.trials": 10,
+    "policy_lab.shadows": 5,
     "live.beat": 10,
     "allocation.stalls": 10,
     "allocation.presence": 30,
@@ -170,8 +172,6 @@ PERIODS = {
     "billing.renew": 600,
     "billing.guardrails": 1,
     "allocation.forecasts": 600,
-    # Once an hour; a lost turn is made up for.
-    "allocation.demand": 300,
     "allocation.overrides": 600,
     "allocation.variances": 900,
     "allocation.reports": 300,

@@ -12,6 +12,8 @@ from datetime import datetime
 from django.db import DatabaseError, connections
 
 from allocation.features.jira.models import JiraMessage
+from allocation.features.policy_lab.shadows import shadows_due
+from allocation.features.policy_lab.trials import trials_waiting
 from allocation.models import StatementExport
 from allocation.services.decide.cycle import tick_has_work
 from allocation.services.publish.publish import nodes_unpublished
@@ -33,6 +35,8 @@ _QUESTIONS: Mapping[str, Question] = {
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),
+    "policy_lab.shadows": shadows_due,
+    "policy_lab.trials": trials_waiting,
     "outbox.relay": lambda _: OutboxMessage.objects.filter(sent=None),
     "resets": lambda _: PasswordReset.objects.all(),
 }

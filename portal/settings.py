@@ -18,7 +18,6 @@ from portal.env import (
     env_bool,
     env_choice,
     env_collector,
-    env_country,
     env_database,
     env_int,
     env_list,
@@ -326,6 +325,7 @@ SPECTACULAR_SETTINGS = {
         "DeliveryStateEnum": ["pending", "delivered", "failed", "dropped"],
         "JiraMessageStateEnum": ["received", "done", "refused", "ignored"],
         "PauseMethodEnum": ["stop", "signal", "suspend"],
+        "TrialStateEnum": ["waiting", "running", "done", "cancelled", "failed"],
         "PolicyStateEnum": ["draft", "shadow", "trial", "approved", "live", "retired"],
     },
     "TITLE": "GPU portal",
@@ -402,8 +402,6 @@ USE_I18N = True
 LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_TZ = True
 TIME_ZONE = "UTC"
-# The country of the site, whose public holidays forecasts of demand take as Sundays.
-HOLIDAYS = env_country("HOLIDAYS")
 
 # --- Logs -----------------------------------------------------------------------------------------
 

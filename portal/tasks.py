@@ -9,6 +9,8 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from allocation.features.jira.process import messages_process, messages_sweep
+from allocation.features.policy_lab.process import trial_process_ensure
+from allocation.features.policy_lab.shadows import shadows_run
 from allocation.services.record.liveness import program_seen
 from portal.integrations.chat.send import chat_send as chats_send
 from portal.integrations.live.push import beat
@@ -83,6 +85,19 @@ def jira_process() -> None:
     """Acts on the messages of Jira that wait."""
     task_request_clear("jira.process")
     messages_process(timezone.now())
+
+
+@shared_task(name="policy_lab.trials")
+def policy_lab_trials() -> None:
+    """Starts the process that plays trials of the policy, if one waits."""
+    task_request_clear("policy_lab.trials")
+    trial_process_ensure(timezone.now())
+
+
+@shared_task(name="policy_lab.shadows")
+def policy_lab_shadows() -> None:
+    """Decides a stored decision again for each version of the policy that is in shadow."""
+    shadows_run(timezone.now)
 
 
 @shared_task(name="live.beat")

@@ -10,7 +10,6 @@ FEATURES = Features(
     __name__,
     "approval_rules",
     "calendars",
-    "demand",
     "insights",
     "jira",
     "policy_lab",

@@ -143,6 +143,8 @@ NOUNS: dict[str, Promise] = {
     "person": gettext_lazy("person"),
     "policy hook": gettext_lazy("policy hook"),
     "policy version": gettext_lazy("policy version"),
+    "shadow": gettext_lazy("shadow"),
+    "trial": gettext_lazy("trial"),
     "price book": gettext_lazy("price book"),
     "project": gettext_lazy("project"),
     "rack": gettext_lazy("rack"),

@@ -115,6 +115,8 @@ NO_PAGES = {
     *("budget-day", "platform-budget", "platform-budget-day", "platform-budget-days"),
     # The page of a tenant's webhook.
     "ops-webhook",
+    # A trial: `tests/features/policy_lab` looks at its page.
+    *("ops-policy-trial", "ops-policy-trial-csv", "ops-policy-trial-json"),
     *("log-csv", "ops-log-csv"),
     *("calendar", "healthz", "readyz", "statusz", "metrics", "start", "ops-arrival"),
     *(
@@ -154,6 +156,8 @@ NO_PLACES = {
     "ops-log-csv",
     "insights-csv",
     "ops-insights-csv",
+    "ops-policy-trial-csv",
+    "ops-policy-trial-json",
 }
 """Links that end the session or make a file."""
 

@@ -67,6 +67,7 @@ RUNS: Mapping[str, Run] = {
     "operator_token": Run(OWNER, (("--username", "omar", "--tenant", "helix"),)),
     "archive": Run(OWNER, (("--to", "{folder}/archive"),)),
     "policy": Run(SYSTEM, ((), ("grid=600", *BY), ("grid=", *BY))),
+    "policy_trial": Run(SYSTEM, (("--candidate", "1", "--days", "2", *BY), ("--work",))),
     "enrol_token": Run(SYSTEM, (("--node", "gpu-z9-01", *BY),)),
     "rotate_key": Run(SYSTEM, (("--node", "{node}", *BY),)),
     "clock_accept": Run(SYSTEM, (BY,)),

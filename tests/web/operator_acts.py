@@ -304,6 +304,26 @@ ACTS: dict[str, Act] = {
     "post api/v1/policy/versions/<int:number>/withdraw": Act(
         "policy.activation_withdrawn", "policy", made=sites.activating
     ),
+    "ops/policy/versions/<int:number> shadow": Act(
+        "policy.shadow_begun", "policy", {"every": "1"}, sites.drafted, has_before=False
+    ),
+    "ops/policy/versions/<int:number> shadow-end": Act("policy.shadow_ended", "policy", made=sites.in_shadow),
+    "post api/v1/policy/versions/<int:number>/shadow": Act(
+        "policy.shadow_begun", "policy", made=sites.drafted, has_before=False
+    ),
+    "post api/v1/policy/versions/<int:number>/shadow/end": Act(
+        "policy.shadow_ended", "policy", made=sites.in_shadow
+    ),
+    "ops/policy/versions/<int:number> trial": Act(
+        "policy.trial_asked", "policy", {"days": "2", "seeds": "1"}, sites.drafted, has_before=False
+    ),
+    "ops/policy/trials/<uuid:trial_id> cancel": Act("policy.trial_cancelled", "policy", made=sites.on_trial),
+    "post api/v1/policy/trials": Act(
+        "policy.trial_asked", "policy", {"candidate": 1, "days": 2}, has_before=False
+    ),
+    "post api/v1/policy/trials/<uuid:trial_id>/cancel": Act(
+        "policy.trial_cancelled", "policy", made=sites.on_trial
+    ),
     "post api/v1/policy/rollback": Act("policy.rolled_back", "policy", {"reason": "x"}, sites.superseded),
     "post api/v1/portal/freeze/end": Act("freeze.ended", "portal_mode", made=sites.frozen),
     "put api/v1/fleet/nodes/<slug:name>": Act(
@@ -363,6 +383,9 @@ ACTS: dict[str, Act] = {
     "manage.py freeze": Act("freeze.ended", "portal_mode", {"entries": ["end"]}, sites.frozen),
     "manage.py outage": Act("outage.ended", "portal_mode", {"entries": ["end"]}, sites.announced),
     "manage.py policy": Act("policy.published", "policy", {"entries": ["grid=600"]}),
+    "manage.py policy_trial": Act(
+        "policy.trial_asked", "policy", {"candidate": 1, "days": 2}, has_before=False
+    ),
     "manage.py rotate_key": Act("node.key_rotated", "node", {"node": NODE}, sites.enrolled),
 }
 _MODEL = {

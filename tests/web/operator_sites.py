@@ -7,6 +7,8 @@ from typing import Any
 
 from django.utils import timezone
 
+from allocation.features.policy_lab.shadows import ShadowTerms, shadow_begin
+from allocation.features.policy_lab.trials import TrialTerms, trial_ask
 from allocation.models import (
     Allocation,
     Gpu,
@@ -70,6 +72,20 @@ def superseded(site: Site) -> Values:
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     policy_publish(document={"grid": 600}, now=timezone.now())
     return {"number": live.number}
+
+
+def in_shadow(site: Site) -> Values:
+    number = drafted(site)["number"]
+    operator = site.people["operator"]
+    shadow_begin(number=number, terms=ShadowTerms(), operator_id=operator.pk, now=timezone.now())
+    return {"number": number}
+
+
+def on_trial(site: Site) -> Values:
+    terms = TrialTerms(candidate=drafted(site)["number"])
+    operator = site.people["operator"]
+    trial = trial_ask(terms=terms, operator_id=operator.pk, now=timezone.now())
+    return {"trial_id": str(trial.id)}
 
 
 def announced_to_all(site: Site) -> Values:

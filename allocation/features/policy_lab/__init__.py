@@ -1,1 +1,1 @@
-"""Policy lab: versions of the policy are compared, approved, put into force and taken back."""
+"""Policy lab: versions of the policy are tried on the past and in shadow, and put into force."""

@@ -1,9 +1,27 @@
-"""The page of one version of the policy."""
+"""Pages of one version of the policy, and of a trial of it."""
 
-from datetime import datetime
+import json
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from django.views.decorators.http import require_safe
 
 from allocation.api.fleet.policy import version_facts
+from allocation.features.policy_lab.charts import changes_of, days_of
+from allocation.features.policy_lab.models import PolicyShadow, PolicyTrial
+from allocation.features.policy_lab.results import EFFECTS, SIDES, TOTALS, csv_lines, money_of
+from allocation.features.policy_lab.shadows import (
+    ShadowTerms,
+    differences_of,
+    shadow_begin,
+    shadow_end,
+    shadow_last,
+    sums_by_tenant,
+)
+from allocation.features.policy_lab.trials import TrialTerms, trial_ask, trial_cancel, trial_one
 from allocation.features.policy_lab.versions import (
     ActivateTerms,
     RollbackTerms,
@@ -15,13 +33,28 @@ from allocation.features.policy_lab.versions import (
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.queries.decisions.policy_versions import VersionFacts
 from allocation.services.policy.differences import difference_lines
+from allocation.web.parts.times import length_words
+from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.models import User
+from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import number_text_read
+from tenants.platform.terms import term, terms
 from tenants.queries import is_only_operator
 from tenants.web.form_page import Act, operator_form_page
+from tenants.web.frame import operator_page
 
 ACTS_SHOWN = 20
+DIFFERENCES_SHOWN = 50
+GROUPS = (("tiers", "By tier"), ("tenants", "By organisation"), ("projects", "By project"))
+
+
+@terms
+class PastTerms:
+    """The past on which a version is tried."""
+
+    days: int = term("Days of the past", default=7)
+    seeds: int = term("Seeds", "Draws of runs whose length nobody knows.", default=3)
 
 
 def operator_actor(operator: User) -> PlatformActor:
@@ -33,6 +66,7 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
     facts = version_facts(number)
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     other = _compared(facts, live, against)
+    shadow = shadow_last(number)
     acts = PolicyActivation.objects.select_related("asked_by", "former").filter(version=number)
     is_mine = facts.version.created_by_id == actor.user_id
     return {
@@ -42,6 +76,11 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "others": PolicyVersion.objects.exclude(number=number).order_by("-number"),
         "lines": difference_lines(other.document, facts.version.document) if other else [],
         "acts": acts.order_by("-id")[:ACTS_SHOWN],
+        "trials": PolicyTrial.objects.filter(candidate=number).defer("report")[:ACTS_SHOWN],
+        "shadow": shadow,
+        "is_in_shadow": shadow is not None and shadow.ended_at is None,
+        "sums": sums_by_tenant(shadow) if shadow else [],
+        "differences": differences_of(shadow)[:DIFFERENCES_SHOWN] if shadow else [],
         "is_live": number == live.number,
         "is_mine": is_mine,
         "is_alone": is_only_operator(actor.user_id),
@@ -72,6 +111,96 @@ def _asked(facts: VersionFacts) -> str:
     return f"Version {facts.number} {words[facts.waits_for]}"
 
 
+def _shadow_begin(*, actor: PlatformActor, number: int, terms: ShadowTerms, now: datetime) -> PolicyShadow:
+    return shadow_begin(number=number, terms=terms, operator_id=actor.user_id, now=now)
+
+
+def _shadow_end(*, actor: PlatformActor, number: int, now: datetime) -> PolicyShadow:
+    return shadow_end(number=number, operator_id=actor.user_id, now=now)
+
+
+def _trial_ask(*, actor: PlatformActor, number: int, terms: PastTerms, now: datetime) -> PolicyTrial:
+    asked = TrialTerms(candidate=number, days=terms.days, seeds=terms.seeds)
+    return trial_ask(terms=asked, operator_id=actor.user_id, now=now)
+
+
+def _trial_shown(actor: PlatformActor, now: datetime, trial_id: UUID) -> dict[str, Any]:
+    trial = trial_one(trial_id)
+    shown: dict[str, Any] = {"trial": trial, "is_open": trial.state in PolicyTrial.OPEN}
+    report = trial.report
+    if report is None:
+        return shown
+    sides = report["totals"]["active"], report["totals"]["candidate"]
+    groups = [(title, [_row(row) for row in report[key]]) for key, title in GROUPS]
+    return shown | {
+        "report": report,
+        "begins": datetime.fromtimestamp(report["begins"], UTC),
+        "totals": [(label, *(_figure(side[name], scale) for side in sides)) for label, name, scale in TOTALS],
+        "groups": groups,
+        "days": days_of(report["days"]),
+        "changes": changes_of([*report["tiers"], *report["tenants"]]),
+        "examples": [
+            ("Waits longer", [_example(row) for row in report["longer"]]),
+            ("Waits less", [_example(row) for row in report["shorter"]]),
+        ],
+    }
+
+
+def _figure(value: int | None, scale: int) -> str:
+    if value is None:
+        return "not measured"
+    return f"{value:,}" if scale == 1 else f"{value / scale:,.1f}"
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a table, with its effect in words and its money with cents."""
+    money = [money_of(row[side]["money"]) for side in SIDES if "money" in row[side]]
+    waits = {name: " to ".join(_length(row[side][name]) for side in SIDES) for name in ("p50", "p95")}
+    return row | waits | {"words": EFFECTS[row["effect"]], "money": money}
+
+
+def _example(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"before": _length(row["active"]), "after": _length(row["candidate"])}
+
+
+def _length(seconds: int | None) -> str:
+    if seconds is None:
+        return "–"
+    return length_words(seconds) if seconds else "none"
+
+
+def _trial_cancel(*, actor: PlatformActor, trial_id: UUID, now: datetime) -> PolicyTrial:
+    return trial_cancel(trial_id=trial_id, operator_id=actor.user_id, now=now)
+
+
+@require_safe
+@operator_page
+def trial_csv(request: HttpRequest, operator: User, trial_id: UUID) -> HttpResponse:
+    """Returns the rows of a trial as CSV."""
+    return _file("".join(csv_lines(_report(trial_id))), "text/csv; charset=utf-8", "csv")
+
+
+@require_safe
+@operator_page
+def trial_json(request: HttpRequest, operator: User, trial_id: UUID) -> HttpResponse:
+    """Returns the whole report as JSON."""
+    text = json.dumps(_report(trial_id), indent=1, sort_keys=True)
+    return _file(text + "\n", "application/json", "json")
+
+
+def _report(trial_id: UUID) -> dict[str, Any]:
+    report: dict[str, Any] | None = trial_one(trial_id).report
+    if report is None:
+        raise Refused("not_done", refusal_text("trial_not_done"), "conflict")
+    return report
+
+
+def _file(text: str, kind: str, ending: str) -> HttpResponse:
+    response = HttpResponse(text, content_type=kind)
+    response["Content-Disposition"] = f'attachment; filename="policy-trial.{ending}"'
+    return response
+
+
 urlpatterns = [
     operator_form_page(
         "policy/versions/<int:number>",
@@ -87,7 +216,30 @@ urlpatterns = [
             "Version {row.number} is in force again. It applies from the next decision.",
             terms=RollbackTerms,
         ),
+        Act(
+            "shadow",
+            _shadow_begin,
+            "Version {row.version_id} is in shadow. It acts on nothing.",
+            terms=ShadowTerms,
+        ),
+        Act("shadow-end", _shadow_end, "Version {row.version_id} is out of shadow."),
+        Act(
+            "trial",
+            _trial_ask,
+            "The trial is asked for. It begins within seconds.",
+            terms=PastTerms,
+        ),
         actor_of=operator_actor,
         queries=("against",),
     ),
+    operator_form_page(
+        "policy/trials/<uuid:trial_id>",
+        "ops-policy-trial",
+        "policy_lab/trial.html",
+        _trial_shown,
+        Act("cancel", _trial_cancel, "The trial is cancelled."),
+        actor_of=operator_actor,
+    ),
+    path("ops/policy/trials/<uuid:trial_id>.csv", trial_csv, name="ops-policy-trial-csv"),
+    path("ops/policy/trials/<uuid:trial_id>.json", trial_json, name="ops-policy-trial-json"),
 ]

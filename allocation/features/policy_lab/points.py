@@ -1,0 +1,37 @@
+"""What the policy lab adds to the core: which versions are tried, sentences and words of the log."""
+
+from collections.abc import Mapping
+
+from django.utils.translation import gettext_lazy
+
+from allocation.features.policy_lab.models import PolicyShadow, PolicyTrial
+from allocation.points import POLICY_STAGES
+from allocation.words.refusals import sentences_add
+from tenants.rules.audit_words import ACTIONS
+
+
+def _tried() -> Mapping[int, str]:
+    """What is in shadow and on trial at once is shown as on trial."""
+    shadows = PolicyShadow.objects.filter(ended_at=None).values_list("version_id", flat=True)
+    trials = PolicyTrial.objects.filter(state__in=PolicyTrial.OPEN).values_list("candidate_id", flat=True)
+    return dict.fromkeys(shadows, "shadow") | dict.fromkeys(trials, "trial")
+
+
+POLICY_STAGES.append(_tried)
+sentences_add(
+    {
+        "trial_bounds": gettext_lazy("Choose a number from 1 to %(most)s."),
+        "trials_open": gettext_lazy("%(most)s trials wait or run already. Wait for one, or cancel one."),
+        "shadow_live": gettext_lazy("Version %(number)s is in force, so it decides already."),
+        "shadow_already": gettext_lazy("Version %(number)s is in shadow already."),
+        "shadow_none": gettext_lazy("Version %(number)s is not in shadow."),
+        "shadows_open": gettext_lazy("%(most)s versions are in shadow already. End one of them first."),
+        "trial_over": gettext_lazy("This trial is over."),
+        "trial_attempts": gettext_lazy("It was begun %(most)s times and never ended."),
+        "trial_not_done": gettext_lazy("This trial has no results. It was cancelled, failed, or still runs."),
+    }
+)
+ACTIONS["policy.trial_asked"] = "asked for a trial of policy version {object}"
+ACTIONS["policy.shadow_begun"] = "put policy version {object} in shadow"
+ACTIONS["policy.shadow_ended"] = "took policy version {object} out of shadow"
+ACTIONS["policy.trial_cancelled"] = "cancelled a trial of policy version {object}"

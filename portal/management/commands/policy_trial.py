@@ -1,0 +1,56 @@
+"""Plays the site's past under a candidate of the policy, next to the version in force."""
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from allocation.features.policy_lab.process import orphaned, priority_lower
+from allocation.features.policy_lab.results import csv_lines, text_lines
+from allocation.features.policy_lab.trials import TrialTerms, trial_ask, trial_one, trials_run
+from allocation.management.operator import operator_argument, operator_by_name
+from tenants.platform.errors import Refused
+
+
+class Command(BaseCommand):
+    """`manage.py policy_trial --candidate 7 --days 30`, with the system's database role."""
+
+    help = __doc__ or ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Adds the candidate and the past."""
+        what = parser.add_mutually_exclusive_group(required=True)
+        what.add_argument("--candidate", type=int, help="the number of a version of the policy")
+        what.add_argument("--work", action="store_true", help="play what waits, with the lowest priority")
+        parser.add_argument("--days", type=int, default=7, help="days of the past")
+        parser.add_argument("--seeds", type=int, default=3, help="draws of runs whose length nobody knows")
+        parser.add_argument("--json", type=Path, help="file for the results as JSON")
+        parser.add_argument("--csv", type=Path, help="file for the results as CSV")
+        operator_argument(parser)
+
+    def handle(self, *_: object, operator: str, **options: Any) -> None:  # noqa: ANN401 (Django's)
+        """Plays, and prints the results. The same past and versions give the same bytes."""
+        if options["work"]:
+            priority_lower()
+            trials_run(timezone.now, orphaned())
+            return
+        by = operator_by_name(operator)
+        terms = TrialTerms(candidate=options["candidate"], days=options["days"], seeds=options["seeds"])
+        try:
+            made = trial_ask(terms=terms, operator_id=by.pk if by else None, now=timezone.now())
+        except Refused as refusal:
+            raise CommandError(refusal.sentence) from None
+        trials_run(timezone.now)
+        trial = trial_one(made.pk)
+        if trial.report is None:
+            raise CommandError(trial.note or f"The trial {trial.pk} is {trial.get_state_display().lower()}.")
+        for line in text_lines(trial.report):
+            self.stdout.write(line)
+        if options["json"]:
+            text = json.dumps(trial.report, indent=1, sort_keys=True)
+            options["json"].write_text(text + "\n", encoding="utf-8")
+        if options["csv"]:
+            options["csv"].write_text("".join(csv_lines(trial.report)), encoding="utf-8")
