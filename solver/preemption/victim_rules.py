@@ -19,6 +19,7 @@ from typing import Literal
 from solver.model.demand import Demand
 from solver.model.inputs import MILLION, Snapshot
 from solver.model.leaving import Cooling
+from solver.model.policy import VICTIM_RULES
 from solver.preemption.in_place import PARTS, Block, InPlace, Level, Part, Standing
 from solver.preemption.leaving import Leaving
 from solver.quota.use import Use
@@ -279,9 +280,9 @@ class VictimRules:
     def _rows(self, claim: Claim, tenant: str) -> Sequence[Ranked]:
         """What one tenant may lose to the claim."""
         own = tenant == claim.tenant
-        rows = self._own(claim) if own else self._of_others(claim, tenant)
+        rows = list(self._own(claim)) if own else self._of_others(claim, tenant)
         rules = self._state.policy.victim_rules
-        return [row for row in rows if row[1].rule in rules]
+        return rows if len(rules) == len(VICTIM_RULES) else [row for row in rows if row[1].rule in rules]
 
     def within_shares(self, claim: Claim, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The first candidates that may leave all together: of those paused for a fairer share only
@@ -334,25 +335,30 @@ class VictimRules:
         is_others = level == claim.level and claim.part == "project" and part != "project"
         return "own_part" if is_others else None
 
-    def _of_others(self, claim: Claim, tenant: str) -> Iterator[Ranked]:
+    def _of_others(self, claim: Claim, tenant: str) -> list[Ranked]:
         """What another tenant borrows and may lose to the claim. What is fair later than the first
         possible notices is not known yet."""
         lent = self._lent_by(claim, tenant)
-        if claim.part is not None:
-            yield from lent
-            return
+        if claim.part is not None or not lent:
+            return lent
+        spot = [row for row in lent if not row[1].runner.tier.counts]
         is_richer = claim.starts <= self.first_outs(claim.gpu_class)[-1] and self._is_poorer(claim, tenant, 0)
-        for key, each in lent:
-            if not each.runner.tier.counts:
-                yield key, each
-            elif is_richer and self._is_fairer(claim, each.runner):
-                yield key, Candidate(each.runner, "fairer_share", each.group)
+        return [*spot, *self._fairer(claim, tenant, lent)] if is_richer else spot
 
-    def _is_fairer(self, claim: Claim, runner: RunningBooking) -> bool:
-        """True when the claim's tenant borrows no more than the victim's, both counted after it."""
-        if _level(runner) > claim.level or runner.use.units > claim.block.use.units:
-            return False
-        return self._is_poorer(claim, runner.tenant, self._at_level(claim, runner))
+    def _fairer(self, claim: Claim, tenant: str, lent: Iterable[Ranked]) -> Iterator[Ranked]:
+        """Those that count and after whose pause the claim's tenant borrows no more than theirs,
+        both counted after it."""
+        is_fair: dict[int, bool] = {}
+        for key, each in lent:
+            runner = each.runner
+            units = runner.use.units
+            if not runner.tier.counts or units > claim.block.use.units or _level(runner) > claim.level:
+                continue
+            gone = self._at_level(claim, runner)
+            if gone not in is_fair:
+                is_fair[gone] = self._is_poorer(claim, tenant, gone)
+            if is_fair[gone]:
+                yield key, Candidate(runner, "fairer_share", each.group)
 
     def _is_poorer(self, claim: Claim, tenant: str, gone: int) -> bool:
         weights, name = self.in_place.weights, claim.gpu_class
