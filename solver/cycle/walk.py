@@ -135,7 +135,7 @@ class Walk:
             return
         is_own = answer.code == "quota_cut" and own_took_quota(outcome.state, found, outcome.placed)
         why = reason("overtaken", rule="guarantee", own_tenant=1) if is_own else answer
-        self._newcomer(turn, why)
+        self._newcomer(turn, why, is_own=is_own)
 
     def _is_change(self, turn: Turn) -> bool:
         """Decide a change of a booking, or its later end, if the turn is one."""
@@ -191,9 +191,12 @@ class Walk:
         names = sorted(name for name, row in rows.items() if overlaps(row, (old,)))
         return next((self._turns[self._index[n]] for n in names if n in self._index), None)
 
-    def _newcomer(self, turn: Turn, broken: Reason | None, cause: Turn | None = None) -> None:
+    def _newcomer(
+        self, turn: Turn, broken: Reason | None, cause: Turn | None = None, *, is_own: bool = True
+    ) -> None:
         """Place a booking that has no start, and the bookings that are placed with it. `broken` is
-        the reason why it lost the one that it had, `cause` who took it."""
+        the reason why it lost the one that it had, `cause` who took it. Without `is_own` what is
+        held, perhaps by another tenant, is in its way."""
         request, outcome = turn.request, self._outcome
         if request.booking in self._places.behind_depth:
             self._start_or_wait(turn, broken)
@@ -202,7 +205,7 @@ class Walk:
         if is_member and request.series not in self._series:
             return
         attempts, freed = outcome.rebinding.attempts, set(self._freed)
-        if cause is None or cause.request.tenant == request.tenant:
+        if is_own and (cause is None or cause.request.tenant == request.tenant):
             # Else a guaranteed start would get later for another tenant.
             self._free_starts_behind(turn)
         outcome.rebinding.open_to_newcomers()

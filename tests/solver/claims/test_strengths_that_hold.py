@@ -1,9 +1,14 @@
 """A start that was announced as guaranteed is moved by its own organisation alone."""
 
+from dataclasses import replace
+
 import pytest
 
-from solver import Plan, Policy, Snapshot, solve
+from solver import Extension, Plan, Policy, Request, Snapshot, solve
+from solver.model.inputs import Strength
 from tests.bench.solver.crowded import site_of, the_next
+from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_planned_start, gpus, whole
+from tests.solver.pausing import a_claim, a_site, given, running
 
 CYCLES = 4
 
@@ -34,3 +39,26 @@ def test_no_guaranteed_start_of_a_crowded_site_is_moved_by_others(
         guaranteed += sum(wait.strength == "guaranteed" for wait in plan.waits)
         site = the_next(site, plan)
     assert guaranteed > CYCLES * gpus // 8
+
+
+def test_a_later_end_of_another_organisation_moves_no_guaranteed_start() -> None:
+    """It takes the expected start of the booking ahead, which does not take that of its own
+    organisation behind it."""
+
+    def planned(booking: str, starts: int, hours: int, gpu: str, strength: Strength) -> Request:
+        claim = a_claim(booking, hours=hours, submitted=-60 if booking == "ahead" else 0)
+        return replace(claim, planned=a_planned_start(starts, hours, whole(gpu), strength=strength))
+
+    ahead = planned("ahead", HOUR, 3, "n1-0", "expected")
+    behind = planned("behind", 3 * HOUR, 1, "n1-1", "guaranteed")
+    held = [
+        *running("other", whole("n1-0"), tenant="firm", tier="standard", ends=HOUR),
+        *running("last", whole("n1-1"), tenant="firm", tier="standard", ends=3 * HOUR),
+    ]
+    limits = (a_limit("lab", 2), a_limit("firm", 2))
+    site = a_site(ahead, behind, held=tuple(held), fleet=gpus(2), limits=limits)
+    assert given(solve(site, POLICY)) == {"ahead": ("wait", HOUR), "behind": ("wait", 3 * HOUR)}
+    site = replace(site, extensions=(Extension("other", NOON + 6 * HOUR),))
+    plan = solve(site, POLICY)
+    assert [each.granted for each in plan.extensions] == [True]
+    assert given(plan) == {"ahead": ("wait", 4 * HOUR), "behind": ("wait", 3 * HOUR)}
