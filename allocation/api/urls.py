@@ -72,6 +72,7 @@ from allocation.api.fleet.maintenance import (
     MaintenancePreview,
 )
 from allocation.api.fleet.nodes import (
+    Engines,
     NodeDrain,
     NodeEvents,
     NodeFence,
@@ -319,6 +320,7 @@ urlpatterns = [
     path("series", SeriesList.as_view(), name="api-series-list"),
     path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
     path("series/<series:series>/cancel", SeriesCancel.as_view(), name="api-series-cancel"),
+    path("engines", Engines.as_view(), name="api-engines"),
     path("fleet/nodes", Nodes.as_view(), name="api-nodes"),
     path("fleet/nodes/<slug:name>", NodeOne.as_view(), name="api-node"),
     path("fleet/nodes/<slug:name>/drain", NodeDrain.as_view(), name="api-node-drain"),

@@ -159,6 +159,11 @@ class Cluster:
         """Returns the states of the nodes."""
         return self.run("sinfo", "--noheader", "--Node", "--format=%T").split()
 
+    def started(self) -> int:
+        """Returns how many jobs the controller has ever started."""
+        log = (self.root / "log" / "slurmctld.log").read_text()
+        return log.count("Started JobId=") + log.count("Allocate JobId=")
+
     def limit(self, job: int) -> int:
         """Returns the time limit of a job in minutes."""
         text = self.run("squeue", "--noheader", f"--job={job}", "--Format=TimeLimit").strip()

@@ -1,5 +1,6 @@
 """A real Slurm for a module of tests, and the engine on it."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,14 @@ import wire
 from tests.agent.builders import NODE
 from tests.agent.processes import Portal
 from tests.slurm.cluster import Cluster, missing
+from tests.slurm.desk import Desk, seen
 from tests.slurm.engine import Engine
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
+    if os.geteuid() != 0:
+        pytest.fail("jobs run as other accounts: run the tests of Slurm as root", pytrace=False)
     lacking = missing()
     if lacking:
         pytest.fail(f"{', '.join(lacking)} are not installed: run `make slurm` as root", pytrace=False)
@@ -54,3 +58,10 @@ def engine(portal: Portal, cluster: Cluster, tmp_path: Path) -> Iterator[Engine]
     yield found
     found.close()
     cluster.empty()
+
+
+@pytest.fixture
+def desk(portal: Portal, engine: Engine) -> Desk:
+    engine.start()
+    seen(lambda: len(portal.reports()) > 0)
+    return Desk(portal)

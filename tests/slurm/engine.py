@@ -48,6 +48,14 @@ class Engine:
         """Kills it as a loss of power would."""
         self._end(signal.SIGKILL)
 
+    def kill_after(self, seconds: float) -> None:
+        """Kills it at a moment of its work: that moment is what a test draws."""
+        assert self.running is not None
+        try:
+            self.running.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
     def stop(self) -> int:
         """Asks it to end; returns its exit status."""
         return self._end(signal.SIGTERM)

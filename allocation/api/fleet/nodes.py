@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
 from allocation.models import Gpu, GpuEvent, Node
-from allocation.queries.fleet.nodes import examination_of, no_new_work_reason
+from allocation.queries.fleet.nodes import engines_now, examination_of, no_new_work_reason
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.nodes.fleet import node_approve, node_key_rotate, node_revoke
 from allocation.services.nodes.unbooked_use import escalation_follow_policy, escalation_set
@@ -190,6 +190,32 @@ class Nodes(ApiView):
                 scope="nodes",
             )
             return list_response(NodeOut(nodes, many=True).data, next_cursor)
+
+
+class EngineOut(serializers.Serializer[Any]):
+    """Who gives the GPUs of its nodes to bookings."""
+
+    name = serializers.CharField(help_text="`device`: an agent on each node; `slurm`: Slurm, by a job.")
+    granularity = serializers.CharField(
+        help_text="`device`: a booking has the GPUs that the portal names; `node`: the engine chooses "
+        "among those of the node."
+    )
+    versions = serializers.ListField(
+        child=serializers.CharField(), help_text="Of the drivers, or of the scheduler."
+    )
+    nodes = serializers.ListField(child=serializers.CharField())
+    gpus = serializers.IntegerField()
+    withheld = serializers.IntegerField(help_text="GPUs on which the engine starts nothing new.")
+
+
+class Engines(ApiView):
+    """The engines of the fleet."""
+
+    @described("list_engines", "List engines", answer=page(EngineOut))
+    def get(self, request: Request) -> Response:
+        """Returns who gives GPUs to bookings, and on which nodes."""
+        with self.tx():
+            return list_response(EngineOut(engines_now(), many=True).data)
 
 
 class NodeOne(OperatorView):

@@ -1,5 +1,6 @@
 """One node for operators: its agent, its examination, and the links between its GPUs."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -50,6 +51,41 @@ class AgentStatus:
         if not self.skew:
             return "correct"
         return f"{abs(self.skew)} s {'ahead' if self.skew > 0 else 'behind'}"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNow:
+    """Who gives the GPUs of its nodes to bookings. `withheld`: GPUs on which nothing new starts."""
+
+    name: str
+    granularity: str
+    versions: tuple[str, ...]
+    nodes: tuple[str, ...]
+    gpus: int
+    withheld: int
+
+
+def engines_now() -> list[EngineNow]:
+    """The engines that have nodes, by name."""
+    nodes: dict[str, list[Node]] = defaultdict(list)
+    for node in Node.objects.order_by("name"):
+        nodes[node.engine].append(node)
+    engines = {node.id: node.engine for found in nodes.values() for node in found}
+    gpus, withheld = Counter[str](), Counter[str]()
+    for node_id, text in Gpu.objects.values_list("node_id", "health_text"):
+        gpus[engines[node_id]] += 1
+        withheld[engines[node_id]] += (text or {}).get("fleet") == "withheld"
+    return [
+        EngineNow(
+            name=name,
+            granularity="device" if name == Node.Engine.DEVICE else "node",
+            versions=tuple(sorted({node.driver for node in found} - {""})),
+            nodes=tuple(node.name for node in found),
+            gpus=gpus[name],
+            withheld=withheld[name],
+        )
+        for name, found in sorted(nodes.items())
+    ]
 
 
 @dataclass(frozen=True, slots=True)

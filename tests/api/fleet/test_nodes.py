@@ -3,6 +3,7 @@
 import pytest
 
 from allocation.models import Gpu, Node, NodeExamination
+from allocation.words.fleet import fleet_text
 from tests.api.builders import Api, Site, said
 from tests.builders_allocation import NOW
 from tests.roles import as_system
@@ -108,6 +109,21 @@ def test_an_operator_reads_what_works_on_a_node_and_nobody_else(operator: Api, s
     assert said(operator.get(NODE))["examination"]["checks"] == [{**row, "essential": True}]
     assert site.admin.get(NODE).status_code == 403
     assert "examination" not in said(site.admin.get("fleet/nodes"))["items"][0]
+
+
+def test_engines_say_who_gives_the_gpus_of_which_nodes(operator: Api, site: Site) -> None:
+    (own,) = said(site.researcher.get("engines"))["items"]
+    assert (own["name"], own["granularity"], own["nodes"]) == ("device", "device", ["gpu-a1-01"])
+    with as_system():
+        Node.objects.update(engine="slurm", driver="Slurm 22.05.8")
+        gpu = Gpu.objects.order_by("number").first()
+        assert gpu is not None
+        gpu.health_set(Gpu.Health.DRAINING, fleet_text("withheld", why="a test"))
+        gpu.save()
+    (engine,) = said(site.viewer.get("engines"))["items"]
+    assert (engine["name"], engine["granularity"]) == ("slurm", "node")
+    assert (engine["versions"], engine["gpus"], engine["withheld"]) == (["Slurm 22.05.8"], own["gpus"], 1)
+    assert said(operator.get(NODE))["engine"] == "slurm"
 
 
 def test_a_node_says_why_it_takes_no_work(operator: Api) -> None:

@@ -23,6 +23,7 @@ LISTS = [
     "price-books",
     "gpu-classes",
     "bookings",
+    "engines",
     "fleet/nodes",
     "fleet/gpus",
     "maintenance",
