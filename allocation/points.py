@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -163,3 +164,34 @@ WorkloadsKnown: TypeAlias = Callable[[UUID], list[str]]
 
 WORKLOADS_KNOWN: list[WorkloadsKnown] = []
 """Each returns names of workloads that have run in a project."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diverted:
+    """A request whose classes are ordered by what finished runs of its workload cost: the facts of the
+    sentence, and the detail of the event that says so."""
+
+    workload: str
+    facts: Mapping[str, Any]
+    detail: Mapping[str, Any]
+
+
+Prices: TypeAlias = Callable[[], Mapping[str, tuple[Decimal, str]]]
+"""Reads what an hour of a request costs now on each of its classes, and the currency."""
+
+Diversions: TypeAlias = Callable[[Any, str, Any, Prices], Diverted | None]
+
+DIVERSIONS: list[Diversions] = []
+"""Each says by project, name of the workload and request whether that is diverted."""
+
+
+def diverted(
+    project: Any,  # noqa: ANN401 (a row)
+    workload: str,
+    ask: Any,  # noqa: ANN401 (a request)
+    prices: Prices,
+) -> Diverted | None:
+    """Returns how a request is diverted; None: as it was asked for."""
+    if not workload or len(ask.classes) == 1:
+        return None
+    return next((found for read in DIVERSIONS if (found := read(project, workload, ask, prices))), None)

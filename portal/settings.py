@@ -312,6 +312,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     # Two fields with the same choices share one enum.
     "ENUM_NAME_OVERRIDES": {
+        "DiversionModeEnum": ["off", "suggest", "automatic"],
         "ActEnum": ["book", "quote"],
         "AnnouncementLevelEnum": ["info", "wait", "risk"],
         "ApproverRoleEnum": ["lead", "admin"],

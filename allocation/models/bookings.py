@@ -180,6 +180,12 @@ class Booking(models.Model):
         help_text="The ladder of a budget wants the cheapest of its classes, not the first end.",
     )
 
+    by_cost = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Its project lets the portal take the class that costs least, not the first end.",
+    )
+
     # Plan of the last cycle
     decision = models.ForeignKey(
         "allocation.Decision",

@@ -135,6 +135,10 @@ _SENTENCES: dict[str, Text] = {
     "because": "%(because)s",
     # The request
     "requested": gettext_lazy("Requested by %(actor)s; %(held)s held."),
+    "diverted": gettext_lazy(
+        "By the project's choice the cheapest class comes first: 1,000 %(unit)ss of %(workload)s cost "
+        "%(costs)s."
+    ),
     "hook_admitted": _hook_admitted,
     "hook_moved": _hook_moved,
     "hook_passed": gettext_lazy(

@@ -88,7 +88,7 @@ WITH_QUESTIONS = {
 NO_PAGES = {
     # What only POST reaches, files, and what other programs ask.
     *("booking-saved", "booking-more-time", "booking-extend", "booking-earlier", "booking-undo"),
-    *("progress", "booking-workload"),
+    *("progress", "booking-workload", "project-diversion"),
     *(
         "booking-change-withdraw",
         "booking-change-wait",

@@ -214,6 +214,9 @@ class QuoteOut(serializers.Serializer[Any]):
     lengths = WorkLengthOut(many=True, help_text="Of a kind of work on each class; empty for a fixed length.")
     workload = serializers.CharField(help_text="By the label, the kind of work or the name. Empty: none.")
     advice = serializers.SerializerMethodField(help_text="What finished runs of the workload say.")
+    diverted = serializers.CharField(
+        help_text="Why the project's choice puts the cheapest class first. Empty: it does not."
+    )
     budget = EffectOut(source="effect", allow_null=True)
     expires = serializers.DateTimeField()
     quote = serializers.CharField(

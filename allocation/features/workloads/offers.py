@@ -12,7 +12,8 @@ from django.db import connection
 from django.db.models import Count, F
 
 from allocation.features.workloads.advice import Site, Slice, advice_of
-from allocation.features.workloads.models import AdviceShown
+from allocation.features.workloads.diversion import mode_of
+from allocation.features.workloads.models import AdviceShown, Diversion
 from allocation.features.workloads.profiles import Profile, profiles_of
 from allocation.features.workloads.runs import FinishedRun, runs_of
 from allocation.models import BookingLabel, Gpu, GpuModel
@@ -60,15 +61,18 @@ class Effect:
 
 def quote_advice_read(project: Project, name: str, ask: AskDocument, now: datetime) -> Iterable[Advice]:
     """The advice for a request of a workload, counted as shown."""
-    found = advice_for(profiles_of(runs_of(project.id, name)), ask)
+    found = advice_for(project, name, profiles_of(runs_of(project.id, name)), ask)
     if found:
         _count(project, name, found, now)
     return found
 
 
-def advice_for(profiles: Sequence[Profile], ask: AskDocument) -> list[Advice]:
-    """The advice for a request, with what the site offers on its first class."""
-    return advice_of(profiles, ask, site_of(ask)) if profiles and ask.classes else []
+def advice_for(project: Project, name: str, profiles: Sequence[Profile], ask: AskDocument) -> list[Advice]:
+    """The advice for a request, with what the site offers on its first class. No other class is
+    suggested where the project has turned that off."""
+    found = advice_of(profiles, ask, site_of(ask)) if profiles and ask.classes else []
+    is_off = any(each.code == "class" for each in found) and mode_of(project, name)[0] == Diversion.Mode.OFF
+    return [each for each in found if not (is_off and each.code == "class")]
 
 
 def usual_ask(run: FinishedRun) -> AskDocument:

@@ -14,6 +14,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from allocation.access import access_booking, may_change
+from allocation.features.workloads.diversion import (
+    DiversionTerms,
+    diversion_set,
+    diversion_state,
+    diversions_of,
+)
+from allocation.features.workloads.models import Diversion
 from allocation.features.workloads.offers import ADVICE, Effect, advice_for, effects_of, usual_ask
 from allocation.features.workloads.profiles import LEAST_JUDGED, Profile
 from allocation.features.workloads.rates import LEAST_RUNS
@@ -32,10 +39,11 @@ from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.workload_names import LABEL, workload_of
 from allocation.web.bookings.booking_pages import booking_answer
+from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.costly import costly
-from tenants.platform.errors import Refused
+from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import tenant_page, zone_of
 
 # The words of a bottleneck, and the colour of its pill.
@@ -95,7 +103,13 @@ def workloads(request: HttpRequest, actor: Actor) -> HttpResponse:
     of = [project_with_workloads(actor, chosen)] if chosen else projects
     labels = class_labels()
     rows = [(each, profile_shown(each.profiles[0], labels)) for each in workloads_of(of)]
-    context = {"projects": projects, "chosen": chosen, "rows": rows}
+    context: dict[str, Any] = {"projects": projects, "chosen": chosen, "rows": rows}
+    if chosen:
+        context |= {
+            "mode": diversions_of(of)[of[0].id],
+            "modes": Diversion.Mode.choices,
+            "may_lead": actor.may_lead(of[0].id),
+        }
     return render(request, "workloads/page.html", context)
 
 
@@ -118,6 +132,8 @@ def workload(request: HttpRequest, actor: Actor, project: str, name: str) -> Htt
     found = workload_of_project(project_with_workloads(actor, project), name)
     context = _context(found, timezone.now()) | {
         "advice": advice_shown(actor, found, found.profiles),
+        "may_lead": actor.may_lead(found.project.id),
+        **_diversion(found),
         "effects": [_effect_shown(found, each) for each in effects_of(found.project, name, found.runs)],
     }
     return render(request, "workloads/one.html", context)
@@ -138,12 +154,31 @@ def _context(found: Workload, now: datetime) -> dict[str, Any]:
     }
 
 
+def _diversion(found: Workload) -> dict[str, Any]:
+    """What the card of classes by cost knows."""
+    state, currency = diversion_state(found.project, found.name, found.runs), found.profiles[0].currency
+    costs = [
+        (words, "–" if cost is None else money_text(cost * 1_000, currency))
+        for words, cost in (
+            ("Predicted", state.predicted),
+            ("Measured", state.measured),
+            ("On the first class", state.otherwise),
+        )
+    ]
+    return {
+        "state": state,
+        "state_costs": costs,
+        "state_name": Diversion.Mode(state.mode).label,
+        "modes": Diversion.Mode.choices,
+    }
+
+
 def advice_shown(actor: Actor, found: Workload, profiles: Iterable[Profile]) -> list[AdviceShown]:
     """Returns the advice for the next booking on each class, as the newest run there was booked."""
     labels, zone = class_labels(), zone_of(actor.time_zone)
     shown = []
     for profile in profiles:
-        for each in advice_for(found.profiles, usual_ask(profile.runs[0])):
+        for each in advice_for(found.project, found.name, found.profiles, usual_ask(profile.runs[0])):
             text = document_text(each.ask, zone) if each.ask is not None else ""
             query = {"q": text, "project": found.project.slug, "work": found.name}
             query["labels"] = f"{ADVICE}={each.code}"
@@ -261,9 +296,27 @@ def booking_workload(request: HttpRequest, actor: Actor, label: str) -> HttpResp
     return redirect("booking", tenant=actor.tenant_slug, label=row.label)
 
 
+@require_POST
+@tenant_page
+def project_diversion(request: HttpRequest, actor: Actor, project: str) -> HttpResponse:
+    """Sets how the classes of a project, or of one of its workloads, are ordered."""
+    name, mode = request.POST.get("workload", "")[:63], request.POST.get("mode", "")
+    if mode not in Diversion.Mode.values:
+        raise invalid(
+            "unknown_choice", refusal_text("kpi_noun", nouns=", ".join(Diversion.Mode.values)), "mode"
+        )
+    terms = DiversionTerms(mode=Diversion.Mode(mode), workload=name)
+    row = diversion_set(actor=actor, project=project, terms=terms, now=timezone.now())
+    messages.success(request, f"Classes by cost: {row.get_mode_display().lower()}.")
+    if row.workload:
+        return redirect("workload", tenant=actor.tenant_slug, project=project, name=row.workload)
+    return redirect(f"/t/{actor.tenant_slug}/workloads?project={project}")
+
+
 BOOKING_CARDS.append(workload_card)
 urlpatterns = [
     path("t/<slug:tenant>/workloads", workloads, name="workloads"),
     path("t/<slug:tenant>/workloads/<slug:project>/<slug:name>", workload, name="workload"),
+    path("t/<slug:tenant>/projects/<slug:project>/diversion", project_diversion, name="project-diversion"),
     path("t/<slug:tenant>/bookings/<str:label>/workload", booking_workload, name="booking-workload"),
 ]

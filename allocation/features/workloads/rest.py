@@ -12,6 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
+from allocation.features.workloads.diversion import DiversionTerms, diversion_set, diversion_state
+from allocation.features.workloads.models import Diversion
 from allocation.features.workloads.offers import ADVICE, advice_for, effects_of, usual_ask
 from allocation.features.workloads.profiles import Profile
 from allocation.features.workloads.services import (
@@ -143,11 +145,37 @@ class AdviceEffectOut(serializers.Serializer[Any]):
     percent = serializers.IntegerField(allow_null=True, help_text="The difference; negative: cheaper.")
 
 
+class DiversionOut(serializers.Serializer[Any]):
+    """How the classes of a project's requests are ordered."""
+
+    project = serializers.CharField()
+    workload = serializers.CharField(help_text="Empty: all workloads of the project.")
+    mode = serializers.ChoiceField(
+        choices=Diversion.Mode.values,
+        help_text="`off`, `suggest` (a cheaper class in advice) or `automatic` (the cheapest class first).",
+    )
+    since = serializers.DateTimeField(allow_null=True, help_text="Null: nobody has set it.")
+
+
+class DiversionStateOut(DiversionOut):
+    """The same with what came of the bookings that were diverted since then. Costs of a step are medians."""
+
+    runs = serializers.IntegerField(help_text="Finished runs on another class than their first one.")
+    predicted = Money(max_digits=20, decimal_places=9, allow_null=True, help_text="When they were booked.")
+    measured = Money(max_digits=20, decimal_places=9, allow_null=True)
+    otherwise = Money(max_digits=20, decimal_places=9, allow_null=True, help_text="On the first class.")
+    percent = serializers.IntegerField(allow_null=True, help_text="The difference; negative: cheaper.")
+    is_stopped = serializers.BooleanField(
+        help_text="It made the workload worse, so it has stopped by itself."
+    )
+
+
 class WorkloadProfileOut(WorkloadOut):
     """A workload with what your projects have learnt of it."""
 
     profile = ClassProfileOut(many=True, help_text="Of each project and class, the most runs first.")
     advice = WorkloadAdviceOut(many=True)
+    diversion = DiversionStateOut(many=True, help_text="Of each project.")
     effects = AdviceEffectOut(many=True, help_text="Advice that quotes have shown, or that was taken.")
 
 
@@ -209,7 +237,7 @@ def _profiles(rows: Iterable[Workload]) -> list[dict[str, Any]]:
 
 def _advice(found: Workload, zone: tzinfo) -> Iterator[dict[str, Any]]:
     for profile in found.profiles:
-        for each in advice_for(found.profiles, usual_ask(profile.runs[0])):
+        for each in advice_for(found.project, found.name, found.profiles, usual_ask(profile.runs[0])):
             yield {
                 "project": found.project.slug,
                 "gpu_class": profile.gpu_class,
@@ -219,6 +247,12 @@ def _advice(found: Workload, zone: tzinfo) -> Iterator[dict[str, Any]]:
                 "labels": {LABEL: found.name, ADVICE: each.code},
                 "link": each.link,
             }
+
+
+def _diversion(found: Workload) -> dict[str, Any]:
+    state = diversion_state(found.project, found.name, found.runs)
+    shown = {"project": found.project.slug, "workload": found.name, "percent": state.percent}
+    return shown | asdict(state)
 
 
 class Workloads(ApiView):
@@ -258,6 +292,7 @@ class WorkloadOne(OperatorView):
                 "speeds": speeds,
                 "profile": _profiles(found),
                 "advice": [row for each in found for row in _advice(each, zone_of(self.actor.time_zone))],
+                "diversion": [_diversion(each) for each in found],
                 "effects": [
                     {"project": each.project.slug, **asdict(row), "percent": row.percent}
                     for each in found
@@ -291,6 +326,20 @@ def put_booking_workload(call: ApiView, terms: WorkloadTerms, reference: str) ->
     """Sets its label `workload`, also when it is over. Without a name it is named by its booking again."""
     row = booking_workload_set(actor=call.actor, reference=reference, terms=terms, now=call.now)
     return {"number": row.label, "workload": workload_of(row)}
+
+
+@rest.put(
+    "projects/<slug:project>/diversion",
+    "Choose how the classes of requests are ordered (leads)",
+    DiversionOut,
+    terms=DiversionTerms,
+)
+def put_project_diversion(call: ApiView, terms: DiversionTerms, project: str) -> dict[str, Any]:
+    """With `automatic` a request of a workload on several classes, of which all are learnt, takes the class
+    on which a step costs least. It stops by itself when three runs or more cost more than on the first class;
+    setting it again lets it try anew."""
+    row = diversion_set(actor=call.actor, project=project, terms=terms, now=call.now)
+    return {"project": project, "workload": row.workload, "mode": row.mode, "since": row.since}
 
 
 urlpatterns = [

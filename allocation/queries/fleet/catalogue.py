@@ -17,10 +17,12 @@ from tenants.platform.reference import by_version
 MAX_PIN_CHOICES = 256
 
 
-def ask_catalogue(projects: Iterable[tuple[str, str]] = ()) -> Catalogue:
-    """The names for the request grammar: classes in the operator's order, tiers, and these projects
-    as (slug, name)."""
-    return replace(_catalogue(), projects=tuple(projects))
+def ask_catalogue(projects: Iterable[tuple[str, str]] = (), kinds: Iterable[str] = ()) -> Catalogue:
+    """The names for the request grammar: classes in the operator's order, tiers, these projects as
+    (slug, name), and the kinds of work of the operator's table and these."""
+    found = _catalogue()
+    workloads = (*found.workloads, *(each for each in kinds if each not in found.workloads))
+    return replace(found, projects=tuple(projects), workloads=workloads)
 
 
 @by_version

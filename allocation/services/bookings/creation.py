@@ -17,8 +17,11 @@ from allocation.models import (
     WaitEntry,
     WaitMode,
 )
+from allocation.points import diverted
+from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.states import State
+from allocation.rules.workload_names import workload_named
 from allocation.services.bookings.approval.requests import (
     Rule,
     approvals_request,
@@ -29,7 +32,7 @@ from allocation.services.bookings.approval.requests import (
 from allocation.services.bookings.checks.admission import Admission, Asker
 from allocation.services.bookings.checks.admission import admitted as admitted_by_rules
 from allocation.services.bookings.checks.admission_check import admission_check
-from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
+from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts, priced_from, rate_for
 from allocation.services.bookings.checks.persons import open_refusals, with_open_remedies
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.checks.remedies import with_remedies
@@ -92,7 +95,7 @@ def booking_create(actor: Actor, request: BookingRequest, now: datetime, booking
     refusal."""
     project = access_project_to_book(actor, request.project, "project")
     act = "waiting" if request.waitlist == WaitMode.OFFER else "booking"
-    request = request_ask(actor, act, request, now)
+    request = by_cost(project, request_ask(actor, act, request, now), now)
     admission = admission_check(
         project=project,
         tier_slug=request.tier,
@@ -111,6 +114,27 @@ def booking_create(actor: Actor, request: BookingRequest, now: datetime, booking
     if isinstance(answer, Refused):
         raise answer
     return answer
+
+
+def by_cost(project: Project, request: BookingRequest, now: datetime) -> BookingRequest:
+    """The request as its project has it ordered: by what its workload costs on its classes."""
+    ask = request.ask
+    name = workload_named(request.name, request.labels, {"workload": ask.workload})
+
+    def prices() -> dict[str, tuple[Decimal, str]]:
+        units, book = ask_units(ask), PriceShelf.read(now).on(priced_from(ask, now))
+        known = {each: book.get((each, request.tier)) for each in units}
+        return {
+            each: (rate_for(price, ask, units[each]).plain, price.currency)
+            for each, price in known.items()
+            if price is not None
+        }
+
+    found = diverted(project, name, ask, prices)
+    if found is None:
+        return request
+    event = Event("diverted", event_text("diverted", **found.facts), detail=found.detail)
+    return replace(request, ask=replace(ask, workload=found.workload), diversion=event)
 
 
 def bookings_create(
@@ -280,6 +304,7 @@ def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUI
         notice_seconds=admission.tier.notice_seconds,
         late_share=admission.tier.late_share,
         class_durations=list(offer.lengths),
+        by_cost=request.diversion is not None,
     )
 
 
@@ -314,8 +339,10 @@ def _first_events(
     held = money_text(booking.hold_amount, booking.currency)
     text = event_text("requested", actor=actor.name, held=held)
     yield Event("requested", text, actor.user_id).row(booking, now)
-    if (hook := requests[booking.id].request.hook) is not None:
-        yield hook.row(booking, now)
+    request = requests[booking.id].request
+    for event in (request.hook, request.diversion):
+        if event is not None:
+            yield event.row(booking, now)
 
 
 def _audit_entry(actor: Actor, action: str, booking: Booking, now: datetime) -> AuditEntry:

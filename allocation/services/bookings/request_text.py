@@ -1,11 +1,13 @@
 """Requests as one line of text, for a project."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
+from allocation.points import WORKLOADS_KNOWN
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, Parsed, parse_ask
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue
@@ -13,6 +15,8 @@ from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
 from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
+
+_KIND = re.compile(r"\bkind:([a-z0-9][a-z0-9_-]{0,62})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +85,12 @@ class QuoteReader:
         """Returns the structured request of the text, and the tier that it names."""
         named = project if isinstance(project, ProjectNamed) else None
         slug = named.slug if named else str(project)
-        catalogue = ask_catalogue([(slug, slug)])
+        kinds = kinds_said(slug, text)
+        catalogue = ask_catalogue([(slug, slug)], kinds)
         parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
         if parsed.unknown and named:
             # Only such a text costs the query.
-            catalogue = ask_catalogue(named.known())
+            catalogue = ask_catalogue(named.known(), kinds)
             parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
         if parsed.unknown:
             names = [each for each in catalogue.projects if each[0] == slug]
@@ -102,6 +107,15 @@ class QuoteReader:
             refused = invalid(error.code, coded_text(error.text), error.param)
             alternatives = lines_that_work(parsed, catalogue, now, zone) or error.alternatives
             raise replace(refused, alternatives=alternatives) from error
+
+
+def kinds_said(project: str, text: str) -> list[str]:
+    """The workloads of a project, by its slug, that a text names as a kind of work."""
+    said = set(_KIND.findall(text.lower()))
+    rows = list(Project.objects.filter(slug=project).values_list("id", flat=True)[:2]) if said else []
+    # Workers see those of several organisations.
+    known = (name for read in WORKLOADS_KNOWN for name in read(rows[0])) if len(rows) == 1 else ()
+    return sorted(said.intersection(known))
 
 
 def lines_that_work(parsed: Parsed, catalogue: Catalogue, now: datetime, zone: str) -> list[dict[str, str]]:

@@ -15,7 +15,8 @@ class BookingRequest:
 
     `priced_at` is the time of a shown quote whose prices count; None: the prices of now.
     `waitlist` is a `WaitMode`: the booking waits if its window is full, instead of being refused.
-    An offer may be of any of the `windows`. `hook` records what the policy hook answered.
+    An offer may be of any of the `windows`. `hook` records what the policy hook answered, `diversion`
+    that the project orders its classes by cost.
     """
 
     project: str
@@ -31,3 +32,4 @@ class BookingRequest:
     waitlist: str = ""
     windows: Windows = ()
     hook: Event | None = None
+    diversion: Event | None = None

@@ -17,6 +17,7 @@ from allocation.rules.workload_names import workload_named
 from allocation.services.bookings.checks.admission import Admission, Asker
 from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import most_of, priced_from, rate_for
+from allocation.services.bookings.creation import by_cost
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
@@ -58,7 +59,7 @@ class Quote:
     `waits`: a booking would wait in the queue without a planned start. `asks_hook`: the policy hook
     of the organisation decides when it is booked. A booking with `lock` keeps these prices until
     `expires`. `lengths`: of a kind of work on each class. `advice`: what finished runs of its
-    workload say.
+    workload say. `diverted`: why the project's choice puts the cheapest class first.
     """
 
     options: tuple[QuoteOption, ...]
@@ -71,6 +72,7 @@ class Quote:
     lengths: tuple[WorkLength, ...] = ()
     workload: str = ""
     advice: tuple[Advice, ...] = ()
+    diverted: str = ""
 
 
 def quote_make(
@@ -92,6 +94,7 @@ def quote_make(
         Refused: by `admission_check`.
     """
     project = access_project_to_book(actor, request.project, "project")
+    request = request if without else by_cost(project, request, now)
     admission = _admitted(project, request, Asker(actor.user_id, without), now, after)
     request = replace(request, ask=admission.ask)
     workload = workload_named(request.name, request.labels, request.ask.to_json())
@@ -104,7 +107,11 @@ def quote_make(
     questions = [_restrained(each, request.ask, restraints) for each in in_tiers]
     site = Availability(published_snapshot(now, policy, without), policy)
     found, blocked = _found(site, questions)
-    priced = _priced(found, actor, admission, request, market)
+    # An option is of one class and has its length there.
+    plain = (
+        request if request.diversion is None else replace(request, ask=replace(request.ask, workload=None))
+    )
+    priced = _priced(found, actor, admission, plain, market)
     options = tuple(priced if after is None else (estimated(each, market) for each in priced))
     if runs is not None:
         options = tuple(array_ends(site, options, {each.tier: each for each in questions}, runs))
@@ -125,7 +132,8 @@ def quote_make(
         asks_hook=without is None and hook_decides(actor.tenant_id),
         lengths=tuple(work_lengths(admission.ask, project.id)),
         workload=workload,
-        advice=() if without else quote_advice(project, workload, admission.ask, now),
+        advice=() if without else quote_advice(project, workload, plain.ask, now),
+        diverted="" if request.diversion is None else str(request.diversion.sentence),
     )
 
 
@@ -255,7 +263,8 @@ def _questions(
         lengths=admission.lengths,
         reference=request.ask.classes[0],
         owner=str(actor.user_id),
-        cheapest=is_cheapest_first(request.ask) and request.ask.deadline is not None,
+        cheapest=is_cheapest_first(request.ask)
+        and (request.ask.deadline is not None or request.diversion is not None),
     )
     others = Tier.objects.exclude(slug=admission.tier.slug)
     for tier in (

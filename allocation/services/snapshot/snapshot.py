@@ -331,7 +331,7 @@ def _request_of(row: Booking, now: datetime) -> Request:
         planned=_planned_start_of(row),
         owner=str(row.owner_id),
         durations=order if ask.workload is not None and len(order) > 1 else (),
-        cheapest=bool(order) and (row.deadline is not None or row.on_cheapest),
+        cheapest=bool(order) and (row.deadline is not None or row.on_cheapest or row.by_cost),
         series=_series_of(row),
         revision=row.revision - 1,
         override=str(row.id) if row.has_override else "",

@@ -143,6 +143,7 @@ BODIES: dict[str, Any] = {
     "approval-rules": {"name": "Costly", "min_cost": "5", "steps": [{"role": "lead"}]},
     "/progress": {"step": 1},
     "/workload": {"name": "fold"},
+    "/diversion": {"mode": "off"},
     "calendars": {"what": "mine"},
     "stand-ins": {"person": "vera", "until": "2030-01-01T00:00:00Z"},
     "acceptances": {"user": "mara", "day": "2026-01-01"},

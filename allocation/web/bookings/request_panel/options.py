@@ -23,6 +23,7 @@ from allocation.rules.workload_names import LABEL, workload_slug
 from allocation.services.arrays.arrays import ArrayRequest, array_request
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.price_lock import price_lock_read
+from allocation.services.bookings.request_text import kinds_said
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, Window, series_request
 from allocation.services.quotes.quote_options import GroupLine, QuoteOption
@@ -92,6 +93,7 @@ def options_context(
         "waits": quote.waits,
         "asks_hook": quote.asks_hook,
         "learnt": _learnt(quote, labels),
+        "diverted": quote.diverted,
         "advice": [_advice(each, quote.workload, actor, project) for each in quote.advice],
         "price_until": quote.expires,
         "price_lock": quote.lock,
@@ -243,7 +245,8 @@ def option_book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | 
     if made is not None:
         return made
     zone = zone_of(actor.time_zone)
-    parsed = parse_ask(text[:MAX_TEXT_LENGTH], catalogue=ask_catalogue(), now=now, zone=zone)
+    catalogue = ask_catalogue(kinds=kinds_said(request.POST.get("project", ""), text))
+    parsed = parse_ask(text[:MAX_TEXT_LENGTH], catalogue=catalogue, now=now, zone=zone)
     shown = request.POST.get("quote", "")
     terms = BookingRequest(
         project=request.POST.get("project", ""),

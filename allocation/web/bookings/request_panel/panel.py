@@ -29,6 +29,7 @@ from allocation.rules.ask.line.text import document_text
 from allocation.rules.recurrence import Recurrence
 from allocation.rules.workload_names import LABEL as WORKLOAD_LABEL
 from allocation.services.bookings.checks.remedies import FIELDS, request_of
+from allocation.services.bookings.request_text import kinds_said
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, of_all_dates, rule_of
 from allocation.services.quotes.quotes import cheapest_class, cheapest_first, quote_make
@@ -252,7 +253,8 @@ def _understood(
 ) -> dict[str, Any]:
     """Returns the parsed text, or the request from the fields and its equivalent text."""
     zone = zone_of(actor.time_zone)
-    catalogue = ask_catalogue((each.slug, each.name) for each in projects)
+    names = [(each.slug, each.name) for each in projects]
+    catalogue = ask_catalogue(names, kinds_said(fields.project, fields.text))
     parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
     if fields.is_chosen:
         fields = replace(fields, text=text_as_chosen(fields, parsed))

@@ -1,0 +1,173 @@
+"""Diversion: a project lets the portal order the classes of its requests by learnt cost per step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from statistics import median
+from uuid import UUID
+
+from django.db import transaction
+
+from allocation.features.workloads.models import Diversion
+from allocation.features.workloads.profiles import rated_runs
+from allocation.features.workloads.rates import rates_of
+from allocation.features.workloads.runs import FinishedRun, runs_of
+from allocation.models import BookingEvent
+from allocation.points import Diverted, Prices
+from allocation.rules.ask import AskDocument
+from allocation.rules.workload_names import workload_slug
+from allocation.words.refusals import refusal_text
+from billing.rules import money_text
+from tenants.access import Actor, access_project
+from tenants.audit import audited
+from tenants.models import Project
+from tenants.platform.errors import denied
+from tenants.platform.terms import term, terms
+
+EVENT = "diverted"
+# It stops by itself when so many finished runs cost more than the first class would have.
+LEAST_RUNS = 3
+
+
+@terms
+class DiversionTerms:
+    """What the portal does with the classes that a request allows."""
+
+    mode: Diversion.Mode = term(
+        "Classes by cost",
+        says="`off`, `suggest` (a cheaper class in advice) or `automatic` (the cheapest class first).",
+        choices=Diversion.Mode.choices,
+    )
+    workload: str = term(
+        "Workload",
+        says="Of one workload, whose runs count from now on. Empty: of all.",
+        default="",
+        max_length=63,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DiversionState:
+    """What is set for a workload of a project, and what came of it: medians of a step's cost as it was
+    predicted, as it was, and on the class that comes first in the requests. `is_stopped`: it made the
+    workload worse."""
+
+    mode: str
+    since: datetime | None
+    runs: int = 0
+    predicted: Decimal | None = None
+    measured: Decimal | None = None
+    otherwise: Decimal | None = None
+    is_stopped: bool = False
+
+    @property
+    def percent(self) -> int | None:
+        """By how much a step cost less (negative) or more than on the first class."""
+        if self.measured is None or not self.otherwise:
+            return None
+        return round(100 * (self.measured / self.otherwise - 1))
+
+
+def diversion_set(*, actor: Actor, project: str, terms: DiversionTerms, now: datetime) -> Diversion:
+    """Sets it for a project or for one of its workloads: leads only. Runs before do not count any more.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    found = access_project(actor, project)
+    if not actor.may_lead(found.id):
+        raise denied(refusal_text("diversion_leads"))
+    with transaction.atomic():
+        row, _ = Diversion.objects.select_for_update().get_or_create(
+            project=found,
+            workload=workload_slug(terms.workload),
+            defaults={
+                "tenant_id": actor.tenant_id,
+                "mode": terms.mode,
+                "since": now,
+                "changed_by_id": actor.user_id,
+            },
+        )
+        row.mode, row.since, row.changed_by_id = terms.mode, now, actor.user_id
+        row.save(update_fields=["mode", "since", "changed_by"])
+        audited(actor, "diversion.set", row, now, "project", "workload", "mode")
+    return row
+
+
+def mode_of(project: Project, name: str) -> tuple[str, datetime | None]:
+    """The mode for a workload, and since when: its own, else that of the project, else to suggest."""
+    rows = {
+        each.workload: each for each in Diversion.objects.filter(project=project, workload__in=("", name))
+    }
+    row = rows.get(name) or rows.get("")
+    return (row.mode, row.since) if row else (Diversion.Mode.SUGGEST, None)
+
+
+def diversion_state(project: Project, name: str, runs: Sequence[FinishedRun]) -> DiversionState:
+    """What is set for a workload, and what came of the bookings that were diverted since then."""
+    mode, since = mode_of(project, name)
+    if since is None:
+        return DiversionState(mode, since)
+    rows = BookingEvent.objects.filter(booking__in=[run.id for run in runs], kind=EVENT, at__gte=since)
+    events = dict(rows.values_list("booking", "detail"))
+    return _state(mode, since, [(run, events[run.id]) for run in runs if run.id in events])
+
+
+def _state(
+    mode: str, since: datetime, runs: Sequence[tuple[FinishedRun, Mapping[str, object]]]
+) -> DiversionState:
+    known = []
+    for run, detail in runs:
+        costs = detail.get("costs")
+        if (
+            not isinstance(costs, Mapping)
+            or run.gpu_class == detail.get("first")
+            or run.cost_per_unit is None
+        ):
+            continue
+        if run.gpu_class in costs:
+            predicted, otherwise = Decimal(costs[run.gpu_class]), Decimal(costs[str(detail["first"])])
+            known.append((predicted, run.cost_per_unit, otherwise))
+    if not known:
+        return DiversionState(mode, since)
+    predicted, measured, otherwise = (median(each) for each in zip(*known, strict=True))
+    is_worse = len(known) >= LEAST_RUNS and measured > otherwise
+    return DiversionState(mode, since, len(known), predicted, measured, otherwise, is_worse)
+
+
+def diversion_read(project: Project, name: str, ask: AskDocument, prices: Prices) -> Diverted | None:
+    """How a request is diverted: None unless the project lets the portal do it, all of its classes are
+    learnt, another one than the first costs less at present prices, and it has not made the workload
+    worse."""
+    if len(ask.classes) < 2 or ask.workload or ask.groups or ask.starts or ask.shape is not None:
+        return None
+    if mode_of(project, name)[0] != Diversion.Mode.AUTOMATIC:
+        return None
+    runs = runs_of(project.id, name, with_use=False)
+    if diversion_state(project, name, runs).is_stopped:
+        return None
+    rates, hourly = rates_of(rated_runs(runs)), prices()
+    if not {*ask.classes} <= rates.keys() & hourly.keys():
+        return None
+    costs = {
+        each: hourly[each][0] / Decimal(rates[each].per_gpu_hour * ask.count)
+        for each in dict.fromkeys(ask.classes)
+    }
+    first, order = ask.classes[0], sorted(costs, key=lambda each: (costs[each], each))
+    if costs[order[0]] >= costs[first]:
+        return None
+    words = ", ".join(
+        f"{money_text(costs[each] * 1_000, hourly[each][1])} on {each} ({rates[each].runs} runs)"
+        for each in order
+    )
+    facts = {"workload": name, "unit": rates[first].unit, "costs": words}
+    detail = {"first": first, "costs": {each: str(costs[each]) for each in costs}, "workload": name}
+    return Diverted(name, facts, detail)
+
+
+def diversions_of(projects: Sequence[Project]) -> dict[UUID, str]:
+    """The mode of each project."""
+    rows = Diversion.objects.filter(project__in=projects, workload="")
+    modes = dict(rows.values_list("project", "mode"))
+    return {each.id: modes.get(each.id, str(Diversion.Mode.SUGGEST)) for each in projects}

@@ -1,0 +1,179 @@
+"""Classes by learnt cost: off, suggested, automatic with its numbers, and stopped when it made it worse."""
+
+import re
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from allocation.models import Booking, BookingEvent
+from allocation.services.snapshot.snapshot import requests_of
+from billing.services import price_book_publish
+from tenants.models import GpuClass
+from tests.api.builders import Site, said
+from tests.builders import a_quota
+from tests.builders_allocation import a_model
+from tests.features.workloads.builders import Ran, ran
+from tests.roles import as_owner, as_system
+from tests.web.flat import flat
+
+pytestmark = pytest.mark.django_db
+SEVERAL = "1 h100 or a100 3h"
+
+
+def owner(site: Site) -> int:
+    return int(site.people["researcher"].pk)
+
+
+@pytest.fixture
+def learnt(site: Site) -> Site:
+    """Three runs on each class: half the price and three quarters of the steps on an A100."""
+    now = timezone.now()
+    with as_system():
+        a_model("a100-80gb", product="NVIDIA A100-SXM4-80GB")
+        hourly = (("h100", "4.80"), ("a100", "2.40"))
+        prices = {(name, tier): Decimal(price) for name, price in hourly for tier in ("standard", "spot")}
+        price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
+        a100 = GpuClass.objects.get(slug="a100")
+        a_quota(site.tenant, a100, guaranteed=4, limit=8)
+        a_quota(site.tenant, a100, project=site.project, guaranteed=2, limit=4)
+        a_quota(site.other_project.tenant, a100, guaranteed=4, limit=8)
+    for number in range(3):
+        ran(site.project, owner(site), Ran(f"fold-{number}", ago=60 + number, per_hour=800, paid="9"))
+        slow = Ran(f"fold-1{number}", "a100", ago=70 + number, per_hour=600, paid="3")
+        ran(site.project, owner(site), slow)
+    return site
+
+
+def automatic(site: Site, workload: str | None = None) -> None:
+    body = {"mode": "automatic"} | ({"workload": workload} if workload else {})
+    assert said(site.lead.put(f"projects/{site.project.slug}/diversion", body))["mode"] == "automatic"
+
+
+def booked(site: Site, request: str = SEVERAL, **more: str) -> Booking:
+    body = {"request": request, "project": site.project.slug, "name": "fold-9", **more}
+    label = said(site.researcher.post("bookings", body))["number"]
+    with as_system():
+        return Booking.objects.select_related("tier").get(
+            number=int(label.removeprefix("BK-")), tenant=site.tenant
+        )
+
+
+def reasons(booking: Booking) -> list[str]:
+    with as_system():
+        return [each.text for each in BookingEvent.objects.filter(booking=booking, kind="diverted")]
+
+
+def test_without_a_choice_nothing_is_diverted_and_leads_alone_choose(learnt: Site) -> None:
+    assert (
+        learnt.researcher.put(f"projects/{learnt.project.slug}/diversion", {"mode": "automatic"}).status_code
+        == 403
+    )
+    assert (
+        learnt.outsider.put(f"projects/{learnt.project.slug}/diversion", {"mode": "automatic"}).status_code
+        == 404
+    )
+    booking = booked(learnt)
+    assert (booking.by_cost, booking.ask["workload"], reasons(booking)) == (False, None, [])
+    (state,) = said(learnt.researcher.get("workloads/fold"))["diversion"]
+    assert (state["mode"], state["since"], state["runs"]) == ("suggest", None, 0)
+
+
+def test_automatic_takes_the_cheapest_class_for_as_long_as_it_takes_there(learnt: Site) -> None:
+    automatic(learnt)
+    booking = booked(learnt)
+    assert (booking.by_cost, booking.ask["workload"]) == (True, "fold")
+    # Three hours on an H100 are four on an A100.
+    assert booking.class_durations == [["a100", 14_400], ["h100", 10_800]]
+    (reason,) = reasons(booking)
+    found = re.search(r"1,000 steps of fold cost €([0-9.]+) on a100 \(3 runs\), €([0-9.]+) on h100", reason)
+    assert found is not None
+    assert float(found[2]) / float(found[1]) == pytest.approx(1.5, abs=0.01)
+    with as_system():
+        (request,) = requests_of([booking], timezone.now())
+    assert request.cheapest
+    assert request.ask.classes[0] == "a100"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["1 h100 3h", "1 a100 or h100 3h", "1 h100 or a100 3h tomorrow 10:00"],
+)
+def test_one_class_the_cheapest_first_and_fixed_windows_stay(learnt: Site, request_: str) -> None:
+    automatic(learnt)
+    assert not booked(learnt, request_).by_cost
+
+
+def test_a_class_that_is_not_learnt_stops_it(learnt: Site) -> None:
+    automatic(learnt)
+    assert not booked(learnt, name="other-1").by_cost
+
+
+def test_the_quote_says_it_and_puts_the_cheapest_class_first(learnt: Site) -> None:
+    automatic(learnt)
+    body = {"request": SEVERAL, "project": learnt.project.slug, "name": "fold-9"}
+    quote = said(learnt.researcher.post("quotes", body))
+    assert "1,000 steps of fold cost €" in quote["diverted"]
+    assert all("kind:" not in each["request"] for each in quote["options"])
+    assert said(learnt.researcher.post("quotes", {**body, "name": "x"}))["diverted"] == ""
+
+
+def test_what_it_did_stands_next_to_what_was_predicted_and_it_stops_when_it_made_it_worse(
+    learnt: Site,
+) -> None:
+    automatic(learnt)
+    for number in range(3):
+        booking = booked(learnt)
+        done = ran(
+            learnt.project, owner(learnt), Ran("fold-5", "a100", ago=3 + number, per_hour=100, paid="3")
+        )
+        with as_owner():
+            # The run that the booking had.
+            row = BookingEvent.objects.get(booking=booking, kind="diverted")
+            BookingEvent.objects.create(
+                tenant=row.tenant, booking=done, at=row.at, kind="diverted", state="ended", detail=row.detail
+            )
+    (state,) = said(learnt.researcher.get("workloads/fold"))["diversion"]
+    assert (state["runs"], state["is_stopped"]) == (3, True)
+    predicted, measured, otherwise = (float(state[each]) for each in ("predicted", "measured", "otherwise"))
+    assert measured == pytest.approx(1.5 / 100)
+    assert otherwise / predicted == pytest.approx(1.5)
+    assert otherwise < measured
+    assert not booked(learnt).by_cost
+    client = Client()
+    client.force_login(learnt.people["lead"])
+    page = flat(client.get(f"/t/{learnt.tenant.slug}/workloads/{learnt.project.slug}/fold").content.decode())
+    assert "It has stopped by itself: 3 runs cost more" in page
+    automatic(learnt, "fold")
+    (state,) = said(learnt.researcher.get("workloads/fold"))["diversion"]
+    assert (state["runs"], state["is_stopped"]) == (0, False)
+
+
+def test_off_suggests_no_other_class(learnt: Site) -> None:
+    def codes() -> set[str]:
+        return {each["code"] for each in said(learnt.researcher.get("workloads/fold"))["advice"]}
+
+    assert "class" in codes()
+    learnt.lead.put(f"projects/{learnt.project.slug}/diversion", {"mode": "off"})
+    assert "class" not in codes()
+
+
+def test_a_lead_sets_it_on_the_page(learnt: Site) -> None:
+    client = Client()
+    client.force_login(learnt.people["lead"])
+    base = f"/t/{learnt.tenant.slug}"
+    page = flat(client.get(f"{base}/workloads?project={learnt.project.slug}").content.decode())
+    assert "Classes by cost" in page
+    sent = {"mode": "automatic", "workload": ""}
+    path = f"{base}/projects/{learnt.project.slug}/diversion"
+    assert client.post(path, sent).status_code == 302
+    assert client.post(path, {"mode": "x"}).status_code != 500
+    assert booked(learnt).by_cost
+
+
+def test_a_learnt_workload_can_be_typed_as_a_kind_of_work(learnt: Site) -> None:
+    booking = booked(learnt, "1 h100 or a100 3h kind:fold")
+    assert (booking.by_cost, booking.ask["workload"]) == (False, "fold")
+    body = {"request": "1 h100 3h kind:nothing", "project": learnt.project.slug}
+    assert said(learnt.researcher.post("bookings", body))["code"] == "unknown_workload"
