@@ -158,6 +158,7 @@ PERIODS = {
     "mail.send": 15,
     "chat.send": 15,
     "jira.process": 5,
+    "policy_lab.guard": 60,
     "policy_lab.trials": 10,
     "policy_lab.shadows": 5,
     "live.beat": 10,

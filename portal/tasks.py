@@ -9,6 +9,7 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from allocation.features.jira.process import messages_process, messages_sweep
+from allocation.features.policy_lab.guards import guard_check
 from allocation.features.policy_lab.process import trial_process_ensure
 from allocation.features.policy_lab.shadows import shadows_run
 from allocation.services.record.liveness import program_seen
@@ -98,6 +99,12 @@ def policy_lab_trials() -> None:
 def policy_lab_shadows() -> None:
     """Decides a stored decision again for each version of the policy that is in shadow."""
     shadows_run(timezone.now)
+
+
+@shared_task(name="policy_lab.guard")
+def policy_lab_guard() -> None:
+    """Takes the live version of the policy back if a figure has left the band of its guard."""
+    guard_check(timezone.now())
 
 
 @shared_task(name="live.beat")

@@ -25,6 +25,7 @@ class PolicyActivation(models.Model):
         PUBLISHED = "published", "Published"
         ACTIVATION = "activation", "Activation"
         ROLLBACK = "rollback", "Rollback"
+        RETURN = "return", "Return by the guard"
 
     class State(models.TextChoices):
         WAITING = "waiting", "Waiting"
@@ -45,6 +46,12 @@ class PolicyActivation(models.Model):
     reason = models.CharField(max_length=300, blank=True)
     waiver = models.CharField(
         max_length=300, blank=True, help_text="Why a site's only operator did not wait for a day."
+    )
+    guard = models.JSONField(
+        default=dict,
+        db_default={},
+        blank=True,
+        help_text="`hours`, and `figures` with bands; empty: nothing is guarded.",
     )
     ended_at = models.DateTimeField(null=True, blank=True, help_text="When it was carried out or given up.")
     former = models.ForeignKey(

@@ -118,6 +118,7 @@ ACTIONS = {
     "policy.activation_withdrawn": "withdrew policy version {object}, which waited to go into force",
     "policy.activation_failed": "could not put policy version {object} into force",
     "policy.approved": "approved policy version {object}",
+    "policy.returned": "returned by its guard to policy version {object}",
     "policy.rolled_back": "went back to policy version {object}",
     "prices.draft_changed": "changed a draft of prices",
     "prices.draft_discarded": "discarded a draft of prices",

@@ -54,6 +54,7 @@ class PolicyWaitingOut(serializers.Serializer[Any]):
     asked_by = serializers.CharField(source="asked_by.username", default=None, allow_null=True)
     reason = serializers.CharField()
     waiver = serializers.CharField(help_text="Why a site's only operator does not wait for a day.")
+    guard = serializers.DictField(help_text="As it was sent; empty: none.")
 
 
 class PolicyVersionOut(serializers.Serializer[Any]):
@@ -79,6 +80,9 @@ class PolicyVersionOut(serializers.Serializer[Any]):
     active_until = serializers.DateTimeField(source="until", allow_null=True)
     activation = PolicyWaitingOut(
         source="waiting", allow_null=True, help_text="Null: it does not wait to go into force."
+    )
+    guard = serializers.DictField(
+        source="last.guard", default=dict, help_text="That of the last activation; empty: none."
     )
     waits_for = serializers.ChoiceField(
         choices=("", "second_operator", "waiting_time", "start"), help_text="What its activation waits for."

@@ -22,6 +22,10 @@ sentences_add(
     {
         "trial_bounds": gettext_lazy("Choose a number from 1 to %(most)s."),
         "trials_open": gettext_lazy("%(most)s trials wait or run already. Wait for one, or cancel one."),
+        "guard_figures": gettext_lazy("Name at least one figure, at most %(most)s."),
+        "guard_band": gettext_lazy("Say `most`, or `most_percent` of the same time a week before."),
+        "guard_tier": gettext_lazy("There is no tier %(tier)s."),
+        "guard_tier_missing": gettext_lazy("Say of which tier."),
         "shadow_live": gettext_lazy("Version %(number)s is in force, so it decides already."),
         "shadow_already": gettext_lazy("Version %(number)s is in shadow already."),
         "shadow_none": gettext_lazy("Version %(number)s is not in shadow."),

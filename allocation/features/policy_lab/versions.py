@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from allocation.api.fleet.policy import version_facts
+from allocation.features.policy_lab.guards import GuardTerms, guard_document
 from allocation.queries.decisions.policy_versions import VersionFacts
 from allocation.services.policy.activations import (
     policy_activate,
@@ -29,6 +30,9 @@ class ActivateTerms:
         default="",
         max_length=300,
     )
+    guard: GuardTerms | None = term(
+        says="Null: none. When a figure leaves its band, the version before returns by itself.", default=None
+    )
 
 
 @terms
@@ -52,6 +56,7 @@ def version_activate(
         starts=terms.starts,
         reason=terms.reason.strip(),
         waiver=terms.waiver.strip(),
+        guard=None if terms.guard is None else guard_document(terms.guard),
     )
     return version_facts(number)
 

@@ -5,6 +5,7 @@ a day instead, unless that is waived in words. Going back needs a reason and no 
 change is one transaction, so a version is in force as a whole or not at all.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,6 +37,7 @@ FURTHEST = timedelta(days=366)
 # A start so long ago was meant as now.
 SKEW = timedelta(minutes=1)
 State, Kind = PolicyActivation.State, PolicyActivation.Kind
+_ACTIONS: Mapping[str, str] = {Kind.ROLLBACK: "policy.rolled_back", Kind.RETURN: "policy.returned"}
 
 
 def policy_publish(*, document: object, now: datetime, created_by_id: int | None = None) -> PolicyVersion:
@@ -54,7 +56,7 @@ def policy_publish(*, document: object, now: datetime, created_by_id: int | None
     return version
 
 
-def policy_activate(
+def policy_activate(  # noqa: PLR0913 (named parts of one command)
     *,
     number: int,
     now: datetime,
@@ -62,8 +64,10 @@ def policy_activate(
     starts: datetime | None = None,
     reason: str = "",
     waiver: str = "",
+    guard: Mapping[str, Any] | None = None,
 ) -> PolicyActivation:
-    """Puts a version into force, at once or from `starts` on; replaces what it waited for before.
+    """Puts a version into force, at once or from `starts` on; replaces what it waited for before. The
+    `guard` is kept with it.
 
     Raises:
         Refused: `not_found`, `no_change` (it is what the live version says), `bad_starts`,
@@ -82,9 +86,8 @@ def policy_activate(
         PolicyActivation.objects.filter(version=version, state=State.WAITING).update(
             state=State.WITHDRAWN, ended_at=now
         )
-        made = _asked(
-            version, Kind.ACTIVATION, now, begins, operator_id, due=due, reason=reason, waiver=waiver
-        )
+        facts: dict[str, Any] = {"reason": reason, "waiver": waiver, "guard": guard}
+        made = _asked(version, Kind.ACTIVATION, now, begins, operator_id, due=due, **facts)
         if due is not None and due <= now:
             _carry_out(made, live, now)
         else:
@@ -135,7 +138,12 @@ def policy_withdraw(*, number: int, now: datetime, operator_id: int) -> PolicyVe
 
 
 def policy_rollback(
-    *, now: datetime, operator_id: int | None, reason: str, number: int | None = None
+    *,
+    now: datetime,
+    operator_id: int | None,
+    reason: str,
+    number: int | None = None,
+    is_by_guard: bool = False,
 ) -> PolicyActivation:
     """Puts an earlier version into force again, at once: the one before the live one, or `number`.
 
@@ -154,7 +162,8 @@ def policy_rollback(
             sentence = refusal_text("policy_never_live", number=version.number)
             raise Refused("never_live", sentence, "conflict", param="version")
         _is_readable_check(version)
-        made = _asked(version, Kind.ROLLBACK, now, now, operator_id, reason=reason.strip())
+        kind = Kind.RETURN if is_by_guard else Kind.ROLLBACK
+        made = _asked(version, kind, now, now, operator_id, reason=reason.strip()[:300])
         _carry_out(made, live, now)
     return made
 
@@ -202,7 +211,7 @@ def _carry_out(made: PolicyActivation, live: PolicyVersion, now: datetime) -> No
     version.save(update_fields=["state"])
     made.former = live
     _end(made, State.DONE, now)
-    action = "policy.rolled_back" if made.kind == Kind.ROLLBACK else "policy.published"
+    action = _ACTIONS.get(made.kind, "policy.published")
     _log(made, action, made.asked_by_id, now, **_approval_words(made))
     escalations_from_policy(node_policy_of(version.document), now)
     policy_event(version, now)
@@ -210,7 +219,7 @@ def _carry_out(made: PolicyActivation, live: PolicyVersion, now: datetime) -> No
 
 def _approval_words(made: PolicyActivation) -> dict[str, str]:
     """What the log says of the second operator."""
-    if made.kind == Kind.ROLLBACK:
+    if made.kind in _ACTIONS:
         return {}
     approval = PolicyApproval.objects.select_related("by").filter(version=made.version).first()
     if approval is not None:
@@ -253,6 +262,7 @@ def _asked(  # noqa: PLR0913 (named columns of one row)
     due: datetime | None = None,
     reason: str = "",
     waiver: str = "",
+    guard: Mapping[str, Any] | None = None,
 ) -> PolicyActivation:
     """Adds a row. Without an approval to come it is due when it starts."""
     return PolicyActivation.objects.create(
@@ -264,6 +274,7 @@ def _asked(  # noqa: PLR0913 (named columns of one row)
         due_at=due if kind == Kind.ACTIVATION else starts,
         reason=reason,
         waiver=waiver,
+        guard=dict(guard or {}),
     )
 
 
