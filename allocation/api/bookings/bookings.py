@@ -1,5 +1,7 @@
 """Bookings: create, list, retrieve and change them, and their events and reasons."""
 
+from functools import partial
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -239,10 +241,17 @@ class BookingOne(ApiView):
 
         def wait(response: Response) -> Wait:
             subject = UUID(response.data["id"].removeprefix("bk_"))
-            return Wait(self.actor.tenant_id, subject, preferences.wait, render)
+            # Without an open change nothing is asked, and an older answer is not this one's.
+            is_asked = response.status_code == HTTPStatus.ACCEPTED
+            answer = partial(render, response.data["change"]["id"] if is_asked else None)
+            return Wait(self.actor.tenant_id, subject, preferences.wait, answer)
 
-        def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
-            refusal = change_refusal(decided.booking, self.now)
+        def render(
+            asked: str | None,
+            decided: DecidedBooking,
+            applied: bool,  # noqa: FBT001 (as Wait says)
+        ) -> Response:
+            refusal = change_refusal(decided.booking, asked)
             if refusal is not None:
                 raise for_patch(refusal)
             found = decided.booking

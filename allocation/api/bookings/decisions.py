@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, ClassVar
 
 from drf_spectacular.types import OpenApiTypes
@@ -71,17 +70,15 @@ def booking_refusal(booking: Booking) -> Refused:
     return _refusal(booking.reasons, booking.alternatives, sentence, numbers)
 
 
-def change_refusal(booking: Booking, since: datetime) -> Refused | None:
-    """The decision that keeps a booking as it is, as a problem; None if its newest change of since
-    then is open or was made."""
-    changes = sorted(booking.changes.all(), key=lambda change: change.asked_at)
-    if not changes or changes[-1].asked_at < since:
-        return None
-    if changes[-1].state != BookingChange.State.KEPT:
-        return None
-    sentence = refusal_text("keeps_places", label=booking.label)
-    reasons, alternatives = changes[-1].reasons, changes[-1].alternatives
-    return _refusal(reasons, alternatives, sentence, {"booking": booking.label})
+def change_refusal(booking: Booking, asked: str | None) -> Refused | None:
+    """The decision that keeps a booking as it is, as a problem; None if the change that was asked
+    for, an `ch_…` id, is open, was made or replaced, or if none was."""
+    for change in booking.changes.all():
+        if f"ch_{change.id.hex}" == asked and change.state == BookingChange.State.KEPT:
+            sentence = refusal_text("keeps_places", label=booking.label)
+            numbers = {"booking": booking.label}
+            return _refusal(change.reasons, change.alternatives, sentence, numbers)
+    return None
 
 
 def for_patch(refused: Refused) -> Refused:

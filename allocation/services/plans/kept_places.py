@@ -81,7 +81,8 @@ def _write(booking: Booking, place: SoftPlace, until: datetime, decision: Decisi
         margin = timedelta(seconds=place_policy().soft_margin)
         until = min(until, instant(place.starts) - margin)
         facts["place_until"] = until
-        if booking.planned_starts is None:
+        # One that has moved is said, too: the page and REST name the place that is kept now.
+        if booking.planned_starts != facts["planned_starts"]:
             times = {"starts": instant(place.starts).isoformat(), "until": until.isoformat()}
             detail = {"decision": decision.id, **times}
             event = Event("place_kept", event_text("place_kept"), detail=detail)

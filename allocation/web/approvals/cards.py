@@ -206,15 +206,18 @@ def _card(
 
 
 def _start(effect: Effect | None, booking: Booking, ctx: PageContext) -> str:
-    """`today 14:00, held until 13:45`: what an approval now would give."""
+    """`today 14:00, held until 13:45`: what an approval now would give. What is held is the place
+    that the booking's page and REST name, which can be later: `today 14:00, today 18:00 is held
+    until 13:45`."""
     if effect is None:
         return ""
     if effect.starts is None:
         return "No start yet"
     words = moment_words(effect.starts, ctx.zone, ctx.now)
-    until = booking.place_until
-    if booking.planned_starts is not None and until is not None and until > ctx.now:
-        return f"{words}, held until {moment_words(until, ctx.zone, ctx.now)}"
+    held, until = booking.planned_starts, booking.place_until
+    if held is not None and until is not None and until > ctx.now:
+        named = "" if held == effect.starts else f"{moment_words(held, ctx.zone, ctx.now)} is "
+        return f"{words}, {named}held until {moment_words(until, ctx.zone, ctx.now)}"
     return f"{words}, not held"
 
 

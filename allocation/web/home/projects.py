@@ -321,6 +321,8 @@ def _when(booking: Booking, estimate: datetime | None) -> str:
         return f"not before {timezone.localtime(estimate):%-d %b %H:%M}"
     if starts is None:
         return "not planned yet"
+    if booking.state == State.AWAITING_APPROVAL and booking.expected_start is not None:
+        return f"by {timezone.localtime(starts):%-d %b %H:%M} if approved"
     about = "" if booking.state == State.SCHEDULED else ABOUT.get(booking.planned_strength, "≈ ")
     return f"{about}{timezone.localtime(starts):%-d %b %H:%M}"
 

@@ -44,7 +44,7 @@ def approval_line(booking: Booking, zone: tzinfo, now: datetime) -> tuple[Approv
         if booking.planned_starts is not None and booking.place_until is not None:
             starts, until = booking.planned_starts, booking.place_until
             words += (
-                f" If it is approved by {moment_words(until, zone, now)}, it starts"
-                f" {moment_words(starts, zone, now)}: its GPUs are kept until then."
+                f" If it is approved by {moment_words(until, zone, now)}, it starts by"
+                f" {moment_words(starts, zone, now)} at the latest: its GPUs are kept until then."
             )
     return approval, words

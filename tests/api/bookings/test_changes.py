@@ -132,6 +132,22 @@ def test_waiting_answers_with_the_change_that_was_made_or_why_it_was_not(site: S
     assert said(answer)["change"]["state"] == "changed"
 
 
+def test_a_patch_that_changes_nothing_does_not_answer_for_an_earlier_change(site: Site, path: str) -> None:
+    with as_system():
+        booking = Booking.objects.get()
+        Booking.objects.filter(id=booking.id).update(state="scheduled")
+    headers = {"if_match": "*", "prefer": "wait=5"}
+    earlier = site.researcher.send("PATCH", path, {"count": 3}, headers=headers)
+    with as_system():
+        # In the same second, and by a clock that is ahead of the one of the next request.
+        made, soon = BookingChange.objects.filter(booking=booking), timezone.now() + timedelta(minutes=1)
+        made.update(state=BookingChange.State.KEPT, reasons=[REASON], decided_at=soon, asked_at=soon)
+    for same in ({"count": 2}, {"name": "first"}, {"labels": {}}):
+        answer = awaited(site.researcher.send("PATCH", path, same, headers=headers))
+        assert (answer.status_code, said(answer)["window"]["duration"]) == (200, "PT2H")
+    assert awaited(earlier).status_code == 409
+
+
 def test_the_same_key_changes_once(site: Site, path: str) -> None:
     headers = {"if_match": '"1"', "idempotency_key": "one"}
     first = site.researcher.send("PATCH", path, {"duration": "PT1H"}, headers=headers)

@@ -1,6 +1,6 @@
 """Places kept for bookings that wait for an approval: kept, passed, given up, and taken."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,10 +13,14 @@ from allocation.services.bookings.creation import booking_request
 from allocation.services.decide.cycle import cycle_run, is_anything_due
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.decide.replay import decision_replay
+from allocation.services.plans.kept_places import soft_places_write
 from allocation.services.policy.policies import policy_read, policy_values
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.kept import DRIFT
 from allocation.services.snapshot.snapshot import snapshot_take
+from allocation.web.parts.approvals import approval_line
+from allocation.web.parts.times import moment_words
+from solver.model.plan import SoftPlace
 from tenants.access import Actor
 from tenants.models import Role
 from tenants.platform.wall import tenant_tx
@@ -97,6 +101,31 @@ def test_a_place_is_kept_others_use_the_wait_and_it_is_gone_in_one_turn(lab: Lab
         assert invariants_check() == []
         assert kept.decision is not None
         assert decision_replay(kept.decision).is_equal
+
+
+def test_a_place_that_moves_is_said_and_every_page_names_the_one_that_is_kept(lab: Lab) -> None:
+    pending = asked(lab, 4)
+    cycled(NOW)
+    with as_system():
+        kept = Booking.objects.select_related("decision").get(id=pending.id)
+        first, gpus = kept.planned_starts, snapshot_take(NOW).pending[0].planned
+    assert first is not None
+    assert gpus is not None
+    assert kept.decision is not None
+    starts, ends = gpus.starts + 3600, gpus.ends + 3600
+    moved = SoftPlace(str(kept.id), kept.planned_class, gpus.places, starts, ends)
+    with as_system():
+        soft_places_write([moved], kept.decision, NOW + SECOND)
+        soft_places_write([moved], kept.decision, NOW + 2 * SECOND)
+        said = BookingEvent.objects.filter(booking=kept, kind="place_kept").order_by("id")
+        times = [datetime.fromisoformat(each.detail["starts"]) for each in said]
+        later = now_of(pending)
+        line = approval_line(later, UTC, NOW)
+    assert times == [first, first + HOUR]
+    assert later.planned_starts == first + HOUR
+    assert line is not None
+    # An approval now may give an earlier start, which the approver's card names beside it.
+    assert f"it starts by {moment_words(first + HOUR, UTC, NOW)} at the latest" in line[1]
 
 
 def quoted(lab: Lab, now: datetime) -> datetime:
