@@ -17,6 +17,7 @@ from allocation.models import (
     WaitOffer,
 )
 from allocation.points import stood_in_by
+from allocation.rules.states import TERMINAL
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, acting_members
 from tenants.models import Role
@@ -44,7 +45,7 @@ def _of_number(array_index: int | None) -> QuerySet[Booking]:
 
 def access_booking(actor: Actor, reference: str) -> Booking:
     """Returns a booking of a project that the actor may see, by `BK-2041`, `BK-2041[17]` or
-    `bk_<hex>`.
+    `bk_<hex>`; also their own that is not over, in a project that they have left.
 
     Raises:
         Refused: `not_found`, or `array_not_booking` for the number of an array.
@@ -56,10 +57,18 @@ def access_booking(actor: Actor, reference: str) -> Booking:
             _array_check(actor, reference)
     elif identifier := IDENTIFIER.fullmatch(reference):
         found = next(iter(_by_id(ASKED_AT, [UUID(identifier[1])])), None)
-    if found is None or found.tenant_id != actor.tenant_id or actor.role_in(found.project_id) is None:
+    if found is None or found.tenant_id != actor.tenant_id or not _may_see(actor, found):
         raise missing("booking")
     log_id(booking=found.label)
     return found
+
+
+def _may_see(actor: Actor, booking: Booking) -> bool:
+    """What is theirs and still has GPUs can be given back, also by who has left the project."""
+    if actor.role_in(booking.project_id) is not None:
+        return True
+    is_mine = booking.owner_id == actor.user_id and booking.state not in TERMINAL
+    return is_mine and actor.only_project in (None, booking.project_id)
 
 
 def _booking_labelled(actor: Actor, number: int, index: int | None) -> Booking | None:

@@ -3,12 +3,12 @@
 from typing import Any
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 
 def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
     """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
-    return str(_SENTENCES[code]) % facts
+    return str(_SENTENCES[code] % facts)
 
 
 _SENTENCES: dict[str, Promise] = {
@@ -45,13 +45,21 @@ _SENTENCES: dict[str, Promise] = {
     "scim_body_json": gettext_lazy("The body is not valid JSON."),
     "scim_body_object": gettext_lazy("The body must be a JSON object."),
     "scim_number": gettext_lazy("`%(name)s` must be a number."),
-    "too_many_tries": gettext_lazy("Too many attempts. Try again in %(wait)s seconds."),
+    "too_many_tries": ngettext_lazy(
+        "Too many attempts. Try again in %(wait)s second.",
+        "Too many attempts. Try again in %(wait)s seconds.",
+        "wait",
+    ),
     "wrong_password": gettext_lazy("The current password is wrong."),
     "password_long": gettext_lazy("A password has at most %(longest_password)s characters."),
     "not_the_same": gettext_lazy("The passwords don't match."),
     "sign_in_failed": gettext_lazy("Your account is ready. Sign in to accept."),
     "username_missing": gettext_lazy("Enter your sign-in name or e-mail address."),
-    "too_many_mails": gettext_lazy("Too many requests. Try again in %(wait)s seconds."),
+    "too_many_mails": ngettext_lazy(
+        "Too many requests. Try again in %(wait)s second.",
+        "Too many requests. Try again in %(wait)s seconds.",
+        "wait",
+    ),
     "not_fresh_remove": gettext_lazy("Confirm your second factor first, then remove the passkey."),
     "not_fresh_add": gettext_lazy("Confirm your second factor first, then add a passkey."),
     "no_provider": gettext_lazy("The organisation %(slug)s has no single sign-on."),

@@ -457,7 +457,7 @@ SENTENCES: dict[str, Text] = {
     "approval_declined": gettext_lazy("The change was not approved, so the booking keeps what it has."),
     "approval_expired": gettext_lazy("Nobody approved the change in time, so the booking keeps what it has."),
     "change_awaited": gettext_lazy(
-        "Other bookings are paused for this one, so it can only be shortened or cancelled."
+        "Other bookings are paused for this one, so it can only ask for less or be cancelled."
     ),
     "suspended_there": gettext_lazy(
         "It resumes where it was suspended; on other GPUs it would start from its last save."

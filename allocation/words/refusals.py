@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from allocation.words import asks, request_refusals, site_refusals
 from allocation.words.amounts import Facts
@@ -15,7 +15,7 @@ from tenants.platform.coded import Coded
 def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
     """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
     text = _SENTENCES[code]
-    return text(Facts(facts)) if callable(text) else str(text) % Facts(facts)
+    return text(Facts(facts)) if callable(text) else str(text % Facts(facts))
 
 
 def sentences_add(sentences: Mapping[str, Promise]) -> None:
@@ -139,13 +139,19 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "start_hours": gettext_lazy(
         "Bookings in the tier %(tier)s start at %(hours)s (%(zone)s) only. Name a start in these hours."
     ),
-    "too_many_open": gettext_lazy(
+    "too_many_open": ngettext_lazy(
+        "A person may have %(limit)s open booking in the tier %(tier)s; you have %(found)s. "
+        "Cancel one, or wait until one is over.",
         "A person may have %(limit)s open bookings in the tier %(tier)s; you have %(found)s. "
-        "Cancel one, or wait until one is over."
+        "Cancel one, or wait until one is over.",
+        "limit",
     ),
-    "too_many_gpus": gettext_lazy(
+    "too_many_gpus": ngettext_lazy(
+        "A person's open bookings in the tier %(tier)s may have %(limit)s GPU together; with this "
+        "one you would have %(asked)s.",
         "A person's open bookings in the tier %(tier)s may have %(limit)s GPUs together; with this "
-        "one you would have %(asked)s."
+        "one you would have %(asked)s.",
+        "limit",
     ),
     "too_many_versions": gettext_lazy("An organisation has at most %(most)s versions of tiers."),
     "version_exists": gettext_lazy("Another version begins at the same time."),
@@ -218,7 +224,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "wait_too_late": gettext_lazy("The window is too near or too short to wait for it."),
     "too_many_entries": gettext_lazy(
-        "You wait for %(most)s windows already. Cancel one of them to wait for another."
+        "A person can wait for %(most)s windows at once; with this you would wait for more. Cancel "
+        "one that waits, or ask for fewer."
     ),
     # Approvals
     "too_many_approvals": gettext_lazy(
@@ -303,7 +310,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "Send the header If-Match with the ETag of the booking, so that no other change is lost."
     ),
     "change_awaited": gettext_lazy(
-        "Other bookings are paused for %(label)s, so it can only be shortened or cancelled."
+        "Other bookings are paused for %(label)s, so it can only ask for less or be cancelled."
     ),
     "running_fixed": gettext_lazy(
         "%(label)s has begun, so only its end and its name can be changed, and GPUs can be given "

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from allocation.words.amounts import Facts
 
@@ -38,8 +38,10 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "guarantee_only": _guarantee_only,
     "host_too_small": _host_too_small,
     "only_arrays": gettext_lazy("Only an array can have this field. Send `array`, too."),
-    "batch_refused": gettext_lazy(
-        "%(refused)s of %(of)s items were refused, so none was booked. Item %(first)s: %(sentence)s"
+    "batch_refused": ngettext_lazy(
+        "%(refused)s of %(of)s items was refused, so none was booked. Item %(first)s: %(sentence)s",
+        "%(refused)s of %(of)s items were refused, so none was booked. Item %(first)s: %(sentence)s",
+        "refused",
     ),
     "until_or_by": gettext_lazy("Send either `until` or `by`."),
     "booking_too_long": gettext_lazy("A booking can't be that long."),
@@ -56,9 +58,12 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "project_twice": gettext_lazy("`request` names another project, %(named)s. Send only one of them."),
     "until_after_from": gettext_lazy("`until` must be after `from`."),
     "span_too_long": gettext_lazy("The period can be at most %(days)s days long."),
-    "series_conflict": gettext_lazy(
+    "series_conflict": ngettext_lazy(
+        "%(failed)s of %(dates)s dates is not available, so no date was booked: this series "
+        "is booked as a whole or not at all. It is: %(sentence)s",
         "%(failed)s of %(dates)s dates are not available, so no date was booked: this series "
-        "is booked as a whole or not at all. The first of them: %(sentence)s"
+        "is booked as a whole or not at all. The first of them: %(sentence)s",
+        "failed",
     ),
     "windows_count": gettext_lazy("Send 1 to 50 windows, each of which ends after it begins."),
     "tenant_needed": gettext_lazy("Name the tenant whose past bookings you want."),
@@ -83,9 +88,12 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "array_number": gettext_lazy("Enter a number from 1 to %(most)s."),
     "no_option": gettext_lazy("Choose an option first."),
     "no_key": gettext_lazy("Reload the page, then book again."),
-    "too_many_quotes_page": gettext_lazy(
+    "too_many_quotes_page": ngettext_lazy(
         "You asked for too many quotes: at most %(most)s in %(in_seconds)s seconds are "
-        "possible. Try again in %(wait)s seconds."
+        "possible. Try again in %(wait)s second.",
+        "You asked for too many quotes: at most %(most)s in %(in_seconds)s seconds are "
+        "possible. Try again in %(wait)s seconds.",
+        "wait",
     ),
     "class_choice": gettext_lazy("Choose a GPU class."),
     "group_form": gettext_lazy("Write each group as a number and a GPU class, such as 4 l40s + 2 a100."),

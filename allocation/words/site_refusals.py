@@ -1,7 +1,7 @@
 """The sentences of operators' acts and their refusals, of rules for approvals, and of Jira."""
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 _EFFECTS = {
     "message": gettext_lazy("%(owner)s gets the message."),
@@ -21,8 +21,10 @@ _WHY_NOT = {
     "paused_already": gettext_lazy("It is paused already, or has the notice of a pause."),
     "not_running": gettext_lazy("It does not run. To keep it from starting, stop new work."),
     "tier_never_paused": gettext_lazy("The tier %(tier)s is never paused. Ask to release it."),
-    "paused_enough": gettext_lazy(
-        "It was paused %(count)s times, the most that the tier %(tier)s allows. Ask to release it."
+    "paused_enough": ngettext_lazy(
+        "It was paused %(count)s time, the most that the tier %(tier)s allows. Ask to release it.",
+        "It was paused %(count)s times, the most that the tier %(tier)s allows. Ask to release it.",
+        "count",
     ),
     "ends_before_pause": gettext_lazy("It ends before the notice of %(grace)s would be over."),
     "protected": gettext_lazy("The tier %(tier)s protects the first %(protected)s of a run."),
@@ -36,7 +38,11 @@ SENTENCES: dict[str, Promise] = {
         "The documents of decision %(id)s are in the archive file %(archived_in)s. An operator "
         "replays it by `manage.py decision_replay %(id)s --archive FOLDER`."
     ),
-    "too_many_replays": gettext_lazy("%(count)s replays are waiting. Ask again in a few minutes."),
+    "too_many_replays": ngettext_lazy(
+        "%(count)s replay is waiting. Ask again in a few minutes.",
+        "%(count)s replays are waiting. Ask again in a few minutes.",
+        "count",
+    ),
     "approval_changed_since": gettext_lazy(
         "%(booking)s has changed since. It waits for a decision on what it asks for now."
     ),
@@ -80,8 +86,10 @@ SENTENCES: dict[str, Promise] = {
         "for the record of charges."
     ),
     "product_name_taken": gettext_lazy("The model %(other)s has this name."),
-    "model_in_use": gettext_lazy(
-        "%(product_name)s is in use by %(count)s GPUs or past bookings and can't be removed."
+    "model_in_use": ngettext_lazy(
+        "%(product_name)s is in use by %(count)s GPU or past booking and can't be removed.",
+        "%(product_name)s is in use by %(count)s GPUs or past bookings and can't be removed.",
+        "count",
     ),
     "bad_model_memory": gettext_lazy("Memory is a whole number of MiB, e.g. 81559."),
     "bad_model_reset": gettext_lazy("A reset takes 1 to %(longest_switch)s seconds; 0 means none is needed."),
@@ -174,9 +182,9 @@ SENTENCES: dict[str, Promise] = {
 
 def bulk_effect(code: str, /, **facts: object) -> str:
     """Returns what happens to a booking. KeyError: no such effect, or a fact is missing."""
-    return str(_EFFECTS[code]) % facts
+    return str(_EFFECTS[code] % facts)
 
 
 def bulk_refusal(code: str, /, **facts: object) -> str:
     """Returns why nothing happens to a booking. KeyError as `bulk_effect`."""
-    return str(_WHY_NOT[code]) % facts
+    return str(_WHY_NOT[code] % facts)

@@ -1,6 +1,7 @@
 """SCIM 2.0 groups of a tenant's directory: list, create, get, replace, patch and delete."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -80,11 +81,19 @@ def _get(_: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
 
 
 def _replace(request: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
+    """Replaces what is sent; what is left out stays."""
     from scim2_models import Group  # noqa: PLC0415 (see portal.api.scim_resources)
 
     from portal.api.scim_resources import resource_read  # noqa: PLC0415 (see there)
 
-    return _changed(tenant, group, resource_read(Group, body_of(request)))
+    stated = resource_read(Group, body_of(request))
+    terms, given = _terms(stated), stated.model_fields_set
+    if "members" not in given:
+        present = (user.username for user in group_members(tenant, group))
+        terms = replace(terms, members=frozenset(present))
+    if "external_id" not in given:
+        terms = replace(terms, external_id=group.external_id)
+    return _changed(tenant, group, terms)
 
 
 def _patch(request: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
@@ -95,11 +104,11 @@ def _patch(request: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answe
 
     stated = _shown(tenant, group)
     stated["members"] = [{"value": each["value"], "display": each["display"]} for each in stated["members"]]
-    return _changed(tenant, group, resource_patched(Group, stated, body_of(request)))
+    return _changed(tenant, group, _terms(resource_patched(Group, stated, body_of(request))))
 
 
-def _changed(tenant: Tenant, group: DirectoryGroup, stated: "Group") -> Answer:
-    found = directory_group_change(group=group, terms=_terms(stated), now=timezone.now())
+def _changed(tenant: Tenant, group: DirectoryGroup, terms: GroupTerms) -> Answer:
+    found = directory_group_change(group=group, terms=terms, now=timezone.now())
     return _shown(tenant, found), HTTPStatus.OK
 
 

@@ -54,7 +54,7 @@ _SENTENCES: dict[str, Promise] = {
     ),
     "amount_places": gettext_lazy("Use at most %(places)s digits after the point."),
     "bad_peak_hours": gettext_lazy(
-        "Write peak hours as days and whole hours, such as “Mon-Fri 8-20, Sat 10-14”."
+        "Write the hours as days and whole hours, such as “Mon-Fri 8-20, Sat 10-14”."
     ),
     "bad_zone": gettext_lazy("Enter a time zone such as Europe/Berlin."),
     "unknown_act": gettext_lazy("This page has changed. Reload it, then send the form again."),

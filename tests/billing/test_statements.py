@@ -300,6 +300,23 @@ def test_a_sum_that_differs_from_the_ledgers_by_a_cent_says_so(site: Site) -> No
         assert ("a cent more or less than on other pages" in flat(page.content.decode())) == (by == "tier")
 
 
+def test_sums_that_do_not_add_up_have_their_rounding_with_them(site: Site) -> None:
+    """Two projects of 12.345678 and 1.007 are 12.35 and 1.01 as in their budgets, 13.35 in all."""
+    with as_system():
+        site.project = a_project(site.tenant, "cryo")
+        budget_set(actor_id=None, project=site.project, period=NOVEMBER, amount=Decimal(9), now=NOW)
+        site.booking = a_booking(a_member(site.project), now=NOW)
+        site.charge("1.007")
+    asked = {"month": "2026-11", "by": "project"}
+    page = flat(site.client(admin=True).get("/t/helix/statements", asked).content.decode())
+    foot = page.partition("<tfoot>")[2].partition("</tfoot>")[0]
+    assert ("€12.35" in page, "€1.01" in page) == (True, True)
+    assert ("Rounding" in foot, "\u2212€0.01" in foot, "€13.35" in foot) == (True, True, True)
+    by_person = site.client(admin=True).get("/t/helix/statements", asked | {"by": "person"})
+    foot = flat(by_person.content.decode()).partition("<tfoot>")[2].partition("</tfoot>")[0]
+    assert ("Rounding" in foot, "€13.35" in foot) == (False, True)
+
+
 def test_a_closed_month_takes_no_transfer_and_is_closed_by_admins_only(site: Site) -> None:
     admin = actor_now(site.admin.user_id, "helix")
     with as_system():

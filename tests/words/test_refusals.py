@@ -202,3 +202,28 @@ def test_a_sentence_that_is_raised_is_found(source: str) -> None:
     assert len(list(raised(ast.walk(ast.parse(source))))) == 1
     looked_up = 'raise Refused("busy", refusal_text("busy", by="a b"))'
     assert not list(raised(ast.walk(ast.parse(looked_up))))
+
+
+@pytest.mark.parametrize(
+    ("code", "facts", "one", "two"),
+    [
+        (
+            "too_many_open",
+            {"limit": 1, "tier": "Spot", "found": 1},
+            "1 open booking in",
+            "2 open bookings in",
+        ),
+        ("too_many_gpus", {"limit": 1, "tier": "Spot", "asked": 2}, "1 GPU together", "2 GPUs together"),
+        ("paused_enough", {"count": 1, "tier": "Spot"}, "1 time,", "2 times,"),
+        ("too_many_replays", {"count": 1}, "1 replay is", "2 replays are"),
+        ("too_many_quotes_page", {"most": 9, "in_seconds": 9, "wait": 1}, "in 1 second.", "in 2 seconds."),
+    ],
+)
+def test_one_is_not_in_the_plural(code: str, facts: Mapping[str, object], one: str, two: str) -> None:
+    def said(facts: Mapping[str, object]) -> str:
+        if code == "paused_enough":
+            return site_refusals.bulk_refusal(code, **facts)
+        return allocation_words.refusal_text(code, **facts)
+
+    assert one in said(facts)
+    assert two in said({name: 2 if amount == 1 else amount for name, amount in facts.items()})

@@ -45,7 +45,9 @@ class BatchIn(Strict):
         choices=["all", "some"],
         required=False,
         default="all",
-        help_text="`all`: all are accepted or none. `some`: each is accepted or refused.",
+        help_text="`all`: all are accepted or none. `some`: each is accepted or refused. Accepted is "
+        "a request, not a start: each is decided as if it was sent alone, and one that has no room "
+        "is refused then.",
     )
     any_of = serializers.BooleanField(
         required=False,

@@ -300,7 +300,7 @@ class BookingWhy(ApiView):
     def get(self, request: Request, reference: str) -> Response:
         """Returns six checks, each with the reasons that the latest decision recorded."""
         with self.tx():
-            return Response(why(access_booking(self.actor, reference), self.now))
+            return Response(why(access_booking(self.actor, reference), self.now, self.actor))
 
 
 def booking_answer(booking: Booking, status: int = 200) -> Response:

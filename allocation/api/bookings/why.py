@@ -14,8 +14,9 @@ from allocation.queries.fleet.stops import stop_reason
 from allocation.rules.states import TERMINAL
 from allocation.services.overrides.waiting import more_for
 from allocation.services.quotes.start_checks import CHECKS, StartCheck, start_checks
-from allocation.services.quotes.why_waiting import why_waiting
+from allocation.services.quotes.why_waiting import waits_seen, why_waiting
 from allocation.words.reasons import reason_shown
+from tenants.access import Actor
 
 
 class CheckOut(serializers.Serializer[Any]):
@@ -49,7 +50,7 @@ class AheadOut(serializers.Serializer[Any]):
     bookings = serializers.ListField(
         source="labels",
         child=serializers.CharField(),
-        help_text="Their numbers, if they are of your organisation.",
+        help_text="Their numbers, of those that you may see.",
     )
     sentence = serializers.CharField()
 
@@ -57,9 +58,7 @@ class AheadOut(serializers.Serializer[Any]):
 class HolderOut(serializers.Serializer[Any]):
     """A booking that has GPUs of the planned start until then."""
 
-    booking = serializers.CharField(
-        source="label", help_text="Its number. Empty if it is another organisation's."
-    )
+    booking = serializers.CharField(source="label", help_text="Its number. Empty if you may not see it.")
     own = serializers.BooleanField(source="is_own")
     gpus = serializers.IntegerField()
     until = serializers.DateTimeField()
@@ -103,10 +102,13 @@ class WhyOut(serializers.Serializer[Any]):
     decision_id = serializers.IntegerField(allow_null=True)
 
 
-def why(booking: Booking, now: datetime) -> dict[str, Any]:
+def why(booking: Booking, now: datetime, actor: Actor | None = None) -> dict[str, Any]:
     """The six checks with the evidence of the latest decision, a freeze that blocks it, and the
-    bookings ahead. Runs inside a transaction of its tenant."""
+    bookings ahead. Runs inside a transaction of its tenant. Numbers are those that the actor may
+    see; None: a reader of the whole organisation."""
     waits = why_waiting(booking, now)
+    if actor is not None:
+        waits = waits_seen(actor, waits)
     frozen = [reason for find in (freeze_reason, stop_reason) if (reason := find(booking, now))]
     is_over = booking.state in TERMINAL and booking.ready_at is None
     data = WhyOut(

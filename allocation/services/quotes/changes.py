@@ -12,6 +12,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength
 from allocation.rules.states import EXTENDABLE
 from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.lengths import extension_check
 from allocation.services.bookings.price_lock import price_lock
 from allocation.services.bookings.requests import BookingRequest
@@ -166,7 +167,8 @@ def later_ends(*, actor: Actor, booking: Booking, now: datetime) -> LaterEnds:
     Nothing is reserved: the next cycle decides. Run inside the tenant's transaction.
     """
     ends = booking.planned_ends
-    if booking.state not in EXTENDABLE or ends is None or booking.extension_until is not None:
+    is_asked = booking.extension_until is not None or is_change_open(booking)
+    if booking.state not in EXTENDABLE or ends is None or is_asked:
         return LaterEnds((), "")
     stopped = more_money_refusal(booking.project, booking.owner_id, booking.campaign_id, ends)
     if stopped is not None:

@@ -2,16 +2,18 @@
 would let it start earlier."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from allocation.models import Booking, PolicyVersion
 from allocation.queries.bookings.holders import Holder, holders_of
 from allocation.queries.bookings.queue_ahead import Ahead, queue_ahead
+from allocation.queries.decisions.seen import ahead_seen, holders_seen
 from allocation.rules.states import WAITING, State
 from allocation.services.policy.policies import policy_of
 from allocation.words.queue import change_text
 from solver import Policy
+from tenants.access import Actor
 from tenants.models import Quota, Tier
 
 DAY = 86_400
@@ -47,6 +49,12 @@ def why_waiting(booking: Booking, now: datetime) -> WhyWaiting:
     ahead, holders = queue_ahead(booking, policy.order), tuple(holders_of(booking, now))
     changes = tuple(_changes(booking, policy, ahead, has_holders=bool(holders), now=now))
     return WhyWaiting(ahead, holders, changes)
+
+
+def waits_seen(actor: Actor, waits: WhyWaiting) -> WhyWaiting:
+    """Returns it as the actor may read it: without numbers of bookings that they do not see."""
+    ahead, holders = ahead_seen(actor, waits.ahead), holders_seen(actor, waits.holders)
+    return replace(waits, ahead=ahead, holders=holders)
 
 
 def _changes(

@@ -23,6 +23,7 @@ from allocation.queries.bookings.bookings import (
     node_places_of,
 )
 from allocation.queries.bookings.pauses import pauses_of
+from allocation.queries.decisions.seen import labels_seen
 from allocation.queries.bookings.site_bookings import RELEASE_ASKED
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
@@ -31,7 +32,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import BEFORE_RUN, RUNNING, State
 from allocation.services.bookings.change.sooner import is_sooner_possible
 from allocation.services.quotes.changes import later_ends
-from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
+from allocation.services.quotes.why_waiting import WhyWaiting, waits_seen, why_waiting
 from allocation.services.record.costs import paid_for
 from allocation.web.bookings.dependencies import parents_card
 from allocation.web.bookings.earlier_options import outlook_of
@@ -42,7 +43,13 @@ from allocation.web.bookings.summary import ExtendChoice, booking_summary, booki
 from allocation.web.parts.approvals import approval_line
 from allocation.web.parts.changes import shown_change, undo_lines
 from allocation.web.parts.labels import labels_context
-from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines, moved_lines
+from allocation.web.parts.planned_start import (
+    MovedLine,
+    ahead_lines,
+    change_lines,
+    holder_lines,
+    moved_lines,
+)
 from allocation.web.parts.times import moment_words
 from allocation.web.parts.use_chart import use_card
 from billing.rules import money_text
@@ -118,7 +125,7 @@ def booking_answer(
     """Returns the page of the booking, with the refusal of an act on it."""
     # First: the page takes an event that it shows as a sign that it shows what came with it.
     events = history_of(booking)
-    waits = why_waiting(booking, timezone.now())
+    waits = waits_seen(actor, why_waiting(booking, timezone.now()))
     may, may_end = may_change(actor, booking), may_give_back(actor, booking)
     ctx = _context_of(actor, booking, waits, may_change=may)
     places = node_places_of(booking)
@@ -140,7 +147,7 @@ def booking_answer(
         "use": _use(request, booking, ctx),
         "cards": [card for of in BOOKING_CARDS if (card := of(actor, booking, ctx.now))],
         **pause_context(booking, ctx, may_change=may),
-        "moved_starts": moved_lines(moved_starts_of(booking), ctx.zone, ctx.now),
+        "moved_starts": _moved_lines(actor, booking, ctx),
         "ahead": ahead_lines(waits.ahead),
         "holders": holder_lines(waits.holders, ctx.zone, ctx.now),
         "changes": change_lines(waits.changes, ctx.zone, ctx.now),
@@ -156,6 +163,13 @@ def booking_answer(
     }
     name = "booking_body" if request.GET.get("part") == "body" else "booking"
     return render(request, f"allocation/{name}.html", context, status=200 if refusal is None else 409)
+
+
+def _moved_lines(actor: Actor, booking: Booking, ctx: PageContext) -> list[MovedLine]:
+    """Returns the receipts of moved starts; a claimant that the actor may not see has no number."""
+    lines = moved_lines(moved_starts_of(booking), ctx.zone, ctx.now)
+    seen = labels_seen(actor, (each.claimant for each in lines))
+    return [replace(each, claimant=each.claimant if each.claimant in seen else "") for each in lines]
 
 
 def _context_of(actor: Actor, booking: Booking, waits: WhyWaiting, *, may_change: bool) -> PageContext:

@@ -144,7 +144,7 @@ def booking_summary(
         give_back=_give_back(state) if may_change or may_give_back else "",
         returns=returned_text(booking, ctx.now),
         extend=_extensions(booking, ctx) if may_change else (),
-        no_later=ctx.no_later if may_change and not ctx.ends else "",
+        no_later=_no_later(booking, ctx) if may_change else "",
         can_check_in=may_change and can_check_in(booking),
         can_keep_idle=may_change and can_keep_idle(booking),
         idle=idle_words(booking, ctx),
@@ -153,6 +153,13 @@ def booking_summary(
         more_words=more_text(more) if more else "",
         borrowed=borrowed_words(booking, ctx) if state in OPEN else "",
     )
+
+
+def _no_later(booking: Booking, ctx: PageContext) -> str:
+    """Returns why it can't end later than it does now, which may be later than it was asked for."""
+    if ctx.ends or not ctx.no_later or booking.planned_ends is None:
+        return ""
+    return f"Can't end after {moment_words(booking.planned_ends, ctx.zone, ctx.now)}: {ctx.no_later}"
 
 
 def booking_what(booking: Booking, labels: Mapping[str, str]) -> str:

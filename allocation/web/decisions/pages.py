@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.holders import holders_of
+from allocation.queries.decisions.seen import holders_seen
 from allocation.queries.decisions.decisions import (
     ChangedBooking,
     DecisionFacts,
@@ -71,10 +72,9 @@ def decision_lines(
     number: int,
     zone: tzinfo,
     now: datetime,
-    *,
-    is_operator: bool,
+    actor: Actor | None,
 ) -> Iterator[DecisionLine]:
-    """Yields the lines. For an operator each is read as its tenant reads it."""
+    """Yields the lines. For an operator (no actor) each is read as its tenant reads it."""
     left = HOLDERS_SHOWN
     for each in changed:
         booking = each.booking
@@ -82,8 +82,10 @@ def decision_lines(
         holders: tuple[str, ...] = ()
         if is_latest and booking.planned_places and left:
             left -= 1
-            with _tenant_of(booking, is_operator=is_operator):
-                holders = tuple(holder_lines(holders_of(booking, now), zone, now))
+            with _tenant_of(booking, is_operator=actor is None):
+                rows = tuple(holders_of(booking, now))
+                rows = rows if actor is None else holders_seen(actor, rows)
+                holders = tuple(holder_lines(rows, zone, now))
         yield DecisionLine(
             booking=booking,
             tenant=booking.tenant,
@@ -207,7 +209,7 @@ def _shown(request: HttpRequest) -> Iterator[None]:
 def _page(request: HttpRequest, facts: DecisionFacts, actor: Actor | None, base: str) -> HttpResponse:
     now, zone = timezone.now(), timezone.get_current_timezone()
     changed = changed_bookings(facts.id, actor)
-    lines = decision_lines(changed.lines, facts.id, zone, now, is_operator=actor is None)
+    lines = decision_lines(changed.lines, facts.id, zone, now, actor)
     context: dict[str, Any] = {
         "decision": facts,
         "lines": list(lines),

@@ -68,8 +68,10 @@ class MaintenanceRow:
 
     @property
     def until(self) -> datetime:
-        """Returns the actual or planned end."""
-        return self.maintenance.ended_at or self.maintenance.ends
+        """Returns the actual or planned end; of one that was cancelled, which never began, the
+        planned one."""
+        ended = self.maintenance.ended_at
+        return ended if ended is not None and ended > self.maintenance.starts else self.maintenance.ends
 
     @property
     def is_planned(self) -> bool:

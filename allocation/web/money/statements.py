@@ -181,6 +181,7 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "total": money_text(statement.totals.amount, currency),
         "exact": f"{statement.totals.exact:f} {currency}",
         "in_budgets": money_text(statement.totals.exact, currency),
+        "rounding": _rounding(statement),
         "groups": _group_rows(statement, by, chosen),
         "is_spread": any(each.amount != each.rounded for _, each in statement.groups),
         "chosen": None if chosen is None else chosen or "none",
@@ -273,6 +274,13 @@ def _lines_page(
 def _query(month: Period, slug: str) -> dict[str, str]:
     query = {"month": f"{month.starts:%Y-%m}"}
     return query | {"project": slug} if slug else query
+
+
+def _rounding(statement: Statement) -> str:
+    """Returns what the sums of the groups lack of the total; empty if they add up to it."""
+    total = sum((each.amount for _, each in statement.groups), Decimal(0))
+    lacking = statement.totals.amount - total
+    return money_text(lacking, statement.currency) if lacking else ""
 
 
 def _group_rows(statement: Statement, by: str, chosen: str | None) -> list[GroupRow]:

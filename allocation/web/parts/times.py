@@ -9,8 +9,10 @@ register = template.Library()
 
 
 def clock(moment: datetime, zone: tzinfo) -> str:
-    """`14:00`."""
-    return f"{moment.astimezone(zone):%H:%M}"
+    """`14:00`; `02:30 CET` where the day has that time twice."""
+    local = moment.astimezone(zone)
+    is_twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+    return f"{local:%H:%M %Z}" if is_twice else f"{local:%H:%M}"
 
 
 def day(moment: datetime, zone: tzinfo, now: datetime) -> str:
@@ -27,6 +29,20 @@ def day(moment: datetime, zone: tzinfo, now: datetime) -> str:
 def moment_words(moment: datetime, zone: tzinfo, now: datetime) -> str:
     """`today 14:00`, `Tue 17 Nov 09:30`."""
     return f"{day(moment, zone, now)} {clock(moment, zone)}"
+
+
+@register.filter
+def dated(value: datetime | None) -> str:
+    """`Tue 17 Nov 09:30` in a template, in the reader's zone (with the year when it is another
+    one); empty without a time."""
+    return date_words(value, timezone.get_current_timezone()) if value else ""
+
+
+def date_words(moment: datetime, zone: tzinfo) -> str:
+    """`Tue 17 Nov 09:30`, also for today; `Tue 17 Nov 2027 09:30` in another year."""
+    local = moment.astimezone(zone)
+    year = "" if local.year == timezone.now().astimezone(zone).year else f" {local.year}"
+    return f"{local:%a} {local.day} {local:%b}{year} {clock(local, zone)}"
 
 
 @register.filter

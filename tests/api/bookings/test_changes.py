@@ -142,7 +142,8 @@ def test_a_patch_that_changes_nothing_does_not_answer_for_an_earlier_change(site
         # In the same second, and by a clock that is ahead of the one of the next request.
         made, soon = BookingChange.objects.filter(booking=booking), timezone.now() + timedelta(minutes=1)
         made.update(state=BookingChange.State.KEPT, reasons=[REASON], decided_at=soon, asked_at=soon)
-    for same in ({"count": 2}, {"name": "first"}, {"labels": {}}):
+    nothing: list[dict[str, object]] = [{"count": 2}, {"name": "first"}, {"labels": {}}]
+    for same in nothing:
         answer = awaited(site.researcher.send("PATCH", path, same, headers=headers))
         assert (answer.status_code, said(answer)["window"]["duration"]) == (200, "PT2H")
     assert awaited(earlier).status_code == 409

@@ -176,6 +176,29 @@ def test_an_owner_who_was_made_a_viewer_gives_back_and_takes_no_more(site: Site)
     assert site.viewer.post(f"{path}/release").status_code == 403, "another viewer may not"
 
 
+def test_who_has_left_the_project_gives_back_what_still_runs_and_sees_no_more(site: Site) -> None:
+    now, owner = timezone.now(), site.people["researcher"].id
+    a_member(site.hidden, "viewer", user=site.people["researcher"])
+    mine = a_booking(site.project, owner, state=State.ACTIVE, starts=now)
+    over = a_booking(site.project, owner, state=State.ENDED, starts=now)
+    others = a_booking(site.project, site.people["lead"].id, state=State.ACTIVE, starts=now)
+    with as_system():
+        Booking.objects.filter(id=mine.id).update(ready_at=now)
+    _leave(site, _removed)
+    for hidden in (over, others):
+        assert site.researcher.get(f"bookings/{hidden.label}").status_code == 404
+        assert site.researcher.post(f"bookings/{hidden.label}/release").status_code == 404
+    path = f"bookings/{mine.label}"
+    assert site.researcher.get(path).status_code == 200
+    page = Client()
+    page.force_login(site.people["researcher"])
+    shown = page.get(f"/t/helix/{path}").content.decode()
+    assert f"/t/helix/{path}/release" in shown
+    assert f"/t/helix/{path}/extend" not in shown
+    assert said(site.researcher.post(f"{path}/extend", {"by": "PT1H"}))["code"] == "not_allowed"
+    assert site.researcher.post(f"{path}/release").status_code == 200
+
+
 def test_a_change_that_took_less_is_not_undone_for_who_has_left(site: Site) -> None:
     now = timezone.now()
     booking = a_booking(site.project, site.people["researcher"].id, state=State.ACTIVE, starts=now)

@@ -54,7 +54,7 @@ def test_a_decision_is_explained_and_replayed(plant: Plant, client: Client) -> N
     number = waiting.decision_id or 0
     with tenant_tx(helix.tenant.id):
         changed = changed_bookings(number, helix.actor).lines
-        lines = list(decision_lines(changed, number, UTC, plant.now, is_operator=False))
+        lines = list(decision_lines(changed, number, UTC, plant.now, helix.actor))
     assert lines[-1].reasons or lines[-1].holders
     assert f'href="{path}"' in client.get(f"/t/helix/bookings/{waiting.label}").content.decode()
     assert 'href="/t/helix/decisions/' in client.get("/t/helix/decisions").content.decode()

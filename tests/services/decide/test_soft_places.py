@@ -124,7 +124,7 @@ def test_a_place_that_moves_is_said_and_every_page_names_the_one_that_is_kept(la
     assert times == [first, first + HOUR]
     assert later.planned_starts == first + HOUR
     assert line is not None
-    # An approval now may give an earlier start, which the approver's card names beside it.
+    # An approval now may give an earlier start, which the approver's card names.
     assert f"it starts by {moment_words(first + HOUR, UTC, NOW)} at the latest" in line[1]
 
 

@@ -1,6 +1,8 @@
 """Who is ahead of a waiting booking, by which key, and who has its GPUs until when."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -11,7 +13,8 @@ from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.leading import queue_places
-from allocation.services.quotes.why_waiting import WhyWaiting, why_waiting
+from allocation.services.quotes.why_waiting import WhyWaiting, waits_seen, why_waiting
+from allocation.web.parts.planned_start import ahead_lines, holder_lines
 from billing.models import Price, PriceBook
 from solver.model.policy import ORDER_KEYS
 from tenants.models import Quota, Tier
@@ -55,6 +58,22 @@ def why(booking: Booking, minute: int) -> WhyWaiting:
         return why_waiting(Booking.objects.get(id=booking.id), NOW + minute * MINUTE)
 
 
+def assert_numbers_are_for_who_sees_the_project(lab: Lab, found: WhyWaiting) -> None:
+    """A lead of another project, or a token of one, reads how many and until when."""
+
+    def seen_with(roles: dict[UUID, str]) -> WhyWaiting:
+        reader = replace(lab.actor, is_tenant_admin=False, roles=roles)
+        with tenant_tx(lab.tenant_id):
+            return waits_seen(reader, found)
+
+    assert seen_with({lab.project.id: "viewer"}) == found
+    seen = seen_with({a_project(lab.tenant, "elsewhere").id: "lead"})
+    assert [each.count for each in seen.ahead] == [each.count for each in found.ahead]
+    assert {each.labels for each in seen.ahead} == {()}
+    assert [(each.label, each.is_own) for each in seen.holders] == [("", True)]
+    assert "BK-" not in " ".join(ahead_lines(seen.ahead) + holder_lines(seen.holders, UTC, NOW))
+
+
 def test_who_is_ahead_is_named_inside_the_organisation_only(labs: tuple[Lab, Lab]) -> None:
     lab, rival = labs
     first = booked(lab, 0, ask=an_ask(2, hours=4))
@@ -86,6 +105,7 @@ def test_who_is_ahead_is_named_inside_the_organisation_only(labs: tuple[Lab, Lab
     )
     assert {(each.rule, each.labels) for each in why(theirs, 5).ahead} == {("tier", ())}
     assert [each.label for each in why(urgent, 5).holders] == [first.label]
+    assert_numbers_are_for_who_sees_the_project(lab, found)
     with as_system():
         row = Booking.objects.get(id=mine.id)
         (whole, *_), halves = row.planned_places, [{"start": 0, "size": 4}, {"start": 4, "size": 4}]

@@ -219,6 +219,22 @@ def test_groups_of_the_directory_give_and_end_roles_at_once() -> None:
         assert logged.filter(action="directory.group_removed").count() == 1
 
 
+def test_what_a_put_of_a_group_leaves_out_stays() -> None:
+    helix = a_tenant("helix")
+    admin = a_tenant_admin(helix).user
+    a_mapping(helix, a_project(helix))
+    token = token_for(admin, "helix")
+    assert call(token, "POST", body=person("eda", externalId="eda")).status_code == 201
+    body = {"displayName": "lab", "externalId": "g-1", "members": [{"value": "eda@helix"}]}
+    one = f"{GROUPS}/{call(token, 'POST', GROUPS, body).said['id']}"
+    kept = call(token, "PUT", one, {"DisplayName": "lab"}).said
+    assert ([each["value"] for each in kept["members"]], kept["externalId"]) == (["eda@helix"], "g-1")
+    assert roles_of(_user("eda@helix")) == {"lead"}
+    assert call(token, "PUT", one, {"displayName": "lab", "members": []}).said["members"] == []
+    assert roles_of(_user("eda@helix")) == set()
+    assert call(token, "GET", one).said["externalId"] == "g-1"
+
+
 def test_a_group_keeps_the_last_admin_and_bad_input_changes_nothing() -> None:
     helix = a_tenant("helix")
     admin = a_tenant_admin(helix).user

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,7 @@ from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat, Window, series_dates
 from allocation.web.bookings.request_panel.options import Repeats
 from allocation.web.bookings.request_panel.request_form import RequestFields
+from allocation.web.parts.times import date_words
 from billing.rules import money_text
 from tenants.platform.coded import coded
 
@@ -108,8 +109,8 @@ def series_preview(request: BookingRequest, repeat: Repeat) -> tuple[BookingRequ
     seen = SeriesPreview(
         words=words[0].upper() + words[1:],
         count=len(dates.starts),
-        first=_day(dates.starts[0], zone),
-        last=_day(dates.starts[-1], zone),
+        first=date_words(dates.starts[0], zone),
+        last=date_words(dates.starts[-1], zone),
         skipped=", ".join(dates.skipped),
         windows=windows,
         keeps_end=repeat.keeps_end,
@@ -142,8 +143,3 @@ def series_options(
             }
         )
     return found
-
-
-def _day(moment: datetime, zone: ZoneInfo) -> str:
-    local = moment.astimezone(zone)
-    return f"{local:%a} {local.day} {local:%b %H:%M}"
