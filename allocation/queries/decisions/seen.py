@@ -1,7 +1,7 @@
 """Numbers of bookings that a reader may see.
 
 Whoever sees a booking may know that others of the organisation are ahead of it, how many and until
-when; which ones is for those who see their project.
+when; which ones is only for people who see their project.
 """
 
 import re

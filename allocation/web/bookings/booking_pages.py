@@ -23,8 +23,8 @@ from allocation.queries.bookings.bookings import (
     node_places_of,
 )
 from allocation.queries.bookings.pauses import pauses_of
-from allocation.queries.decisions.seen import labels_seen
 from allocation.queries.bookings.site_bookings import RELEASE_ASKED
+from allocation.queries.decisions.seen import labels_seen
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason

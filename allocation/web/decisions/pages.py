@@ -16,7 +16,6 @@ from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Booking, BookingEvent
 from allocation.queries.bookings.holders import holders_of
-from allocation.queries.decisions.seen import holders_seen
 from allocation.queries.decisions.decisions import (
     ChangedBooking,
     DecisionFacts,
@@ -25,6 +24,7 @@ from allocation.queries.decisions.decisions import (
     decisions_latest,
     replay_latest,
 )
+from allocation.queries.decisions.seen import holders_seen
 from allocation.services.decide.replays import replay_by_operator, replay_request
 from allocation.web.parts.planned_start import holder_lines, moved_lines
 from allocation.web.parts.state_pills import state_pill
