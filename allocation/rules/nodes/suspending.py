@@ -16,6 +16,9 @@ def why_not_suspendable(*, devices: int, is_divided: bool, drivers: Iterable[str
         return "only a whole GPU can be suspended"
     if devices > 1:
         return "programs that work together on several GPUs can't be suspended"
+    drivers = tuple(drivers)
+    if any(version.startswith("Slurm") for version in drivers):
+        return "Slurm gives the devices of suspended programs to others"
     majors = (re.match(r"\d+", version) for version in drivers)
     if any(found and int(found[0]) < MIN_DRIVER for found in majors):
         return f"its node has a driver older than {MIN_DRIVER}, which can't suspend programs"
