@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.slurm.cluster import Cluster
-from tests.slurm.desk import Desk, seen
+from tests.slurm.desk import Desk
 from tests.slurm.engine import Engine
 
 pytestmark = [pytest.mark.faults, pytest.mark.engines]
