@@ -13,7 +13,7 @@ from django.db import DatabaseError, connections
 
 from allocation.features.jira.models import JiraMessage
 from allocation.features.policy_lab.shadows import shadows_due
-from allocation.features.policy_lab.trials import trials_waiting
+from allocation.features.policy_lab.trials import trials_unserved
 from allocation.models import StatementExport
 from allocation.services.decide.cycle import tick_has_work
 from allocation.services.publish.publish import nodes_unpublished
@@ -36,7 +36,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),
     "policy_lab.shadows": shadows_due,
-    "policy_lab.trials": trials_waiting,
+    "policy_lab.trials": trials_unserved,
     "outbox.relay": lambda _: OutboxMessage.objects.filter(sent=None),
     "resets": lambda _: PasswordReset.objects.all(),
 }

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 
-from allocation.features.policy_lab.trials import trials_waiting
+from allocation.features.policy_lab.trials import trials_served
 
 # It leaves the processor to everybody else.
 NICE = 19
@@ -14,8 +14,8 @@ COMMAND = ("-m", "django", "policy_trial", "--work")
 
 
 def trial_process_ensure(now: datetime) -> bool:
-    """Starts a process if a trial waits; one that finds nothing to do ends at once."""
-    if not trials_waiting(now).exists():
+    """Starts a process if a trial waits for one; a machine that is busy takes a while to begin it."""
+    if not trials_served(now):
         return False
     subprocess.Popen(  # noqa: S603 (our own command)
         [sys.executable, *COMMAND],

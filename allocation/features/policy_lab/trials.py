@@ -127,6 +127,19 @@ def trials_waiting(now: datetime) -> QuerySet[PolicyTrial]:
     return PolicyTrial.objects.filter(Q(state=State.WAITING) | silent)
 
 
+def trials_unserved(now: datetime) -> QuerySet[PolicyTrial]:
+    """Returns the trials for which a process has to be started: none has been for a while."""
+    never = Q(alive_at=None) | Q(alive_at__lt=now - SILENT)
+    return trials_waiting(now).filter(never)
+
+
+def trials_served(now: datetime) -> bool:
+    """Notes that a process is started; returns whether one has to be."""
+    is_silent = trials_unserved(now).filter(state=State.RUNNING).exists()
+    begun = trials_unserved(now).filter(state=State.WAITING).update(alive_at=now)
+    return is_silent or begun > 0
+
+
 def trials_run(clock: Callable[[], datetime], is_over: Callable[[], bool] = lambda: False) -> int:
     """Plays what waits, one by one, until `is_over`; returns how many. One process at a time plays one."""
     done = 0
@@ -161,7 +174,9 @@ def _run(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable[[]
         return
     except _Stopped:
         # The next process continues with the plays that are kept.
-        PolicyTrial.objects.filter(id=trial.pk, state=State.RUNNING).update(state=State.WAITING)
+        PolicyTrial.objects.filter(id=trial.pk, state=State.RUNNING).update(
+            state=State.WAITING, alive_at=None
+        )
         return
     except SOLVER_FAULTS as error:
         _fail(trial, f"{type(error).__name__}: {error}", clock())

@@ -25,6 +25,8 @@ from allocation.features.policy_lab.trials import (
     trial_ask,
     trial_cancel,
     trials_run,
+    trials_served,
+    trials_unserved,
     trials_waiting,
 )
 from allocation.models import Booking, Gpu
@@ -220,6 +222,18 @@ def test_a_trial_whose_process_died_is_taken_over_and_not_played_again(site: Sit
         assert trials_run(lambda: NOW + 2 * SILENT) == 1
         assert parts.order_by("id").values_list("id", "made_at")[0] == made[0]
     assert (fresh(trial).report, fresh(trial).attempts) == (report, 2)
+
+
+def test_one_process_is_started_for_what_waits(site: Site) -> None:
+    trial = asked(seeds=1)
+    with as_system():
+        assert trials_served(NOW)
+        assert not trials_unserved(NOW + SILENT).exists()
+        assert not trials_served(NOW + SILENT), "it has not begun yet"
+        assert trials_served(NOW + 2 * SILENT), "it has died before it began"
+        trials_run(clock)
+        assert not trials_served(NOW + 9 * SILENT)
+    assert fresh(trial).state == "done"
 
 
 def test_a_trial_that_never_ends_fails(site: Site) -> None:
