@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0016_policy_shadows'),
+        ('allocation', '0017_by_cost'),
     ]
 
     operations = [
