@@ -195,3 +195,10 @@ def diverted(
     if not workload or len(ask.classes) == 1:
         return None
     return next((found for read in DIVERSIONS if (found := read(project, workload, ask, prices))), None)
+
+
+FigureCards: TypeAlias = Callable[[Any, Mapping[str, str], datetime], BookingCard | None]
+
+FIGURE_CARDS: list[FigureCards] = []
+"""Each returns a card for the page of figures by actor (None: an operator), the parameters of the
+address, and instant."""

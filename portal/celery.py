@@ -173,6 +173,8 @@ PERIODS = {
     "billing.renew": 600,
     "billing.guardrails": 1,
     "allocation.forecasts": 600,
+    # Once an hour; a lost turn is made up for.
+    "allocation.demand": 300,
     "allocation.overrides": 600,
     "allocation.variances": 900,
     "allocation.reports": 300,

@@ -9,6 +9,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from holidays import list_supported_countries
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
@@ -230,6 +231,17 @@ def env_origin(name: str, default: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path:
         raise BadSetting(f"{name}={value!r} is not an address like https://gpu.example.org.")
+    return value
+
+
+def env_country(name: str) -> str:
+    """A country, or a part of one, whose public holidays are known, such as DE or DE-BY; "" if it is
+    missing. Raises BadSetting."""
+    value = env_str(name, "")
+    country, _, part = value.partition("-")
+    known = list_supported_countries()
+    if value and (country not in known or (part and part not in known[country])):
+        raise BadSetting(f"{name}={value!r} is not a country like DE, or a part of it like DE-BY.")
     return value
 
 

@@ -18,6 +18,7 @@ from portal.env import (
     env_bool,
     env_choice,
     env_collector,
+    env_country,
     env_database,
     env_int,
     env_list,
@@ -403,6 +404,8 @@ USE_I18N = True
 LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_TZ = True
 TIME_ZONE = "UTC"
+# The country of the site, whose public holidays forecasts of demand take as Sundays.
+HOLIDAYS = env_country("HOLIDAYS")
 
 # --- Logs -----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ FEATURES = Features(
     __name__,
     "approval_rules",
     "calendars",
+    "demand",
     "insights",
     "jira",
     "policy_lab",

@@ -35,6 +35,7 @@ from allocation.features.insights.services import (
     rows_of,
     sums_by_name,
 )
+from allocation.points import FIGURE_CARDS, BookingCard
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.web.parts.times import length_words
 from billing.focus import csv_row
@@ -101,6 +102,7 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
         "whose": (whose.of.name if whose.of else "") or tenant.name,
         "owners": owners_of(actor),
         "owner": owner,
+        "cards": _cards(actor, request, now),
         "is_site": False,
     }
     return render(request, "insights/page.html", context)
@@ -114,7 +116,8 @@ def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     now = timezone.now()
     question = _read(request, SITE_NOUNS, now)
     context = _context(request, Whose(), question, now, currency="", owner="")
-    return render(request, "insights/page.html", context | {"whose": "All organisations", "is_site": True})
+    context |= {"whose": "All organisations", "cards": _cards(None, request, now), "is_site": True}
+    return render(request, "insights/page.html", context)
 
 
 @costly("statement")
@@ -216,6 +219,12 @@ def _context(
         "weeks": weeks,
         "csv": f"{request.path}.csv{_here(weeks, question.by, owner)}",
     }
+
+
+def _cards(actor: Actor | None, request: HttpRequest, now: datetime) -> list[BookingCard]:
+    """The cards of other features, if they have something to show."""
+    query = {name: str(value) for name, value in request.GET.items()}
+    return [found for card in FIGURE_CARDS if (found := card(actor, query, now)) is not None]
 
 
 def _here(weeks: str, by: str, owner: str) -> str:

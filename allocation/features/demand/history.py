@@ -1,0 +1,92 @@
+"""What each hour had, read from bookings and allocations of all organisations."""
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+
+from allocation.queries.bookings.money.held_use import DEVICES, WHOLE
+
+HOUR = timedelta(hours=1)
+# GPUs that a booking asks for. A slice that has not run counts by its compute slices.
+_ASKED = f"""{DEVICES} * coalesce((b.ask->>'share')::numeric / 1000,
+  substring(b.ask->>'profile' from '^[0-9]+')::numeric / 7, 1)"""
+_CLASS = "coalesce(nullif(b.planned_class, ''), b.ask->'classes'->>0)"
+_REQUESTED = f"""
+SELECT {_CLASS}, date_trunc('hour', b.submitted), sum({_ASKED})
+FROM allocation_booking b
+WHERE b.submitted >= %(starts)s AND b.submitted < %(ends)s
+GROUP BY 1, 2
+"""  # noqa: S608 (our own text)
+_BY_HOUR = """
+CROSS JOIN LATERAL generate_series(
+  date_trunc('hour', greatest({lower}, %(starts)s)),
+  least({upper}, %(ends)s), '1 hour'::interval) AS s(at)
+CROSS JOIN LATERAL (SELECT greatest(0, extract(epoch FROM
+  least({upper}, %(ends)s, s.at + '1 hour'::interval) - greatest({lower}, %(starts)s, s.at))) AS seconds) d
+"""
+_IN_USE = f"""
+SELECT g.gpu_class_id, s.at, sum(d.seconds * {WHOLE}) / 3600
+FROM allocation_allocation a
+JOIN allocation_gpu g ON g.id = a.gpu_id
+{_BY_HOUR.format(lower="lower(a.period)", upper="coalesce(upper(a.period), %(ends)s)")}
+WHERE a.state = ANY(%(states)s) AND NOT a.abandoned AND a.period && tstzrange(%(starts)s, %(ends)s)
+GROUP BY 1, 2
+"""  # noqa: S608
+# A wait is from the earliest start that was requested to the first run, or to the end without one.
+_WAITED = f"""
+SELECT w.gpu_class, s.at, sum(d.seconds * w.gpus) / 3600
+FROM (
+  SELECT {_CLASS} AS gpu_class, {_ASKED} AS gpus, greatest(b.submitted, b.not_before) AS since,
+    coalesce(
+      (SELECT min(lower(a.period)) FROM allocation_allocation a
+       WHERE a.booking_id = b.id AND a.state = ANY(%(states)s)), b.ended_at, %(ends)s) AS until
+  FROM allocation_booking b
+  WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
+) w
+{_BY_HOUR.format(lower="w.since", upper="w.until")}
+WHERE w.since < %(ends)s AND w.until > %(starts)s
+GROUP BY 1, 2
+"""  # noqa: S608
+RUNS = ["active", "releasing", "ended"]
+LIVE = ["planned", "starting", "active", "releasing"]
+Hours = dict[tuple[str, datetime], float]
+
+
+def requested_hours(starts: datetime, ends: datetime) -> Hours:
+    """The GPUs that were asked for, by class and hour."""
+    return _hours(_REQUESTED, {"starts": starts, "ends": ends})
+
+
+def in_use_hours(starts: datetime, ends: datetime) -> Hours:
+    """The GPUs that bookings had on average, by class and hour."""
+    return _hours(_IN_USE, {"starts": starts, "ends": ends, "states": RUNS})
+
+
+def booked_hours(starts: datetime, ends: datetime) -> Hours:
+    """The GPUs that are planned already for coming hours, by class and hour."""
+    return _hours(_IN_USE, {"starts": starts, "ends": ends, "states": LIVE})
+
+
+def waited_hours(starts: datetime, ends: datetime) -> Hours:
+    """The GPUs of bookings that waited, on average, by class and hour."""
+    return _hours(_WAITED, {"starts": starts, "ends": ends, "states": RUNS})
+
+
+def first_request() -> datetime | None:
+    """When the first booking was requested."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT min(submitted) FROM allocation_booking")
+        found: datetime | None = cursor.fetchone()[0]
+    return found
+
+
+def _hours(sql: str, facts: dict[str, Any]) -> Hours:
+    found: Hours = defaultdict(float)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, facts)
+        for name, at, gpus in cursor.fetchall():
+            if name:
+                found[name, at] += float(gpus)
+    return found
