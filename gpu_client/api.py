@@ -38,6 +38,7 @@ OPERATIONS = {
     "accept_offer": ("POST", "/offers/{offer_id}/accept"),
     "decline_offer": ("POST", "/offers/{offer_id}/decline"),
     "get_availability": ("GET", "/availability"),
+    "list_booking_times": ("GET", "/heatmap"),
     "list_quotas": ("GET", "/quotas"),
     "list_budgets": ("GET", "/budgets"),
     "list_events": ("GET", "/events"),
@@ -180,6 +181,10 @@ class Client:
         """Returns the free GPUs of a class over time."""
         query = {"gpu_class": gpu_class, "from": starts, "until": until}
         return self._call("get_availability", query=query)
+
+    def heatmap(self, gpu_class: str) -> list[Document]:
+        """Returns the expected wait, price and risk of each hour of the coming week."""
+        return self._all("list_booking_times", {"class": gpu_class})
 
     def quotas(self) -> list[Document]:
         """Returns the quotas of the tenant and its projects."""

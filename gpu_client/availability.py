@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ offers_app = typer.Typer(help="Places that are offered to bookings on the waitin
 Reference = Annotated[str, typer.Argument(help="The booking, as BK-2041", show_default=False)]
 ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
 GPU_UNITS = 56_000
+MOST_TIMES = 3
 
 
 def free(
@@ -33,6 +34,7 @@ def free(
         raise SystemExit(USAGE) from None
     with portal(is_json=is_json) as client:
         found = client.availability(gpu, now.isoformat(), until.isoformat())
+        hours = [] if is_json else client.heatmap(gpu)
         clock = Clock() if is_json else clock_of(client, zone)
     if is_json:
         json_print(found)
@@ -44,6 +46,21 @@ def free(
     }
     table_print(columns, found["free"], "No GPUs are known for that time.")
     line_print(f"Free all the time: {min((row['whole_gpus'] for row in found['free']), default=0)}")
+    for line in _good_times(hours, clock):
+        line_print(line)
+
+
+def _good_times(hours: list[dict[str, Any]], clock: Clock) -> list[str]:
+    """The cheapest hours of the coming week without an expected wait, one of each day."""
+    found: dict[str, dict[str, Any]] = {}
+    known = [row for row in hours if row["wait_hours"] == 0 and row["price"] is not None]
+    for row in sorted(known, key=lambda row: (Decimal(row["price"]), row["pause_risk"] or 0, row["at"])):
+        found.setdefault(row["at"][:10], row)
+    best = list(found.values())[:MOST_TIMES]
+    lines = [
+        f"  {clock.moment(row['at'])}  {money(row['price'], row['currency'])} a GPU-hour" for row in best
+    ]
+    return ["No wait is expected, by the forecast:", *lines] if lines else []
 
 
 def quota(is_json: Json = False) -> None:

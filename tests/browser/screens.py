@@ -69,6 +69,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tenant_admin": (
         ("insights", "/t/helix/insights"),
+        ("heatmap", "/t/helix/heatmap"),
         ("overview", "/t/helix/overview"),
         ("workloads", "/t/helix/workloads"),
         ("workload", "/t/helix/workloads/language-models/docking"),
@@ -103,6 +104,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-fleet", "/ops/fleet"),
         ("ops-fleet-table", "/ops/fleet?view=table"),
         ("ops-insights", "/ops/insights?by=tenant"),
+        ("ops-capacity", "/ops/capacity"),
         ("ops-overview", "/ops/overview"),
         ("ops-node", "/ops/fleet/gpu-a1-01"),
         ("ops-node-maintenance", "/ops/fleet/gpu-c1-01"),

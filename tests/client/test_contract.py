@@ -40,6 +40,7 @@ READ = {
     "CheckOut": "check passed reasons",
     "AvailabilityOut": "free",
     "FreeOut": "starts ends whole_gpus",
+    "HeatOut": "wait_hours price currency pause_risk",
     "KpiOut": "name gpu_hours measured_gpu_hours utilisation began wait_p50_seconds pauses spend",
     "ProgressOut": "expected_end",
     "QuotaOut": "project gpu_class guaranteed_units limit_units",

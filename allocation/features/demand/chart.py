@@ -1,10 +1,13 @@
-"""The chart of demand: the past week, the coming two weeks, and their band, as SVG coordinates."""
+"""The chart of demand as SVG coordinates, and the heat map of when to book."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
+from allocation.features.demand.booking_times import BookingTime
 from allocation.web.parts.burndown import Mark
+from billing.rules import money_text
 
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 712.0, 14.0, 184.0
@@ -88,3 +91,51 @@ def _grid(top: float) -> tuple[Mark, ...]:
         )
         for number in range(GRID_LINES + 1)
     )
+
+
+SHOWS = {"wait": "Expected wait", "price": "Price of a GPU-hour", "risk": "Risk of a pause"}
+SHADES = 6
+HOURS_OF_DAY = 24
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """An hour: its shade, and its words. Without a shade nothing is known of it."""
+
+    css: str
+    text: str
+
+
+def heat_rows(rows: Sequence[BookingTime], show: str, zone: ZoneInfo) -> list[tuple[str, list[HeatCell]]]:
+    """The hours by day and hour of the zone, from light to dark."""
+    values = [_value(row, show) for row in rows]
+    known = [value for value in values if value is not None]
+    least, most = (min(known), max(known)) if known else (0.0, 0.0)
+    days: dict[str, list[HeatCell]] = {}
+    for row, value in zip(rows, values, strict=True):
+        at = row.at.astimezone(zone)
+        cells = days.setdefault(f"{at:%a %-d %b}", [HeatCell("", "") for _ in range(HOURS_OF_DAY)])
+        shade = "" if value is None else f"q{_shade(value, least, most)}"
+        cells[at.hour] = HeatCell(shade, f"{at:%a %H:%M}: {_words(row)}")
+    return list(days.items())
+
+
+def _value(row: BookingTime, show: str) -> float | None:
+    if show == "wait":
+        return float(14 * HOURS_OF_DAY if row.wait_hours is None else row.wait_hours)
+    if show == "price":
+        return None if row.price is None else float(row.price)
+    return None if row.pause_risk is None else float(row.pause_risk)
+
+
+def _shade(value: float, least: float, most: float) -> int:
+    return round((SHADES - 1) * (value - least) / (most - least)) if most > least else 0
+
+
+def _words(row: BookingTime) -> str:
+    wait = "no wait" if row.wait_hours == 0 else f"a wait of {row.wait_hours} h"
+    if row.wait_hours is None:
+        wait = "a wait of more than 14 days"
+    price = "no price" if row.price is None else f"{money_text(row.price, row.currency)} a GPU-hour"
+    risk = "not known" if row.pause_risk is None else f"{row.pause_risk / 10:.0f} %"
+    return f"{wait}, {price}, risk of a pause {risk}"

@@ -1,16 +1,32 @@
-"""The card of demand on the page of figures."""
+"""The card of demand on the page of figures, when to book, and the capacity report."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
 
-from django.urls import URLPattern
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
 
-from allocation.features.demand.chart import demand_chart
+from allocation.features.demand.booking_times import (
+    BookingTime,
+    best_times,
+    booking_times,
+    class_of,
+    tier_of,
+)
+from allocation.features.demand.capacity import capacity_report
+from allocation.features.demand.chart import SHOWS, demand_chart, heat_rows
 from allocation.features.demand.models import DemandKind
 from allocation.features.demand.services import gpus_of_classes, hits_read, hours_of, newest_forecasts
 from allocation.points import FIGURE_CARDS, BookingCard
 from tenants.access import Actor
+from tenants.models import Tier, User
+from tenants.platform.costly import costly
+from tenants.web.frame import operator_page, tenant_page, zone_of
 
 TEMPLATE = "demand/card.html"
 PAST_HOURS = 168
@@ -53,6 +69,7 @@ def demand_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
         ),
         "classes": classes,
         "gpus": capacity.get(name, 0),
+        "is_site": actor is None,
         "at": forecast.at,
         "hits": [
             (AHEAD_WORDS[each.ahead], 100 * each.held / each.tested, each) for each in hits_read(forecast)
@@ -63,4 +80,67 @@ def demand_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
 
 
 FIGURE_CARDS.append(demand_card)
-urlpatterns: list[URLPattern] = []
+
+
+@dataclass(frozen=True, slots=True)
+class BestTime:
+    """A good hour, and the request that books it."""
+
+    row: BookingTime
+    request: str
+
+
+@costly("statement")
+@require_safe
+@tenant_page
+def heatmap(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows when to book a class (`?class=h100&tier=&show=wait`)."""
+    now, zone = timezone.now(), zone_of(actor.time_zone)
+    known = newest_forecasts()
+    name = request.GET.get("class", "")
+    name = name if name in known else next(iter(known), "")
+    tier = tier_of(request.GET.get("tier", ""))
+    show = request.GET.get("show", "")
+    show = show if show in SHOWS else "wait"
+    rows = booking_times(class_of(name), tier, 1, now) if name else []
+    here = {"class": name, "tier": tier.slug, "show": show}
+    context = {
+        "label": next(iter(known[name].values())).gpu_class.label if name else "",
+        "tier": tier,
+        "classes": [
+            (next(iter(kinds.values())).gpu_class.label, _with(here, "class", each), each == name)
+            for each, kinds in known.items()
+        ],
+        "tiers": [
+            (each.name, _with(here, "tier", each.slug), each == tier)
+            for each in Tier.objects.order_by("-priority", "slug")
+        ],
+        "shows": [(label, _with(here, "show", each), each == show) for each, label in SHOWS.items()],
+        "show": SHOWS[show],
+        "heat": heat_rows(rows, show, zone),
+        "hours": range(24),
+        "best": [
+            BestTime(row, f"1 {name} 1h at {row.at.astimezone(zone):%H:%M on %Y-%m-%d}")
+            for row in best_times(rows)
+        ],
+        "now": now,
+    }
+    return render(request, "demand/heatmap.html", context)
+
+
+def _with(here: Mapping[str, str], name: str, value: str) -> str:
+    return "?" + urlencode({**here, name: value})
+
+
+@costly("statement")
+@require_safe
+@operator_page
+def capacity(request: HttpRequest, operator: User) -> HttpResponse:
+    """Shows what is missing by class and week, and what more GPUs would change."""
+    return render(request, "demand/capacity.html", {"rows": capacity_report(timezone.now())})
+
+
+urlpatterns = [
+    path("t/<slug:tenant>/heatmap", heatmap, name="heatmap"),
+    path("ops/capacity", capacity, name="ops-capacity"),
+]

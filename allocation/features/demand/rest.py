@@ -1,17 +1,20 @@
-"""REST of demand: the newest forecasts with their past hits."""
+"""REST of demand: the newest forecasts with their past hits, when to book, and what is missing."""
 
 from datetime import timedelta
 from typing import Any
 
 from rest_framework import serializers
 
+from allocation.features.demand.booking_times import BookingTime, booking_times, class_of, tier_of
+from allocation.features.demand.capacity import ClassCapacity, capacity_report
 from allocation.features.demand.models import DemandForecast
 from allocation.features.demand.services import hits_read, newest_forecasts
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import GpuClass, Scope
 from tenants.platform.errors import missing
-from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.fields import Money, Strict, Text
+from tenants.platform.wall import operator_tx
 
 rest = Endpoints(Scope.BOOK, in_project=True)
 
@@ -82,6 +85,101 @@ def list_demand_forecasts(call: ApiView) -> list[dict[str, Any]]:
         if name and not GpuClass.objects.filter(slug=name).exists():
             raise missing("GPU class", "class")
         return [_shown(row) for kinds in newest_forecasts(name).values() for row in kinds.values()]
+
+
+_HEAT_QUERY: dict[str, Any] = {
+    "__doc__": "What would be booked. `class` is a word of Python.",
+    "class": Text(max_length=40, help_text="A GPU class."),
+    "tier": Text(max_length=40, required=False, default="", help_text="Empty: the usual one."),
+    "count": serializers.IntegerField(
+        required=False, default=1, min_value=1, max_value=4096, help_text="GPUs at once."
+    ),
+}
+HeatQuery = type("HeatQuery", (Strict,), _HEAT_QUERY)
+
+
+class HeatOut(serializers.Serializer[Any]):
+    """What a start in an hour is expected to be like."""
+
+    at = serializers.DateTimeField(help_text="The hour's begin.")
+    wait_hours = serializers.IntegerField(
+        allow_null=True, help_text="Until so many GPUs are expected free. Null: not within 14 days."
+    )
+    wait_hours_high = serializers.IntegerField(
+        allow_null=True, help_text="By the upper bound of the forecast, which one of ten hours exceeds."
+    )
+    free = serializers.FloatField(help_text="GPUs that are expected free.")
+    price = Money(max_digits=20, allow_null=True, help_text="Of a GPU in the hour. Null: there is none.")
+    currency = serializers.CharField(allow_blank=True)
+    pause_risk = serializers.IntegerField(
+        allow_null=True, help_text="Thousandths; 0 in a tier that is never paused. Null: too few to tell."
+    )
+
+
+@rest.rows(
+    "heatmap",
+    "When to book: expected wait, price and risk of a pause for each hour of the coming week",
+    HeatOut,
+    query=HeatQuery,
+    kind="statement",
+)
+def list_booking_times(call: ApiView) -> list[BookingTime]:
+    """Lists the coming 168 hours for a class; none while it has no forecast, which takes three days."""
+    with call.tx():
+        gpu_class, tier = class_of(call.query["class"]), tier_of(call.query["tier"])
+        return booking_times(gpu_class, tier, call.query["count"], call.now)
+
+
+class WeekShortOut(serializers.Serializer[Any]):
+    """GPU-hours that are missing in a week."""
+
+    starts = serializers.DateTimeField()
+    hours = serializers.IntegerField()
+    is_past = serializers.BooleanField(help_text="True: what was. False: what is expected.")
+    p50 = serializers.FloatField(help_text="GPU-hours that are missing by the middle of the forecast.")
+    p90 = serializers.FloatField(help_text="By its upper bound, which one of ten hours exceeds.")
+    peak_p50 = serializers.FloatField(help_text="The most GPUs that are missing at once.")
+    peak_p90 = serializers.FloatField()
+
+
+class MoreOut(serializers.Serializer[Any]):
+    """What more GPUs would change in the coming two weeks, if nobody asked for more because of them."""
+
+    gpus = serializers.IntegerField()
+    p50 = serializers.FloatField(help_text="GPU-hours that are missing then.")
+    p90 = serializers.FloatField()
+    used_percent = serializers.FloatField(help_text="How much of their time they are used.")
+    break_even = Money(
+        max_digits=20,
+        allow_null=True,
+        help_text="The most that an hour of one of them may cost to pay off at the list price.",
+    )
+
+
+class CapacityOut(serializers.Serializer[Any]):
+    """What is missing of a class."""
+
+    gpu_class = serializers.CharField()
+    gpus = serializers.IntegerField()
+    price = Money(max_digits=20, allow_null=True, help_text="Of a GPU-hour outside peak hours.")
+    currency = serializers.CharField(allow_blank=True)
+    weeks = WeekShortOut(many=True)
+    more = MoreOut(many=True)
+
+
+@rest.rows(
+    "capacity/report",
+    "What is missing by class and week, and what more GPUs would change (operators)",
+    CapacityOut,
+    query=DemandQuery,
+    kind="statement",
+)
+def list_capacity(call: ApiView) -> list[ClassCapacity]:
+    """Lists the classes that have a forecast: four past weeks and the two that come."""
+    call.require_operator()
+    with operator_tx():
+        name = call.query.get("class", "")
+        return [row for row in capacity_report(call.now) if name in ("", row.gpu_class)]
 
 
 urlpatterns = rest.urls
