@@ -104,7 +104,9 @@ def heatmap(request: HttpRequest, actor: Actor) -> HttpResponse:
     show = show if show in SHOWS else "wait"
     rows = booking_times(class_of(name), tier, 1, now) if name else []
     here = {"class": name, "tier": tier.slug, "show": show}
+    heat = heat_rows(rows, show, zone)
     context = {
+        "is_alike": len({cell.css for _, cells in heat for cell in cells if cell.css}) < 2,
         "label": next(iter(known[name].values())).gpu_class.label if name else "",
         "tier": tier,
         "classes": [
@@ -117,7 +119,7 @@ def heatmap(request: HttpRequest, actor: Actor) -> HttpResponse:
         ],
         "shows": [(label, _with(here, "show", each), each == show) for each, label in SHOWS.items()],
         "show": SHOWS[show],
-        "heat": heat_rows(rows, show, zone),
+        "heat": heat,
         "hours": range(24),
         "best": [
             BestTime(row, f"1 {name} 1h at {row.at.astimezone(zone):%H:%M on %Y-%m-%d}")
