@@ -33,8 +33,8 @@ from tenants.platform.terms import term, terms
 TASK = "policy_lab.trials"
 MOST_DAYS, MOST_SEEDS, MOST_OPEN = 90, 10, 5
 ATTEMPTS = 3
-# Its process writes more often; one that did not for so long is dead.
-SILENT = timedelta(seconds=60)
+# Its process writes more often, except while it reads the past; one that did not for so long is dead.
+SILENT = timedelta(minutes=3)
 BEAT_SECONDS = 2.0
 State = PolicyTrial.State
 
