@@ -31,6 +31,7 @@ LINKS = {
     "slice": "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
     "cores": "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     "precision": "https://docs.pytorch.org/docs/stable/amp.html",
+    "bandwidth": "https://docs.pytorch.org/docs/stable/torch.compiler.html",
     "shard": "https://docs.pytorch.org/docs/stable/fsdp.html",
     "shorter": "https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",
     "fewer": "https://docs.pytorch.org/tutorials/beginner/ddp_series_multigpu.html",
@@ -129,6 +130,18 @@ def _precision(own: Profile, ask: AskDocument, site: Site) -> Advice | None:
     )
 
 
+def _bandwidth(own: Profile, ask: AskDocument, site: Site) -> Advice | None:
+    if own.verdict is None or own.verdict.kind != "memory" or own.bandwidth is None:
+        return None
+    return Advice(
+        "bandwidth",
+        f"Limited by memory bandwidth ({own.bandwidth:.0f} % in use): fuse kernels, batch more or use fewer"
+        " bits; a GPU with more TFLOPS and no more bandwidth is not faster.",
+        None,
+        LINKS["bandwidth"],
+    )
+
+
 def _shard(own: Profile, ask: AskDocument, site: Site) -> Advice | None:
     fullest = [min(run.fullest) for run in own.judged if len(run.fullest) >= max(2, run.gpus)]
     if ask.shape is not None or ask.count < 2 or len(fullest) < LEAST_JUDGED or median(fullest) < FULL_FROM:
@@ -208,7 +221,7 @@ def _batch(own: Profile, ask: AskDocument, site: Site) -> Advice | None:
     return Advice("batch", said, None, LINKS["batch"])
 
 
-RULES: tuple[Rule, ...] = (_slice, _shorter, _fewer, _cores, _group, _precision, _shard, _batch)
+RULES: tuple[Rule, ...] = (_slice, _shorter, _fewer, _cores, _group, _bandwidth, _precision, _shard, _batch)
 
 
 def _cheaper_class(own: Profile, profiles: Sequence[Profile], ask: AskDocument) -> Iterator[Advice]:

@@ -61,6 +61,7 @@ EFFECTS = {
     "slice": "A slice is enough",
     "cores": "More cores",
     "precision": "Mixed precision",
+    "bandwidth": "Less memory traffic",
     "shard": "Shard the optimizer",
     "shorter": "A shorter booking",
     "fewer": "Fewer GPUs",

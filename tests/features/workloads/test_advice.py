@@ -100,6 +100,12 @@ def test_idle_tensor_cores_are_named_at_full_use_only(site: Portal) -> None:
     assert "Tensor cores idle (1 %) at 95 % busy" in said_of(site, NO_TENSOR)["precision"].sentence
 
 
+def test_memory_bound_work_is_said_not_to_gain_from_tflops(site: Portal) -> None:
+    found = said_of(site, KINDS["memory"])
+    assert "Limited by memory bandwidth (82 % in use)" in found["bandwidth"].sentence
+    assert "precision" not in found
+
+
 def test_full_memory_on_each_of_several_gpus_is_to_be_sharded(site: Portal) -> None:
     found = said_of(site, KINDS["compute"], gpus=2, memory_mb=78_000)
     assert "Memory is full (98 %) on each of 2 GPUs" in found["shard"].sentence
