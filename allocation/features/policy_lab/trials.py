@@ -134,10 +134,8 @@ def trials_unserved(now: datetime) -> QuerySet[PolicyTrial]:
 
 
 def trials_served(now: datetime) -> bool:
-    """Notes that a process is started; returns whether one has to be."""
-    is_silent = trials_unserved(now).filter(state=State.RUNNING).exists()
-    begun = trials_unserved(now).filter(state=State.WAITING).update(alive_at=now)
-    return is_silent or begun > 0
+    """Notes that a process is started; returns whether one has to be. What a dead one played waits again."""
+    return trials_unserved(now).update(state=State.WAITING, alive_at=now) > 0
 
 
 def trials_run(clock: Callable[[], datetime], is_over: Callable[[], bool] = lambda: False) -> int:

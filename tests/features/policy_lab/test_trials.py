@@ -231,6 +231,9 @@ def test_one_process_is_started_for_what_waits(site: Site) -> None:
         assert not trials_unserved(NOW + SILENT).exists()
         assert not trials_served(NOW + SILENT), "it has not begun yet"
         assert trials_served(NOW + 2 * SILENT), "it has died before it began"
+        PolicyTrial.objects.filter(id=trial.id).update(state="running", alive_at=NOW)
+        assert trials_served(NOW + 2 * SILENT), "it has died while it played"
+        assert not trials_served(NOW + 2 * SILENT)
         trials_run(clock)
         assert not trials_served(NOW + 9 * SILENT)
     assert fresh(trial).state == "done"
