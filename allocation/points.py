@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from wire.exposition import Metric
+
 
 @dataclass(frozen=True, slots=True)
 class Deputy:
@@ -202,3 +204,9 @@ FigureCards: TypeAlias = Callable[[Any, Mapping[str, str], datetime], BookingCar
 FIGURE_CARDS: list[FigureCards] = []
 """Each returns a card for the page of figures by actor (None: an operator), the parameters of the
 address, and instant."""
+
+
+Metrics: TypeAlias = Callable[[datetime], Iterable[Metric]]
+
+METRICS: list[Metrics] = []
+"""Each returns metrics for Prometheus at an instant. They name no tenant."""

@@ -1,9 +1,12 @@
-"""What demand adds to the core: its task, and sentences."""
+"""What demand adds to the core: its task, metrics and sentences."""
 
 from django.utils.translation import gettext_lazy
 
+from allocation.features.demand.metrics import demand_metrics
 from allocation.features.demand.tasks import allocation_demand
+from allocation.points import METRICS
 from allocation.words.refusals import sentences_add
 
 __all__ = ["allocation_demand"]
+METRICS.append(demand_metrics)
 sentences_add({"demand_count": gettext_lazy("The class has %(gpus)s GPUs.")})

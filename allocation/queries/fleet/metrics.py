@@ -18,6 +18,7 @@ from allocation.models import (
     Node,
     PortalMode,
 )
+from allocation.points import METRICS
 from allocation.queries.fleet.fleet import UNREACHABLE_AFTER
 from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
 from allocation.rules.states import State
@@ -118,6 +119,8 @@ def metrics_of(now: datetime) -> Iterator[Metric]:
     yield from _cycles(now)
     yield from _telemetry(now)
     yield from _operations(now)
+    for read in METRICS:
+        yield from read(now)
     counts = dict(EventCounter.objects.values_list("name", "count"))
     for key, (name, help_) in _TALLIES.items():
         yield Metric(name, "counter", help_, (Value(counts.get(key, 0)),))

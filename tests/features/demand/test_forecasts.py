@@ -1,5 +1,6 @@
 """Kept hours and forecasts: what they are computed from, who reads them, and their past hits."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,11 +10,14 @@ from django.utils import timezone
 from allocation.features.demand.models import DemandForecast, DemandHour
 from allocation.features.demand.services import demand_store, newest_forecasts
 from allocation.models import Booking, Gpu
+from allocation.queries.fleet.metrics import metrics_of
 from allocation.rules.states import State
+from tenants.platform.wall import operator_tx
 from tests.api.builders import Site, said
 from tests.builders_allocation import a_booking, an_allocation
 from tests.roles import as_owner, as_system
 from tests.web.flat import flat
+from wire.exposition import exposition
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
@@ -96,6 +100,10 @@ def test_past_hits_are_those_of_kept_forecasts(site: Site) -> None:
     hits = newest_forecasts(name)[name]["in_use"].hits
     assert hits["1-6"] == [0, 6, 1.0]
     assert hits["7-24"] == [1, 18, pytest.approx(17 / 18, abs=1e-3)]
+    with operator_tx():
+        text = exposition(metrics_of(now))
+    labels = f'{{gpu_class="{name}",hours_ahead="1-6",kind="in_use"}}'
+    assert re.search(rf"^gpu_portal_demand_error_gpus{re.escape(labels)} 1(\.0)?$", text, re.MULTILINE), text
 
 
 def test_what_is_booked_is_the_least_that_is_expected(site: Site) -> None:
