@@ -35,7 +35,7 @@ from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts, priced_from, rate_for
 from allocation.services.bookings.checks.persons import open_refusals, with_open_remedies
 from allocation.services.bookings.checks.policy_hook import request_ask
-from allocation.services.bookings.checks.remedies import with_remedies
+from allocation.services.bookings.checks.remedies import shares_within, with_remedies
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.wait_entries import entries_of
 from allocation.services.bookings.waiting.offers import approval_refuse
@@ -217,8 +217,8 @@ def _cheaper(actor: Actor, admitted_request: AdmittedRequest, why: Refused, now:
     if why.code != "budget_exceeded" or not is_one or not 0 < left < needs:
         return why
     fixed = min(admitted_request.offer.price.setup, left)
-    seconds = int(ask.duration * (left - fixed) / (needs - fixed)) // 60 * 60
-    offers: list[dict[str, int]] = [{"duration": seconds}] if seconds >= MIN_DURATION_SECONDS else []
+    lengths = (int(ask.duration * part) // 60 * 60 for part in shares_within(left - fixed, needs - fixed))
+    offers: list[dict[str, int]] = [{"duration": each} for each in lengths if each >= MIN_DURATION_SECONDS]
     fewer = int(ask.count * (left - fixed) / (needs - fixed))
     offers += [{"count": fewer}] if fewer and not ask.groups else []
 

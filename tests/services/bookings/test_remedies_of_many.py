@@ -1,5 +1,6 @@
 """Refusals of many bookings, of changes and of starts that are over offer what would work."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -25,6 +26,8 @@ from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
 from billing.models import Guardrail
+from billing.rules import BudgetOwner, BudgetTerms, Period
+from billing.services import budget_put
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_tenant_admin, a_tier, an_actor
@@ -167,6 +170,21 @@ def test_an_extension_without_money_offers_the_longest_that_is_paid(lab: Lab, *,
         extend(until=longest)
 
 
+def test_a_budget_that_ends_within_the_window_offers_a_length_that_it_pays(lab: Lab) -> None:
+    """Only the days of one budget are short: a length in proportion still has all of these days."""
+    owner = BudgetOwner(lab.tenant_id, lab.project.id, person_id=lab.actor.user_id)
+    days = Period(NOW.date(), (NOW + timedelta(days=2)).date())
+    with as_system():
+        budget_put(actor_id=None, owner=owner, terms=BudgetTerms(days, Decimal(60), is_hard=True), now=NOW)
+    request = a_booking_request(lab.project, an_ask(1, hours=120))
+    with tenant_tx(lab.tenant_id), pytest.raises(Refused) as error:
+        booking_request(actor=lab.actor, request=request, now=NOW)
+    (seconds,) = named(error.value, "duration")
+    with tenant_tx(lab.tenant_id):
+        shorter = a_booking_request(lab.project, replace(request.ask, duration=seconds))
+        booking_request(actor=lab.actor, request=shorter, now=NOW)
+
+
 def test_a_change_without_money_offers_a_lesser_one(lab: Lab) -> None:
     budget = a_budget(lab.project, "30.00")
     assert budget is not None
@@ -212,6 +230,6 @@ def test_a_share_of_several_gpus_offers_one(lab: Lab) -> None:
 
 
 def test_lengths_of_money_are_below_what_is_asked() -> None:
-    assert list(seconds_within(7200, Decimal(5), Decimal(10))) == [3600, 3240]
+    assert list(seconds_within(7200, Decimal(5), Decimal(10)))[:3] == [3600, 3240, 1800]
     assert list(seconds_within(7200, Decimal(0), Decimal(10))) == []
     assert list(seconds_within(60, Decimal(1), Decimal(10))) == []

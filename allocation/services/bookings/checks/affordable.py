@@ -7,12 +7,10 @@ from typing import Any
 
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Target
-from allocation.services.bookings.checks.remedies import with_remedies
+from allocation.services.bookings.checks.remedies import shares_within, with_remedies
 from tenants.platform.errors import Refused
 
 _MINUTE = 60
-# Peak hours can make the end of a booking cost more than its mean, so a little less is tried, too.
-_SHARES = (Decimal(1), Decimal("0.9"))
 
 
 def with_lesser(refused: Refused, old: Target, new: Target, try_it: Callable[[Target], object]) -> Refused:
@@ -31,7 +29,7 @@ def with_lesser(refused: Refused, old: Target, new: Target, try_it: Callable[[Ta
 def seconds_within(more: int, left: Decimal, needs: Decimal) -> Iterator[int]:
     """Yields how much longer a booking may get, in whole minutes, if `more` seconds need more money
     than is left."""
-    shares = (share * left / needs for share in _SHARES if 0 < left < needs)
+    shares = shares_within(left, needs)
     yield from filter(None, (int(more * share) // _MINUTE * _MINUTE for share in shares))
 
 

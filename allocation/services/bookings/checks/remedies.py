@@ -38,8 +38,6 @@ _OF_TIER = (
     "stopped",
 )
 _MINUTE = 60
-# A fee for the set-up and peak hours cost the same in a shorter booking, so a little less is tried, too.
-_SHARES = (Decimal(1), Decimal("0.9"))
 _STEP = Policy(version=0).grid
 
 
@@ -194,11 +192,23 @@ def _cheaper(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
     left, needs = (Decimal(numbers.get(name, 0)) for name in ("left", "needs"))
     if code not in _OF_MONEY or not 0 < left < needs:
         return
-    for share in _SHARES:
-        yield {"duration": int(ask.duration * share * left / needs) // _MINUTE * _MINUTE}
+    for share in shares_within(left, needs):
+        yield {"duration": int(ask.duration * share) // _MINUTE * _MINUTE}
     count = int(ask.count * left / needs)
     if count and not ask.groups:
         yield {"count": count}
+
+
+def shares_within(left: Decimal, needs: Decimal) -> Iterator[Decimal]:
+    """Yields parts of a length to try, where it needs more money than is left, the longest first.
+
+    A fee and peak hours cost the same in a shorter booking; and where the budget of one month is short
+    of a longer window, the length has to become much shorter before that month has less of it.
+    """
+    if not 0 < left < needs:
+        return
+    part = left / needs
+    yield from sorted({part, part * Decimal("0.9"), *(part**power for power in range(2, 7))}, reverse=True)
 
 
 def _deadlines_of(ask: AskDocument, earliest_end: datetime) -> Iterator[Remedy]:
