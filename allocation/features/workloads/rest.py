@@ -329,17 +329,17 @@ def put_booking_workload(call: ApiView, terms: WorkloadTerms, reference: str) ->
 
 
 @rest.put(
-    "projects/<slug:project>/diversion",
+    "projects/<slug:slug>/diversion",
     "Choose how the classes of requests are ordered (leads)",
     DiversionOut,
     terms=DiversionTerms,
 )
-def put_project_diversion(call: ApiView, terms: DiversionTerms, project: str) -> dict[str, Any]:
+def put_project_diversion(call: ApiView, terms: DiversionTerms, slug: str) -> dict[str, Any]:
     """With `automatic` a request of a workload on several classes, of which all are learnt, takes the class
     on which a step costs least. It stops by itself when three runs or more cost more than on the first class;
     setting it again lets it try anew."""
-    row = diversion_set(actor=call.actor, project=project, terms=terms, now=call.now)
-    return {"project": project, "workload": row.workload, "mode": row.mode, "since": row.since}
+    row = diversion_set(actor=call.actor, project=slug, terms=terms, now=call.now)
+    return {"project": slug, "workload": row.workload, "mode": row.mode, "since": row.since}
 
 
 urlpatterns = [
