@@ -5,9 +5,11 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
+from allocation.features.workloads.models import Diversion
 from allocation.models import Booking, BookingEvent
 from allocation.services.snapshot.snapshot import requests_of
 from billing.services import price_book_publish
@@ -125,6 +127,10 @@ def test_what_it_did_stands_next_to_what_was_predicted_and_it_stops_when_it_made
     learnt: Site,
 ) -> None:
     automatic(learnt)
+    # All of it happens within one second: the choice, the bookings and the second choice stand apart.
+    earlier = timedelta(seconds=5)
+    with as_owner():
+        Diversion.objects.update(since=F("since") - 2 * earlier)
     for number in range(3):
         booking = booked(learnt)
         done = ran(
@@ -134,7 +140,12 @@ def test_what_it_did_stands_next_to_what_was_predicted_and_it_stops_when_it_made
             # The run that the booking had.
             row = BookingEvent.objects.get(booking=booking, kind="diverted")
             BookingEvent.objects.create(
-                tenant=row.tenant, booking=done, at=row.at, kind="diverted", state="ended", detail=row.detail
+                tenant=row.tenant,
+                booking=done,
+                at=row.at - earlier,
+                kind="diverted",
+                state="ended",
+                detail=row.detail,
             )
     (state,) = said(learnt.researcher.get("workloads/fold"))["diversion"]
     assert (state["runs"], state["is_stopped"]) == (3, True)
