@@ -4,15 +4,16 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from tenants.platform.wall import no_right, protect, tenant_key
+from tenants.platform.wall import no_right, protect, tenant_key, updates_only
 
-# Quotes and leads write them through the web; workers only read who diverts.
+# Quotes and leads write them through the web; workers quote for Jira. Nobody deletes one.
 RIGHTS = (
     protect("allocation_adviceshown", grants="SELECT, INSERT, UPDATE (shown, last_at)")
     + protect("allocation_diversion", grants="SELECT, INSERT, UPDATE (mode, since, changed_by_id)")
     + tenant_key("allocation_adviceshown", "project_id", "tenants_project")
     + tenant_key("allocation_diversion", "project_id", "tenants_project")
-    + no_right("INSERT, UPDATE, DELETE", "allocation_adviceshown", "allocation_diversion")
+    + no_right("DELETE", "allocation_adviceshown", "allocation_diversion")
+    + updates_only({"allocation_adviceshown": "shown, last_at", "allocation_diversion": ""})
 )
 
 

@@ -6,6 +6,7 @@ TEST = "webhook.test"
 EVENT_TYPES = {
     "booking.requested": "A booking was requested.",
     "booking.policy_hook": "The policy hook of the organisation admitted or changed a request.",
+    "booking.diverted": "Another of the classes of a request was put first, on which a step costs less.",
     "booking.approval_requested": "A booking waits for an approval.",
     "booking.countered": "An approver offered something else than a booking asked for.",
     "booking.place_kept": "A place is kept for a booking that waits for an approval.",

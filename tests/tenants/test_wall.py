@@ -212,6 +212,8 @@ def test_only_named_tables_are_shared_by_all_tenants(owner: psycopg.Connection) 
         "billing_pricebook",
         "billing_price",
         "allocation_gpumodel",
+        "allocation_demandhour",
+        "allocation_demandforecast",
         "allocation_migplacement",
         "allocation_policyversion",
         "allocation_rack",

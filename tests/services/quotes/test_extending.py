@@ -95,7 +95,7 @@ def at_once(lab: Lab, gpu: Gpu) -> None:
         (at_once, (), TAKEN),
         (a_short_tier, (1, 1.5), "may last 3.5 h"),
         (a_full_quota, (1,), "in use or booked"),
-        (no_money, (1, 2), "is left in the budget"),
+        (no_money, (1, 2, 13 / 6), "is left in the budget"),
         (a_ladder, (), "takes no new bookings from 1 % on, and no longer ones"),
     ],
 )
