@@ -45,9 +45,8 @@ class Agent:
         self.inbox: queue.SimpleQueue[links.Arrival | ExaminationDone | Stop] = queue.SimpleQueue()
         self._node = node
         self._store = node.store
-        machine = clock or Clock()
         # Messages have the machine's own time, by which the portal finds a wrong clock.
-        self._machine_time = machine.wall
+        self._machine_time = (machine := clock or Clock()).wall
         self._agreed = AgreedTime(machine)
         self._clock = Clock(wall=self._agreed.now, steady=machine.steady)
         self._follower = DocumentFollower(node.keys, node.store)
@@ -90,8 +89,7 @@ class Agent:
         self._outcomes: list[Outcome] = []
         self._examined: tuple[ExaminationDone, int] | None = None
         self._watch = Watch(node.port, node.watch, _unbooked_processes(node, self._clock.steady))
-        start = self._clock.steady()
-        self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), start)
+        self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), self._clock.steady())
 
     def run(self, sender: Outbox) -> None:
         """Runs until a Stop arrives. Programs on the GPUs continue."""

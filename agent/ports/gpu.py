@@ -53,8 +53,8 @@ class Truth:
 
     `pending` is the mode that it has after its next reset, None for the one that it has. `holders`
     names the programs for people. `residue_mb` is memory in use although no program is there, and
-    `unready` says why the GPU can't be handed over yet. `withheld` says the same of an engine that
-    starts nothing new here for longer, which the portal must know to plan.
+    `unready` says why the GPU can't be handed over yet. `withheld` says why an engine such as Slurm
+    gives no new work to this GPU until somebody changes that, so that the portal plans around it.
     """
 
     uuid: str

@@ -147,11 +147,9 @@ class ApiView(APIView):
     ) -> HttpResponseBase:
         """Runs `work` in one transaction, at most once per idempotency key. If it needs an answer
         of the tenant's policy hook, the transaction is undone; `work` runs again after the call.
-
         `is_gathered`: the transaction may be that of other requests, too, if the server gathers
         them (`GatheredResponse`); not with `secret`.
-        `wait` names the decision that the answer waits for, or None; a replay has null for `secret`
-        fields.
+        `wait` names the decision that is waited for, or None; a replay has null for `secret` fields.
         """
         keyed, is_final = self.idempotency, wait is None
 
@@ -159,8 +157,8 @@ class ApiView(APIView):
             if isinstance(kept, StoredAnswer) and (wait is None or kept.is_final):
                 return kept.replay()
             response = kept.response() if isinstance(kept, StoredAnswer) else kept
-            waits = None if wait is None else wait(response)
-            return response if waits is None else self.deferred(response, waits, keyed)
+            waits = wait(response) if wait else None
+            return self.deferred(response, waits, keyed) if waits else response
 
         def one() -> StoredAnswer | Response:
             return with_last_rows(lambda: self._work_once(work, keyed, secret, is_final=is_final))

@@ -45,9 +45,9 @@ class BatchIn(Strict):
         choices=["all", "some"],
         required=False,
         default="all",
-        help_text="`all`: all are accepted or none. `some`: each is accepted or refused. Accepted is "
-        "a request, not a start: each is decided as if it was sent alone, and one that has no room "
-        "is refused then.",
+        help_text="`all`: all are accepted or none. `some`: each is accepted or refused. To accept a "
+        "request is not to grant a start: the next cycle decides each of them by itself, and refuses "
+        "a fixed window without room.",
     )
     any_of = serializers.BooleanField(
         required=False,

@@ -32,7 +32,7 @@ from allocation.models import Gpu
 
 # Hours that are read again: a run can end, or its end be reported, after the hour.
 AGAIN = timedelta(hours=48)
-# For past hits, the forecasts of every sixth hour are kept for six weeks: two of them lie ahead.
+# For past hits, the forecasts of every sixth hour are kept for six weeks. Each covers two weeks.
 KEEP_EVERY, KEEP = 6, timedelta(weeks=6)
 HITS_SINCE = timedelta(weeks=4)
 GROUPS = ((1, 6), (7, 24), (25, 72), (73, 167), (168, AHEAD))

@@ -84,9 +84,9 @@ def quote_make(
     after: datetime | None = None,
     runs: Runs | None = None,
 ) -> Quote:
-    """Returns the options of a request in its tier, as asked first, and as asked in other tiers.
+    """Returns the options of a request in its tier, as asked first, and as asked in other tiers, without
+    those that are no better in start, price, risk of a pause or speed than another.
 
-    Options that are no better in start, price, risk of a pause or speed than another are left out.
     `without` is a booking that would be cancelled for it. `after`: the planned end of those that it
     waits for, so its start is an estimate. `runs`: it is an array. Nothing is reserved.
 
@@ -99,19 +99,12 @@ def quote_make(
     request = replace(request, ask=admission.ask)
     workload = workload_named(request.name, request.labels, request.ask.to_json())
     campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
-    campaign_id = campaign.id if campaign else None
-    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
-    market = Market.read(now)
+    campaign_id, market = campaign.id if campaign else None, Market.read(now)
     restraints = restraints_of(project, actor.user_id, campaign_id, now)
-    in_tiers = _questions(actor, admission, request, project, market)
-    questions = [_restrained(each, request.ask, restraints) for each in in_tiers]
-    site = Availability(published_snapshot(now, policy, without), policy)
-    found, blocked = _found(site, questions)
-    # An option is of one class and has its length there.
-    plain = (
-        request if request.diversion is None else replace(request, ask=replace(request.ask, workload=None))
-    )
-    priced = _priced(found, actor, admission, plain, market)
+    asked = _questions(actor, admission, request, project, market)
+    questions = [_restrained(each, request.ask, restraints) for each in asked]
+    found, blocked = _found(site := _site(now, without), questions)
+    priced = _priced(found, actor, admission, plain := _without_kind(request), market)
     options = tuple(priced if after is None else (estimated(each, market) for each in priced))
     if runs is not None:
         options = tuple(array_ends(site, options, {each.tier: each for each in questions}, runs))
@@ -119,13 +112,10 @@ def quote_make(
     # A booking that is made already keeps its place.
     stopped = None if without else _stopped(project, actor, campaign_id, starts, restraints)
     blocking, waits = stopped or _blocked(blocked)
-    effect = tightest_figures(
-        project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=starts
-    )
     return Quote(
         () if stopped else options,
         blocking,
-        effect,
+        _effect(project, actor, campaign_id, starts),
         now + PRICE_LOCK_TIME,
         price_lock(now),
         waits,
@@ -134,6 +124,29 @@ def quote_make(
         workload=workload,
         advice=() if without else quote_advice(project, workload, plain.ask, now),
         diverted="" if request.diversion is None else str(request.diversion.sentence),
+    )
+
+
+def _site(now: datetime, without: Booking | None) -> Availability:
+    """The published plan under the policy in force, as if a booking were cancelled."""
+    policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
+    return Availability(published_snapshot(now, policy, without), policy)
+
+
+def _without_kind(request: BookingRequest) -> BookingRequest:
+    """The request without its kind of work where cost has put its classes in order: an option is of one
+    class, and has its length there."""
+    if request.diversion is None:
+        return request
+    return replace(request, ask=replace(request.ask, workload=None))
+
+
+def _effect(
+    project: Project, actor: Actor, campaign_id: UUID | None, starts: datetime
+) -> BudgetFigures | None:
+    """The figures of the budget that has the least left at the start."""
+    return tightest_figures(
+        project_id=project.id, person_id=actor.user_id, campaign_id=campaign_id, at=starts
     )
 
 
