@@ -384,6 +384,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("Maintenance", "maintenance", "wrench"),
             ("Moves", "compaction", "swap"),
             ("Stops", "stops", "block"),
+            ("Capacity", "capacity", "gauge"),
         ),
     ),
     (
