@@ -6,7 +6,7 @@ have the same outcome. Time passes in steps of five minutes, except that planned
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from solver import (
@@ -392,8 +392,3 @@ def played(history: History, policy: Policy, lengths: Mapping[str, int]) -> Outc
     for _ in play.turns():
         pass
     return play.outcome
-
-
-def pasts_of(requests: Iterable[Request]) -> tuple[Past, ...]:
-    """Makes requests of a simulation a past in which each ran as long as it asked for."""
-    return tuple(Past(each, each.duration) for each in requests)
